@@ -1,0 +1,1 @@
+"""Podgate: admission-time scheduling interceptor for Kubernetes."""
