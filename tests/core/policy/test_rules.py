@@ -1,0 +1,176 @@
+"""Where a rule draws its line: the near misses of what `bad/` shows."""
+
+import pytest
+
+from tests.core.policy.documents import HEAD, problems, warnings, with_service
+
+
+def windows(hard: str) -> str:
+    return with_service(f"  quota: {{windows: [{{window: 1m, hard: {{{hard}}}}}]}}\n")
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        *("pods", "cpu", "memory", "ephemeral-storage", "requests.cpu", "limits.cpu", "limits.memory"),
+        *("hugepages-2Mi", "requests.hugepages-1Gi", "requests.nvidia.com/gpu", "requests.ephemeral-storage"),
+    ],
+)
+def test_what_pods_take_can_be_limited(resource: str) -> None:
+    assert problems(windows(f'"{resource}": 1')) == []
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "services",
+        "requests.storage",
+        "count/deployments.apps",
+        "limits.nvidia.com/gpu",
+        "nvidia.com/gpu",
+        "requests.pods",
+        "gpu",
+    ],
+)
+def test_what_no_pod_takes_cannot_be_limited(resource: str) -> None:
+    [line] = problems(windows(f'"{resource}": 1'))
+    assert line.startswith("6:")
+
+
+def test_two_to_the_53_is_the_largest_limit() -> None:
+    assert problems(windows(f"pods: {2**53}")) == []
+    assert "above 2^53" in problems(windows(f"pods: {2**53 + 1}"))[0]
+    assert "above 2^53" in problems(windows(f"cpu: {2**53 // 1000 + 1}"))[0], "cpu is counted in thousandths"
+
+
+@pytest.mark.parametrize("window", ["1s", "90s", "1h30m", "720h", "1000ms", "0.5h"])
+def test_a_window_is_any_whole_number_of_seconds_up_to_30_days(window: str) -> None:
+    assert problems(with_service(f"  quota: {{windows: [{{window: {window}, hard: {{pods: 1}}}}]}}\n")) == []
+
+
+@pytest.mark.parametrize("window", ["999ms", "1500ms", "720h1s", "-1m", "1m ", "60", '""', "1d"])
+def test_anything_else_is_no_window(window: str) -> None:
+    quoted = window if window.startswith('"') or window == "60" else f'"{window}"'
+    assert len(problems(with_service(f"  quota: {{windows: [{{window: {quoted}, hard: {{pods: 1}}}}]}}\n"))) == 1
+
+
+SHADOWS = [
+    ("{namespaces: [a]}", "{namespaces: [a]}"),
+    ("{namespaces: [a, b]}", "{namespaces: [b]}"),
+    ('{namespaces: ["a*"]}', '{namespaces: [a, "ab*"]}'),
+    ("{anyNamespace: true}", "{namespaceSelector: {matchLabels: {x: y}}}"),
+    ("{anyNamespace: true}", "{anyNamespace: true}"),
+    (
+        "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: Exists}]}}",
+        "{namespaces: [a], podSelector: {matchLabels: {k: v}}}",
+    ),
+    (
+        "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: In, values: [v, w]}]}}",
+        "{namespaces: [a], podSelector: {matchLabels: {k: v, other: o}}}",
+    ),
+    (
+        "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: NotIn, values: [v]}]}}",
+        "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: DoesNotExist}]}}",
+    ),
+    (
+        "{namespaceSelector: {matchLabels: {x: y}}}",
+        "{namespaces: [a], namespaceSelector: {matchLabels: {x: y}}}",
+    ),
+]
+REACHABLE = [
+    ("{namespaces: [a]}", "{namespaces: [a, b]}"),
+    ("{namespaces: [a]}", '{namespaces: ["a*"]}'),
+    ("{namespaces: [a]}", "{anyNamespace: true}"),
+    ("{namespaces: [a]}", "{namespaceSelector: {matchLabels: {x: y}}}"),
+    ("{namespaceSelector: {matchLabels: {x: y}}}", "{namespaces: [a]}"),
+    ("{namespaces: [a], podSelector: {matchLabels: {k: v}}}", "{namespaces: [a]}"),
+    ("{namespaces: [a], podSelector: {matchLabels: {k: v}}}", "{namespaces: [a], podSelector: {matchLabels: {k: w}}}"),
+    (
+        "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: In, values: [v]}]}}",
+        "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: NotIn, values: [w]}]}}",
+    ),
+    (
+        "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: Exists}]}}",
+        "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: NotIn, values: [v]}]}}",
+    ),
+]
+
+
+def two_services(first: str, second: str) -> str:
+    return HEAD + f"services:\n- name: first\n  match: {first}\n- name: second\n  match: {second}\n"
+
+
+@pytest.mark.parametrize(("first", "second"), SHADOWS)
+def test_a_service_that_one_earlier_match_implies_away_is_an_error(first: str, second: str) -> None:
+    [line] = problems(two_services(first, second))
+    assert line.startswith("7:3: services[1].match: ")
+    assert "service first above (line 5)" in line
+
+
+@pytest.mark.parametrize(("first", "second"), REACHABLE)
+def test_a_service_that_can_own_some_pod_is_none(first: str, second: str) -> None:
+    assert problems(two_services(first, second)) == []
+
+
+def test_a_rule_is_silent_where_one_of_its_own_fields_is_wrong_already() -> None:
+    document = with_service("  breaker:\n    outcomes: {source: Pushd}\n    errorRate: {percent: 500}\n")
+    assert [line.split(": ")[1] for line in problems(document)] == [
+        "services[0].breaker.outcomes.source",
+        "services[0].breaker.errorRate.percent",
+    ]
+
+
+def test_a_rule_speaks_where_only_other_fields_are_wrong() -> None:
+    document = with_service(
+        "  slaClass: 7\n  breaker:\n    outcomes: {source: Pushed}\n    errorRate: {percent: 500}\n"
+    )
+    assert [line.split(": ")[1] for line in problems(document)] == [
+        "services[0].slaClass",
+        "services[0].breaker.outcomes.reporters",
+        "services[0].breaker.errorRate.percent",
+    ]
+
+
+def test_a_misspelled_field_is_not_called_absent_as_well() -> None:
+    assert len(problems(with_service("  quota: {windos: [{window: 1m, hard: {pods: 1}}]}\n"))) == 1
+    assert len(problems(HEAD + "servces:\n- {name: a, match: {namespaces: [a]}}\n")) == 2, "unknown, and required"
+
+
+def test_a_pool_member_may_leave_the_limits_to_the_pool() -> None:
+    document = with_service("  pool: prod\n  quota: {per: Namespace}\n")
+    assert not any("limits nothing" in line for line in problems(document))
+
+
+def test_a_breaker_that_only_counts_does_not_warn_about_namespaces() -> None:
+    quota = "  quota: {per: Namespace, windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}}\n"
+    assert len(warnings(with_service(quota))) == 1
+    assert warnings(with_service(quota + "  modes: {breaker: Audit}\n")) == []
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        "{operator: Exists}",
+        "{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 0}",
+        "{key: a}",
+        "{key: a, value: b}",
+        '{key: a, operator: Gt, value: "5"}',
+    ],
+)
+def test_tolerations_that_kubernetes_takes_are_taken(toleration: str) -> None:
+    assert problems(with_service(f"  placement: {{tolerations: [{toleration}]}}\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("affinity", "says"),
+    [
+        ("{key: a, operator: Gt, values: [x]}", "Gt takes a single whole number"),
+        ("{key: a, operator: Within, values: [x]}", "not one of the values there are"),
+    ],
+)
+def test_an_affinity_is_checked_though_nothing_acts_on_it_yet(affinity: str, says: str) -> None:
+    term = f"{{nodeSelectorTerms: [{{matchExpressions: [{affinity}]}}]}}"
+    path = "nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+    lines = problems(with_service(f"  placement: {{affinity: {{{path}{term}}}}}}}\n"))
+    assert len(lines) == 2, "and it is not supported yet"
+    assert any(says in line for line in lines)

@@ -1,0 +1,53 @@
+import pytest
+
+from tests.core.policy.documents import HEAD, problems, warnings, with_service
+from webhook.core.document import Purpose
+from webhook.core.document.schema import in_force
+from webhook.core.document.support import NOT_EVERYWHERE, Stanza
+
+SELECTOR = HEAD + "services:\n- name: a\n  match: {namespaceSelector: {matchLabels: {tier: prod}}}\n"
+OUTCOMES = with_service("  breaker:\n    outcomes: {source: Pushed, reporters: [edge]}\n    errorRate: {}\n")
+
+
+@pytest.mark.parametrize("document", [SELECTOR, OUTCOMES])
+def test_what_serve_cannot_feed_is_refused_by_serve_alone_and_lint_says_who_can(document: str) -> None:
+    [refusal] = problems(document, Purpose.SERVE)
+    assert "not supported yet by `serve`" in refusal
+    assert "`podgate replay`" in refusal
+    assert problems(document, Purpose.REPLAY) == []
+    assert problems(document, Purpose.REVIEW) == []
+    assert problems(document, Purpose.LINT) == []
+    [warning] = warnings(document)
+    assert "`podgate replay`" in warning
+
+
+@pytest.mark.parametrize("purpose", list(Purpose))
+@pytest.mark.parametrize(
+    "stanza",
+    [
+        "  placement: {priorityClassName: high}\n",
+        "  placement: {topology: [{level: Zone, in: [a], preferredWeight: 5}]}\n",
+        "  placement: {affinity: {podAffinity: {}, nodeAffinity: {}}}\n",
+        "  resources: {whenOutside: Clamp}\n",
+        "  quota: {standing: {hard: {pods: 5}}}\n",
+        "  quota: {scope: Fleet, windows: [{window: 1m, hard: {pods: 5}}]}\n",
+        "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Degrade}\n",
+        "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Queue}\n",
+    ],
+)
+def test_what_nothing_acts_on_is_refused_by_every_command(stanza: str, purpose: Purpose) -> None:
+    [line] = problems(with_service(stanza), purpose)
+    assert ": not supported yet: " in line
+
+
+@pytest.mark.parametrize("stanza", ["placement", "resources"])
+def test_an_empty_stanza_is_no_objection(stanza: str) -> None:
+    assert problems(with_service(f"  {stanza}: {{}}\n"), Purpose.SERVE) == []
+
+
+@pytest.mark.parametrize("stanza", NOT_EVERYWHERE, ids=lambda stanza: ".".join(stanza.path))
+def test_the_table_names_fields_that_there_are(stanza: Stanza) -> None:
+    part = in_force()
+    for step in stanza.path:
+        part = part["items"] if step == "*" else part["properties"][step]
+    assert stanza.word is None or stanza.word in part["enum"]

@@ -1,0 +1,190 @@
+"""The formats that the schema names: what a label, a duration, a resource may look like, and what to write instead."""
+
+import re
+from collections.abc import Callable
+
+from jsonschema import FormatChecker
+
+from webhook.core.document.problems import close_to
+from webhook.core.quantity import Duration, quantity_value
+
+_LONGEST_US = 720 * 3_600_000_000  # 30 days, as windows: nothing that is counted lives longer
+_INTERVAL_US = (100_000, 3_600_000_000)
+_SECOND_US = 1_000_000
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_PREFIX = re.compile(r"[a-z0-9][-a-z0-9]{0,61}\*")
+_PERCENT = re.compile(r"(0|[1-9]\d?|100)%")
+_SUBDOMAIN_LENGTH = 253
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+QUOTA_RESOURCES = (
+    "pods",
+    *_COMPUTE,
+    *(f"requests.{name}" for name in _COMPUTE),
+    *(f"limits.{name}" for name in _COMPUTE),
+)
+
+
+class FormatError(ValueError):
+    """Why a text does not fit, and what would."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+def _must(holds: object, reason: str, remedy: str) -> None:
+    if not holds:
+        raise FormatError(reason, remedy)
+
+
+def _duration(text: str) -> None:
+    try:
+        us = Duration.parse(text).us
+    except ValueError as error:
+        raise FormatError(
+            str(error).partition(":")[0], "write a number and a unit, such as 500ms, 30s, 5m or 24h"
+        ) from None
+    _must(us <= _LONGEST_US, "longer than 720h", "write at most 720h")
+
+
+def _interval(text: str) -> None:
+    _duration(text)
+    low, high = _INTERVAL_US
+    _must(low <= Duration.parse(text).us <= high, "an interval is 100ms to 1h", "write a duration such as 1s or 30s")
+
+
+def _window(text: str) -> None:
+    _duration(text)
+    us = Duration.parse(text).us
+    _must(us >= _SECOND_US, "a window is 1s to 720h", "write at least 1s")
+    _must(us % _SECOND_US == 0, "a window is a whole number of seconds", "round it to seconds, such as 90s")
+
+
+def _quantity(value: object) -> None:
+    try:
+        quantity_value(str(value))
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(": ")
+        raise FormatError(reason, remedy or "write a number from 0, such as 500m, 4 or 16Gi") from None
+
+
+def _is_subdomain(text: str) -> bool:
+    return len(text) <= _SUBDOMAIN_LENGTH and all(_LABEL.fullmatch(part) for part in text.split("."))
+
+
+def _dns_label(text: str) -> None:
+    _must(
+        _LABEL.fullmatch(text),
+        "not a DNS-1123 label",
+        "use at most 63 of a-z, 0-9 and -, with a letter or digit at both ends",
+    )
+
+
+def _dns_subdomain(text: str) -> None:
+    _must(_is_subdomain(text), "not a DNS-1123 name", "use a-z, 0-9, - and ., with a letter or digit at both ends")
+
+
+def _label_key(text: str) -> None:
+    prefix, slash, name = text.rpartition("/")
+    remedy = "write NAME or DOMAIN/NAME, such as disk-type or example.com/disk-type"
+    _must(_NAME.fullmatch(name), "not a label key", remedy)
+    _must(not slash or _is_subdomain(prefix), "not a label key: its prefix is not a DNS name", remedy)
+
+
+def _label_key_or_empty(text: str) -> None:
+    if text:
+        _label_key(text)
+
+
+def _label_value(text: str) -> None:
+    remedy = "use at most 63 of A-Z, a-z, 0-9, -, _ and ., with a letter or digit at both ends"
+    _must(not text or _NAME.fullmatch(text), "not a label value", remedy)
+
+
+def _namespace_pattern(text: str) -> None:
+    _must(
+        text != "*", "a bare * would be every namespace", "name them, or write `anyNamespace: true` in `match` instead"
+    )
+    remedy = "write a namespace's name, or the beginning of one and a single * at the end"
+    _must(
+        _LABEL.fullmatch(text) or _PREFIX.fullmatch(text), "not a namespace, nor a prefix with one trailing *", remedy
+    )
+
+
+def _name_pattern(text: str) -> None:
+    remedy = "write a container's name, or the beginning of one and a single * at the end"
+    _must(
+        _LABEL.fullmatch(text) or _PREFIX.fullmatch(text), "not a container, nor a prefix with one trailing *", remedy
+    )
+
+
+def _extended(text: str) -> bool:
+    prefix, slash, name = text.rpartition("/")
+    return bool(slash) and _is_subdomain(prefix) and _NAME.fullmatch(name) is not None
+
+
+def _quota_resource(text: str) -> None:
+    bare = text.removeprefix("requests.")
+    if text in QUOTA_RESOURCES or (bare.startswith("hugepages-") and _NAME.fullmatch(bare)):
+        return
+    if text.startswith("requests.") and _extended(bare):
+        return
+    if _extended(text) and not text.startswith(("limits.", "count/")):
+        raise FormatError("an extended resource is counted by its requests", f"write requests.{text}")
+    meant = close_to(text, QUOTA_RESOURCES)
+    known = f"use {', '.join(QUOTA_RESOURCES)}, hugepages-SIZE or requests.DOMAIN/NAME"
+    raise FormatError("not a resource that Pods take", f"did you mean {meant}?" if meant else known)
+
+
+def _container_resource(text: str) -> None:
+    if text in _COMPUTE or (text.startswith("hugepages-") and _NAME.fullmatch(text)) or _extended(text):
+        return
+    meant = close_to(text.removeprefix("requests.").removeprefix("limits."), _COMPUTE)
+    known = f"use {', '.join(_COMPUTE)}, hugepages-SIZE or DOMAIN/NAME"
+    raise FormatError("not a container's resource", f"did you mean {meant}?" if meant else known)
+
+
+def _percent_or_count(value: str | int) -> None:
+    remedy = "write a count from 0, or a percentage from 0% to 100%"
+    _must(
+        value >= 0 if isinstance(value, int) else _PERCENT.fullmatch(value), "neither a count nor a percentage", remedy
+    )
+
+
+_FORMATS: dict[str, Callable[[str], None]] = {
+    "duration": _duration,
+    "interval": _interval,
+    "window": _window,
+    "dns-label": _dns_label,
+    "dns-subdomain": _dns_subdomain,
+    "label-key": _label_key,
+    "label-key-or-empty": _label_key_or_empty,
+    "label-value": _label_value,
+    "namespace-pattern": _namespace_pattern,
+    "name-pattern": _name_pattern,
+    "quota-resource": _quota_resource,
+    "container-resource": _container_resource,
+}
+
+
+def checker() -> FormatChecker:
+    """Return a checker of these formats alone: a standard one that we do not name must not creep in."""
+    made = FormatChecker(formats=())
+    for name, check in _FORMATS.items():
+        made.checks(name, raises=FormatError)(_for(str, check))
+    made.checks("quantity", raises=FormatError)(_for((str, int, float), _quantity))
+    made.checks("percent-or-count", raises=FormatError)(_for((str, int), _percent_or_count))
+    return made
+
+
+def _for(kinds: type | tuple[type, ...], check: Callable[..., None]) -> Callable[[object], bool]:
+    """Leave values of other types to the schema's `type`: one mistake, one message."""
+
+    def holds(value: object) -> bool:
+        if isinstance(value, kinds) and not isinstance(value, bool):
+            check(value)
+        return True
+
+    return holds

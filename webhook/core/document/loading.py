@@ -1,0 +1,71 @@
+"""One document from bytes to a policy in force: read, merge, check, judge. Everything wrong with it comes at once."""
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from webhook.core.document import rules, support
+from webhook.core.document.defaults import with_defaults
+from webhook.core.document.nodes import Node
+from webhook.core.document.parts import Part, Wrong, converted
+from webhook.core.document.problems import DocumentError, Problem, ordered
+from webhook.core.document.reading import read
+from webhook.core.document.structure import mistakes
+from webhook.core.document.support import Purpose
+from webhook.core.policy import LoadedPolicy, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A good policy, and what is allowed in it but probably not meant."""
+
+    policy: LoadedPolicy
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """A good document after the merge: as a tree that knows its places, and as types."""
+
+    document: Node
+    policy: Policy
+    warnings: tuple[Problem, ...]
+
+
+def load(raw: bytes, purpose: Purpose) -> Loaded:
+    """Return the policy that `raw` holds; DocumentError with every problem that keeps `purpose` from using it."""
+    effective = understand(raw, purpose)
+    return Loaded(LoadedPolicy(effective.policy, sha256(raw).hexdigest()[:16]), effective.warnings)
+
+
+def understand(raw: bytes, purpose: Purpose | None) -> Effective:
+    """Return the document in force. Without a purpose no stanza is refused for being too early."""
+    reading = read(raw)
+    _refuse_what_is_no_policy(reading.root)
+    document = with_defaults(reading.root)
+    found = list(mistakes(document))
+    problems = [*reading.problems, *(mistake.problem for mistake in found)]
+    root = Part(document, (), Wrong(path for mistake in found for path in mistake.wrong))
+    problems += rules.errors(root)
+    unsupported, warnings = support.objections(root, purpose) if purpose is not None else ([], [])
+    problems += unsupported
+    if problems:
+        raise DocumentError(problems)
+    return Effective(document, _policy(document), ordered([*warnings, *rules.advice(root)]))
+
+
+def _policy(document: Node) -> Policy:
+    """Return the types; `defaults` has done its work."""
+    fields = document.value if isinstance(document.value, dict) else {}
+    kept = {key: node for key, node in fields.items() if key != "defaults"}
+    return converted(replace(document, value=kept), Policy)
+
+
+def _refuse_what_is_no_policy(root: Node) -> None:
+    """Say plainly what is wrong where every single line would be."""
+    if not isinstance(root.value, dict):
+        remedy = "begin with apiVersion: podgate.io/v1alpha1, kind: Policy and services:"
+        raise DocumentError([root.problem("a policy is a mapping of fields", remedy)])
+    kind = root.value.get("kind")
+    if kind is not None and kind.value == "ConfigMap":
+        remedy = 'give the document alone: what stands under data["policy.yaml"]'
+        raise DocumentError([kind.problem("a ConfigMap, which only carries a policy", remedy)])

@@ -1,0 +1,91 @@
+"""What is wrong with a document, where, and how to mend it: one line a problem."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+Path = tuple[str | int, ...]
+
+DOCUMENT = "(document)"
+"""The path of what concerns the whole."""
+
+_LONGEST_SHOWN = 80  # characters of a value or a key: enough to find it, too few to fill a terminal
+_PLAIN = re.compile(r"[\w./*%+@-]{1,80}", re.ASCII)
+_BARE_KEY = re.compile(r"[A-Za-z_][\w-]{0,79}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One mistake; `line` and `column` count from 1, as editors do."""
+
+    line: int
+    column: int
+    path: str
+    value: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}: {self.path}: {self.value}: {self.reason}: {self.remedy}"
+
+
+class DocumentError(Exception):
+    """The document cannot be used; `problems` is all that is wrong with it, in the order of its lines."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = ordered(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def ordered(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Sort by place. One mistake is told once, however many services inherit it from `defaults` or an alias."""
+    told: dict[tuple[int, int, str], Problem] = {}
+    for problem in sorted(problems):
+        told.setdefault((problem.line, problem.column, problem.reason), problem)
+    return tuple(told.values())
+
+
+def written_path(path: Path) -> str:
+    """Write a path as users do: `services[0].quota.windows[1].hard["requests.cpu"]`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _BARE_KEY.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{quoted(step)}]"
+    return text or DOCUMENT
+
+
+def shown(text: str) -> str:
+    """Show a value on one line, quoted where it could be misread."""
+    return text if _PLAIN.fullmatch(text) else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """Show a value in quotes, on one line."""
+    cut = text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+    return json.dumps(cut, ensure_ascii=not cut.isprintable())
+
+
+def close_to(word: str, words: Iterable[str]) -> str | None:
+    """Return the one of `words` that `word` was probably meant to be."""
+    by_lower = {candidate.lower(): candidate for candidate in words}
+    found = get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[found[0]] if found else None
+
+
+def listed(words: Sequence[str]) -> str:
+    """Write `a, b or c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def suggestion(word: str, words: Sequence[str], otherwise: str) -> str:
+    """Ask whether a close word was meant, else list what there is after `otherwise`."""
+    meant = close_to(word, words)
+    if meant is not None:
+        return f"did you mean {meant}?"
+    return f"{otherwise} {listed(words)}" if words else "remove it"

@@ -1,0 +1,136 @@
+"""The policy in force after `defaults`, with where each value comes from: the service, `defaults`, or built in."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from webhook.core.document.loading import understand
+from webhook.core.document.nodes import Node, Written
+from webhook.core.document.problems import Path, written_path
+from webhook.core.document.scalars import resolved
+from webhook.core.stanzas import OutcomeSource
+
+# Read as text by every YAML reader, old or new; durations and percentages are worth the second half.
+_PLAIN = re.compile(r"[A-Za-z_][\w./*%@+-]+|[A-MO-XZa-mo-xz]|[1-9]\d*[A-Za-z%]+", re.ASCII)
+_COMMENT_COLUMN = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value was written; `line` None: nowhere, it is built in."""
+
+    origin: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is None:
+            return self.origin
+        return f"line {self.line}" if self.origin == "document" else f"{self.origin}, line {self.line}"
+
+
+BUILT_IN = Source("built in")
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A value in force: a scalar, or named or numbered values."""
+
+    value: "dict[str, Sourced] | list[Sourced] | str | int | float | bool"
+    source: Source
+
+
+def render(raw: bytes, service: str | None = None) -> Sourced | None:
+    """Return the document in force, or one service of it; None where there is no such service.
+
+    Stanzas that this version does not act on are shown, too. DocumentError as `load`.
+    """
+    effective = understand(raw, None)
+    policy = msgspec.to_builtins(effective.policy, enc_hook=str)
+    if service is None:
+        return _sourced(policy, effective.document)
+    names = [shown["name"] for shown in policy["services"]]
+    if service not in names:
+        return None
+    index = names.index(service)
+    return _sourced(policy["services"][index], effective.document.child("services").child(index))
+
+
+def _sourced(value: Any, node: Node | None) -> Sourced:
+    """Join what is in force with where it was written. What is absent, and empty by default, is left out."""
+    source = _source(node) if node is not None else BUILT_IN
+    below = node.value if node is not None else None
+    if isinstance(value, dict):
+        written = below if isinstance(below, dict) else {}
+        fields = {key: _sourced(inner, written.get(key)) for key, inner in value.items() if inner is not None}
+        if value.get("source") == OutcomeSource.PUSHED:
+            fields.pop("startDeadline", None)  # a deadline of PodStart's, which no Pushed document may have
+        return Sourced({k: v for k, v in fields.items() if v.value not in ({}, []) or k in written}, source)
+    if isinstance(value, list | tuple):
+        items: list[Any] = below if isinstance(below, list) else [None] * len(value)
+        return Sourced([_sourced(inner, item) for inner, item in zip(value, items, strict=True)], source)
+    return Sourced(value, source)
+
+
+def _source(node: Node) -> Source:
+    return Source("defaults" if node.path[:1] == ("defaults",) else "document", node.key_line)
+
+
+def plain(sourced: Sourced) -> Any:
+    """Return the values alone."""
+    value = sourced.value
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list) else value
+
+
+def sources(sourced: Sourced, path: Path = ()) -> Iterator[tuple[str, Source]]:
+    """Yield the path of every scalar, and every empty list or mapping, with its source."""
+    value = sourced.value
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from sources(inner, (*path, key))
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from sources(inner, (*path, index))
+    else:
+        yield written_path(path), sourced.source
+
+
+def yaml_lines(sourced: Sourced) -> Iterator[str]:
+    """Yield the document as YAML, each value with its source behind it."""
+    yield from _lines(sourced, "", "")
+
+
+def _lines(sourced: Sourced, lead: str, indent: str) -> Iterator[str]:
+    """Yield lines; `lead` opens the first, `indent` every other."""
+    value = sourced.value
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _entry(f"{lead}{_scalar(key)}:", inner, indent)
+            lead = indent
+    elif isinstance(value, list) and value:
+        for inner in value:
+            yield from _lines(inner, f"{lead}- ", f"{indent}  ")
+            lead = indent
+    else:
+        shown = json.dumps(value) if isinstance(value, dict | list) else _scalar(value)
+        yield f"{lead}{shown}".ljust(_COMMENT_COLUMN) + f"  # {sourced.source}"
+
+
+def _entry(opening: str, inner: Sourced, indent: str) -> Iterator[str]:
+    if isinstance(inner.value, dict | list) and inner.value:
+        yield opening
+        deeper = indent if isinstance(inner.value, list) else f"{indent}  "
+        yield from _lines(inner, deeper, deeper)
+    else:
+        yield from _lines(inner, f"{opening} ", indent)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str) and not isinstance(resolved(value), bool | int | Written | None):
+        return value if _PLAIN.fullmatch(value) else json.dumps(value)
+    return json.dumps(value)

@@ -1,0 +1,65 @@
+"""The cross-field rules, in one list each. A rule yields problems, and is silent where its fields are wrong already."""
+
+from collections.abc import Callable, Iterator
+
+from webhook.core.document.parts import Part, sound
+from webhook.core.document.problems import Problem
+from webhook.core.document.rules import breaker, match, placement, quota, resources, services
+
+Rule = Callable[[Part], Iterator[Problem]]
+
+_OF_THE_DOCUMENT: tuple[Rule, ...] = (
+    services.names_are_unique,
+    services.nothing_is_listed_twice,
+    services.classes_exist,
+    services.pools_exist,
+    services.pools_agree_with_their_members,
+    services.no_service_is_exempt,
+    match.every_service_can_be_reached,
+    quota.windows_differ,
+    quota.amounts_are_exact,
+)
+_OF_A_SERVICE: tuple[Rule, ...] = (
+    match.a_match_says_where,
+    match.selectors_make_sense,
+    placement.topology_names_one_label,
+    placement.topology_can_be_fulfilled,
+    placement.tolerations_are_kubernetes,
+    placement.node_terms_are_kubernetes,
+    placement.spreads_are_kubernetes,
+    resources.ranges_ascend,
+    quota.a_quota_limits_something,
+    quota.waiting_has_its_rules,
+    breaker.something_can_trip_it,
+    breaker.outcomes_are_heard,
+    breaker.a_source_has_its_own_fields,
+)
+_ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (services.pools_have_members, quota.longer_windows_can_bind)
+_ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
+    match.any_namespace_is_wide,
+    match.namespaces_do_not_overlap,
+    placement.preferences_can_count,
+    quota.a_queue_is_used,
+    quota.retry_after_can_be_sent,
+    quota.namespaces_share_one_breaker,
+    breaker.pod_starts_need_time,
+    breaker.quota_events_can_happen,
+)
+
+
+def errors(document: Part) -> Iterator[Problem]:
+    """Yield what makes the document unusable."""
+    yield from _judged(document, _OF_THE_DOCUMENT, _OF_A_SERVICE)
+
+
+def advice(document: Part) -> Iterator[Problem]:
+    """Yield what is allowed and probably not meant."""
+    yield from _judged(document, _ADVICE_ON_THE_DOCUMENT, _ADVICE_ON_A_SERVICE)
+
+
+def _judged(document: Part, of_all: tuple[Rule, ...], of_each: tuple[Rule, ...]) -> Iterator[Problem]:
+    for rule in of_all:
+        yield from sound(rule(document))
+    for service in document.select("services", "*"):
+        for rule in of_each:
+            yield from sound(rule(service))

@@ -1,0 +1,71 @@
+"""Rules of `breaker`: what can trip it, and who tells it how the service fares."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.parts import Part
+from webhook.core.document.problems import Problem
+from webhook.core.policy import Modes
+from webhook.core.stanzas import ErrorRate, Latency, Mode, OutcomeSource
+
+_TRIGGERS = ("errorRate", "latency", "quotaExceeded")
+_SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: shorter intervals see single Pods
+
+
+def something_can_trip_it(service: Part) -> Iterator[Problem]:
+    breaker = service.get("breaker")
+    if breaker is not None and not any(breaker.get(trigger) for trigger in _TRIGGERS):
+        yield breaker.wrong_field("nothing can trip it", "add errorRate, latency or quotaExceeded, or remove breaker")
+
+
+def outcomes_are_heard(service: Part) -> Iterator[Problem]:
+    breaker = service.get("breaker")
+    if breaker is None or breaker.get("outcomes") is not None:
+        return
+    for trigger in ("errorRate", "latency"):
+        part = breaker.get(trigger)
+        if part is not None:
+            remedy = "add outcomes, whose source is Pushed or PodStart, or remove it"
+            yield part.wrong_field("needs outcomes, and this breaker hears of none", remedy)
+
+
+def a_source_has_its_own_fields(service: Part) -> Iterator[Problem]:
+    outcomes = service.get("breaker", "outcomes")
+    source = outcomes.get("source") if outcomes else None
+    if outcomes is None or source is None:
+        return
+    reporters, deadline = outcomes.get("reporters"), outcomes.get("startDeadline")
+    if source.read(OutcomeSource) is OutcomeSource.PUSHED:
+        if reporters is None or reporters.is_empty:
+            reason = "nobody may push outcomes"
+            remedy = "list the client_ids that report, such as reporters: [edge-gateway]"
+            yield outcomes.lacks("reporters", reason, remedy) if reporters is None else reporters.wrong(reason, remedy)
+        if deadline is not None:
+            yield deadline.wrong_field("belongs to source: PodStart", "remove it, or write source: PodStart")
+    elif reporters is not None and not reporters.is_empty:
+        yield reporters.wrong_field("belongs to source: Pushed", "remove it, or write source: Pushed")
+
+
+def pod_starts_need_time(service: Part) -> Iterator[Problem]:
+    source = service.get("breaker", "outcomes", "source")
+    if source is None or source.read(OutcomeSource) is not OutcomeSource.POD_START:
+        return
+    kinds: tuple[tuple[str, type[ErrorRate | Latency]], ...] = (("errorRate", ErrorRate), ("latency", Latency))
+    for trigger, kind in kinds:
+        part = service.get("breaker", trigger)
+        if part is not None and part.read(kind).interval.us < _SLOWEST_START_US:
+            interval = part.get("interval")
+            reason = "shorter than 30s, and Pods start more slowly than that"
+            remedy = "write an interval of 30s or more"
+            yield part.lacks("interval", reason, remedy) if interval is None else interval.wrong(reason, remedy)
+
+
+def quota_events_can_happen(service: Part) -> Iterator[Problem]:
+    trigger = service.get("breaker", "quotaExceeded")
+    if trigger is None:
+        return
+    modes = service.get("modes")
+    if service.get("quota") is None and service.get("pool") is None:
+        yield trigger.wrong_field("never trips: the service has no quota", "add quota, or remove it")
+    elif modes is not None and modes.read(Modes).quota is not Mode.ENFORCE:
+        reason = f"never trips: only enforced denials count, and modes.quota is {modes.read(Modes).quota}"
+        yield trigger.wrong_field(reason, "write modes.quota: Enforce once you mean it")

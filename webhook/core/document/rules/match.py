@@ -1,0 +1,148 @@
+"""Rules of `match`: whose Pods a service may own, selectors, and who is shadowed by whom."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.parts import Part, WrongError, sound
+from webhook.core.document.problems import Problem
+from webhook.core.document.selectors import Constraints, constraints, coverers, imply
+from webhook.core.kubernetes import LabelSelector
+from webhook.core.policy import Match
+
+_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+_SELECTORS: tuple[tuple[str, ...], ...] = (
+    ("match", "namespaceSelector"),
+    ("match", "podSelector"),
+    ("placement", "topologySpreadConstraints", "*", "labelSelector"),
+    *(
+        ("placement", "affinity", kind, term, "*", *path, selector)
+        for kind in ("podAffinity", "podAntiAffinity")
+        for term, path in ((_TERMS[0], ()), (_TERMS[1], ("podAffinityTerm",)))
+        for selector in ("labelSelector", "namespaceSelector")
+    ),
+)
+
+
+def a_match_says_where(service: Part) -> Iterator[Problem]:
+    part = service.get("match")
+    if part is None:
+        return
+    match = part.read(Match)
+    selector = part.get("namespaceSelector")
+    if match.any_namespace:
+        for field in (part.get("namespaces"), selector):
+            if field is not None:
+                reason = "contradicts `anyNamespace: true`, which is every namespace"
+                yield field.wrong_field(reason, "remove one of the two")
+    elif selector is not None and not constraints(match.namespace_selector):
+        reason = "an empty selector selects every namespace"
+        yield selector.wrong_field(reason, "give it labels, or write `anyNamespace: true` instead")
+    elif not match.namespaces and selector is None:
+        remedy = "add namespaces, namespaceSelector or `anyNamespace: true`"
+        yield part.wrong_field("does not say in which namespaces", remedy)
+
+
+def selectors_make_sense(service: Part) -> Iterator[Problem]:
+    for path in _SELECTORS:
+        for selector in service.select(*path):
+            for expression in selector.select("matchExpressions", "*"):
+                yield from sound(values_fit_the_operator(expression))
+            yield from sound(_can_match(selector))
+
+
+def values_fit_the_operator(expression: Part) -> Iterator[Problem]:
+    operator, values = expression.get("operator"), expression.get("values")
+    if operator is None:
+        return
+    word = operator.read(str)
+    listed = [] if values is None else values.read(list[str])
+    at = expression if values is None else values
+    if word in {"In", "NotIn"} and not listed:
+        yield at.wrong_field(f"{word} needs values", "add values, or use Exists or DoesNotExist")
+    elif word in {"Exists", "DoesNotExist"} and listed:
+        yield at.wrong_field(f"{word} takes no values", "remove values, or use In or NotIn")
+    elif word in {"Gt", "Lt"} and not (len(listed) == 1 and _is_integer(listed[0])):
+        yield at.wrong_field(f"{word} takes a single whole number", 'write it in quotes, such as values: ["4"]')
+
+
+def _is_integer(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii()
+
+
+def _can_match(selector: Part) -> Iterator[Problem]:
+    label_selector = selector.read(LabelSelector)
+    if any(e.operator == "In" and not e.values for e in label_selector.match_expressions):
+        return  # told already
+    for key, constraint in constraints(label_selector).items():
+        if constraint.impossible:
+            reason = f"contradicts itself about {key}: nothing can match"
+            yield selector.wrong_field(reason, f"mend what it says of {key}")
+
+
+class _Reach:
+    """A service's match, taken apart once."""
+
+    def __init__(self, service: Part, order: int) -> None:
+        part, name = service.get("match"), service.get("name")
+        if part is None or name is None:
+            raise WrongError
+        match = part.read(Match)
+        self.order = order
+        self.part = part
+        self.name = name.read(str)
+        self.says_where = bool(match.namespaces or match.any_namespace or match.namespace_selector)
+        self.namespaces = match.namespaces
+        self.patterns = frozenset(match.namespaces)
+        self.namespace_labels: Constraints = constraints(match.namespace_selector)
+        self.pod_labels: Constraints = constraints(match.pod_selector)
+
+    def within(self, other: "_Reach") -> bool:
+        """Return whether whatever we match is matched by `other`."""
+        return (
+            (not other.namespaces or (bool(self.namespaces) and self._is_named_in(other.patterns)))
+            and imply(self.pod_labels, other.pod_labels)
+            and imply(self.namespace_labels, other.namespace_labels)
+        )
+
+    def _is_named_in(self, patterns: frozenset[str]) -> bool:
+        return not any(patterns.isdisjoint(coverers(name)) for name in self.namespaces)
+
+
+def every_service_can_be_reached(document: Part) -> Iterator[Problem]:
+    earlier: dict[str, list[_Reach]] = {}  # by namespace pattern, "" where none is named: few are worth comparing
+    for order, service in enumerate(document.select("services", "*")):
+        try:
+            reach = _Reach(service, order)
+        except WrongError:
+            continue
+        if reach.says_where:
+            yield from _shadowed(reach, earlier)
+            for pattern in reach.namespaces or ("",):
+                earlier.setdefault(pattern, []).append(reach)
+
+
+def _shadowed(reach: _Reach, earlier: dict[str, list[_Reach]]) -> Iterator[Problem]:
+    # Whoever covers all of our namespaces covers the first.
+    patterns = ["", *(coverers(reach.namespaces[0]) if reach.namespaces else ())]
+    candidates = [other for pattern in patterns for other in earlier.get(pattern, ())]
+    shadow = min((other for other in candidates if reach.within(other)), key=lambda other: other.order, default=None)
+    if shadow is not None:
+        line = shadow.part.node.key_line
+        reason = f"service {shadow.name} above (line {line}) matches every Pod that this one could"
+        yield reach.part.wrong_field(reason, f"move it above {shadow.name}, or narrow {shadow.name}'s match")
+
+
+def any_namespace_is_wide(service: Part) -> Iterator[Problem]:
+    chosen = service.get("match", "anyNamespace")
+    if chosen is not None and chosen.read(bool):
+        reason = "the webhook will be asked about Pods of every namespace that is not exempt"
+        yield chosen.wrong_field(reason, "name the namespaces, or select them by label, where you can")
+
+
+def namespaces_do_not_overlap(service: Part) -> Iterator[Problem]:
+    for namespaces in service.select("match", "namespaces"):
+        names = [(part, part.read(str)) for part in namespaces.items()]
+        listed = {name for _, name in names}
+        for part, name in names:
+            wider = next((other for other in coverers(name) if other != name and other in listed), None)
+            if wider is not None:
+                yield part.wrong(f"{wider} covers it already", "remove it")

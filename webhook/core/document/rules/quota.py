@@ -1,0 +1,128 @@
+"""Rules of `quota` and of pools: windows, exact amounts, and what belongs to waiting."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from webhook.core.document.parts import Part, sound
+from webhook.core.document.problems import Problem
+from webhook.core.policy import Modes
+from webhook.core.quantity import Duration, Quantity
+from webhook.core.quota import LARGEST_EXACT, canonical
+from webhook.core.stanzas import Mode, WhenExceeded
+
+_LIMITED = (
+    ("services", "*", "quota", "windows", "*", "hard"),
+    ("services", "*", "quota", "standing", "hard"),
+    ("pools", "*", "windows", "*", "hard"),
+)
+_WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
+
+
+def windows_differ(document: Part) -> Iterator[Problem]:
+    """Refuse 60s beside 1m, which are the same window: which of the two limits would hold."""
+    for path in _WINDOWS:
+        for windows in document.select(*path):
+            first: dict[Duration, Part] = {}
+            for window in windows.select("*", "window"):
+                length = window.read(Duration)
+                if length in first:
+                    there = first[length].node
+                    reason = f"as long as the window {there.shown} in line {there.line}"
+                    yield window.wrong(reason, "put both limits under one window")
+                first.setdefault(length, window)
+
+
+def amounts_are_exact(document: Part) -> Iterator[Problem]:
+    for path in _LIMITED:
+        for hard in document.select(*path):
+            counted: dict[str, Part] = {}
+            for resource, part in hard.fields().items():
+                name = _counted_as(resource)
+                if name in counted:
+                    reason = f"counts the same as the field in line {counted[name].node.key_line}"
+                    yield part.wrong_field(reason, "keep one of the two")
+                counted.setdefault(name, part)
+                yield from sound(_is_exact(resource, part))
+
+
+def _counted_as(resource: str) -> str:
+    return f"requests.{resource}" if resource.startswith("hugepages-") else canonical(resource)
+
+
+def _is_exact(resource: str, part: Part) -> Iterator[Problem]:
+    value = part.read(Quantity).value
+    units, finest = (value * 1000, "1m") if canonical(resource).endswith(".cpu") else (value, "1")
+    if units > LARGEST_EXACT:
+        yield part.wrong("above 2^53, beyond which counters are not exact", "write a smaller limit, or remove it")
+    elif units.denominator != 1:
+        hint = " (m means thousandths: was M or Mi meant?)" if part.node.text.endswith("m") and finest == "1" else ""
+        yield part.wrong(f"finer than {finest}, the least that is counted{hint}", f"write a multiple of {finest}")
+
+
+def a_quota_limits_something(service: Part) -> Iterator[Problem]:
+    quota = service.get("quota")
+    if quota is None or service.get("pool") is not None or quota.get("standing") is not None:
+        return
+    windows = quota.get("windows")
+    if windows is None or windows.is_empty:
+        yield quota.wrong_field("limits nothing", "add windows or standing, or remove quota")
+
+
+def waiting_has_its_rules(service: Part) -> Iterator[Problem]:
+    quota = service.get("quota")
+    if quota is None:
+        return
+    exceeded = quota.get("whenExceeded")
+    if exceeded is not None and exceeded.read(WhenExceeded) is WhenExceeded.QUEUE and quota.get("queue") is None:
+        yield exceeded.wrong("there is no queue stanza", "add `queue: {}` to take its defaults")
+
+
+def longer_windows_can_bind(document: Part) -> Iterator[Problem]:
+    """Find a longer window that allows no more than a shorter one, which is then idle."""
+    for path in _WINDOWS:
+        for windows in document.select(*path):
+            yield from sound(_can_bind(windows))
+
+
+def _can_bind(windows: Part) -> Iterator[Problem]:
+    rows: list[tuple[Fraction, str, dict[str, Part]]] = []
+    for window in windows.items():
+        length, hard = window.get("window"), window.get("hard")
+        if length is not None and hard is not None:
+            rows.append((length.read(Duration).value, length.node.shown, hard.fields()))
+    for short, _, limits in rows:
+        for resource, part in limits.items():
+            longer = [row for row in rows if row[0] > short and resource in row[2] and _at_most(row[2][resource], part)]
+            if longer:
+                reason = f"never reached: the window {longer[0][1]} allows {longer[0][2][resource].node.shown} in all"
+                yield part.wrong(reason, "lower it, or raise the longer window's")
+
+
+def _at_most(one: Part, other: Part) -> bool:
+    return one.read(Quantity).value <= other.read(Quantity).value
+
+
+def a_queue_is_used(service: Part) -> Iterator[Problem]:
+    quota = service.get("quota")
+    if quota is None:
+        return
+    queue, exceeded = quota.get("queue"), quota.get("whenExceeded")
+    waits = exceeded is not None and exceeded.read(WhenExceeded) is WhenExceeded.QUEUE
+    if queue is not None and not queue.is_empty and not waits:
+        yield queue.wrong_field("without effect", "write whenExceeded: Queue, or remove it")
+
+
+def retry_after_can_be_sent(service: Part) -> Iterator[Problem]:
+    for denial in service.select("quota", "denial"):
+        status, retry = denial.get("status"), denial.get("retryAfter")
+        if status and retry and status.read(int) == 403 and retry.read(str) == "Users":  # noqa: PLR2004  HTTP's Forbidden
+            yield retry.wrong_field("clients do not retry a 403", "write status: 429, or retryAfter: Never")
+
+
+def namespaces_share_one_breaker(service: Part) -> Iterator[Problem]:
+    per, breaker, modes = service.get("quota", "per"), service.get("breaker"), service.get("modes")
+    enforced = (Modes() if modes is None else modes.read(Modes)).breaker is Mode.ENFORCE
+    if per is not None and per.read(str) == "Namespace" and breaker is not None and enforced:
+        reason = "namespaces have counters of their own, but share the service's one breaker"
+        remedy = "expect one namespace to open it for all, or set modes.breaker: Audit"
+        yield per.wrong_field(reason, remedy)

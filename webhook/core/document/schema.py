@@ -1,0 +1,133 @@
+"""JSON Schema of the document, made from the types, in two readings: as users write it, and as it is in force."""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from webhook.core.document.defaults import ATOMIC, NO_DEFAULT
+from webhook.core.policy import Policy
+from webhook.core.quantity import Duration, Quantity
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+MOST_ITEMS = 1000
+"""Of any list whose type sets no limit of its own: rules compare entries with each other."""
+
+_REF = "#/$defs/"
+
+
+def _of_our_types(kind: type) -> Schema:
+    if kind is Duration:
+        return {"type": "string", "format": "duration"}
+    if kind is Quantity:
+        return {"type": ["string", "number"], "format": "quantity"}
+    raise NotImplementedError(kind)
+
+
+def _strict(schema: Any) -> Any:
+    """Close every object, take null out of what may be absent, and drop defaults that only say "absent"."""
+    if isinstance(schema, list | tuple):
+        return [_strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _strict(value) for key, value in schema.items() if value is not None}
+    options = [option for option in made.pop("anyOf", []) if option != {"type": "null"}]
+    if len(options) == 1:
+        made |= options[0]
+    elif options:  # a union of scalars, such as IntOrString
+        made["type"] = [option["type"] for option in options]
+    if "properties" in made:
+        made["additionalProperties"] = False
+    if made.get("type") == "array":
+        made.setdefault("maxItems", MOST_ITEMS)
+    if made.get("required") == []:
+        del made["required"]
+    return made
+
+
+def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> Schema:
+    """Define `name` and the objects in it again, with nothing required: one side of a merge. Returns a reference."""
+    key = name + suffix
+    if key not in definitions:
+        whole = definitions[name]
+        made = definitions[key] = {**whole, "title": key, "properties": {}}
+        made.pop("required", None)
+        for field, schema in whole["properties"].items():
+            inner = schema.get("$ref", "").removeprefix(_REF)
+            part = schema
+            if "properties" in definitions.get(inner, {}) and field not in ATOMIC:
+                part = _partial(definitions, inner, suffix, nullable=nullable)
+            made["properties"][field] = {"anyOf": [part, {"type": "null"}]} if nullable else part
+    return {"$ref": _REF + key}
+
+
+@cache
+def _definitions() -> Schema:
+    """Return every definition; `Policy` is the document after the merge, `Document` as it is written."""
+    made: Schema = _strict(msgspec.json.schema(Policy, schema_hook=_of_our_types))["$defs"]
+    # Nulls that the types themselves hold as a default, deep inside: absent, too.
+    _partial(made, "Service", "Defaults", nullable=False)
+    for field in NO_DEFAULT:
+        del made["ServiceDefaults"]["properties"][field]
+    _partial(made, "Service", "Entry", nullable=True)
+    for field in ("name", "match"):
+        made["ServiceEntry"]["properties"][field] = made["Service"]["properties"][field]
+    made["ServiceEntry"]["required"] = ["name", "match"]
+    properties = made["Policy"]["properties"]
+    properties["defaults"] = {
+        "$ref": _REF + "ServiceDefaults",
+        "description": "RFC 7386 merge patch under every service: the service's own keys win, null removes.",
+    }
+    entries = {**properties["services"], "items": {"$ref": _REF + "ServiceEntry"}}
+    made["Document"] = {**made["Policy"], "title": "Podgate policy", "properties": {**properties, "services": entries}}
+    return made
+
+
+def written() -> Schema:
+    """Return the schema of what users write, for editors."""
+    definitions = _definitions()
+    wanted: dict[str, Schema] = {}
+    pending = ["Document"]
+    while pending:
+        name = pending.pop()
+        if name not in wanted:
+            wanted[name] = definitions[name]
+            pending += _references(definitions[name])
+    document = wanted.pop("Document")
+    return {"$schema": DIALECT, **document, "$defs": dict(sorted(wanted.items()))}
+
+
+def _references(schema: Any) -> list[str]:
+    if isinstance(schema, list):
+        return [name for item in schema for name in _references(item)]
+    if not isinstance(schema, dict):
+        return []
+    found = [schema["$ref"].removeprefix(_REF)] if "$ref" in schema else []
+    return found + [name for value in schema.values() for name in _references(value)]
+
+
+@cache
+def in_force() -> Schema:
+    """Return the schema of a document whose services have their defaults, references replaced: checks run faster."""
+    definitions = _definitions()
+
+    def resolved(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [resolved(item) for item in schema]
+        if not isinstance(schema, dict):
+            return schema
+        inner = resolved(definitions[schema["$ref"].removeprefix(_REF)]) if "$ref" in schema else {}
+        drop = {"$ref", "title", "description", "default"}
+        return {
+            **inner,
+            **{
+                key: {name: resolved(part) for name, part in value.items()} if key == "properties" else resolved(value)
+                for key, value in schema.items()
+                if key not in drop
+            },
+        }
+
+    made: Schema = resolved(definitions["Policy"])
+    return made

@@ -1,0 +1,173 @@
+"""The schema's verdict in a user's words: every mistake of shape at once, and which fields are wrong by it."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator, validators
+
+from webhook.core.document.defaults import NO_DEFAULT
+from webhook.core.document.formats import FormatError, checker
+from webhook.core.document.nodes import Node, Written
+from webhook.core.document.problems import Path, Problem, close_to, listed, shown, suggestion
+from webhook.core.document.schema import in_force
+
+
+class Mistake:
+    """A problem, and the paths of the fields that are wrong by it in the document after the merge."""
+
+    __slots__ = ("problem", "wrong")
+
+    def __init__(self, problem: Problem, *wrong: Path) -> None:
+        self.problem = problem
+        self.wrong = wrong
+
+
+_DURATIONS = frozenset({"duration", "window", "interval"})
+_NAMES = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping of fields",
+}
+
+
+@cache
+def _validator() -> Any:
+    """Return the validator, made once. 5.0 is no integer to us: msgspec would refuse it later."""
+    types = Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
+    made: Any = validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
+    return made(in_force(), format_checker=checker())
+
+
+def mistakes(document: Node) -> Iterator[Mistake]:
+    """Yield what the schema objects to."""
+    for error in _validator().iter_errors(document.plain()):
+        path: Path = tuple(error.absolute_path)
+        node = document
+        for step in path:
+            node = node.child(step)
+        yield from _EXPLAINED[str(error.validator)](error, node, path)
+
+
+def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+    expected = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
+    wanted = "an amount" if error.schema.get("format") == "quantity" else listed([_NAMES[name] for name in expected])
+    yield Mistake(node.problem(*_type_reason(node, expected, wanted, error.schema)), path)
+
+
+def _type_reason(node: Node, expected: list[str], wanted: str, schema: Any) -> tuple[str, str]:
+    value, text = node.value, node.text
+    kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a single value"
+    reason, remedy = f"{kind}, where {wanted} belongs", f"write {wanted}"
+    if value is None:
+        reason = f"no value, where {wanted} belongs"
+        remedy = "write one, or remove the line; null only removes what `defaults` sets"
+    elif isinstance(value, bool):
+        reason = f"{text} without quotes is a YAML boolean, where {wanted} belongs"
+        remedy = f'quote it: "{text}"' if expected == ["string"] else remedy
+    elif isinstance(value, int | Written) and schema.get("format") in _DURATIONS:
+        reason, remedy = "a number without a unit, where a duration belongs", f"write a unit, such as {text}s"
+    elif isinstance(value, int | Written) and "string" in expected:
+        reason, remedy = f"{text} without quotes is a number, where {wanted} belongs", f'quote it: "{text}"'
+    elif isinstance(value, str) and expected == ["integer"] and node.quoted and value.isdecimal():
+        reason, remedy = f"quotes make it text, where {wanted} belongs", f"remove the quotes: {value}"
+    elif expected == ["array"] and not isinstance(value, dict):
+        remedy = f"write [{shown(text)}]"
+    return reason, remedy
+
+
+def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+    wanted = error.schema.get("type")
+    if wanted is not None and not _validator().is_type(error.instance, wanted):
+        return  # said already
+    words = [str(word) or '""' for word in error.validator_value]
+    choice = listed(words)
+    if isinstance(node.value, bool):
+        reason = f"{node.text} without quotes is a YAML boolean, where a word belongs"
+        yield Mistake(node.problem(reason, f"use {choice}"), path)
+    elif isinstance(node.value, dict | list) or node.value is None:
+        kind = "no value" if node.value is None else "not a single word"
+        yield Mistake(node.problem(f"{kind}, where {choice} belongs", f"use {choice}"), path)
+    elif len(words) == 1:
+        yield Mistake(node.problem("not a value that this version reads", f"write {words[0]}"), path)
+    else:
+        yield Mistake(node.problem("not one of the values there are", suggestion(node.text, words, "use")), path)
+
+
+def _missing(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+    for name in error.validator_value:
+        if name not in error.instance:
+            words = error.schema["properties"][name].get("enum", ())
+            remedy = f"add {name}: {words[0]}" if len(words) == 1 else f"add {name}"
+            yield Mistake(node.problem_inside(name, "required", remedy), (*path, name))
+
+
+def _unknown(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+    known = list(error.schema["properties"])
+    absent = [name for name in known if name not in error.instance]
+    for name in error.instance:
+        if name in error.schema["properties"]:
+            continue
+        inner = node.child(name)
+        if path == ("defaults",) and name in NO_DEFAULT:
+            reason, remedy = "not something that services can share", f"write {name} in each service"
+            wrong: list[Path] = [(*path, name)]
+        else:
+            reason, remedy = "unknown field", _remedy_for_unknown(name, absent)
+            meant = close_to(name, absent)
+            # What was probably meant is there, only misspelled: no rule may call it absent.
+            wrong = [(*path, name), (*path, meant)] if meant else [(*path, name)]
+        yield Mistake(inner.problem_at_key(reason, remedy), *wrong)
+
+
+def _remedy_for_unknown(name: str, absent: list[str]) -> str:
+    meant = close_to(name, absent)
+    if meant is not None:
+        return f"did you mean {meant}?"
+    return f"other fields here: {', '.join(absent)}" if absent else "remove it"
+
+
+def _bad_format(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+    cause: FormatError = error.cause
+    if "propertyNames" in error.schema_path:
+        inner = node.child(error.instance)
+        yield Mistake(inner.problem_at_key(cause.reason, cause.remedy), (*path, error.instance))
+    else:
+        yield Mistake(node.problem(cause.reason, cause.remedy), path)
+
+
+def _out_of_range(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+    bound = error.validator_value
+    if error.validator == "minimum":
+        yield Mistake(node.problem(f"below {bound}", f"write at least {bound}"), path)
+    else:
+        yield Mistake(node.problem(f"above {bound}", f"write at most {bound}"), path)
+
+
+def _empty(_: Any, node: Node, path: Path) -> Iterator[Mistake]:
+    yield Mistake(node.problem("empty", "write at least one entry"), path)
+
+
+def _too_long(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+    yield Mistake(node.problem(f"longer than {error.validator_value}", "shorten it"), path)
+
+
+_EXPLAINED: dict[str, Callable[[Any, Node, Path], Iterator[Mistake]]] = {
+    "type": _wrong_type,
+    "enum": _wrong_word,
+    "required": _missing,
+    "additionalProperties": _unknown,
+    "format": _bad_format,
+    "minimum": _out_of_range,
+    "maximum": _out_of_range,
+    "minItems": _empty,
+    "minProperties": _empty,
+    "minLength": _empty,
+    "maxLength": _too_long,
+    "maxItems": _too_long,
+}

@@ -1,0 +1,127 @@
+"""The policy document as frozen types. How it is read, checked and explained stands in `webhook.core.document`."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from webhook.core.kubernetes import LabelSelector, format_of
+from webhook.core.stanzas import (
+    MOST_WINDOWS,
+    Breaker,
+    Choice,
+    Mode,
+    Name,
+    Percent,
+    Placement,
+    Quota,
+    ResourceRules,
+    Scope,
+    WhenExceeded,
+    Window,
+)
+
+BUILT_IN_EXEMPT_NAMESPACES = frozenset({"kube-system", "kube-node-lease", "podgate-system"})
+
+
+class Unmatched(Choice):
+    ADMIT = "Admit"
+    WARN = "Warn"
+    DENY = "Deny"
+
+
+class FailureMode(Choice):
+    CLOSED = "Closed"
+    OPEN = "Open"
+
+
+class Exemptions(Struct, frozen=True, rename="camel"):
+    namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
+    usernames: tuple[Name, ...] = ()
+    runtime_classes: tuple[Annotated[str, format_of("dns-subdomain")], ...] = ()
+
+
+class SlaClass(Struct, frozen=True):
+    name: Annotated[str, format_of("dns-label")]
+    priority: Annotated[int, Meta(extra_json_schema={"minimum": -(10**9), "maximum": 10**9})]
+
+
+DEFAULT_SLA_CLASSES = (SlaClass("gold", 100), SlaClass("silver", 50), SlaClass("bronze", 10))
+
+
+class Pool(Struct, frozen=True, rename="camel"):
+    name: Annotated[str, format_of("dns-label")]
+    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": MOST_WINDOWS})]
+    scope: Scope = Scope.CLUSTER
+    when_exceeded: WhenExceeded = WhenExceeded.DENY
+
+
+class BreakerGuard(Struct, frozen=True, rename="camel"):
+    max_open_percent: Percent = 30
+
+
+class Modes(Struct, frozen=True):
+    placement: Mode = Mode.ENFORCE
+    resources: Mode = Mode.ENFORCE
+    quota: Mode = Mode.ENFORCE
+    breaker: Mode = Mode.ENFORCE
+
+    def all_disabled(self) -> bool:
+        return all(mode is Mode.DISABLED for mode in self._all())
+
+    def any_enforced(self) -> bool:
+        return any(mode is Mode.ENFORCE for mode in self._all())
+
+    def _all(self) -> tuple[Mode, ...]:
+        return self.placement, self.resources, self.quota, self.breaker
+
+
+class Match(Struct, frozen=True, rename="camel"):
+    """All parts hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required."""
+
+    namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
+    namespace_selector: LabelSelector | None = None
+    pod_selector: LabelSelector | None = None
+    any_namespace: bool = False
+
+
+class Service(Struct, frozen=True, rename="camel"):
+    """One service: whose Pods it owns, and what holds for them."""
+
+    name: Annotated[str, format_of("dns-label")]
+    match: Match
+    pool: Annotated[str, format_of("dns-label")] | None = None
+    sla_class: Annotated[str, format_of("dns-label")] = "bronze"
+    modes: Modes = Modes()
+    failure_mode: FailureMode = FailureMode.OPEN
+    placement: Placement | None = None
+    resources: ResourceRules | None = None
+    quota: Quota | None = None
+    breaker: Breaker | None = None
+
+    @property
+    def tag(self) -> str:
+        """Its counters' hash tag: keys of one tag live together, and go into one script."""
+        return self.pool or self.name
+
+
+class Policy(Struct, frozen=True, rename="camel"):
+    """One whole document, `defaults` already merged into every service. First matching service owns a Pod."""
+
+    api_version: Literal["podgate.io/v1alpha1"]
+    kind: Literal["Policy"]
+    services: Annotated[tuple[Service, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": 5000})]
+    unmatched: Unmatched = Unmatched.ADMIT
+    exemptions: Exemptions = Exemptions()
+    sla_classes: Annotated[tuple[SlaClass, ...], Meta(extra_json_schema={"minItems": 1})] = DEFAULT_SLA_CLASSES
+    pools: tuple[Pool, ...] = ()
+    breaker_guard: BreakerGuard | None = None
+
+    def service(self, name: str) -> Service | None:
+        return next((service for service in self.services if service.name == name), None)
+
+
+class LoadedPolicy(Struct, frozen=True):
+    """A good policy with the identity of its document: the first 16 hex digits of the SHA-256 of its raw bytes."""
+
+    policy: Policy
+    hash: str
