@@ -1,0 +1,524 @@
+"""The breaker's promises: when it trips, how it counts down, probes and closes, and that it never gets stuck."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.breaker_model import Model, plan_of
+from webhook.core import breaker_states as machine
+from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State, Transition, span
+from webhook.core.breaker_states import TRANSITIONS, Cause, Record
+from webhook.core.breaker_triggers import EMPTY
+
+SECOND_US = 1_000_000
+ERRORS = ErrorRatePlan(percent=95, interval_us=SECOND_US, consecutive=3, minimum=10)
+SLOW = LatencyPlan(mean_us=2 * SECOND_US, interval_us=SECOND_US, consecutive=5, minimum=1)
+REFUSED = QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True)
+USUAL = BreakerPlan(
+    has_outcomes=True,
+    error_rate=ERRORS,
+    latency=SLOW,
+    quota=REFUSED,
+    open_for_us=180 * SECOND_US,
+    probes=3,
+    probe_timeout_us=300 * SECOND_US,
+)
+WITHOUT_OUTCOMES = BreakerPlan(
+    has_outcomes=False,
+    error_rate=None,
+    latency=None,
+    quota=REFUSED,
+    open_for_us=180 * SECOND_US,
+    probes=2,
+    probe_timeout_us=300 * SECOND_US,
+)
+
+
+class Breaker:
+    """A record with everything that ever happened to it."""
+
+    def __init__(self, plan: BreakerPlan = USUAL, record: Record | None = None) -> None:
+        self.plan = plan
+        self.record = record or Record("payment-api")
+        self.moves: list[Transition] = []
+
+    def _take(self, step: machine.Step) -> None:
+        self.record = step.record
+        self.moves += step.transitions
+
+    def at(self, now_us: int) -> State:
+        self._take(machine.advance(self.record, self.plan, now_us))
+        return self.record.state
+
+    def outcomes(self, now_us: int, good: int, bad: int = 0, latency_us: int = 0) -> None:
+        for ok in [True] * good + [False] * bad:
+            self.outcome(now_us, ok=ok, latency_us=latency_us)
+
+    def outcome(
+        self, now_us: int, *, ok: bool, uid: str | None = None, generation: int | None = None, latency_us: int = 0
+    ) -> None:
+        self._take(
+            machine.outcome(
+                self.record, self.plan, now_us, ok=ok, latency_us=latency_us, uid=uid, generation=generation
+            )
+        )
+
+    def refused(self, now_us: int, source: str) -> None:
+        self._take(machine.quota_event(self.record, self.plan, now_us, source))
+
+    def charge(self, now_us: int, uid: str) -> bool:
+        """Let a Pod ask; it is charged if the breaker lets it in."""
+        self.at(now_us)
+        admitted = machine.admits(self.record, self.plan, now_us)
+        if admitted:
+            self._take(machine.take_probe(self.record, self.plan, now_us, uid))
+        return admitted
+
+
+def tripped(plan: BreakerPlan = USUAL, at_us: int = SECOND_US) -> Breaker:
+    breaker = Breaker(plan)
+    for source in "abc":
+        breaker.refused(at_us, source)
+    assert breaker.record.state is State.OPEN
+    return breaker
+
+
+def probing(plan: BreakerPlan = USUAL) -> tuple[Breaker, int]:
+    """Return a breaker in HALF_OPEN, and the moment that it went there."""
+    breaker = tripped(plan)
+    now_us = breaker.record.open_until_us
+    assert breaker.at(now_us) is State.HALF_OPEN
+    return breaker, now_us
+
+
+# Error rate
+
+
+def test_three_bad_seconds_trip_at_the_end_of_the_third() -> None:
+    breaker = Breaker()
+    for second in range(3):
+        breaker.outcomes(second * SECOND_US + 7, good=0, bad=12)
+    assert breaker.at(3 * SECOND_US - 1) is State.CLOSED
+    assert breaker.at(3 * SECOND_US + 400_000) is State.OPEN
+    assert breaker.moves == [
+        Transition(
+            "payment-api",
+            State.CLOSED,
+            State.OPEN,
+            3 * SECOND_US,
+            "errorRate: >= 95% in each of 3 intervals of 1s, 12 of 12 in the last",
+            1,
+        )
+    ]
+    assert breaker.record.open_until_us == 183 * SECOND_US
+
+
+@pytest.mark.parametrize(
+    ("seconds", "trips"),
+    [
+        ([(0, 10), (0, 10), (0, 10)], True),
+        ([(1, 19), (1, 19), (1, 19)], True),  # exactly 95 %
+        ([(1, 19), (1, 18), (1, 19)], False),  # 94.7 %
+        ([(0, 10), (0, 9), (0, 10)], False),  # fewer than the minimum
+        ([(0, 10), (0, 0), (0, 10), (0, 10)], False),  # an empty second breaks the run
+        ([(0, 10), (9, 1), (0, 10), (0, 10), (0, 10)], True),
+        ([(0, 10), (0, 10)], False),
+    ],
+)
+def test_error_rate(seconds: list[tuple[int, int]], *, trips: bool) -> None:
+    breaker = Breaker()
+    for second, (good, bad) in enumerate(seconds):
+        breaker.outcomes(second * SECOND_US, good, bad)
+    assert (breaker.at(len(seconds) * SECOND_US) is State.OPEN) is trips
+
+
+def test_an_outcome_on_the_boundary_belongs_to_the_next_interval() -> None:
+    breaker = Breaker()
+    for second in range(3):
+        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+    breaker.outcome(3 * SECOND_US, ok=True)
+    assert breaker.record.state is State.OPEN
+
+
+# Latency
+
+
+def test_five_slow_seconds_trip_and_the_mean_is_shown_above_the_threshold() -> None:
+    breaker = Breaker()
+    for second in range(5):
+        breaker.outcomes(second * SECOND_US, good=2, latency_us=2 * SECOND_US)
+        breaker.outcome(second * SECOND_US, ok=True, latency_us=2 * SECOND_US + 1)
+    assert breaker.at(5 * SECOND_US) is State.OPEN
+    assert breaker.record.reason == "latency: mean > 2s in each of 5 intervals of 1s, 2001ms over 3 in the last"
+
+
+def test_a_mean_of_exactly_the_threshold_does_not_trip() -> None:
+    breaker = Breaker()
+    for second in range(6):
+        breaker.outcomes(second * SECOND_US, good=2, latency_us=2 * SECOND_US)
+    assert breaker.at(6 * SECOND_US) is State.CLOSED
+
+
+def test_the_earliest_trip_wins_and_error_rate_on_a_tie() -> None:
+    for consecutive, word in ((3, "errorRate"), (2, "latency")):
+        plan = plan_of(
+            error_rate=ERRORS, latency=LatencyPlan(2 * SECOND_US, SECOND_US, consecutive, 1), open_for_us=SECOND_US
+        )
+        breaker = Breaker(plan)
+        for second in range(consecutive):
+            breaker.outcomes(second * SECOND_US, good=0, bad=10, latency_us=3 * SECOND_US)
+        breaker.at(consecutive * SECOND_US)
+        assert breaker.record.reason.startswith(word)
+
+
+# Quota events
+
+
+def test_the_third_controller_refused_within_the_span_trips_at_once() -> None:
+    breaker = Breaker()
+    for at_us, source in enumerate("aabab"):
+        breaker.refused(at_us, source)
+    assert breaker.record.state is State.CLOSED
+    breaker.refused(60 * SECOND_US - 1, "c")
+    assert breaker.record.state is State.OPEN
+    assert breaker.moves[-1].at_us == 60 * SECOND_US - 1
+    assert breaker.record.reason == "quotaExceeded: 3 controllers refused within 60s"
+
+
+def test_an_event_has_left_once_it_is_as_old_as_the_span() -> None:
+    breaker = Breaker()
+    breaker.refused(0, "a")
+    breaker.refused(1, "b")
+    breaker.refused(60 * SECOND_US, "c")
+    assert breaker.record.state is State.CLOSED
+    breaker.refused(60 * SECOND_US, "a")
+    assert breaker.record.state is State.OPEN
+
+
+def test_one_controller_alone_never_trips_and_by_request_it_does() -> None:
+    by_request = plan_of(quota=QuotaEventPlan(3, 60 * SECOND_US, by_controller=False))
+    one, each = Breaker(), Breaker(by_request)
+    for at_us in range(3):
+        one.refused(at_us, "a")
+        each.refused(at_us, "a")
+    assert one.record.state is State.CLOSED
+    assert each.record.state is State.OPEN
+    assert each.record.reason == "quotaExceeded: 3 requests refused within 60s"
+
+
+@pytest.mark.parametrize("make", [tripped, lambda: probing()[0]])
+def test_quota_events_outside_closed_change_nothing(make: object) -> None:
+    breaker = make()  # type: ignore[operator]
+    before, now_us = breaker.record, breaker.record.since_us
+    for source in "xyz":
+        breaker.refused(now_us, source)
+    assert breaker.record == before
+
+
+# Open, half-open, closed
+
+
+def test_it_counts_down_and_a_look_past_the_end_shows_half_open_without_moving_it() -> None:
+    record, until_us = tripped().record, 181 * SECOND_US
+    view = machine.view(record, USUAL, 11 * SECOND_US)
+    assert (view.state, view.open_until_us, view.since_us) == (State.OPEN, until_us, SECOND_US)
+    assert view.open_remaining_us(11 * SECOND_US) == 170 * SECOND_US
+    assert machine.view(record, USUAL, until_us - 1).state is State.OPEN
+    past = machine.view(record, USUAL, until_us + 5)
+    assert (past.state, past.generation, past.since_us, past.reason) == (State.HALF_OPEN, 2, until_us, "openFor passed")
+    assert past.open_until_us == 0
+
+
+def test_one_late_look_shows_the_whole_chain_of_consequences() -> None:
+    breaker = Breaker()
+    for second in range(3):
+        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+    breaker.at(1000 * SECOND_US)
+    assert [(move.new, move.at_us, move.generation) for move in breaker.moves] == [
+        (State.OPEN, 3 * SECOND_US, 1),
+        (State.HALF_OPEN, 183 * SECOND_US, 2),
+    ]
+
+
+def test_probes_are_leased_one_for_each_and_their_successes_close() -> None:
+    breaker, now_us = probing()
+    assert [breaker.charge(now_us, uid) for uid in "abcd"] == [True, True, True, False]
+    for uid in "cab":
+        breaker.outcome(now_us + 5, ok=True, uid=uid)
+    assert breaker.record.state is State.CLOSED
+    assert breaker.moves[-1].reason == "3 probes succeeded"
+    assert breaker.record.generation == 3
+
+
+def test_a_success_leaves_no_room_for_another_probe() -> None:
+    breaker, now_us = probing()
+    for uid in "abc":
+        breaker.charge(now_us, uid)
+    breaker.outcome(now_us, ok=True, uid="a")
+    assert not breaker.charge(now_us, "d")
+
+
+def test_one_failed_probe_opens_again_for_the_whole_span() -> None:
+    breaker, now_us = probing()
+    breaker.charge(now_us, "a")
+    breaker.charge(now_us, "b")
+    breaker.outcome(now_us + 5, ok=True, uid="a")
+    breaker.outcome(now_us + 9, ok=False, uid="b")
+    assert breaker.record.state is State.OPEN
+    assert breaker.record.open_until_us == now_us + 9 + USUAL.open_for_us
+    assert breaker.record.reason == "probe failed"
+    assert not breaker.charge(now_us + 9, "c")
+
+
+def test_an_expired_lease_is_reclaimed_by_the_next_caller_and_its_outcome_ignored() -> None:
+    breaker, now_us = probing()
+    for uid in "abc":
+        breaker.charge(now_us, uid)
+    expired_us = now_us + USUAL.probe_timeout_us
+    assert not breaker.charge(expired_us - 1, "d")
+    assert machine.view(breaker.record, USUAL, expired_us).probes_leased == 0
+    assert [breaker.charge(expired_us, uid) for uid in "defg"] == [True, True, True, False]
+    before = breaker.record
+    breaker.outcome(expired_us, ok=False, uid="a")
+    assert breaker.record == before
+
+
+def test_an_outcome_without_uid_settles_the_oldest_lease_and_with_none_open_nothing() -> None:
+    breaker, now_us = probing()
+    before = breaker.record
+    breaker.outcome(now_us, ok=False)
+    assert breaker.record == before
+    breaker.charge(now_us, "a")
+    breaker.charge(now_us + 1, "b")
+    breaker.outcome(now_us + 2, ok=True)
+    assert [lease.uid for lease in breaker.record.leases] == ["b"]
+    breaker.outcome(now_us + 2, ok=False, uid="stranger")
+    assert breaker.record.state is State.HALF_OPEN
+
+
+def test_a_probe_whose_pod_never_came_to_be_makes_room() -> None:
+    breaker, now_us = probing()
+    for uid in "abc":
+        breaker.charge(now_us, uid)
+    breaker.record = machine.give_back_probe(breaker.record, "b")
+    assert [breaker.charge(now_us, uid) for uid in "de"] == [True, False]
+
+
+def test_without_outcomes_being_charged_is_success() -> None:
+    breaker, now_us = probing(WITHOUT_OUTCOMES)
+    assert breaker.charge(now_us, "a")
+    assert breaker.record.state is State.HALF_OPEN
+    assert breaker.charge(now_us + 1, "b")
+    assert breaker.record.state is State.CLOSED
+    assert breaker.moves[-1].reason == "2 probes succeeded"
+
+
+def test_outcomes_in_open_and_of_another_generation_change_nothing() -> None:
+    breaker = tripped()
+    before = breaker.record
+    breaker.outcome(2 * SECOND_US, ok=False)
+    assert breaker.record == before
+    half_open, now_us = probing()
+    half_open.charge(now_us, "a")
+    before = half_open.record
+    half_open.outcome(now_us, ok=False, uid="a", generation=before.generation - 1)
+    half_open.outcome(now_us, ok=False, generation=before.generation + 1)
+    assert half_open.record == before
+    half_open.outcome(now_us, ok=False, uid="a", generation=before.generation)
+    assert half_open.record.state is State.OPEN
+
+
+def test_every_transition_clears_what_was_seen_before() -> None:
+    breaker = Breaker()
+    for second in range(2):
+        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+    for source in "abc":
+        breaker.refused(2 * SECOND_US, source)
+    now_us = breaker.record.open_until_us
+    for uid in "abc":
+        breaker.charge(now_us, uid)
+        breaker.outcome(now_us, ok=True, uid=uid)
+    assert breaker.record.windows == EMPTY
+    breaker.refused(now_us, "a")
+    breaker.refused(now_us, "b")
+    assert breaker.record.state is State.CLOSED
+
+
+# Another policy
+
+
+def test_a_trigger_that_vanished_is_forgotten() -> None:
+    breaker = Breaker()
+    for second in range(3):
+        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+    breaker.plan = plan_of(latency=SLOW)
+    assert breaker.at(3 * SECOND_US) is State.CLOSED
+    breaker.plan = USUAL
+    assert breaker.at(3 * SECOND_US) is State.CLOSED
+    assert breaker.record.windows == EMPTY
+
+
+def test_intervals_of_another_length_start_afresh() -> None:
+    breaker = Breaker()
+    for second in range(3):
+        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+    breaker.plan = plan_of(error_rate=ErrorRatePlan(95, 2 * SECOND_US, 2, 10))
+    breaker.outcome(3 * SECOND_US, ok=False)
+    assert breaker.at(4 * SECOND_US) is State.CLOSED
+
+
+def test_fewer_probes_than_have_succeeded_already_let_one_more_in_and_close() -> None:
+    breaker, now_us = probing()
+    for uid in "ab":
+        breaker.charge(now_us, uid)
+        breaker.outcome(now_us, ok=True, uid=uid)
+    breaker.plan = plan_of(error_rate=ERRORS, probes=1)
+    assert [breaker.charge(now_us, uid) for uid in "cd"] == [True, False]
+    breaker.outcome(now_us, ok=True, uid="c")
+    assert breaker.record.state is State.CLOSED
+
+
+def test_a_breaker_that_the_policy_took_away_comes_back_closed() -> None:
+    fresh = Record("s", generation=4)
+    assert machine.restarted(fresh) is fresh
+    assert machine.restarted(tripped().record) == Record("payment-api", generation=2)
+
+
+# The law, and any walk whatever
+
+
+@dataclass(frozen=True)
+class Row:
+    state: State
+    cause: Cause
+
+
+def _moved(row: Row) -> Transition:
+    """Bring `row`'s cause about in `row`'s state."""
+    if row.cause is Cause.TRIPPED:
+        return tripped().moves[-1]
+    breaker, now_us = probing()
+    if row.cause is Cause.OPEN_FOR_PASSED:
+        return breaker.moves[-1]
+    for uid in "abc":
+        breaker.charge(now_us, uid)
+        breaker.outcome(now_us, ok=row.cause is Cause.PROBES_SUCCEEDED, uid=uid)
+    return breaker.moves[2]
+
+
+@pytest.mark.parametrize(("state", "cause"), TRANSITIONS)
+def test_every_row_of_the_law_happens(state: State, cause: Cause) -> None:
+    move = _moved(Row(state, cause))
+    assert (move.old, move.new) == (state, TRANSITIONS[state, cause])
+
+
+@pytest.mark.parametrize(
+    ("us", "text"), [(180 * SECOND_US, "180s"), (500_000, "500ms"), (1_500_000, "1500ms"), (7, "7us")]
+)
+def test_spans_are_written_exactly(us: int, text: str) -> None:
+    assert span(us) == text
+
+
+plans = st.builds(
+    plan_of,
+    error_rate=st.none()
+    | st.builds(ErrorRatePlan, st.sampled_from([50, 100]), st.just(10), st.integers(1, 3), st.integers(1, 2)),
+    latency=st.none()
+    | st.builds(LatencyPlan, st.just(5), st.sampled_from([10, 15]), st.integers(1, 3), st.integers(1, 2)),
+    quota=st.none() | st.builds(QuotaEventPlan, st.integers(1, 3), st.just(25), st.booleans()),
+    open_for_us=st.sampled_from([1, 10, 40]),
+    probes=st.integers(1, 3),
+    probe_timeout_us=st.sampled_from([1, 20]),
+)
+uids = st.sampled_from("abcd")
+deeds = st.one_of(
+    st.tuples(
+        st.just("outcome"),
+        st.booleans(),
+        st.sampled_from([0, 5, 9]),
+        st.none() | uids,
+        st.sampled_from([None, None, 0, -1]),
+    ),
+    st.tuples(st.just("refused"), uids),
+    st.tuples(st.just("charge"), uids),
+)
+walks = st.lists(st.tuples(st.sampled_from([0, 0, 1, 3, 5, 10, 12, 41]), deeds), max_size=60)
+
+
+def do(breaker: Breaker, now_us: int, deed: tuple) -> None:  # type: ignore[type-arg]
+    match deed:
+        case ("outcome", ok, latency_us, uid, offset):
+            generation = (
+                None if offset is None else machine.view(breaker.record, breaker.plan, now_us).generation + offset
+            )
+            breaker.outcome(now_us, ok=ok, latency_us=latency_us, uid=uid, generation=generation)
+        case ("refused", source):
+            breaker.refused(now_us, source)
+        case (_, uid):
+            breaker.charge(now_us, uid)
+
+
+def model_do(model: Model, deed: tuple) -> None:  # type: ignore[type-arg]
+    match deed:
+        case ("outcome", ok, latency_us, uid, offset):
+            generation = None if offset is None else model.generation + offset
+            model.outcome(ok=ok, latency_us=latency_us, uid=uid, generation=generation)
+        case ("refused", source):
+            model.quota_event(source)
+        case (_, uid):
+            model.charge(uid)
+
+
+@settings(deadline=None, max_examples=400)
+@given(plans, walks)
+def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: BreakerPlan, walk: list) -> None:  # type: ignore[type-arg]
+    breaker, model, now_us = Breaker(plan), Model(plan), 0
+    for gap_us, deed in walk:
+        now_us += gap_us
+        model.pass_time(now_us)
+        assert machine.admits(breaker.record, plan, now_us) is model.admits()
+        do(breaker, now_us, deed)
+        model_do(model, deed)
+        view = machine.view(breaker.record, plan, now_us)
+        assert (view.state, view.generation, view.since_us) == (model.state, model.generation, model.since_us)
+        assert (view.open_until_us, view.probes_leased) == (model.open_until_us, len(model.live()))
+        assert view.probes_succeeded == model.successes
+        assert view.probes_leased <= plan.probes
+    assert [(move.old, move.new, move.at_us) for move in breaker.moves] == model.moves
+    assert [move.generation for move in breaker.moves] == list(range(1, len(model.moves) + 1))
+    law = {(old, new) for (old, _), new in TRANSITIONS.items()}
+    assert {(move.old, move.new) for move in breaker.moves} <= law
+
+
+@settings(deadline=None, max_examples=300)
+@given(plans, walks, st.integers(0, 60), st.integers(0, 60))
+def test_time_passed_in_two_steps_or_in_one_is_the_same(plan: BreakerPlan, walk: list, first: int, second: int) -> None:  # type: ignore[type-arg]
+    breaker, now_us = Breaker(plan), 0
+    for gap_us, deed in walk:
+        now_us += gap_us
+        do(breaker, now_us, deed)
+    early = machine.advance(breaker.record, plan, now_us + first)
+    late = machine.advance(early.record, plan, now_us + first + second)
+    whole = machine.advance(breaker.record, plan, now_us + first + second)
+    assert late.record == whole.record
+    assert early.transitions + late.transitions == whole.transitions
+
+
+@settings(deadline=None, max_examples=300)
+@given(plans, walks, plans)
+def test_no_walk_and_no_new_policy_gets_it_stuck(plan: BreakerPlan, walk: list, newer: BreakerPlan) -> None:  # type: ignore[type-arg]
+    breaker, now_us = Breaker(plan), 0
+    for gap_us, deed in walk:
+        now_us += gap_us
+        do(breaker, now_us, deed)
+    breaker.plan = newer
+    now_us += max(plan.open_for_us, newer.open_for_us) + plan.probe_timeout_us + 100
+    assert breaker.at(now_us) is not State.OPEN
+    for number in range(newer.probes):
+        uid = f"good-{number}"
+        if breaker.record.state is State.HALF_OPEN:
+            assert breaker.charge(now_us, uid)
+            breaker.outcome(now_us, ok=True, uid=uid)
+    assert breaker.record.state is State.CLOSED

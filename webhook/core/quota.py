@@ -1,0 +1,164 @@
+"""What a store is asked and what it answers: plans, acquires, receipts. The counting itself stands in `ring.py`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from math import ceil
+
+from webhook.core.breaker import BreakerPlan, BreakerView, Transition
+from webhook.core.policy import Service
+from webhook.core.quantity import Quantity
+from webhook.core.stanzas import Mode
+
+LARGEST_EXACT = 2**53
+"""Stores count in doubles (Lua): a larger limit could not be exact."""
+
+HOUR_US = 3_600_000_000
+
+Cost = Mapping[str, int]
+"""What one Pod takes, by canonical resource name: pods, millicores, bytes, or a count."""
+
+_ALIASES = {"cpu": "requests.cpu", "memory": "requests.memory", "ephemeral-storage": "requests.ephemeral-storage"}
+
+
+def canonical(resource: str) -> str:
+    """Return ResourceQuota's full name: `cpu`, `memory`, `ephemeral-storage` alias `requests.*`."""
+    return _ALIASES.get(resource, resource)
+
+
+def amount(resource: str, value: Fraction) -> int:
+    """Return an exact integer: millicores for cpu, else whole units, rounded up as Kubernetes does."""
+    return ceil(value * 1000) if canonical(resource).endswith(".cpu") else ceil(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`hard` of one resource in one window; `resource` as the user wrote it, `counts` its canonical name."""
+
+    resource: str
+    counts: str
+    hard: int
+
+    @classmethod
+    def of(cls, resource: str, quantity: Quantity) -> "Limit":
+        return cls(resource, canonical(resource), amount(resource, quantity.value))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """One trailing window; a bucket is `seconds` * 15625 microseconds long."""
+
+    name: str
+    seconds: int
+    limits: tuple[Limit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CounterPlan:
+    """All that a store must know of one service to judge a Pod; made once a policy."""
+
+    service: str
+    tag: str
+    per_namespace: bool
+    windows: tuple[WindowPlan, ...]
+    quota_mode: Mode
+    breaker: BreakerPlan | None
+    breaker_mode: Mode
+    remember_us: int = HOUR_US
+    """How long an admitted uid is remembered: longer than the span in which it can be refunded."""
+
+    @classmethod
+    def of(cls, service: Service) -> "CounterPlan":
+        quota = service.quota if service.modes.quota is not Mode.DISABLED else None
+        breaker = service.breaker if service.modes.breaker is not Mode.DISABLED else None
+        return cls(
+            service=service.name,
+            tag=service.tag,
+            per_namespace=quota is not None and quota.per == "Namespace",
+            windows=tuple(
+                WindowPlan(
+                    window.window.text,
+                    window.window.us // 1_000_000,
+                    tuple(Limit.of(resource, hard) for resource, hard in window.hard.items()),
+                )
+                for window in (quota.windows if quota else ())
+            ),
+            quota_mode=service.modes.quota,
+            breaker=BreakerPlan.of(breaker) if breaker else None,
+            breaker_mode=service.modes.breaker,
+            remember_us=_remember_us(service),
+        )
+
+
+def _remember_us(service: Service) -> int:
+    """Return max(1 h, maxWait + startDeadline + 10 min): a Pod may wait, then start, and only then be missed."""
+    queue = service.quota.queue if service.quota else None
+    outcomes = service.breaker.outcomes if service.breaker else None
+    waits_us = (queue.max_wait.us if queue else 0) + (outcomes.start_deadline.us if outcomes else 0)
+    return max(HOUR_US, waits_us + HOUR_US // 6)
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """One Pod asks. `peek` (dryRun) reads only; `resize_from` is the old cost where a running Pod is resized."""
+
+    plan: CounterPlan
+    namespace: str
+    uid: str
+    cost: Cost
+    event_source: str
+    peek: bool = False
+    resize_from: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One limit as it stands after the answer.
+
+    `free_at_us`: from then on the asked amount fits; 0 where it fits now (or was charged), None where it never can.
+    """
+
+    window: str
+    resource: str
+    used: int
+    hard: int
+    asked: int = 0
+    free_at_us: int | None = 0
+
+
+class Refusal(StrEnum):
+    """Which guard refused, or would have: a guard that is not enforced refuses nothing and is named all the same."""
+
+    BREAKER = "breaker"
+    QUOTA = "quota"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The store's answer to an Acquire.
+
+    `refused` is the enforced refusal; `would_refuse` names every guard in Warn or Audit that objected.
+    `over` are the limits that do not hold the Pod; `free_at_us` is the moment from which all of them could.
+    `at_us` is the store's time of the answer.
+    """
+
+    at_us: int
+    refused: Refusal | None = None
+    would_refuse: tuple[Refusal, ...] = ()
+    charged: bool = False
+    repeated: bool = False
+    uses: tuple[Use, ...] = ()
+    over: tuple[Use, ...] = ()
+    free_at_us: int | None = 0
+    breaker: BreakerView | None = None
+    transitions: tuple[Transition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a service stands, without a trace: `uses` by namespace ("" where it counts as one)."""
+
+    at_us: int
+    uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
+    breaker: BreakerView | None = None

@@ -1,0 +1,81 @@
+"""One trailing window as an aligned ring of buckets: exact sums per resource, never more than was really used.
+
+A bucket is 1/64 of the window wide and 65 of them live, so an event's age when it leaves lies in (W, W + W/64]. Hence
+the ring holds at least what was used in any trailing W, and nothing that is older than W * 65/64.
+"""
+
+from collections.abc import Mapping
+
+BUCKETS_LIVE = 65
+_BUCKET_US_PER_SECOND = 1_000_000 // 64
+
+
+class Ring:
+    """Amounts by bucket, oldest first, with running sums. Only `add` and `refund` write. Time never goes back."""
+
+    __slots__ = ("_buckets", "_last_us", "_sums", "_width_us")
+
+    def __init__(self, window_seconds: int) -> None:
+        self._width_us = window_seconds * _BUCKET_US_PER_SECOND
+        self._buckets: dict[int, dict[str, int]] = {}
+        self._sums: dict[str, int] = {}
+        self._last_us = 0
+
+    def used(self, now_us: int) -> Mapping[str, int]:
+        """Return what counts at `now_us`, by resource; what was never counted is absent."""
+        oldest = self._oldest(now_us)
+        if not self._buckets or next(iter(self._buckets)) >= oldest:
+            return self._sums
+        sums: dict[str, int] = {}
+        for number, amounts in self._buckets.items():
+            if number >= oldest:
+                _add(sums, amounts)
+        return sums
+
+    def add(self, now_us: int, amounts: Mapping[str, int]) -> int:
+        """Count `amounts`; return the moment that they are counted at, which `refund` needs."""
+        self._last_us = max(now_us, self._last_us)
+        oldest = self._oldest(now_us)
+        while self._buckets and (number := next(iter(self._buckets))) < oldest:
+            for resource, amount in self._buckets.pop(number).items():
+                self._sums[resource] -= amount
+        _add(self._buckets.setdefault(self._last_us // self._width_us, {}), amounts)
+        _add(self._sums, amounts)
+        return self._last_us
+
+    def refund(self, now_us: int, charged_at_us: int, amounts: Mapping[str, int]) -> bool:
+        """Take back what was counted at `charged_at_us`; False where its bucket has left, and with it the amounts."""
+        number = charged_at_us // self._width_us
+        bucket = self._buckets.get(number)
+        if bucket is None or number < self._oldest(now_us):
+            return False
+        for resource, amount in amounts.items():
+            bucket[resource] -= amount
+            self._sums[resource] -= amount
+        return True
+
+    def free_at_us(self, now_us: int, resource: str, hard: int, asked: int) -> int | None:
+        """Return from when on `asked` fits if nothing else comes: 0 where it fits now, None where it never can."""
+        if asked > hard:
+            return None
+        excess = self.used(now_us).get(resource, 0) + asked - hard
+        if excess <= 0:
+            return 0
+        oldest = self._oldest(now_us)
+        for number, amounts in self._buckets.items():
+            excess -= amounts.get(resource, 0) if number >= oldest else 0
+            if excess <= 0:
+                return (number + BUCKETS_LIVE) * self._width_us
+        raise AssertionError("the buckets do not add up to the sums")
+
+    def idle(self, now_us: int) -> bool:
+        """Whether every bucket has left: such a ring may be forgotten."""
+        return not self._buckets or next(reversed(self._buckets)) < self._oldest(now_us)
+
+    def _oldest(self, now_us: int) -> int:
+        return max(now_us, self._last_us) // self._width_us - (BUCKETS_LIVE - 1)
+
+
+def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for resource, amount in amounts.items():
+        sums[resource] = sums.get(resource, 0) + amount
