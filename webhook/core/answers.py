@@ -1,0 +1,92 @@
+"""The words of a refusal by the counters: a stable code, the figures, and the moment from which it could pass."""
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+from webhook.core.breaker import BreakerView, State
+from webhook.core.decision import Code, Finding, Status
+from webhook.core.policy import Service
+from webhook.core.quota import Receipt, Refusal, Use, canonical
+from webhook.core.resources import shown
+from webhook.core.stanzas import Denial, RetryAfter
+
+_SECOND_US = 1_000_000
+
+
+def utc(at_us: int) -> str:
+    """Return an absolute UTC time, to the millisecond, never earlier than `at_us`."""
+    moment = datetime.fromtimestamp(-(-at_us // 1000) / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
+    """Return what breaker and quota objected to, each under its own mode."""
+    objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
+    findings = []
+    if Refusal.BREAKER in objections and receipt.breaker is not None:
+        findings.append(breaker_finding(service, receipt.breaker, receipt.at_us))
+    if Refusal.QUOTA in objections:
+        findings.append(_quota_finding(service, receipt))
+    return tuple(findings)
+
+
+def breaker_finding(service: Service, view: BreakerView, now_us: int) -> Finding:
+    """Say that the breaker stands in the way, for how long, and what cures it."""
+    if view.state is State.OPEN:
+        seconds = -(-view.open_remaining_us(now_us) // _SECOND_US)
+        code = Code.BREAKER_OPEN
+        text = f"is open for {seconds}s more ({view.reason}); probes are let in from {utc(view.open_until_us)}"
+    else:
+        code = Code.BREAKER_PROBING
+        text = f"is half-open and all its probes are out ({view.probes_succeeded} succeeded so far): try again soon"
+    return Finding(code, "breaker", service.modes.breaker, f"service {service.name}: the breaker {text}")
+
+
+def _quota_finding(service: Service, receipt: Receipt) -> Finding:
+    denial = service.quota.denial if service.quota else Denial()
+    if denial.status == HTTPStatus.FORBIDDEN:
+        # ResourceQuota's own phrase, which clients already look for.
+        figures = [
+            f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in receipt.over)
+            for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
+        ]
+        text = f"exceeded quota: podgate/{service.name}, {', '.join(figures)}"
+    else:
+        text = f"service {service.name}: " + "; ".join(_over(use) for use in receipt.over)
+    return Finding(Code.QUOTA_EXCEEDED, "quota", service.modes.quota, f"{text}; {_when(receipt)}")
+
+
+def _over(use: Use) -> str:
+    figures = ", ".join(f"{field} {_amount(use, field)}" for field in ("hard", "used", "asked"))
+    return f"{use.resource} in {use.window}: {figures}"
+
+
+def _amount(use: Use, field: str) -> int | str:
+    amount: int = getattr(use, field)
+    return shown(canonical(use.resource), amount)
+
+
+def _when(receipt: Receipt) -> str:
+    if receipt.free_at_us is None:
+        return "it asks for more than the whole limit and can never pass"
+    return f"could pass from {utc(receipt.free_at_us)}"
+
+
+def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> Status:
+    """Return the HTTP status of a denial by its first finding."""
+    if finding.concern == "breaker":
+        return Status(503, "ServiceUnavailable")
+    if finding.code is not Code.QUOTA_EXCEEDED or service is None or service.quota is None or receipt is None:
+        return Status(403, "Forbidden")
+    denial = service.quota.denial
+    reason = "Forbidden" if denial.status == HTTPStatus.FORBIDDEN else "TooManyRequests"
+    return Status(denial.status, reason, retry_after_seconds=_retry_after(denial, receipt, user))
+
+
+def _retry_after(denial: Denial, receipt: Receipt, user: str) -> int | None:
+    """Return whole seconds for a person's client only: controllers that wait stall all of their workers."""
+    if denial.retry_after is RetryAfter.NEVER or user.startswith(("system:serviceaccount:", "system:node:")):
+        return None
+    if not receipt.free_at_us:
+        return None
+    return max(1, -(-(receipt.free_at_us - receipt.at_us) // _SECOND_US))

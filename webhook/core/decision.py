@@ -1,0 +1,106 @@
+"""A decision is a value: what was found, in which stage, for which reason, with the patch. Observers read it later."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from webhook.core.patch import Operation
+from webhook.core.quota import Receipt
+from webhook.core.stanzas import Mode
+
+
+class Verdict(StrEnum):
+    """The word that metrics, logs, `review` and `replay` use for a decision."""
+
+    ADMIT = "Admit"
+    DENY = "Deny"
+    QUEUE = "Queue"
+    UNMATCHED = "Unmatched"
+    EXEMPT = "Exempt"
+
+
+class Half(StrEnum):
+    """Which webhook was called: the mutating half patches or stays silent, the validating half judges and charges."""
+
+    MUTATE = "mutate"
+    VALIDATE = "validate"
+
+
+class Code(StrEnum):
+    """The stable first word of every denial and warning; scripts may rely on it."""
+
+    UNMATCHED = "Unmatched"
+    MUTATION_MISSING = "MutationMissing"
+    PLACEMENT_CONFLICT = "PlacementConflict"
+    PLACEMENT_UNFULFILLED = "PlacementUnfulfilled"
+    IMMUTABLE = "PodgateFieldImmutable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    BREAKER_OPEN = "BreakerOpen"
+    BREAKER_PROBING = "BreakerProbing"
+    NO_POLICY = "NoPolicy"
+    STORE_UNAVAILABLE = "StoreUnavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that the policy objects to. `mode` says what follows: Enforce denies, Warn warns, Audit only counts."""
+
+    code: Code
+    concern: str
+    mode: Mode
+    message: str
+    field: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a refused caller is told: an HTTP code, Kubernetes' reason word, a message."""
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    retry_after_seconds: int | None = None
+
+
+ALLOWED = Status(200)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage of the evaluation and what it found, for `--explain` and the trace."""
+
+    stage: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The record of one review, complete. Nothing in it is secret."""
+
+    half: Half
+    review_uid: str
+    verdict: Verdict
+    operation: str = ""
+    sub_resource: str = ""
+    dry_run: bool = False
+    user: str = ""
+    namespace: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    service: str | None = None
+    policy_hash: str = ""
+    exemption: str = ""
+    status: Status = ALLOWED
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+    patch: tuple[Operation, ...] = ()
+    audit: Mapping[str, str] = field(default_factory=dict)
+    receipt: Receipt | None = None
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        return self.status is ALLOWED

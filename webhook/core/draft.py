@@ -1,0 +1,119 @@
+"""One review on its way to a Decision: what the stages found so far, and the finished record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core import answers
+from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict
+from webhook.core.matching import Matcher
+from webhook.core.patch import Operation
+from webhook.core.pod import Pod
+from webhook.core.policy import LoadedPolicy, Service
+from webhook.core.quota import CounterPlan, Receipt
+from webhook.core.review import BadReviewError, Request
+from webhook.core.stanzas import Mode
+
+
+class Compiled:
+    """A loaded policy with what is worked out once: its matcher and its services' counter plans."""
+
+    def __init__(self, loaded: LoadedPolicy) -> None:
+        self.loaded = loaded
+        self.policy = loaded.policy
+        self.hash = loaded.hash
+        self.matcher = Matcher(loaded.policy)
+        self.plans: Mapping[str, CounterPlan] = {
+            service.name: CounterPlan.of(service) for service in loaded.policy.services
+        }
+
+
+@dataclass(slots=True)
+class Draft:
+    """One review on its way to a Decision."""
+
+    half: Half
+    request: Request
+    compiled: Compiled
+    hash_known: bool = True
+    verdict: Verdict | None = None
+    service: Service | None = None
+    exemption: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    patch: tuple[Operation, ...] = ()
+    receipt: Receipt | None = None
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def pod(self) -> Pod:
+        """The Pod under review; `own` has made sure that there is one."""
+        if self.request.pod is None:
+            raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of pods need it")
+        return self.request.pod
+
+    @property
+    def plan(self) -> CounterPlan:
+        return self.compiled.plans[self.owner.name]
+
+    @property
+    def owner(self) -> Service:
+        """The service that `own` found; a later stage runs only where there is one."""
+        if self.service is None:
+            raise LookupError("no service owns this Pod")
+        return self.service
+
+    def note(self, stage: str, found: str) -> None:
+        self.steps.append(Step(stage, found))
+
+    def settle(self, verdict: Verdict, stage: str, found: str) -> None:
+        self.verdict = verdict
+        self.note(stage, found)
+
+    def object_to(self, stage: str, findings: tuple[Finding, ...]) -> None:
+        """Take findings in: an enforced one settles a denial, others only speak."""
+        self.findings += findings
+        for finding in findings:
+            self.note(stage, f"{finding.mode}: {finding}")
+        if any(finding.mode is Mode.ENFORCE for finding in findings):
+            self.verdict = Verdict.DENY
+
+
+def conclude(draft: Draft, client_id: str) -> Decision:
+    """Return the finished record."""
+    request, pod = draft.request, draft.request.pod
+    denials = [finding for finding in draft.findings if finding.mode is Mode.ENFORCE]
+    status = ALLOWED
+    if denials:
+        status = answers.status_of(denials[0], draft.service, draft.receipt, request.user)
+        message = "; ".join(str(finding) for finding in denials)
+        status = Status(status.code, status.reason, message, status.retry_after_seconds)
+    verdict = draft.verdict or Verdict.ADMIT
+    name = draft.service.name if draft.service else None
+    audit = {"decision": str(verdict), "policy-hash": draft.compiled.hash, "client-id": client_id}
+    if name is not None:
+        audit["service"] = name
+    if draft.exemption:
+        audit["exemption"] = draft.exemption
+    if draft.findings:
+        audit["findings"] = ",".join(sorted({f"{finding.code}/{finding.mode}" for finding in draft.findings}))
+    return Decision(
+        half=draft.half,
+        review_uid=request.uid,
+        verdict=verdict,
+        operation=request.operation,
+        sub_resource=request.sub_resource,
+        dry_run=request.dry_run,
+        user=request.user,
+        namespace=request.namespace,
+        pod=pod.shown_name if pod else "",
+        pod_uid=pod.metadata.uid if pod else "",
+        service=name,
+        policy_hash=draft.compiled.hash,
+        exemption=draft.exemption,
+        status=status,
+        findings=tuple(draft.findings),
+        warnings=tuple(str(finding) for finding in draft.findings if finding.mode is Mode.WARN),
+        patch=draft.patch if not denials else (),
+        audit=audit,
+        receipt=draft.receipt,
+        steps=tuple(draft.steps),
+    )

@@ -1,0 +1,101 @@
+"""Whose Pod is it? First matching service of the list, like a firewall; and who is left alone."""
+
+from collections.abc import Mapping
+
+from webhook.core.kubernetes import LabelSelector, Requirement
+from webhook.core.pod import Pod
+from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, Match, Policy, Service
+from webhook.core.review import Request
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
+_NAMESPACES_REMEMBERED = 10_000
+
+
+def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Judge one expression as Kubernetes does: NotIn and DoesNotExist hold where the key is absent."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Return whether all of a selector holds; none, and an empty one, select everything."""
+    if selector is None:
+        return True
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        holds(requirement, labels) for requirement in selector.match_expressions
+    )
+
+
+def fits(pattern: str, text: str) -> bool:
+    """Return whether `text` is `pattern`, which may end in one `*`."""
+    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
+
+
+def _may_own(match: Match, namespace: str) -> bool:
+    """Judge the part of a match that a namespace's name decides alone."""
+    return not match.namespaces or any(fits(pattern, namespace) for pattern in match.namespaces)
+
+
+class Matcher:
+    """A policy's matching, with the services that a namespace's name leaves in the race remembered."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._by_namespace: dict[str, tuple[Service, ...]] = {}
+
+    def candidates(self, namespace: str) -> tuple[Service, ...]:
+        """Return, in order, the services that may own Pods of a namespace, by its name."""
+        known = self._by_namespace.get(namespace)
+        if known is None:
+            if len(self._by_namespace) >= _NAMESPACES_REMEMBERED:
+                self._by_namespace.clear()
+            known = tuple(service for service in self._policy.services if _may_own(service.match, namespace))
+            self._by_namespace[namespace] = known
+        return known
+
+    def owner(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> Service | None:
+        """Return the first service whose every part of `match` holds."""
+        for service in self.candidates(namespace):
+            match = service.match
+            if selects(match.namespace_selector, namespace_labels) and selects(match.pod_selector, labels):
+                return service
+        return None
+
+    def may_own(self, service: Service, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether a namespace, by name and labels, is one where `service` owns Pods."""
+        return service in self.candidates(namespace) and selects(service.match.namespace_selector, namespace_labels)
+
+    def names(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether some service speaks of this namespace by name or selector."""
+        return any(
+            not service.match.any_namespace and selects(service.match.namespace_selector, namespace_labels)
+            for service in self.candidates(namespace)
+        )
+
+
+def exemption(request: Request, pod: Pod, policy: Policy) -> str:
+    """Return why a Pod is left alone, "" where it is not. Nothing here trusts what a tenant can write by itself."""
+    exempt = policy.exemptions
+    if request.namespace in BUILT_IN_EXEMPT_NAMESPACES or any(
+        fits(pattern, request.namespace) for pattern in exempt.namespaces
+    ):
+        return "namespace"
+    if request.user in exempt.usernames:
+        return "username"
+    if pod.spec.runtime_class_name and pod.spec.runtime_class_name in exempt.runtime_classes:
+        return "runtimeClass"
+    if request.user == DAEMON_SET_CONTROLLER:
+        return "daemonSet"
+    # A tenant can write the annotation too: only the kubelet's own word makes a mirror Pod.
+    if MIRROR_ANNOTATION in pod.annotations and request.user.startswith("system:node:"):
+        return "mirror"
+    return ""

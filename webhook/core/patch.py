@@ -1,0 +1,37 @@
+"""JSON Patch (RFC 6902) as small values; only `add` and `replace` are ever needed."""
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class Operation(Struct, frozen=True):
+    """One operation; `path` is an escaped JSON Pointer."""
+
+    op: str
+    path: str
+    value: Any
+
+
+def pointer(*tokens: str | int) -> str:
+    """Return the JSON Pointer (RFC 6901) of `tokens`."""
+    return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in tokens)
+
+
+def add(value: Any, *path: str | int) -> Operation:
+    return Operation("add", pointer(*path), value)
+
+
+def replace(value: Any, *path: str | int) -> Operation:
+    return Operation("replace", pointer(*path), value)
+
+
+def set_keys(path: tuple[str, ...], existing: dict[str, str] | None, wanted: dict[str, str]) -> list[Operation]:
+    """Return the operations that give a map the `wanted` entries: the whole map if there is none, else by key."""
+    if existing is None:
+        return [add(wanted, *path)] if wanted else []
+    return [
+        (replace if key in existing else add)(value, *path, key)
+        for key, value in wanted.items()
+        if existing.get(key) != value
+    ]

@@ -1,0 +1,155 @@
+"""The pure stages of an evaluation: each reads a draft, writes down what it found, and may settle the verdict."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from webhook.core import answers, matching, mutation, resources, validation
+from webhook.core.breaker import BreakerView, State
+from webhook.core.decision import Code, Finding, Half, Verdict
+from webhook.core.draft import Draft
+from webhook.core.policy import Service, Unmatched
+from webhook.core.quota import Acquire, Receipt
+from webhook.core.review import BadReviewError
+from webhook.core.stanzas import Mode
+
+# Who makes Pods for others: only their word on the owning controller is believed, a tenant can write ownerReferences.
+_KUBE_CONTROLLERS = frozenset(
+    {"system:kube-controller-manager"}
+    | {
+        f"system:serviceaccount:kube-system:{name}-controller"
+        for name in ("replicaset", "replication", "statefulset", "job", "cronjob", "daemon-set")
+    }
+)
+
+
+class LabelsOf(Protocol):
+    """Labels of a Namespace; None where it is not known."""
+
+    def __call__(self, namespace: str) -> Mapping[str, str] | None: ...
+
+
+def own(draft: Draft, labels_of: LabelsOf) -> None:
+    """Find whose Pod it is, and whether it is any business of ours."""
+    request, policy = draft.request, draft.compiled.policy
+    if request.resource != "pods" or request.operation not in {"CREATE", "UPDATE"}:
+        return draft.settle(Verdict.UNMATCHED, "own", f"{request.operation} of {request.resource} is none of ours")
+    if request.sub_resource not in {"", "resize"}:
+        return draft.settle(Verdict.UNMATCHED, "own", f"pods/{request.sub_resource} is none of ours")
+    draft.exemption = matching.exemption(request, draft.pod, policy)
+    if draft.exemption:
+        return draft.settle(Verdict.EXEMPT, "own", f"exempt by {draft.exemption}")
+    labels = {"kubernetes.io/metadata.name": request.namespace, **(labels_of(request.namespace) or {})}
+    if request.operation == "UPDATE":
+        draft.service = _owner_of_existing(draft, labels)
+    else:
+        draft.service = draft.compiled.matcher.owner(request.namespace, labels, draft.pod.labels)
+    if draft.service is not None:
+        return draft.note("own", f"service {draft.service.name}")
+    return _unmatched(draft, labels)
+
+
+def _owner_of_existing(draft: Draft, labels: Mapping[str, str]) -> Service | None:
+    """Go by the label, which is immutable; a Pod without one counts for the service that would own it today.
+
+    A tenant can write any label on a Pod that nobody owns: it is believed only where its service may own Pods, so that
+    nobody can charge another namespace's service by a resize.
+    """
+    request, policy, matcher = draft.request, draft.compiled.policy, draft.compiled.matcher
+    old = request.old_pod or draft.pod
+    for pod in (old, draft.pod):
+        service = policy.service(pod.labels.get(mutation.SERVICE_LABEL, ""))
+        if service is not None and matcher.may_own(service, request.namespace, labels):
+            return service
+    return matcher.owner(request.namespace, labels, old.labels) if request.sub_resource else None
+
+
+def _unmatched(draft: Draft, labels: Mapping[str, str]) -> None:
+    policy, request = draft.compiled.policy, draft.request
+    judged = draft.half is Half.VALIDATE and request.operation == "CREATE" and policy.unmatched is not Unmatched.ADMIT
+    if judged and draft.compiled.matcher.names(request.namespace, labels):
+        mode = Mode.ENFORCE if policy.unmatched is Unmatched.DENY else Mode.WARN
+        message = (
+            f"no service of the policy matches the labels of this Pod in namespace {request.namespace}:"
+            " label it for one of the namespace's services, or ask the policy's owner for one"
+        )
+        draft.object_to("own", (Finding(Code.UNMATCHED, "unmatched", mode, message),))
+    if draft.verdict is None:
+        draft.settle(Verdict.UNMATCHED, "own", "no service matches")
+
+
+def rewrite(draft: Draft) -> None:
+    """Make the patch of a new Pod; an existing one is never rewritten."""
+    if draft.request.operation != "CREATE":
+        return draft.note("rewrite", "only new Pods are rewritten")
+    draft.patch = mutation.rewrite(draft.pod, draft.owner, draft.compiled.hash)
+    return draft.note("rewrite", ", ".join(operation.path for operation in draft.patch) or "nothing to change")
+
+
+def refuse_open(draft: Draft, view: BreakerView | None, now_us: int) -> None:
+    """Refuse on a breaker that is known to be open without asking the store: the cheapest refusal of all."""
+    service = draft.owner
+    if view is None or draft.request.operation != "CREATE":
+        return
+    draft.note("breaker", view.state)
+    if view.state is State.OPEN and service.modes.breaker is Mode.ENFORCE:
+        draft.object_to("breaker", (answers.breaker_finding(service, view, now_us),))
+        draft.receipt = Receipt(now_us, breaker=view)
+
+
+def check(draft: Draft) -> None:
+    """Judge the Pod's fields: a new one against the placement, an existing one against its former self."""
+    request, service = draft.request, draft.owner
+    if request.operation == "UPDATE" and draft.pod.metadata.deletion_timestamp is not None:
+        return draft.settle(Verdict.ADMIT, "check", "the Pod is being deleted")
+    if request.operation == "CREATE":
+        findings = validation.check(draft.pod, service, hash_known=draft.hash_known)
+    elif request.old_pod is None:
+        raise BadReviewError("AdmissionReview.request.oldObject is missing: UPDATE of pods needs it")
+    else:
+        findings = validation.guard(request.old_pod, draft.pod, service)
+    draft.object_to("check", findings)
+    if not findings:
+        draft.note("check", "fulfilled")
+    if draft.verdict is None and request.operation == "UPDATE" and not request.sub_resource:
+        draft.settle(Verdict.ADMIT, "check", "an UPDATE is not charged")
+    return None
+
+
+def acquire(draft: Draft) -> Acquire:
+    """Return what the store is asked: the Pod's cost under its uid; BadReviewError where it has none."""
+    pod, request, plan = draft.pod, draft.request, draft.plan
+    if not pod.metadata.uid:
+        raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
+    try:
+        taken = resources.cost(pod, plan)
+        before = resources.cost(request.old_pod, plan) if request.sub_resource and request.old_pod else None
+    except ValueError as error:
+        raise BadReviewError(f"AdmissionReview.request.object.spec: resources: {error}") from None
+    return Acquire(
+        plan, request.namespace, pod.metadata.uid, taken, event_source(draft), peek=request.dry_run, resize_from=before
+    )
+
+
+def event_source(draft: Draft) -> str:
+    """Return whose quota event a denial is: the owning controller's if a kube controller says so, else the user's."""
+    if draft.request.user in _KUBE_CONTROLLERS:
+        for reference in draft.pod.metadata.owner_references or ():
+            if reference.controller:
+                return f"controller:{reference.uid}"
+    return f"user:{draft.request.user}"
+
+
+def charged(draft: Draft, receipt: Receipt) -> None:
+    """Take the store's answer in."""
+    draft.receipt = receipt
+    draft.object_to("charge", answers.counter_findings(draft.owner, receipt))
+    if draft.verdict is None:
+        draft.settle(Verdict.ADMIT, "charge", _charge_in_words(draft, receipt))
+
+
+def _charge_in_words(draft: Draft, receipt: Receipt) -> str:
+    if draft.request.dry_run:
+        return "not charged (dry run)"
+    if receipt.repeated:
+        return "repeated uid"
+    return "charged" if receipt.charged else "nothing to charge"

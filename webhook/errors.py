@@ -1,0 +1,19 @@
+"""Errors, split by blame: the user's (exit 2, one line and a remedy) and the caller's (an HTTP status, no details)."""
+
+
+class UserError(Exception):
+    """The user can mend it. `remedy` says how; neither is ever shown with a stack trace."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class AuthenticationError(Exception):
+    """A caller is not who it must be. `reason` labels a metric, `detail` is for our log; the caller hears neither."""
+
+    def __init__(self, reason: str, detail: str, status: int = 401) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+        self.status = status

@@ -1,0 +1,128 @@
+"""One AdmissionReview, top to bottom: decode, own, breaker, rewrite or check, charge, answer, record."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import perf_counter_ns, time_ns
+
+from webhook.core import review, stages
+from webhook.core.decision import Decision, Half
+from webhook.core.draft import Compiled, Draft, conclude
+from webhook.core.mutation import HASH_ANNOTATION
+from webhook.core.policy import LoadedPolicy
+from webhook.core.review import Request
+from webhook.ports import Caller, Clock, CounterStore, NamespaceLabels, Observer, PolicySource, Review
+
+_POLICIES_REMEMBERED = 8
+
+
+class NoPolicyError(Exception):
+    """There is no good policy to judge by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back to the API server, and the record that it was made from."""
+
+    body: bytes
+    decision: Decision
+
+
+Stage = tuple[str, Callable[[Draft], Awaitable[None] | None]]
+
+
+class Interceptor:
+    """The one way in: the server, `review`, `replay` and the demo all call `review`."""
+
+    def __init__(
+        self,
+        policies: PolicySource,
+        store: CounterStore,
+        clock: Clock,
+        namespaces: NamespaceLabels,
+        observer: Observer,
+    ) -> None:
+        self._policies = policies
+        self._store = store
+        self._clock = clock
+        self._namespaces = namespaces
+        self._observer = observer
+        self._compiled: dict[str, Compiled] = {}
+        # Cheapest refusal first; what spends comes last.
+        self._stages: dict[Half, tuple[Stage, ...]] = {
+            Half.MUTATE: (("own", self._own), ("rewrite", stages.rewrite)),
+            Half.VALIDATE: (
+                ("own", self._own),
+                ("breaker", self._breaker),
+                ("check", stages.check),
+                ("charge", self._charge),
+            ),
+        }
+
+    async def review(
+        self, half: Half, body: bytes, caller: Caller | None = None, traceparent: str | None = None
+    ) -> Answer:
+        """Judge one AdmissionReview. BadReviewError: the body's fault; NoPolicyError: nothing to judge by."""
+        wall_ns, started_ns = time_ns(), perf_counter_ns()
+        laps: list[tuple[str, int]] = []
+
+        def lap(stage: str) -> None:
+            laps.append((stage, perf_counter_ns() - started_ns))
+
+        request = review.decode(body)
+        lap("decode")
+        draft = await self._draft(half, request)
+        lap("policy")
+        for name, stage in self._stages[half]:
+            pending = stage(draft)
+            if pending is not None:
+                await pending
+            lap(name)
+            if draft.verdict is not None:
+                break
+        decision = conclude(draft, caller.client_id if caller else "")
+        answer = Answer(review.encode(decision), decision)
+        lap("answer")
+        record = Review(decision, caller, wall_ns, perf_counter_ns() - started_ns, tuple(laps), traceparent)
+        self._observer.reviewed(record)
+        return answer
+
+    def compiled(self, loaded: LoadedPolicy) -> Compiled:
+        """Return a policy with its matcher and plans, worked out once."""
+        known = self._compiled.get(loaded.hash)
+        if known is None:
+            if len(self._compiled) >= _POLICIES_REMEMBERED:
+                self._compiled.pop(next(iter(self._compiled)))
+            known = self._compiled[loaded.hash] = Compiled(loaded)
+        return known
+
+    async def _draft(self, half: Half, request: Request) -> Draft:
+        """Judge a new Pod by the policy that it carries, if that was in force a moment ago: one Pod sees one policy."""
+        current = self._policies.current()
+        carried = (
+            request.pod.annotations.get(HASH_ANNOTATION) if request.pod and request.operation == "CREATE" else None
+        )
+        if carried is None or (current is not None and carried == current.hash):
+            chosen, hash_known = current, True
+        else:
+            chosen = self._policies.by_hash(carried)
+            if chosen is None and half is Half.VALIDATE:
+                # Another replica may have rewritten the Pod by a newer document than ours: read once more.
+                await self._policies.refresh()
+                chosen = self._policies.by_hash(carried)
+            hash_known = chosen is not None
+            chosen = chosen or self._policies.current()
+        if chosen is None:
+            raise NoPolicyError("no good policy has been loaded yet")
+        return Draft(half, request, self.compiled(chosen), hash_known)
+
+    def _own(self, draft: Draft) -> None:
+        stages.own(draft, self._namespaces.labels)
+
+    def _breaker(self, draft: Draft) -> None:
+        stages.refuse_open(draft, self._store.known_breaker(draft.plan), self._clock.now_us())
+
+    async def _charge(self, draft: Draft) -> None:
+        receipt = await self._store.acquire(stages.acquire(draft))
+        stages.charged(draft, receipt)
+        for transition in receipt.transitions:
+            self._observer.transitioned(transition)
