@@ -1,0 +1,201 @@
+"""The authority: makes a CA and signs serving and client leaves, such as strict verifiers accept. No files."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from certs.errors import CertsError
+
+BACKDATED = timedelta(hours=1)
+"""Clocks differ: a leaf that is valid only from this very second is refused by whoever is behind."""
+
+CA_LIFETIME = timedelta(days=1825)
+LEAF_LIFETIME = timedelta(days=30)
+_COMMON_NAME_LENGTH_MAX = 64  # RFC 5280, ub-common-name
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A CA that signs leaves only (pathlen 0)."""
+
+    credentials: Credentials
+
+    @classmethod
+    def create(
+        cls, common_name: str = "podgate-ca", lifetime: timedelta = CA_LIFETIME, now: datetime | None = None
+    ) -> "Authority":
+        key = ec.generate_private_key(ec.SECP256R1())
+        # Two generations of one CA stand side by side in a bundle while it rotates: their names must differ.
+        identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        name = _subject(f"{common_name}-{identifier.digest.hex()[:8]}")
+        start = now or datetime.now(UTC)
+        builder = _builder(name, key, start, start + lifetime).issuer_name(name)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+        builder = builder.add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False
+        )
+        return cls(Credentials(builder.sign(key, hashes.SHA256()), key))
+
+    @classmethod
+    def of(cls, credentials: Credentials) -> "Authority":
+        """Return an authority that signs with these; CertsError where nobody would believe what it signs."""
+        certificate = credentials.certificate
+        if certificate.public_key() != credentials.key.public_key():
+            raise CertsError(
+                f"the CA's certificate ({certificate.subject.rfc4514_string()}) and its key do not belong together",
+                "give the key that was made with this certificate",
+            )
+        if not may_sign(certificate):
+            raise CertsError(
+                f"{certificate.subject.rfc4514_string()} is not a CA certificate",
+                "give a certificate with basicConstraints CA:TRUE, and keyCertSign where it has a keyUsage",
+            )
+        return cls(credentials)
+
+    def issue_server(
+        self,
+        name: str,
+        sans: tuple[x509.GeneralName, ...],
+        lifetime: timedelta = LEAF_LIFETIME,
+        now: datetime | None = None,
+    ) -> Credentials:
+        return self._issue(name, sans, ExtendedKeyUsageOID.SERVER_AUTH, lifetime, now)
+
+    def issue_client(
+        self,
+        common_name: str,
+        uri: str | None = None,
+        lifetime: timedelta = LEAF_LIFETIME,
+        now: datetime | None = None,
+    ) -> Credentials:
+        if not 0 < len(common_name) <= _COMMON_NAME_LENGTH_MAX:
+            raise CertsError(
+                f"the common name {common_name!r} has {len(common_name)} characters",
+                f"choose a name of 1 to {_COMMON_NAME_LENGTH_MAX} characters",
+            )
+        sans = (x509.UniformResourceIdentifier(uri),) if uri else ()
+        return self._issue(common_name, sans, ExtendedKeyUsageOID.CLIENT_AUTH, lifetime, now)
+
+    def _issue(
+        self,
+        name: str,
+        sans: tuple[x509.GeneralName, ...],
+        usage: x509.ObjectIdentifier,
+        lifetime: timedelta,
+        now: datetime | None,
+    ) -> Credentials:
+        ca = self.credentials.certificate
+        start = now or datetime.now(UTC)
+        if ca.not_valid_after_utc <= start:
+            raise CertsError(
+                f"the CA {ca.subject.rfc4514_string()} expired at {ca.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}",
+                "make a new CA in another folder, and give it to both sides before its leaves",
+            )
+        key = ec.generate_private_key(ec.SECP256R1())
+        # A DNS name may be longer than a common name; the SANs then stand alone, and must be critical (RFC 5280).
+        subject = _subject(name) if len(name) <= _COMMON_NAME_LENGTH_MAX else x509.Name([])
+        end = min(start + lifetime, ca.not_valid_after_utc)
+        builder = _builder(subject, key, start, end).issuer_name(ca.subject)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = builder.add_extension(_issuer_identifier(ca), critical=False)
+        if sans:
+            builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=not list(subject))
+        return Credentials(builder.sign(self.credentials.key, hashes.SHA256()), key)
+
+
+def may_sign(certificate: x509.Certificate) -> bool:
+    """Whether verifiers accept it as an issuer."""
+    try:
+        if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            return False
+        return certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    except x509.ExtensionNotFound as missing:
+        return missing.oid == x509.KeyUsage.oid  # absent, it forbids nothing
+
+
+def server_names(name: str) -> tuple[x509.GeneralName, ...]:
+    """Return the SANs that `name` stands for; for the DNS name of a Service also its shorter and longer forms."""
+    parts = name.split(".")
+    if len(parts) == 3 and parts[2] == "svc":  # noqa: PLR2004 - service, namespace, svc
+        service, namespace, _ = parts
+        forms = (name, f"{name}.cluster.local", f"{service}.{namespace}", service)
+        return tuple(x509.DNSName(form) for form in forms)
+    return (san(name),)
+
+
+def san(text: str) -> x509.GeneralName:
+    """Read `dns:NAME`, `ip:ADDRESS`, or either without its prefix."""
+    kind, _, value = text.partition(":") if text.startswith(("dns:", "ip:")) else ("", "", text)
+    address = _address(value)
+    if kind != "dns" and address is not None:
+        return x509.IPAddress(address)
+    labels = value.removeprefix("*.").split(".")
+    if kind == "ip" or not value.isascii() or not all(part.replace("-", "").isalnum() for part in labels):
+        raise CertsError(f"{text!r} is no name for a certificate", "write dns:NAME (ASCII) or ip:ADDRESS")
+    return x509.DNSName(value)
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    for family in (IPv4Address, IPv6Address):
+        try:
+            return family(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _subject(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name, key: ec.EllipticCurvePrivateKey, start: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start - BACKDATED)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _issuer_identifier(ca: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    """Name the issuer by the identifier that it carries: a foreign CA may have computed its own differently."""
+    try:
+        own = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key())  # type: ignore[arg-type]
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)

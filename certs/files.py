@@ -1,0 +1,92 @@
+"""PEM files: keys are their owner's alone, a reader sees the old or the new whole, and nothing is replaced silently."""
+
+import os
+import secrets
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from certs.authority import Credentials
+from certs.errors import CertsError
+
+_SECRET = 0o600
+_PUBLIC = 0o644
+
+
+def write_credentials(credentials: Credentials, certificate: Path, key: Path, *, replace: bool = False) -> None:
+    """Write both. The key goes first: a reader that finds a new certificate finds its key too."""
+    if not replace:
+        refuse_existing(certificate, key)
+    pem = credentials.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write(key, pem, secret=True, replace=replace)
+    write(certificate, credentials.certificate.public_bytes(Encoding.PEM), secret=False, replace=replace)
+
+
+def refuse_existing(*paths: Path, remedy: str = "move it away, or choose another name or folder") -> None:
+    existing = [str(path) for path in paths if os.path.lexists(path)]
+    if existing:
+        raise CertsError(f"{', '.join(existing)}: there already, and would be lost", remedy)
+
+
+def write(path: Path, content: bytes, *, secret: bool, replace: bool = False) -> None:
+    """Put `content` at `path` in one step, readable by its owner alone where it is secret."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _SECRET if secret else _PUBLIC)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if replace:
+                draft.replace(path)
+            else:
+                os.link(draft, path)  # unlike a rename it fails where the name is taken
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        if isinstance(error, FileExistsError) and not replace:
+            refuse_existing(path)
+        raise CertsError(f"{path}: cannot be written: {error.strerror}", "choose a folder that you may write") from None
+
+
+def read_credentials(certificate: Path, key: Path) -> Credentials:
+    private = read_private_key(key)
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
+        raise CertsError(f"{key}: not an elliptic-curve key", "give an EC key (P-256): this authority makes no others")
+    return Credentials(read_certificates(certificate)[0], private)
+
+
+def read_certificates(path: Path) -> list[x509.Certificate]:
+    """Return every certificate of a PEM file, at least one."""
+    try:
+        return x509.load_pem_x509_certificates(read(path))
+    except ValueError:
+        raise CertsError(
+            f"{path}: holds no certificate in PEM", "give a file with a -----BEGIN CERTIFICATE----- block"
+        ) from None
+
+
+def read_private_key(path: Path) -> object:
+    """Return the private key of a PEM file."""
+    try:
+        return load_pem_private_key(read(path), password=None)
+    except (ValueError, TypeError):
+        raise CertsError(
+            f"{path}: holds no private key in PEM without a passphrase", "give a file with a PRIVATE KEY block"
+        ) from None
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CertsError(f"{path}: cannot be read: {error.strerror}", "check the path and its permissions") from None

@@ -1,0 +1,87 @@
+"""What certificates say of themselves, and which of those at hand has signed them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from certs.authority import may_sign
+
+_USAGES = {ExtendedKeyUsageOID.SERVER_AUTH: "serverAuth", ExtendedKeyUsageOID.CLIENT_AUTH: "clientAuth"}
+_DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One certificate, in words."""
+
+    subject: str
+    sans: tuple[str, ...]
+    issuer: str
+    serial: str
+    fingerprint_sha256: str
+    is_ca: bool
+    usages: tuple[str, ...]
+    not_before: datetime
+    not_after: datetime
+    days_left: float
+    """Negative once it has expired."""
+    verified_by: str | None
+    """Subject of the CA at hand whose signature it carries, None where none of them signed it."""
+
+
+def describe(certificate: x509.Certificate, issuers: Sequence[x509.Certificate], now: datetime) -> Description:
+    signer = next((issuer for issuer in issuers if signed_by(certificate, issuer)), None)
+    return Description(
+        subject=certificate.subject.rfc4514_string(),
+        sans=_sans(certificate),
+        issuer=certificate.issuer.rfc4514_string(),
+        serial=f"{certificate.serial_number:x}",
+        fingerprint_sha256=certificate.fingerprint(hashes.SHA256()).hex(),
+        is_ca=may_sign(certificate),
+        usages=_usages(certificate),
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+        days_left=round((certificate.not_valid_after_utc - now).total_seconds() / _DAY_SECONDS, 2),
+        verified_by=signer.subject.rfc4514_string() if signer else None,
+    )
+
+
+def signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Whether `issuer` may sign and has signed `certificate`. Dates are not looked at."""
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return may_sign(issuer)
+
+
+def _sans(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(_word(name) for name in names)
+
+
+def _word(name: x509.GeneralName) -> str:
+    match name:
+        case x509.DNSName():
+            return f"dns:{name.value}"
+        case x509.IPAddress():
+            return f"ip:{name.value}"
+        case x509.UniformResourceIdentifier():
+            return f"uri:{name.value}"
+    return f"{type(name).__name__}:{name.value}"
+
+
+def _usages(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(_USAGES.get(usage, usage.dotted_string) for usage in usages)

@@ -1,0 +1,172 @@
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from certs.authority import Authority, Credentials, san, server_names
+from certs.errors import CertsError
+from certs.files import write_credentials
+from certs.inspection import describe, signed_by
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority.create(now=NOW)
+
+
+@pytest.fixture(scope="module")
+def leaves(authority: Authority) -> list[x509.Certificate]:
+    return [
+        authority.issue_server("localhost", server_names("localhost"), now=NOW).certificate,
+        authority.issue_client("kube-apiserver", "spiffe://cluster/api", now=NOW).certificate,
+    ]
+
+
+def test_the_authority_signs_leaves_only(authority: Authority) -> None:
+    certificate = authority.credentials.certificate
+    constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert constraints.critical
+    assert (constraints.value.ca, constraints.value.path_length) == (True, 0)
+    usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    assert usage.key_cert_sign
+    assert not usage.digital_signature
+    assert isinstance(authority.credentials.key.curve, ec.SECP256R1)
+
+
+def test_every_certificate_names_its_own_key_and_its_issuers(
+    authority: Authority, leaves: list[x509.Certificate]
+) -> None:
+    ca = authority.credentials.certificate
+    own = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    for certificate in [ca, *leaves]:
+        assert certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+        named = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+        assert named.key_identifier == own
+        assert signed_by(certificate, ca)
+
+
+def test_leaves_are_backdated_and_have_serials_of_their_own(leaves: list[x509.Certificate]) -> None:
+    for leaf in leaves:
+        assert leaf.not_valid_before_utc == NOW - timedelta(hours=1)
+        assert leaf.not_valid_after_utc == NOW + timedelta(days=30)
+    assert len({leaf.serial_number for leaf in leaves}) == len(leaves)
+    assert all(leaf.serial_number.bit_length() > 64 for leaf in leaves)
+
+
+def test_a_leaf_does_not_outlive_its_authority() -> None:
+    short = Authority.create(lifetime=timedelta(days=3), now=NOW)
+    leaf = short.issue_client("a", lifetime=timedelta(days=30), now=NOW).certificate
+    assert leaf.not_valid_after_utc == short.credentials.certificate.not_valid_after_utc
+    with pytest.raises(CertsError, match="expired at 2026-03-04"):
+        short.issue_client("a", now=NOW + timedelta(days=3))
+
+
+def test_two_generations_of_an_authority_have_different_names(authority: Authority) -> None:
+    again = Authority.create(now=NOW)
+    assert again.credentials.certificate.subject != authority.credentials.certificate.subject
+
+
+def test_strict_verification_accepts_what_is_issued(tmp_path: Path) -> None:
+    """Python 3.13 verifies so by default."""
+    authority = Authority.create()
+    write_credentials(authority.credentials, tmp_path / "ca.crt", tmp_path / "ca.key")
+    server = authority.issue_server("localhost", server_names("localhost"))
+    client = authority.issue_client("kube-apiserver")
+    for name, leaf in (("server", server), ("client", client)):
+        write_credentials(leaf, tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
+    sides = [_strict(side, tmp_path) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)]
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    there = sides[0].wrap_bio(to_server, to_client, server_side=True)
+    here = sides[1].wrap_bio(to_client, to_server, server_hostname="localhost")
+    for side in (here, there, here):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    there.do_handshake()
+    assert there.getpeercert(binary_form=True) is not None
+
+
+def _strict(protocol: int, folder: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.load_verify_locations(folder / "ca.crt")
+    name = "server" if protocol == ssl.PROTOCOL_TLS_SERVER else "client"
+    context.load_cert_chain(folder / f"{name}.crt", folder / f"{name}.key")
+    return context
+
+
+def test_a_service_name_stands_for_its_shorter_and_longer_forms() -> None:
+    assert [name.value for name in server_names("podgate.podgate-system.svc")] == [
+        "podgate.podgate-system.svc",
+        "podgate.podgate-system.svc.cluster.local",
+        "podgate.podgate-system",
+        "podgate",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dns:a.example", "dns:a.example"),
+        ("a.example", "dns:a.example"),
+        ("*.a.example", "dns:*.a.example"),
+        ("ip:10.0.0.1", "ip:10.0.0.1"),
+        ("10.0.0.1", "ip:10.0.0.1"),
+        ("ip:fd00::1", "ip:fd00::1"),
+        ("fd00::1", "ip:fd00::1"),
+    ],
+)
+def test_a_name_is_read_with_or_without_its_kind(authority: Authority, text: str, expected: str) -> None:
+    leaf = authority.issue_server("a", (san(text),), now=NOW).certificate
+    assert describe(leaf, [], NOW).sans == (expected,)
+
+
+@pytest.mark.parametrize("text", ["", "dns:", "ip:a.example", "ip:300.0.0.1", "a b", "ü.example", "a..b", "uri:x"])
+def test_what_is_no_name_is_refused(text: str) -> None:
+    with pytest.raises(CertsError, match="no name for a certificate"):
+        san(text)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65])
+def test_a_common_name_of_no_possible_length_is_refused(authority: Authority, name: str) -> None:
+    with pytest.raises(CertsError, match="common name"):
+        authority.issue_client(name, now=NOW)
+
+
+def test_a_server_name_too_long_for_a_common_name_stands_in_critical_sans_alone(authority: Authority) -> None:
+    name = f"{'a' * 60}.{'b' * 60}.svc"
+    leaf = authority.issue_server(name, server_names(name), now=NOW).certificate
+    assert list(leaf.subject) == []
+    assert leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).critical
+
+
+def test_an_authority_of_foreign_or_unfit_material_is_refused(authority: Authority) -> None:
+    other = Authority.create(now=NOW)
+    with pytest.raises(CertsError, match="do not belong together"):
+        Authority.of(Credentials(authority.credentials.certificate, other.credentials.key))
+    with pytest.raises(CertsError, match="is not a CA certificate"):
+        Authority.of(authority.issue_client("a", now=NOW))
+
+
+def test_a_description_says_who_until_when_and_by_whom(authority: Authority, leaves: list[x509.Certificate]) -> None:
+    other, ca = Authority.create(now=NOW).credentials.certificate, authority.credentials.certificate
+    said = describe(leaves[1], [other, ca], NOW + timedelta(days=29, hours=12))
+    assert said.subject == "CN=kube-apiserver"
+    assert said.sans == ("uri:spiffe://cluster/api",)
+    assert said.usages == ("clientAuth",)
+    assert not said.is_ca
+    assert said.days_left == 0.5
+    assert said.verified_by == ca.subject.rfc4514_string() == said.issuer
+    assert describe(leaves[1], [other], NOW + timedelta(days=31)).verified_by is None
+    assert describe(leaves[1], [other], NOW + timedelta(days=31)).days_left == -1
+
+
+def test_a_leaf_vouches_for_nobody(leaves: list[x509.Certificate]) -> None:
+    assert not signed_by(leaves[0], leaves[0])

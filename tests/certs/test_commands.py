@@ -1,0 +1,150 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from click.testing import CliRunner
+
+from certs.files import read_certificates
+from certs.tokens import certificate_binding
+from webhook.cli.certs import certs
+from webhook.cli.token import token
+from webhook.errors import UserError
+
+
+def run(*words: object) -> str:
+    """Run a command that succeeds; return what it printed."""
+    group, *rest = words
+    done = CliRunner().invoke({"certs": certs, "token": token}[str(group)], [str(word) for word in rest])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def issue(folder: Path, *words: object) -> list[dict[str, Any]]:
+    return json.loads(run("certs", "issue", "--out", folder, "-o", "json", *words))  # type: ignore[no-any-return]
+
+
+def test_the_authority_is_made_once_and_used_again(tmp_path: Path) -> None:
+    first = issue(tmp_path, "--server", "podgate.podgate-system.svc", "--san", "ip:127.0.0.1", "--client", "a")
+    assert [Path(row["file"]).name for row in first] == ["ca.crt", "server.crt", "a.crt"]
+    assert first[1]["sans"][0] == "dns:podgate.podgate-system.svc"
+    assert first[1]["sans"][-1] == "ip:127.0.0.1"
+    second = issue(tmp_path, "--client", "b,spiffe://cluster/b", "--days", "1")
+    assert [Path(row["file"]).name for row in second] == ["b.crt"]
+    assert second[0]["verified_by"] == first[0]["subject"]
+    assert second[0]["sans"] == ["uri:spiffe://cluster/b"]
+    assert second[0]["days_left"] == pytest.approx(1, abs=0.1)
+
+
+def test_another_authority_may_sign(tmp_path: Path) -> None:
+    (ca,) = issue(tmp_path / "a")
+    rows = issue(tmp_path / "b", "--ca-cert", tmp_path / "a/ca.crt", "--ca-key", tmp_path / "a/ca.key", "--client", "c")
+    assert [row["verified_by"] for row in rows] == [ca["subject"]]
+    assert not (tmp_path / "b/ca.crt").exists()
+
+
+def test_leaves_are_replaced_only_when_told(tmp_path: Path) -> None:
+    (_, before) = issue(tmp_path, "--client", "a")
+    with pytest.raises(UserError, match=r"a\.crt, .*a\.key: there already") as refused:
+        issue(tmp_path, "--client", "a")
+    assert "--force" in refused.value.remedy
+    (after,) = issue(tmp_path, "--client", "a", "--force")
+    assert after["serial"] != before["serial"]
+    assert after["issuer"] == before["issuer"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--san", "dns:a"], "--san without --server"),
+        (["--server", "a b"], "'a b' is no name"),
+        (["--server", "a", "--san", "ip:x"], "'ip:x' is no name"),
+        (["--client", "a", "--client", "a"], "two of the files would have one name"),
+        (["--client", "server", "--server", "a"], "two of the files would have one name"),
+        (["--client", "ca"], "two of the files would have one name"),
+        (["--client", "x" * 65], "has 65 characters"),
+        (["--ca-cert", "ca.crt"], "--ca-cert and --ca-key go together"),
+        (["--ca-cert", "none", "--ca-key", "none"], "none: cannot be read"),
+    ],
+)
+def test_a_mistake_is_told_and_writes_nothing(tmp_path: Path, words: list[str], says: str) -> None:
+    with pytest.raises(UserError) as refused:
+        issue(tmp_path / "out", *words)
+    assert says in str(refused.value)
+    assert refused.value.remedy
+    assert not (tmp_path / "out").exists()
+
+
+def test_half_an_authority_is_not_completed(tmp_path: Path) -> None:
+    issue(tmp_path)
+    (tmp_path / "ca.key").unlink()
+    with pytest.raises(UserError, match=r"ca\.key: cannot be read"):
+        issue(tmp_path, "--client", "a")
+
+
+def test_inspection_says_what_a_file_holds_for_people_and_for_scripts(tmp_path: Path) -> None:
+    issue(tmp_path, "--server", "localhost")
+    said = run("certs", "inspect", tmp_path / "server.crt", "--ca", tmp_path / "ca.crt")
+    assert "dns:localhost" in said
+    assert "30.0 days left" in said
+    (alone,) = json.loads(run("certs", "inspect", tmp_path / "server.crt", "-o", "json"))
+    assert alone["verified_by"] is None
+    with pytest.raises(UserError, match="holds no certificate"):
+        run("certs", "inspect", tmp_path / "ca.key")
+
+
+WHO = ("--issuer", "i", "--audience", "podgate", "--subject", "s")
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "RS256", "PS256", "EdDSA"])
+def test_a_token_verifies_with_the_key_set(tmp_path: Path, algorithm: str) -> None:
+    key = tmp_path / "token.key"
+    words = ("token", "issue", "--key", key, *WHO, "--client-id", "c", "--expires-in", "10m", "--algorithm", algorithm)
+    issued = run(*words, "--new-key").strip()
+    again = run(*words, "--new-key").strip()
+    assert key.stat().st_mode & 0o777 == 0o600
+    rsa_words = ("--rsa-algorithm", algorithm) if algorithm in ("RS256", "PS256") else ()
+    (jwk,) = json.loads(run("token", "jwks", key, *rsa_words))["keys"]
+    for text in (issued, again):
+        claims = jwt.decode(text, jwt.PyJWK(jwk), algorithms=[algorithm], audience="podgate", issuer="i")
+        assert (claims["sub"], claims["client_id"], claims["exp"] - claims["iat"]) == ("s", "c", 600)
+
+
+def test_a_token_goes_to_a_file_of_its_owners_alone(tmp_path: Path) -> None:
+    out = tmp_path / "token"
+    for _ in range(2):
+        assert run("token", "issue", "--key", tmp_path / "k", "--new-key", *WHO, "--out", out) == ""
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert out.read_text().count(".") == 2
+
+
+def test_a_token_may_be_bound_to_a_certificate(tmp_path: Path) -> None:
+    issue(tmp_path, "--client", "a")
+    text = run("token", "issue", "--key", tmp_path / "k", "--new-key", *WHO, "--bind-to", tmp_path / "a.crt")
+    claims = jwt.decode(text.strip(), options={"verify_signature": False})
+    assert claims["cnf"] == certificate_binding(read_certificates(tmp_path / "a.crt")[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["issue", "--key", "{none}", *WHO], "no such key"),
+        (["issue", "--key", "{text}", *WHO], "holds no private key"),
+        (["issue", "--key", "{key}", *WHO, "--algorithm", "RS256"], "does not sign RS256"),
+        (["issue", "--key", "{key}", *WHO, "--expires-in", "soon"], "--expires-in 'soon'"),
+        (["issue", "--key", "{key}", *WHO, "--expires-in", "5ms"], "shorter than a second"),
+        (["jwks", "{none}"], "cannot be read"),
+        (["jwks", "{text}"], "holds no key in PEM"),
+        (["jwks", "{key}", "{key}", "--kid", "k"], "--kid with several keys"),
+    ],
+)
+def test_a_mistake_about_tokens_is_told(tmp_path: Path, words: list[str], says: str) -> None:
+    issue(tmp_path)
+    (tmp_path / "text").write_text("text")
+    places = {"none": tmp_path / "none", "text": tmp_path / "text", "key": tmp_path / "ca.key"}
+    with pytest.raises(UserError) as refused:
+        run("token", *(word.format(**places) for word in words))
+    assert says in str(refused.value)

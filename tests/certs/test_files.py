@@ -1,0 +1,65 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from certs.authority import Authority
+from certs.errors import CertsError
+from certs.files import read_certificates, read_credentials, read_private_key, write, write_credentials
+
+
+def test_what_is_written_is_read_again_and_keys_are_their_owners_alone(tmp_path: Path) -> None:
+    credentials = Authority.create().credentials
+    crt, key = tmp_path / "new" / "a.crt", tmp_path / "new" / "a.key"
+    before = os.umask(0)  # the mode must not depend on the caller's habits
+    try:
+        write_credentials(credentials, crt, key)
+    finally:
+        os.umask(before)
+    assert (crt.stat().st_mode & 0o777, key.stat().st_mode & 0o777) == (0o644, 0o600)
+    again = read_credentials(crt, key)
+    assert again.certificate == credentials.certificate
+    assert again.key.private_numbers() == credentials.key.private_numbers()
+    assert sorted(path.name for path in crt.parent.iterdir()) == ["a.crt", "a.key"]
+
+
+@pytest.mark.parametrize("there", ["a.crt", "a.key"])
+def test_nothing_is_replaced_silently_and_nothing_is_half_written(tmp_path: Path, there: str) -> None:
+    (tmp_path / there).write_text("somebody's")
+    with pytest.raises(CertsError, match="there already"):
+        write_credentials(Authority.create().credentials, tmp_path / "a.crt", tmp_path / "a.key")
+    assert (tmp_path / there).read_text() == "somebody's"
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+
+
+def test_a_dangling_link_counts_as_there(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CertsError, match="there already"):
+        write(tmp_path / "a", b"x", secret=True)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_replacing_is_one_step_and_leaves_readers_the_old_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write(path, b"old", secret=False)
+    with path.open("rb") as reading:
+        write(path, b"new", secret=True, replace=True)
+        assert reading.read() == b"old"
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CertsError, match="file/a: cannot be written"):
+        write(tmp_path / "file" / "a", b"", secret=False)
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("text")
+    for read in (read_certificates, read_private_key):
+        with pytest.raises(CertsError, match="none: cannot be read"):
+            read(tmp_path / "none")
+        with pytest.raises(CertsError, match="text: holds no"):
+            read(text)

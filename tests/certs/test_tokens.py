@@ -1,0 +1,56 @@
+import base64
+import hashlib
+import json
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from certs.errors import CertsError
+from certs.tokens import ALGORITHMS, algorithm_of, key_set, new_key, public_jwk, sign
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_token_verifies_with_the_published_key_and_says_which_it_was(algorithm: str) -> None:
+    key = new_key(algorithm)
+    token = sign(key, {"iss": "i"}, algorithm)
+    (jwk,) = json.loads(key_set([public_jwk(key.public_key(), algorithm)]))["keys"]
+    header = jwt.get_unverified_header(token)
+    assert (header["alg"], header["kid"]) == (algorithm, jwk["kid"])
+    assert (jwk["use"], jwk["alg"]) == ("sig", algorithm)
+    assert jwt.decode(token, jwt.PyJWK(jwk), algorithms=[algorithm]) == {"iss": "i"}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_only_public_members_are_published(algorithm: str) -> None:
+    jwk = public_jwk(new_key(algorithm).public_key(), algorithm)
+    assert not {"d", "p", "q", "dp", "dq", "qi", "k"} & jwk.keys()
+
+
+def test_the_kid_is_the_rfc_7638_thumbprint_unless_told() -> None:
+    key = new_key("EdDSA").public_key()
+    jwk = public_jwk(key)
+    canonical = f'{{"crv":"Ed25519","kty":"OKP","x":"{jwk["x"]}"}}'.encode()
+    thumbprint = base64.urlsafe_b64encode(hashlib.sha256(canonical).digest()).rstrip(b"=").decode()
+    assert jwk["kid"] == thumbprint
+    assert public_jwk(key, kid="mine")["kid"] == "mine"
+
+
+def test_an_algorithm_that_the_key_does_not_sign_is_refused() -> None:
+    with pytest.raises(CertsError, match="does not sign RS256"):
+        sign(new_key("ES256"), {}, "RS256")
+
+
+@pytest.mark.parametrize("kind", ["P-384", "RSA 1024"])
+def test_keys_that_tokens_are_not_signed_with_are_refused(kind: str) -> None:
+    weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 - must be refused
+    key = weak if kind == "RSA 1024" else ec.generate_private_key(ec.SECP384R1())
+    with pytest.raises(CertsError, match="of a kind"):
+        algorithm_of(key)
+
+
+def test_a_key_set_holds_each_key_once_and_each_kid_once() -> None:
+    one, other = (public_jwk(new_key("ES256").public_key(), kid="same") for _ in range(2))
+    assert len(json.loads(key_set([one, one]))["keys"]) == 1
+    with pytest.raises(CertsError, match="'same'"):
+        key_set([one, other])

@@ -1,0 +1,174 @@
+import asyncio
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from certs.authority import Credentials
+from certs.files import write_credentials
+from tests.server.identity import Pki
+from tests.server.loopback import loopback
+from tests.server.test_listener import exchange, hello
+from webhook.errors import UserError
+from webhook.tls import TlsFiles, TlsPaths, server_context
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    return Pki.create(tmp_path / "pki")
+
+
+def test_a_bad_file_is_named_with_its_fault(pki: Pki, tmp_path: Path) -> None:
+    other = Pki.create(tmp_path / "other")
+    client, text = pki.client(), tmp_path / "text"
+    pki.context(client)
+    client_crt = next(path for path in pki.folder.glob("*.crt") if path.stem not in ("ca", "server"))
+    text.write_text("text")
+    good = pki.paths
+    for paths, says in (
+        (TlsPaths(tmp_path / "none", good.key, good.client_ca), "none: cannot be read"),
+        (TlsPaths(text, good.key, good.client_ca), "text: holds no certificate in PEM"),
+        (TlsPaths(good.certificate, text, good.client_ca), "make no certificate with its key"),
+        (TlsPaths(good.certificate, other.paths.key, good.client_ca), "make no certificate with its key"),
+        (TlsPaths(client_crt, client_crt.with_suffix(".key"), good.client_ca), "not made for a server"),
+        (TlsPaths(good.certificate, good.key, text), "text: holds no certificate in PEM"),
+        (TlsPaths(good.certificate, good.key, good.certificate), "is not a CA certificate"),
+    ):
+        with pytest.raises(UserError) as refused:
+            TlsFiles(paths)
+        assert says in str(refused.value)
+
+
+def test_an_expired_serving_certificate_is_not_served(pki: Pki, tmp_path: Path) -> None:
+    old = pki.authority.issue_server("localhost", (), timedelta(days=1), now=datetime.now(UTC) - timedelta(days=2))
+    write_credentials(old, tmp_path / "old.crt", tmp_path / "old.key")
+    with pytest.raises(UserError, match="not now"):
+        TlsFiles(TlsPaths(tmp_path / "old.crt", tmp_path / "old.key", pki.paths.client_ca))
+
+
+def test_the_context_speaks_tls_1_3_with_client_certificates_and_no_tickets(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_3
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.num_tickets == 0
+
+
+def test_expiry_is_shown(pki: Pki) -> None:
+    files = TlsFiles(pki.paths)
+    leaf = pki.renew_server().certificate
+    files.reload()
+    assert files.value.leaf_not_after_seconds == int(leaf.not_valid_after_utc.timestamp())
+    ca = pki.authority.credentials.certificate
+    assert files.value.client_ca_not_after_seconds == int(ca.not_valid_after_utc.timestamp())
+
+
+def test_files_that_do_not_fit_each_other_leave_the_last_good_context(pki: Pki) -> None:
+    told: list[str] = []
+    files = TlsFiles(pki.paths, told.append)
+    before, key = files.context, pki.paths.key.read_bytes()
+    pki.renew_server()
+    new_key = pki.paths.key.read_bytes()
+    pki.paths.key.write_bytes(key)  # the certificate has been written, its key not yet
+    files.reload()
+    files.reload()
+    assert files.context is before
+    assert (files.generation, files.failures, len(told)) == (1, 1, 1)
+    pki.paths.key.write_bytes(new_key)
+    files.reload()
+    assert files.context is not before
+    assert files.generation == 2
+    assert files.error is None
+
+
+async def test_a_new_certificate_is_shown_to_the_next_connection_and_disturbs_no_live_one(pki: Pki) -> None:
+    files = TlsFiles(pki.paths)
+    context = pki.context(pki.client())
+    async with loopback(hello, lambda: files.context) as running:
+        live = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        before = live[1].get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        renewed = pki.renew_server().certificate.serial_number
+        files.reload()
+        fresh = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        shown = fresh[1].get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        assert int(shown, 16) == renewed != int(before, 16)
+        assert (await exchange(*live)).startswith(b"HTTP/1.1 200")
+        assert (await exchange(*fresh)).startswith(b"HTTP/1.1 200")
+        for _, writer in (live, fresh):
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_clients_of_a_removed_authority_are_refused_from_then_on(pki: Pki, tmp_path: Path) -> None:
+    clients = Pki.create(tmp_path / "clients")
+    paths = TlsPaths(pki.paths.certificate, pki.paths.key, tmp_path / "bundle.crt")
+    old, new = clients.paths.client_ca.read_bytes(), pki.paths.client_ca.read_bytes()
+    paths.client_ca.write_bytes(old + new)
+    files = TlsFiles(paths)
+    context = pki.context()
+    client = clients.client()
+    write_credentials(client, tmp_path / "c.crt", tmp_path / "c.key")
+    context.load_cert_chain(tmp_path / "c.crt", tmp_path / "c.key")
+    async with loopback(hello, lambda: files.context) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        assert (await exchange(reader, writer)).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await writer.wait_closed()
+        paths.client_ca.write_bytes(new)
+        files.reload()
+        assert await _refused(running.port, context)
+        await running.until(lambda: bool(running.refused))
+        assert running.reasons == ["handshake_certificate_foreign"]
+
+
+async def _refused(port: int, context: ssl.SSLContext) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        try:
+            return await exchange(reader, writer) == b""
+        finally:
+            writer.close()
+    except OSError:
+        return True
+
+
+def test_no_session_can_be_resumed(pki: Pki) -> None:
+    async def main() -> tuple[bool, bool]:
+        context = server_context(pki.paths)
+        async with loopback(hello, lambda: context) as running:
+            return await asyncio.to_thread(_resume, running.port, pki.context(pki.client()))
+
+    assert asyncio.run(main()) == (False, False)
+
+
+def _resume(port: int, context: ssl.SSLContext) -> tuple[bool, bool]:
+    """Offer the session of a first connection to a second; return whether it held a ticket, whether it was resumed."""
+    session = None
+    for _ in range(2):
+        with (
+            socket.create_connection(("127.0.0.1", port)) as plain,
+            context.wrap_socket(plain, server_hostname="localhost", session=session) as client,
+        ):
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
+            session = client.session
+            reused = bool(client.session_reused)
+    assert session is not None
+    return session.has_ticket, reused
+
+
+def test_a_key_that_tls_1_3_cannot_use_fails_the_trial_handshake(pki: Pki, tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256K1())  # OpenSSL loads it without a word
+    good = pki.renew_server().certificate
+    builder = x509.CertificateBuilder(extensions=list(good.extensions))
+    builder = builder.subject_name(good.subject).issuer_name(good.issuer).serial_number(1).public_key(key.public_key())
+    builder = builder.not_valid_before(good.not_valid_before_utc).not_valid_after(good.not_valid_after_utc)
+    leaf = Credentials(builder.sign(pki.authority.credentials.key, hashes.SHA256()), key)
+    paths = TlsPaths(tmp_path / "s.crt", tmp_path / "s.key", pki.paths.client_ca)
+    write_credentials(leaf, paths.certificate, paths.key)
+    with pytest.raises(UserError, match=r"s\.crt: no TLS 1\.3 handshake succeeds"):
+        TlsFiles(paths)
