@@ -1,0 +1,321 @@
+"""What every implementation of `ports.CounterStore` keeps to: one body, run against each."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
+from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Limit, Receipt, Refusal, WindowPlan, canonical
+from webhook.core.stanzas import Mode
+from webhook.ports import Clock, CounterStore, Outcome
+
+SECOND_US = 1_000_000
+ONE = {"pods": 1}
+
+
+class HandClock:
+    """Stands still until a test moves it. Starts at a bucket's edge of every window in use."""
+
+    def __init__(self) -> None:
+        self.us = 3_600_000 * SECOND_US
+
+    def now_us(self) -> int:
+        return self.us
+
+    def sleep(self, seconds: float) -> None:
+        self.us += round(seconds * SECOND_US)
+
+
+IMPLEMENTATIONS: dict[str, Callable[[Clock], CounterStore]] = {"memory": MemoryStore}
+
+BREAKER = BreakerPlan(
+    has_outcomes=True,
+    error_rate=ErrorRatePlan(percent=95, interval_us=SECOND_US, consecutive=3, minimum=10),
+    latency=LatencyPlan(mean_us=2 * SECOND_US, interval_us=SECOND_US, consecutive=5, minimum=1),
+    quota=QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True),
+    open_for_us=180 * SECOND_US,
+    probes=3,
+    probe_timeout_us=300 * SECOND_US,
+)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def store(request: pytest.FixtureRequest, clock: HandClock) -> CounterStore:
+    return IMPLEMENTATIONS[request.param](clock)
+
+
+def window(seconds: int, **hard: int) -> WindowPlan:
+    return WindowPlan(
+        f"{seconds}s", seconds, tuple(Limit(name, canonical(name), value) for name, value in hard.items())
+    )
+
+
+def plan_of(*windows: WindowPlan, **changes: Any) -> CounterPlan:
+    plan = CounterPlan("payment-api", "payment-api", False, windows, Mode.ENFORCE, None, Mode.ENFORCE)  # noqa: FBT003
+    return replace(plan, **changes)
+
+
+async def ask(store: CounterStore, plan: CounterPlan, uid: str, cost: dict[str, int] = ONE, **more: Any) -> Receipt:
+    request: dict[str, Any] = {"namespace": "payments", "event_source": f"controller:{uid}", **more}
+    return await store.acquire(Acquire(plan, uid=uid, cost=cost, **request))
+
+
+async def used(store: CounterStore, plan: CounterPlan) -> dict[str, list[int]]:
+    look = await store.look(plan)
+    return {namespace: [use.used for use in uses] for namespace, uses in look.uses.items()}
+
+
+async def state(store: CounterStore, plan: CounterPlan) -> State:
+    view = (await store.look(plan)).breaker
+    assert view is not None
+    return view.state
+
+
+async def trip(store: CounterStore, clock: HandClock, plan: CounterPlan) -> None:
+    for _ in range(3):
+        for _ in range(10):
+            await store.outcome(plan, Outcome(ok=False, latency_us=0))
+        clock.sleep(1)
+
+
+async def test_a_window_fills_and_slides(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(window(64, pods=2))
+    assert [(await ask(store, plan, uid)).charged for uid in "abc"] == [True, True, False]
+    denied = await ask(store, plan, "d")
+    assert (denied.refused, denied.free_at_us) == (Refusal.QUOTA, clock.us + 65 * SECOND_US)
+    clock.sleep(65 - 1e-6)
+    assert (await ask(store, plan, "e")).refused is Refusal.QUOTA
+    clock.sleep(1e-6)
+    assert (await ask(store, plan, "f")).charged
+    assert await used(store, plan) == {"": [1]}
+
+
+async def test_all_windows_and_resources_or_none(store: CounterStore) -> None:
+    plan = plan_of(window(60, pods=9, cpu=500), window(3600, pods=2))
+    assert (await ask(store, plan, "a", {"pods": 1, "requests.cpu": 400})).charged
+    denied = await ask(store, plan, "b", {"pods": 1, "requests.cpu": 200})
+    assert [(use.window, use.resource, use.used, use.hard, use.asked) for use in denied.over] == [
+        ("60s", "cpu", 400, 500, 200)
+    ]
+    assert await used(store, plan) == {"": [1, 400, 1]}
+
+
+async def test_amounts_are_exact_up_to_the_largest(store: CounterStore) -> None:
+    plan = plan_of(window(60, memory=2**53))
+    assert (await ask(store, plan, "a", {"requests.memory": 2**53 - 1})).charged
+    assert (await ask(store, plan, "b", {"requests.memory": 2})).refused is Refusal.QUOTA
+    assert (await ask(store, plan, "c", {"requests.memory": 1})).charged
+    assert await used(store, plan) == {"": [2**53]}
+
+
+async def test_a_repeated_uid_is_charged_once_and_a_denied_one_judged_anew(store: CounterStore) -> None:
+    plan = plan_of(window(60, pods=1))
+    await ask(store, plan, "a")
+    again = await ask(store, plan, "a")
+    assert (again.refused, again.charged, again.repeated) == (None, False, True)
+    await ask(store, plan, "b")
+    await store.refund(plan, "a")
+    assert (await ask(store, plan, "b")).charged
+
+
+async def test_a_uid_is_forgotten_after_its_time(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(window(60, pods=5))
+    await ask(store, plan, "a")
+    clock.sleep(HOUR_US / SECOND_US)
+    assert (await ask(store, plan, "a")).charged
+
+
+async def test_a_peek_answers_the_same_and_leaves_no_trace(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(window(60, pods=1), breaker=BREAKER)
+    assert (await ask(store, plan, "a", peek=True)).refused is None
+    assert await used(store, plan) == {"": [0]}
+    await ask(store, plan, "b")
+    for uid in "cdefg":
+        assert (await ask(store, plan, uid, peek=True)).refused is Refusal.QUOTA
+    assert await state(store, plan) is State.CLOSED
+    clock.sleep(1)
+    assert (await ask(store, plan, "a", peek=True)).repeated is False
+
+
+async def test_a_refund_gives_back_once_while_its_bucket_lives(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(window(60, pods=2))
+    for uid in "ab":
+        await ask(store, plan, uid)
+    assert [await store.refund(plan, uid) for uid in ("a", "a", "stranger")] == [True, False, False]
+    assert await used(store, plan) == {"": [1]}
+    clock.sleep(62)
+    assert await store.refund(plan, "b") is False
+    assert await used(store, plan) == {"": [0]}
+
+
+async def test_a_resize_charges_only_above_the_high_water_mark(store: CounterStore) -> None:
+    plan = plan_of(window(60, pods=1, cpu=300))
+    await ask(store, plan, "a", {"pods": 1, "requests.cpu": 100})
+    for _ in range(2):
+        grown = await ask(store, plan, "a", {"pods": 1, "requests.cpu": 250}, resize_from={"pods": 1})
+        assert (grown.refused, grown.repeated) == (None, False)
+        assert await used(store, plan) == {"": [1, 250]}
+    denied = await ask(store, plan, "a", {"pods": 1, "requests.cpu": 301}, resize_from={"pods": 1})
+    assert denied.refused is Refusal.QUOTA
+
+
+async def test_changed_limits_keep_what_was_counted(store: CounterStore) -> None:
+    before, after = plan_of(window(60, pods=5)), plan_of(window(60, pods=2, cpu=100), window(120, pods=9))
+    for uid in "ab":
+        await ask(store, before, uid, {"pods": 1, "requests.cpu": 50})
+    assert await used(store, after) == {"": [2, 0, 0]}
+    assert (await ask(store, after, "c")).refused is Refusal.QUOTA
+
+
+async def test_namespaces_and_services_and_pools_count_apart(store: CounterStore) -> None:
+    plan = plan_of(window(60, pods=1), per_namespace=True)
+    for namespace in ("x", "y"):
+        assert (await ask(store, plan, namespace, namespace=namespace)).charged
+    assert await used(store, plan) == {"x": [1], "y": [1]}
+    for other in (replace(plan, service="other", tag="other"), replace(plan, tag="pool")):
+        assert (await ask(store, other, "x", namespace="x")).charged
+
+
+async def test_a_limit_that_is_not_enforced_is_overdrawn_and_named(store: CounterStore) -> None:
+    plan = plan_of(window(60, pods=0), quota_mode=Mode.WARN)
+    receipt = await ask(store, plan, "a")
+    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.QUOTA,), True)
+    assert await used(store, plan) == {"": [1]}
+
+
+async def test_a_look_says_when_any_of_a_full_limit_is_free_again(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(window(64, pods=1, cpu=100))
+    await ask(store, plan, "a", {"pods": 1, "requests.cpu": 50})
+    look = await store.look(plan)
+    assert [use.free_at_us for use in look.uses[""]] == [clock.us + 65 * SECOND_US, 0]
+
+
+async def test_error_rate_trips_at_the_boundary_however_late_it_is_noticed(
+    store: CounterStore, clock: HandClock
+) -> None:
+    plan, begun_us = plan_of(breaker=BREAKER), clock.us
+    await trip(store, clock, plan)
+    clock.sleep(20)
+    look = await store.look(plan)
+    assert look.breaker is not None
+    assert (look.breaker.state, look.breaker.since_us) == (State.OPEN, begun_us + 3 * SECOND_US)
+    assert look.breaker.open_remaining_us(look.at_us) == 160 * SECOND_US
+    assert look.breaker.reason.startswith("errorRate")
+    moves = await store.tick([plan])
+    assert [(move.service, move.old, move.new, move.at_us) for move in moves] == [
+        ("payment-api", State.CLOSED, State.OPEN, begun_us + 3 * SECOND_US)
+    ]
+    assert list(await store.tick([plan])) == []
+
+
+async def test_latency_trips(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(breaker=BREAKER)
+    for _ in range(5):
+        assert await state(store, plan) is State.CLOSED
+        await store.outcome(plan, Outcome(ok=True, latency_us=2 * SECOND_US + 1))
+        clock.sleep(1)
+    assert await state(store, plan) is State.OPEN
+
+
+async def test_quota_denials_of_several_controllers_trip_and_of_one_do_not(store: CounterStore) -> None:
+    plan = plan_of(window(60, pods=1), breaker=BREAKER)
+    await ask(store, plan, "a")
+    for uid in "bcdef":
+        assert (await ask(store, plan, uid, event_source="one")).refused is Refusal.QUOTA
+    assert await state(store, plan) is State.CLOSED
+    await ask(store, plan, "g", event_source="two")
+    receipt = await ask(store, plan, "h", event_source="three")
+    assert [move.new for move in receipt.transitions] == [State.OPEN]
+    assert (await ask(store, plan, "i")).refused is Refusal.BREAKER
+
+
+async def test_open_counts_down_then_probes_and_closes(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(window(60, pods=9), breaker=BREAKER)
+    await trip(store, clock, plan)
+    assert (await ask(store, plan, "a")).refused is Refusal.BREAKER
+    clock.sleep(180)
+    probes = [await ask(store, plan, uid) for uid in "bcde"]
+    assert [probe.refused for probe in probes] == [None, None, None, Refusal.BREAKER]
+    for uid in "bcd":
+        moves = await store.outcome(plan, Outcome(ok=True, latency_us=0, uid=uid, generation=2))
+    assert [(move.old, move.new, move.generation) for move in moves] == [(State.HALF_OPEN, State.CLOSED, 3)]
+    assert (await ask(store, plan, "f")).charged
+
+
+async def test_a_failed_probe_opens_again(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(breaker=BREAKER)
+    await trip(store, clock, plan)
+    clock.sleep(180)
+    await ask(store, plan, "a")
+    await store.outcome(plan, Outcome(ok=False, latency_us=0, uid="a"))
+    assert await state(store, plan) is State.OPEN
+
+
+async def test_an_expired_probe_is_reclaimed(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(breaker=BREAKER)
+    await trip(store, clock, plan)
+    clock.sleep(180)
+    for uid in "abc":
+        await ask(store, plan, uid)
+    clock.sleep(300)
+    assert (await ask(store, plan, "d")).charged
+
+
+async def test_a_stale_outcome_changes_nothing(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(breaker=BREAKER)
+    for _ in range(3):
+        for _ in range(10):
+            await store.outcome(plan, Outcome(ok=False, latency_us=0, generation=7))
+        clock.sleep(1)
+    assert await state(store, plan) is State.CLOSED
+
+
+async def test_what_is_known_of_a_breaker_without_asking_agrees_with_a_look(
+    store: CounterStore, clock: HandClock
+) -> None:
+    plan = plan_of(breaker=BREAKER)
+    assert store.known_breaker(plan_of()) is None
+    await trip(store, clock, plan)
+    for _ in range(2):
+        assert store.known_breaker(plan) == (await store.look(plan)).breaker
+        clock.sleep(180)
+
+
+async def test_a_breaker_that_the_policy_took_away_comes_back_closed(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(breaker=BREAKER)
+    await trip(store, clock, plan)
+    await store.tick([plan_of()])
+    assert await state(store, plan) is State.CLOSED
+
+
+async def test_a_service_that_left_the_policy_keeps_its_counters_while_they_count(
+    store: CounterStore, clock: HandClock
+) -> None:
+    plan, others = plan_of(window(3600, pods=2)), [replace(plan_of(), service="other", tag="other")]
+    await ask(store, plan, "a")
+    clock.sleep(1800)
+    await store.tick(others)
+    assert await used(store, plan) == {"": [1]}
+    clock.sleep(3 * 3600)
+    await store.tick(others)
+    assert await used(store, plan) == {"": [0]}
+    assert (await ask(store, plan, "a")).charged
+
+
+async def test_the_memory_store_forgets_a_service_that_left_the_policy(clock: HandClock) -> None:
+    store, plan = MemoryStore(clock), plan_of(window(60, pods=2), breaker=BREAKER)
+    await ask(store, plan, "a")
+    clock.sleep(7200)
+    await store.tick([plan])
+    assert store._states
+    clock.sleep(7200)
+    await store.tick([])
+    assert not store._states

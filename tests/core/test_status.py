@@ -1,0 +1,195 @@
+"""The status document and the page made from it say how each service stands, and what is not known."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from webhook.cli.status import countdown, page
+from webhook.core.breaker import BreakerView, State
+from webhook.core.policy import LoadedPolicy, Match, Modes, Policy, Service
+from webhook.core.quantity import Duration, Quantity
+from webhook.core.quota import CounterPlan, Look, Use
+from webhook.core.stanzas import Breaker, Mode, Per, Quota, QuotaExceeded, Window
+from webhook.status import Snapshot, StoreHealth, status_document
+
+NOW_US = 1_800_000_000_000_000
+PAYMENT = Service(
+    "payment-api",
+    Match(namespaces=("payments",)),
+    pool="prod",
+    sla_class="gold",
+    modes=Modes(quota=Mode.AUDIT),
+    quota=Quota(windows=(Window(Duration.parse("1m"), {"pods": Quantity.parse("50"), "cpu": Quantity.parse("40")}),)),
+    breaker=Breaker(quota_exceeded=QuotaExceeded()),
+)
+LEDGER = Service(
+    "ledger",
+    Match(namespaces=("team-*",)),
+    quota=Quota(per=Per.NAMESPACE, windows=(Window(Duration.parse("24h"), {"memory": Quantity.parse("16Gi")}),)),
+)
+WEB = Service("web", Match(namespaces=("web",)))
+LOADED = LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (PAYMENT, LEDGER, WEB)), "0123456789abcdef")
+OPEN = BreakerView(
+    State.OPEN,
+    generation=4,
+    since_us=NOW_US - 29_000_000,
+    open_until_us=NOW_US + 150_500_000,
+    reason="quotaExceeded: 10 within 1m",
+)
+LOOKS = {
+    "payment-api": Look(
+        NOW_US,
+        {"": (Use("1m", "pods", 50, 50, free_at_us=NOW_US + 12_000_001), Use("1m", "cpu", 1500, 40_000))},
+        OPEN,
+    ),
+    "ledger": Look(NOW_US),
+}
+
+
+def snapshot(**changes: Any) -> Snapshot:
+    whole: dict[str, Any] = {
+        "version": "0.1.0",
+        "now_us": NOW_US,
+        "policy": LOADED,
+        "loaded_at_us": NOW_US - 60_000_000,
+        "plans": {service.name: CounterPlan.of(service) for service in LOADED.policy.services},
+        "looks": LOOKS,
+        "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
+    }
+    return Snapshot(**(whole | changes))
+
+
+def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {service["name"]: service for service in document["services"]}
+
+
+def test_the_document_says_how_everything_stands() -> None:
+    document = msgspec.json.decode(msgspec.json.encode(status_document(snapshot())))
+    payment = services(document).pop("payment-api")
+    assert {key: value for key, value in document.items() if key != "services"} == {
+        "version": "0.1.0",
+        "time": "2027-01-15T08:00:00.000Z",
+        "policy": {"hash": "0123456789abcdef", "loadedAt": "2027-01-15T07:59:00.000Z", "errors": []},
+        "store": {"kind": "memory", "healthy": True, "error": None},
+        "certificates": [{"name": "serving", "notAfter": "2027-01-22T08:00:00.000Z", "daysLeft": 6}],
+    }
+    assert payment == {
+        "name": "payment-api",
+        "slaClass": "gold",
+        "pool": "prod",
+        "failureMode": "Open",
+        "modes": {"placement": "Enforce", "resources": "Enforce", "quota": "Audit", "breaker": "Enforce"},
+        "known": True,
+        "windows": [
+            {
+                "window": "1m",
+                "resource": "pods",
+                "namespace": None,
+                "used": 50,
+                "hard": 50,
+                "full": True,
+                "nextFree": "2027-01-15T08:00:12.001Z",
+                "nextFreeSeconds": 13,
+            },
+            {
+                "window": "1m",
+                "resource": "cpu",
+                "namespace": None,
+                "used": "1500m",
+                "hard": "40",
+                "full": False,
+                "nextFree": None,
+                "nextFreeSeconds": 0,
+            },
+        ],
+        "breaker": {
+            "state": "OPEN",
+            "reason": "quotaExceeded: 10 within 1m",
+            "since": "2027-01-15T07:59:31.000Z",
+            "generation": 4,
+            "openUntil": "2027-01-15T08:02:30.500Z",
+            "openRemainingSeconds": 151,
+            "probes": {"leased": 0, "succeeded": 0, "needed": 3},
+        },
+    }
+
+
+def test_services_stand_in_the_policys_order() -> None:
+    assert list(services(status_document(snapshot()))) == ["payment-api", "ledger", "web"]
+
+
+def test_a_service_by_namespace_shows_its_limits_while_idle_and_each_namespace_afterwards() -> None:
+    idle = services(status_document(snapshot()))["ledger"]["windows"]
+    assert [(window["namespace"], window["used"], window["hard"]) for window in idle] == [(None, "0", "16Gi")]
+    looks = {
+        "ledger": Look(
+            NOW_US, {"team-b": (Use("24h", "memory", 1 << 30, 1 << 34),), "team-a": (Use("24h", "memory", 1, 1 << 34),)}
+        )
+    }
+    busy = services(status_document(snapshot(looks=looks)))["ledger"]["windows"]
+    assert [(window["namespace"], window["used"]) for window in busy] == [("team-a", "1"), ("team-b", "1Gi")]
+
+
+def test_what_the_store_could_not_show_is_not_known() -> None:
+    document = status_document(snapshot(looks={}, store=StoreHealth("redis", "no answer within 50ms")))
+    assert document["store"] == {"kind": "redis", "healthy": False, "error": "no answer within 50ms"}
+    payment = services(document)["payment-api"]
+    assert (payment["known"], payment["windows"], payment["breaker"]) == (False, [], None)
+
+
+def test_a_server_without_a_policy_shows_why() -> None:
+    document = status_document(
+        snapshot(policy=None, loaded_at_us=None, plans={}, looks={}, errors=["p.yaml:3:1: services: missing"])
+    )
+    assert document["policy"] == {"hash": None, "loadedAt": None, "errors": ["p.yaml:3:1: services: missing"]}
+    assert document["services"] == []
+
+
+def test_an_expired_certificate_has_negative_days_left() -> None:
+    document = status_document(snapshot(certificates={"serving": NOW_US - 1}))
+    assert document["certificates"][0]["daysLeft"] == -1
+
+
+def shown(**changes: Any) -> str:
+    document = msgspec.json.decode(msgspec.json.encode(status_document(snapshot(**changes))))
+    return "\n".join(page(document))
+
+
+def test_the_page_is_a_table_with_the_countdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    assert (
+        shown()
+        == """\
+podgate 0.1.0, 2027-01-15T08:00:00.000Z
+policy  0123456789abcdef, loaded 2027-01-15T07:59:00.000Z
+store   memory: ok
+certificate serving: 6 days left
+
+SERVICE      CLASS   BREAKER          WINDOW  RESOURCE  USED   HARD  NEXT FREE
+payment-api  gold    OPEN 2m31s left  1m      pods      50     50    in 13s
+                                      1m      cpu       1500m  40    now
+ledger       bronze  -                24h     memory    0      16Gi  now
+web          bronze  unknown          -
+
+payment-api: OPEN since 2027-01-15T07:59:31.000Z: quotaExceeded: 10 within 1m
+payment-api: quota Audit"""
+    )
+
+
+def test_colours_do_not_bend_the_columns() -> None:
+    text = shown()
+    assert "\x1b[31mOPEN\x1b[0m 2m31s left  1m" in text
+
+
+def test_a_half_open_breaker_shows_its_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    view = BreakerView(State.HALF_OPEN, 5, NOW_US, probes_leased=2, probes_succeeded=1)
+    assert "HALF_OPEN 1/3 probes" in shown(looks={"payment-api": Look(NOW_US, {}, view)})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (45, "45s"), (151, "2m31s"), (180, "3m"), (3600, "1h"), (90_061, "25h1m1s")]
+)
+def test_spans_are_written_as_go_does(seconds: int, text: str) -> None:
+    assert countdown(seconds) == text

@@ -1,0 +1,358 @@
+"""What a scrape shows is what happened, under the documented names and labels only."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.server.records import (
+    ADMITTED,
+    AT_US,
+    BREAKER_DENIED,
+    CALLER,
+    QUOTA_DENIED,
+    look,
+    policy,
+    review,
+    transition,
+)
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.memory_store import MemoryStore
+from webhook.adapters.metrics import CONTENT_TYPE, Metrics
+from webhook.adapters.metrics.families import FAMILIES, Kind
+from webhook.core.breaker import ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
+from webhook.core.decision import Code, Finding, Half, Verdict
+from webhook.core.policy import Match, Service
+from webhook.core.quantity import Duration, Quantity
+from webhook.core.quota import Acquire, CounterPlan, Look, Receipt, Refusal, Use
+from webhook.core.stanzas import Breaker, Mode, Quota, QuotaExceeded, Window
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+WOULD_BE_DENIED = replace(
+    ADMITTED,
+    findings=(
+        Finding(Code.PLACEMENT_UNFULFILLED, "placement", Mode.AUDIT, "zone"),
+        Finding(Code.PLACEMENT_UNFULFILLED, "placement", Mode.AUDIT, "scheduler"),
+        Finding(Code.QUOTA_EXCEEDED, "quota", Mode.WARN, "hard 50"),
+    ),
+)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    metrics = Metrics("0.1.0")
+    metrics.policy_loaded(policy("payment-api", "ledger"))
+    return metrics
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    """Read the scrape line by line: the text before the value is the key."""
+    lines = metrics.render().decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+def series(metrics: Metrics, name: str) -> dict[str, float]:
+    return {key: value for key, value in samples(metrics).items() if key.split("{")[0] == name}
+
+
+def everything(metrics: Metrics) -> None:
+    """Let each kind of thing happen at least once."""
+    metrics.watch_in_flight(lambda: 3)
+    metrics.reviewed(review(replace(ADMITTED, half=Half.MUTATE), 200_000))
+    metrics.reviewed(review())
+    metrics.reviewed(review())
+    metrics.reviewed(review(QUOTA_DENIED, 2_000_000))
+    metrics.reviewed(review(BREAKER_DENIED, 90_000))
+    metrics.reviewed(review(WOULD_BE_DENIED))
+    metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
+    metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
+    probe = Receipt(AT_US, charged=True, breaker=look(state=State.HALF_OPEN).breaker)
+    metrics.reviewed(review(replace(ADMITTED, receipt=probe)))
+    metrics.refused("authentication_expired", "exp was 3 s ago")
+    metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
+    metrics.policy_failed(["3:1: services: missing"])
+    metrics.certificates({"serving": 1_800_600_000.0})
+    metrics.update(
+        {
+            "payment-api": look(
+                Use("1m", "pods", 37, 50),
+                Use("1m", "cpu", 1500, 40_000),
+                state=State.OPEN,
+                open_until_us=AT_US + 151_500_000,
+            ),
+            "ledger": look(Use("24h", "pods", 7, 10), namespace="team-a"),
+        }
+    )
+
+
+def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None:
+    everything(metrics)
+    pay = 'service="payment-api"'
+    shown = {key: value for key, value in samples(metrics).items() if "duration_seconds" not in key}
+    assert shown == {
+        f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 1,
+        f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 4,
+        f'podgate_reviews_total{{decision="Deny",half="validate",operation="CREATE",{pay}}}': 2,
+        'podgate_reviews_total{decision="Unmatched",half="validate",operation="CREATE",service=""}': 1,
+        'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
+        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 9,
+        "podgate_calls_in_flight": 3,
+        'podgate_refused_calls_total{reason="authentication_expired"}': 1,
+        f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
+        f'podgate_findings_total{{code="BreakerOpen",mode="Enforce",{pay}}}': 1,
+        f'podgate_findings_total{{code="PlacementUnfulfilled",mode="Audit",{pay}}}': 2,
+        f'podgate_findings_total{{code="QuotaExceeded",mode="Warn",{pay}}}': 1,
+        f'podgate_would_deny_total{{concern="placement",{pay}}}': 1,
+        f'podgate_would_deny_total{{concern="quota",{pay}}}': 1,
+        'podgate_exempt_total{exemption="username"}': 1,
+        'podgate_unmatched_total{namespace="tools"}': 1,
+        f'podgate_quota_used{{namespace="",resource="pods",{pay},window="1m"}}': 37,
+        f'podgate_quota_used{{namespace="",resource="cpu",{pay},window="1m"}}': 1.5,
+        'podgate_quota_used{namespace="team-a",resource="pods",service="ledger",window="24h"}': 7,
+        f'podgate_quota_limit{{namespace="",resource="pods",{pay},window="1m"}}': 50,
+        f'podgate_quota_limit{{namespace="",resource="cpu",{pay},window="1m"}}': 40,
+        'podgate_quota_limit{namespace="team-a",resource="pods",service="ledger",window="24h"}': 10,
+        f'podgate_quota_denied_total{{resource="pods",{pay},window="1m"}}': 1,
+        f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
+        f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
+        f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,
+        f'podgate_breaker_state{{{pay},state="FORCED_OPEN"}}': 0,
+        f'podgate_breaker_state{{{pay},state="FORCED_CLOSED"}}': 0,
+        f'podgate_breaker_transitions_total{{from="CLOSED",reason="errorRate",{pay},to="OPEN"}}': 1,
+        f"podgate_breaker_tripped_timestamp_seconds{{{pay}}}": AT_US / 1e6,
+        f"podgate_breaker_open_remaining_seconds{{{pay}}}": 151.5,
+        f"podgate_breaker_not_permitted_total{{{pay}}}": 1,
+        f"podgate_breaker_probes_leased_total{{{pay}}}": 1,
+        'podgate_policy_info{hash="0123456789abcdef"}': 1,
+        'podgate_policy_reloads_total{result="success"}': 1,
+        'podgate_policy_reloads_total{result="failure"}': 1,
+        "podgate_policy_last_reload_successful": 0,
+        'podgate_certificate_expiry_timestamp_seconds{certificate="serving"}': 1_800_600_000,
+        'podgate_build_info{version="0.1.0"}': 1,
+    }
+
+
+def test_durations_fall_into_buckets_of_seconds(metrics: Metrics) -> None:
+    for duration_ns in (90_000, 100_000, 100_001, 11_000_000_000):
+        metrics.reviewed(review(duration_ns=duration_ns))
+    shown = series(metrics, "podgate_review_duration_seconds_bucket")
+    assert shown['podgate_review_duration_seconds_bucket{half="validate",le="0.0001"}'] == 2
+    assert shown['podgate_review_duration_seconds_bucket{half="validate",le="0.00025"}'] == 3
+    assert shown['podgate_review_duration_seconds_bucket{half="validate",le="10.0"}'] == 3
+    assert shown['podgate_review_duration_seconds_bucket{half="validate",le="+Inf"}'] == 4
+    both = samples(metrics)
+    assert both['podgate_review_duration_seconds_count{half="validate"}'] == 4
+    assert both['podgate_review_duration_seconds_count{half="mutate"}'] == 0
+    assert both['podgate_review_duration_seconds_sum{half="validate"}'] == pytest.approx(11.000290001)
+
+
+def test_only_documented_names_labels_and_kinds_are_scraped_and_all_of_them(metrics: Metrics) -> None:
+    everything(metrics)
+    text = metrics.render().decode()
+    assert "otel" not in text
+    assert "target_info" not in text
+    scraped = {}
+    for family in text_string_to_metric_families(text):
+        name = family.name + ("_total" if family.type == "counter" else "")
+        labels = {frozenset(sample.labels) - {"le"} for sample in family.samples}
+        assert len(labels) == 1, name
+        scraped[name] = (family.type, *labels, family.documentation)
+    assert scraped == {family.name: (family.kind.value, frozenset(family.labels), family.help) for family in FAMILIES}
+
+
+def test_the_page_documents_exactly_what_is_exported() -> None:
+    row = re.compile(r"^\| `(podgate_\w+)` \| (\w+) \| (.*?) \| (.+?) \| (.+) \|$", re.MULTILINE)
+    found = row.findall(PAGE.read_text())
+    documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _, _ in found}
+    assert len(documented) == len(found), "a metric stands twice"
+    assert documented == {family.name: (family.kind.value, family.labels) for family in FAMILIES}
+
+
+def test_counters_end_in_total_and_gauges_do_not() -> None:
+    for family in FAMILIES:
+        assert family.name.endswith("_total") == (family.kind is Kind.COUNTER), family.name
+
+
+def test_the_content_type_is_the_text_formats() -> None:
+    assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_breaker_is_in_one_state_at_a_time(metrics: Metrics, state: State) -> None:
+    metrics.update({"payment-api": look(state=state)})
+    shown = series(metrics, "podgate_breaker_state")
+    assert len(shown) == len(State)
+    assert sum(shown.values()) == 1
+    assert shown[f'podgate_breaker_state{{service="payment-api",state="{state}"}}'] == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text", "word"),
+    [
+        (State.CLOSED, State.OPEN, ErrorRatePlan(95, 1_000_000, 3, 10).reason(40, 39), "errorRate"),
+        (State.CLOSED, State.OPEN, LatencyPlan(2_000_000, 1_000_000, 5, 1).reason(3, 9_000_000), "latency"),
+        (State.CLOSED, State.OPEN, QuotaEventPlan(10, 60_000_000, by_controller=True).reason(), "quotaExceeded"),
+        (State.CLOSED, State.OPEN, "because\nof {free} text", "other"),
+        (State.OPEN, State.HALF_OPEN, "180 s are over", "openForPassed"),
+        (State.HALF_OPEN, State.CLOSED, "", "probesSucceeded"),
+        (State.OPEN, State.CLOSED, "early probes", "probesSucceeded"),
+        (State.HALF_OPEN, State.OPEN, "errorRate", "probeFailed"),
+        (State.CLOSED, State.FORCED_OPEN, "INC-1", "forced"),
+        (State.FORCED_OPEN, State.CLOSED, "", "released"),
+    ],
+)
+def test_a_transitions_reason_is_one_fixed_word(metrics: Metrics, old: State, new: State, text: str, word: str) -> None:
+    metrics.transitioned(transition(old, new, text))
+    key = f'podgate_breaker_transitions_total{{from="{old}",reason="{word}",service="payment-api",to="{new}"}}'
+    assert series(metrics, "podgate_breaker_transitions_total") == {key: 1}
+
+
+def test_the_series_of_a_removed_service_end_and_do_not_come_back(metrics: Metrics) -> None:
+    everything(metrics)
+    metrics.policy_loaded(policy("ledger", policy_hash="fedcba9876543210"))
+    assert 'service="payment-api"' not in metrics.render().decode()
+    assert series(metrics, "podgate_policy_info") == {'podgate_policy_info{hash="fedcba9876543210"}': 1}
+    metrics.reviewed(review(QUOTA_DENIED))  # it was under way during the swap
+    metrics.transitioned(transition(State.CLOSED, State.OPEN))
+    metrics.update({"payment-api": look(state=State.OPEN)})
+    assert 'service="payment-api"' not in metrics.render().decode()
+    assert 'podgate_quota_denied_total{resource="pods",service="",window="1m"}' in samples(metrics)
+
+
+def test_what_stays_in_the_policy_keeps_its_counts(metrics: Metrics) -> None:
+    metrics.reviewed(review())
+    metrics.policy_loaded(policy("payment-api"))
+    assert list(series(metrics, "podgate_reviews_total").values()) == [1]
+
+
+def test_a_service_that_the_store_could_not_show_has_no_gauges(metrics: Metrics) -> None:
+    metrics.update({"payment-api": look(Use("1m", "pods", 1, 50), state=State.CLOSED)})
+    metrics.update({})
+    assert not series(metrics, "podgate_quota_used")
+    assert not series(metrics, "podgate_breaker_state")
+
+
+def test_namespaces_beyond_a_thousand_are_summed_up_and_known_ones_stay_known(metrics: Metrics) -> None:
+    def looks(names: list[str]) -> dict[str, Look]:
+        return {"ledger": Look(AT_US, {name: (Use("1m", "pods", 2, 10),) for name in names})}
+
+    def key(namespace: str) -> str:
+        return f'podgate_quota_used{{namespace="{namespace}",resource="pods",service="ledger",window="1m"}}'
+
+    first = [f"ns-{number:04}" for number in range(1003)]
+    metrics.update(looks(first))
+    shown = series(metrics, "podgate_quota_used")
+    assert len(shown) == 1001
+    assert shown[key("other")] == 6
+    metrics.update(looks(["a-newcomer", *first]))
+    shown = series(metrics, "podgate_quota_used")
+    assert len(shown) == 1001
+    assert key("ns-0999") in shown
+    assert shown[key("other")] == 8
+
+
+def test_thousands_of_label_sets_over_time_never_overflow(metrics: Metrics) -> None:
+    for number in range(0, 6000, 500):
+        uses = {f"ns-{number + offset}": (Use("1m", "pods", 1, 10),) for offset in range(500)}
+        metrics.update({"ledger": Look(AT_US, uses)})
+        assert len(series(metrics, "podgate_quota_used")) == 500
+    assert "overflow" not in metrics.render().decode()
+
+
+def test_callers_cannot_grow_us(metrics: Metrics) -> None:
+    for number in range(500):
+        metrics.reviewed(replace(review(), caller=replace(CALLER, client_id=f"client-{number}")))
+        metrics.refused(f"reason-{number}", "")
+        metrics.reviewed(review(replace(ADMITTED, operation=f"OPERATION-{number}")))
+    calls = series(metrics, "podgate_calls_total")
+    assert len(calls) == 201
+    assert sum(calls.values()) == 1000
+    assert len(series(metrics, "podgate_refused_calls_total")) == 101
+    assert len(series(metrics, "podgate_reviews_total")) == 2  # CREATE and other
+
+
+def test_the_mutating_half_does_not_count_a_pod_a_second_time(metrics: Metrics) -> None:
+    metrics.reviewed(review(replace(WOULD_BE_DENIED, half=Half.MUTATE)))
+    assert not series(metrics, "podgate_would_deny_total")
+
+
+@pytest.mark.parametrize(
+    ("receipt", "leased"),
+    [
+        (Receipt(AT_US, charged=True, breaker=look(state=State.CLOSED).breaker), 0),
+        (Receipt(AT_US, charged=True, repeated=True, breaker=look(state=State.HALF_OPEN).breaker), 0),
+        (Receipt(AT_US, breaker=look(state=State.HALF_OPEN).breaker), 0),
+        (
+            Receipt(AT_US, charged=True, would_refuse=(Refusal.BREAKER,), breaker=look(state=State.HALF_OPEN).breaker),
+            0,
+        ),
+        (
+            Receipt(
+                AT_US,
+                charged=True,
+                breaker=look(state=State.CLOSED).breaker,
+                transitions=(transition(State.HALF_OPEN, State.CLOSED),),
+            ),
+            1,
+        ),
+    ],
+)
+def test_a_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt, leased: int) -> None:
+    metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+    assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
+
+
+def test_a_server_without_a_policy_says_so() -> None:
+    shown = samples(Metrics("0.1.0"))
+    assert shown["podgate_policy_last_reload_successful"] == 0
+    assert shown['podgate_policy_reloads_total{result="failure"}'] == 0
+    assert not any(key.startswith("podgate_policy_info") for key in shown)
+
+
+def test_two_servers_in_one_process_do_not_share_counts(metrics: Metrics) -> None:
+    metrics.reviewed(review())
+    assert not series(Metrics("0.1.0"), "podgate_reviews_total")
+
+
+async def test_a_real_stores_receipts_count_each_probe_once(metrics: Metrics) -> None:
+    service = Service(
+        "payment-api",
+        Match(namespaces=("payments",)),
+        quota=Quota(windows=(Window(Duration.parse("1s"), {"pods": Quantity.parse("1")}),)),
+        breaker=Breaker(quota_exceeded=QuotaExceeded(count=1), open_for=Duration.parse("10s")),
+    )
+    plan, clock = CounterPlan.of(service), VirtualClock()
+    store = MemoryStore(clock)
+
+    async def ask(uid: str, at_seconds: int) -> None:
+        clock.set(at_seconds * 1_000_000)
+        receipt = await store.acquire(Acquire(plan, "payments", uid, {"pods": 1}, event_source=uid))
+        metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+        for change in receipt.transitions:
+            metrics.transitioned(change)
+
+    await ask("first", 1)
+    await ask("over", 1)  # trips
+    await ask("refused", 5)
+    await ask("probe-1", 12)
+    await ask("probe-1", 12)  # asked again
+    await ask("probe-2", 14)
+    await ask("probe-3", 16)  # closes
+    await ask("afterwards", 18)
+    assert series(metrics, "podgate_breaker_probes_leased_total") == {
+        'podgate_breaker_probes_leased_total{service="payment-api"}': 3
+    }
+    reasons = re.findall(r'from="(\w+)",reason="(\w+)"', metrics.render().decode())
+    assert sorted(reasons) == [
+        ("CLOSED", "quotaExceeded"),
+        ("HALF_OPEN", "probesSucceeded"),
+        ("OPEN", "openForPassed"),
+    ]
+    assert series(metrics, "podgate_quota_denied_total") == {
+        'podgate_quota_denied_total{resource="pods",service="payment-api",window="1s"}': 1
+    }
+    metrics.update({"payment-api": await store.look(plan)})
+    assert samples(metrics)['podgate_breaker_state{service="payment-api",state="CLOSED"}'] == 1
+    assert samples(metrics)['podgate_quota_used{resource="pods",service="payment-api",window="1s"}'] == 1

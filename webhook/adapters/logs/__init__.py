@@ -1,0 +1,117 @@
+"""Structured logs: one line a denial, every Nth of the rest, and whatever an operator must hear of."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
+from webhook.core.breaker import State, Transition
+from webhook.core.decision import Decision
+from webhook.core.policy import LoadedPolicy
+from webhook.core.stanzas import Mode
+from webhook.ports import Review
+
+__all__ = ["JsonLines", "Logs"]
+
+SAMPLE_EVERY = 100
+_ERRORS_MAX = 50
+_OUR_FAULT = 500  # a 503 is an answer: a breaker is open, a Namespace is not known
+
+
+class Logs:
+    """An Observer. `sample_every` N writes every Nth review that is not denied, 0 none of them."""
+
+    def __init__(
+        self,
+        lines: JsonLines | None = None,
+        *,
+        sample_every: int = SAMPLE_EVERY,
+        refusals_per_second_max: int = LINES_PER_SECOND_MAX,
+    ) -> None:
+        self._lines = lines or JsonLines()
+        self._refusals = Bounded(self._lines, refusals_per_second_max)
+        self._sample_every = sample_every
+        self._admitted = 0
+        self._former: tuple[list[logging.Handler], int] | None = None
+
+    def reviewed(self, review: Review) -> None:
+        decision = review.decision
+        if not decision.allowed:
+            level = "error" if decision.status.code == _OUR_FAULT else "warning"
+            message = clipped(decision.status.message)
+            self._lines.write(level, "denied", **_fields(review), status=decision.status.code, message=message)
+            return
+        if not self._sample_every:
+            return
+        self._admitted += 1
+        if self._admitted >= self._sample_every:
+            self._admitted = 0
+            self._lines.write("info", "reviewed", **_fields(review), sample_every=self._sample_every)
+
+    def transitioned(self, transition: Transition) -> None:
+        self._lines.write(
+            "warning" if transition.new in (State.OPEN, State.FORCED_OPEN) else "info",
+            "breaker transition",
+            service=transition.service,
+            old=transition.old,
+            new=transition.new,
+            reason=transition.reason,
+            generation=transition.generation,
+        )
+
+    def refused(self, reason: str, detail: str) -> None:
+        self._refusals.write("warning", "call refused", reason=reason, detail=clipped(detail))
+
+    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        self._lines.write("info", "policy loaded", policy_hash=loaded.hash, services=len(loaded.policy.services))
+
+    def policy_failed(self, errors: Sequence[str]) -> None:
+        shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
+        self._lines.write("error", "policy refused, the last good one stays", errors=shown, count=len(errors))
+
+    def said(self, level: str, message: str, /, **fields: Any) -> None:
+        """Write a line of the server's own life: started, draining, certificate rotated."""
+        self._lines.write(level, message, **fields)
+
+    def adopt_standard_logging(self, level: int = logging.WARNING) -> None:
+        """Route `logging` (asyncio, aiohttp, ...) here, in place of whatever handlers it has, until `close`."""
+        root = logging.getLogger()
+        self._former = (list(root.handlers), root.level)
+        root.handlers[:] = [StandardLogging(self._lines)]
+        root.setLevel(level)
+
+    def close(self) -> None:
+        """Say how many lines were suppressed; give `logging` back."""
+        self._refusals.close()
+        if self._former is not None:
+            root = logging.getLogger()
+            root.handlers[:], level = self._former
+            root.setLevel(level)
+            self._former = None
+
+
+def _fields(review: Review) -> dict[str, Any]:
+    decision = review.decision
+    return {
+        "uid": decision.review_uid,
+        "half": decision.half,
+        "operation": decision.operation,
+        "sub_resource": decision.sub_resource,
+        "dry_run": decision.dry_run or None,
+        "service": decision.service,
+        "decision": decision.verdict,
+        "code": _code(decision),
+        "findings": [f"{finding.code}/{finding.mode}" for finding in decision.findings],
+        "user": clipped(decision.user),
+        "namespace": decision.namespace,
+        "pod": decision.pod,
+        "pod_uid": decision.pod_uid,
+        "duration_ms": round(review.duration_ns / 1e6, 3),
+        "policy_hash": decision.policy_hash,
+        "client_id": review.caller.client_id if review.caller else None,
+    }
+
+
+def _code(decision: Decision) -> str:
+    """Return the stable code of a denial: that of the first finding that denies."""
+    return next((finding.code for finding in decision.findings if finding.mode is Mode.ENFORCE), "")

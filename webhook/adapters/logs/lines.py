@@ -1,0 +1,105 @@
+"""One JSON object a line, written whole and once; and a bound on how many lines a flood may cause."""
+
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import msgspec
+
+LINES_PER_SECOND_MAX = 10
+TEXT_LENGTH_MAX = 2_000
+"""Characters of one text. What callers send may be long; a line that pipes split is of no use."""
+
+_SECOND_NS = 1_000_000_000
+_encoder = msgspec.json.Encoder()
+
+Clock = Callable[[], int]
+"""Wall clock, nanoseconds since the Unix epoch."""
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= TEXT_LENGTH_MAX else f"{text[:TEXT_LENGTH_MAX]}..."
+
+
+class JsonLines:
+    """Writes lines to a stream. A line that cannot be written is dropped and counted, never raised."""
+
+    def __init__(self, stream: TextIO | None = None, clock_ns: Clock = time.time_ns) -> None:
+        self._stream = stream
+        self._clock_ns = clock_ns
+        self._lost = 0
+
+    def now_ns(self) -> int:
+        return self._clock_ns()
+
+    def write(self, level: str, message: str, /, **fields: Any) -> None:
+        """Write one line; fields that say nothing (None, "", empty) are left out."""
+        line: dict[str, Any] = {"time": _rfc3339(self._clock_ns()), "level": level, "msg": message}
+        line |= {name: value for name, value in fields.items() if value or value == 0}
+        if self._lost:
+            line["lines_lost"] = self._lost
+        stream = self._stream or sys.stderr
+        try:
+            text = _encoder.encode(line).decode() + "\n"
+            stream.write(text)
+            stream.flush()
+        except (OSError, ValueError, TypeError):  # a pipe that is full or gone, a closed stream, what no JSON can hold
+            self._lost += 1
+        else:
+            self._lost = 0
+
+
+def _rfc3339(at_ns: int) -> str:
+    seconds, rest_ns = divmod(at_ns, _SECOND_NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ns // 1_000_000:03d}Z"
+
+
+class Bounded:
+    """At most so many lines a second; the first one afterwards says how many were suppressed."""
+
+    def __init__(self, lines: JsonLines, per_second_max: int = LINES_PER_SECOND_MAX) -> None:
+        self._lines = lines
+        self._per_second_max = per_second_max
+        self._second = 0
+        self._written = 0
+        self._suppressed = 0
+
+    def write(self, level: str, message: str, /, **fields: Any) -> None:
+        second = self._lines.now_ns() // _SECOND_NS
+        if second != self._second:
+            self._second, self._written = second, 0
+        if self._written >= self._per_second_max:
+            self._suppressed += 1
+            return
+        self._written += 1
+        suppressed, self._suppressed = self._suppressed, 0
+        self._lines.write(level, message, **fields, suppressed=suppressed or None)
+
+    def close(self) -> None:
+        """Say what is still unsaid."""
+        if self._suppressed:
+            self._lines.write("warning", "log lines suppressed", suppressed=self._suppressed)
+            self._suppressed = 0
+
+
+class StandardLogging(logging.Handler):
+    """Brings what libraries say through `logging` into the same format, bounded: a flood of bad calls is one too."""
+
+    def __init__(self, lines: JsonLines) -> None:
+        super().__init__()
+        self._bounded = Bounded(lines)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):  # a library's own mistake in its arguments
+            message = str(record.msg)
+        stack = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+        # The end of a stack names the error.
+        self._bounded.write(
+            record.levelname.lower(), clipped(message), logger=record.name, stack=stack[-TEXT_LENGTH_MAX:]
+        )

@@ -1,0 +1,112 @@
+"""Metrics: counts what the observers are told, and renders it for Prometheus through the OpenTelemetry SDK."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from opentelemetry.metrics import Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import Metric
+from opentelemetry.sdk.resources import Resource
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client import CollectorRegistry, generate_latest
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.decisions import Decisions
+from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
+from webhook.adapters.metrics.standing import Standing
+from webhook.adapters.metrics.tallies import Totals
+from webhook.adapters.metrics.transitions import reason_word
+from webhook.core.breaker import Transition
+from webhook.core.policy import LoadedPolicy
+from webhook.core.quota import Look
+from webhook.ports import Review
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+_SUCCESS, _FAILURE = "success", "failure"
+
+
+class Metrics:
+    """An Observer. Not shared between threads, except that `render` may run in another one."""
+
+    def __init__(self, version: str) -> None:
+        self._decisions = Decisions()
+        self._refused = Totals(families.REFUSED)
+        self._transitions = Totals(families.BREAKER_TRANSITIONS)
+        self._reloads = Totals(families.POLICY_RELOADS, (_SUCCESS,), (_FAILURE,))
+        self._totals = (*self._decisions.totals, self._refused, self._transitions, self._reloads)
+        self._standing = Standing()
+        self._services: frozenset[str] | None = None
+        self._policy_hash: str | None = None
+        self._last_good = False
+        self._expiry_seconds: Mapping[str, float] = {}
+        self._registry = CollectorRegistry()
+        self._provider = MeterProvider(
+            [ProducingReader(self._registry, self._produce)],
+            Resource({"service.name": "podgate"}),
+            shutdown_on_exit=False,
+        )
+        self._meter = self._provider.get_meter(SCOPE)
+        build = families.BUILD_INFO
+        observed = [Observation(1, {"version": version})]
+        self._meter.create_observable_gauge(build.name, [lambda _: observed], "", build.help)
+
+    def reviewed(self, review: Review) -> None:
+        self._decisions.add(review, self._of_policy(review.decision.service))
+
+    def _of_policy(self, service: str | None) -> str:
+        """Return the label: a late review of a service that is gone must not bring its series back."""
+        if service is None or (self._services is not None and service not in self._services):
+            return ""
+        return service
+
+    def transitioned(self, transition: Transition) -> None:
+        if self._of_policy(transition.service):
+            self._transitions.add(transition.service, transition.old, transition.new, reason_word(transition))
+            self._standing.transitioned(transition)
+
+    def refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
+        self._refused.add(reason)
+
+    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        self._services = frozenset(service.name for service in loaded.policy.services)
+        for totals in self._totals:
+            totals.keep(self._services)
+        self._standing.keep(self._services)
+        self._policy_hash, self._last_good = loaded.hash, True
+        self._reloads.add(_SUCCESS)
+
+    def policy_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
+        self._last_good = False
+        self._reloads.add(_FAILURE)
+
+    def update(self, looks: Mapping[str, Look]) -> None:
+        """Take how the services stand, by name; called before `render`, with what the store has just shown."""
+        self._standing.update({name: look for name, look in looks.items() if self._of_policy(name)})
+
+    def certificates(self, expiry_seconds: Mapping[str, float]) -> None:
+        """Take when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""
+        self._expiry_seconds = dict(expiry_seconds)
+
+    def watch_in_flight(self, count: Callable[[], int]) -> None:
+        """Export what `count` returns as the number of calls being answered; called once."""
+        family = families.IN_FLIGHT
+        self._meter.create_observable_gauge(family.name, [lambda _: [Observation(count())]], "", family.help)
+
+    def render(self) -> bytes:
+        """Return everything in Prometheus' text format, to be sent as CONTENT_TYPE."""
+        return generate_latest(self._registry)
+
+    def _produce(self) -> Sequence[Metric]:
+        hashes = [((self._policy_hash,), 1.0)] if self._policy_hash else []
+        expiry = [((name,), at) for name, at in self._expiry_seconds.items()]
+        rows = [
+            *((totals.family, totals.rows()) for totals in self._totals),
+            *self._standing.rows(),
+            (families.POLICY_INFO, hashes),
+            (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
+            (families.CERTIFICATE_EXPIRY, expiry),
+        ]
+        durations = histogram(
+            families.DURATION, [((half,), series) for half, series in self._decisions.durations.items()]
+        )
+        return [durations, *(numbers(family, points) for family, points in rows if points)]

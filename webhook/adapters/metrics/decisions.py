@@ -1,0 +1,76 @@
+"""Counts what reviews came to. Each Pod is asked about twice: only the validating half's word counts for the Pod."""
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.tallies import OTHER, Durations, Totals
+from webhook.core.breaker import State
+from webhook.core.decision import Code, Decision, Finding, Half, Verdict
+from webhook.core.quota import Receipt, Refusal
+from webhook.core.stanzas import Mode
+from webhook.ports import Review
+
+_OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+_BREAKER_CODES = frozenset({Code.BREAKER_OPEN, Code.BREAKER_PROBING})
+
+
+class Decisions:
+    """The accumulators that every review touches."""
+
+    def __init__(self) -> None:
+        self.durations = {half: Durations() for half in Half}
+        self._reviews = Totals(families.REVIEWS)
+        self._calls = Totals(families.CALLS)
+        self._findings = Totals(families.FINDINGS)
+        self._would_deny = Totals(families.WOULD_DENY)
+        self._exempt = Totals(families.EXEMPT)
+        self._unmatched = Totals(families.UNMATCHED)
+        self._quota_denied = Totals(families.QUOTA_DENIED)
+        self._not_permitted = Totals(families.BREAKER_NOT_PERMITTED)
+        self._probes = Totals(families.BREAKER_PROBES)
+        self.totals = tuple(value for value in vars(self).values() if isinstance(value, Totals))
+
+    def add(self, review: Review, service: str) -> None:
+        """Count one review for `service`, "" where it belongs to none of the policy in force."""
+        decision = review.decision
+        operation = decision.operation if decision.operation in _OPERATIONS else OTHER
+        self._reviews.add(decision.half, service, operation, decision.verdict)
+        self.durations[decision.half].add(review.duration_ns)
+        if review.caller is not None:
+            self._calls.add(review.caller.client_id, review.caller.role)
+        if decision.half is Half.VALIDATE:
+            self._judged(decision, service)
+
+    def _judged(self, decision: Decision, service: str) -> None:
+        if decision.operation == "CREATE" and not decision.sub_resource:
+            if decision.verdict is Verdict.UNMATCHED:
+                self._unmatched.add(decision.namespace)
+            elif decision.verdict is Verdict.EXEMPT:
+                self._exempt.add(decision.exemption)
+        if decision.findings:
+            self._objected(decision.findings, service)
+        if decision.receipt is not None:
+            self._charged(decision.receipt, service, resize=bool(decision.sub_resource))
+
+    def _objected(self, findings: tuple[Finding, ...], service: str) -> None:
+        for finding in findings:
+            self._findings.add(service, finding.code, finding.mode)
+        for concern in {finding.concern for finding in findings if finding.mode is not Mode.ENFORCE}:
+            self._would_deny.add(service, concern)
+        if any(finding.code in _BREAKER_CODES and finding.mode is Mode.ENFORCE for finding in findings):
+            self._not_permitted.add(service)
+
+    def _charged(self, receipt: Receipt, service: str, *, resize: bool) -> None:
+        if receipt.refused is Refusal.QUOTA:
+            for use in receipt.over:
+                self._quota_denied.add(service, use.resource, use.window)
+        elif not resize and _is_probe(receipt):  # a resize never asks the breaker
+            self._probes.add(service)
+
+
+def _is_probe(receipt: Receipt) -> bool:
+    """Return whether this charge leased a probe: it met a HALF_OPEN breaker that did not object."""
+    if not receipt.charged or receipt.repeated or receipt.breaker is None or Refusal.BREAKER in receipt.would_refuse:
+        return False
+    # Without outcomes a charged probe succeeds at once, and the last one closes the breaker in the same answer.
+    return receipt.breaker.state is State.HALF_OPEN or any(
+        change.old is State.HALF_OPEN and change.new is State.CLOSED for change in receipt.transitions
+    )

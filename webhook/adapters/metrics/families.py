@@ -1,0 +1,77 @@
+"""Every metric that Podgate exports: name, kind, labels, meaning. `docs/metrics.md` is held against this list."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SERIES_MAX = 10_000
+"""No family grows beyond this, whatever callers send; what comes later counts under `other`."""
+
+NAMESPACES_MAX = 1_000
+CLIENTS_MAX = 200
+REASONS_MAX = 100
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric name. `series_max` bounds its label sets."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    series_max: int = SERIES_MAX
+
+
+def _counter(name: str, labels: str, text: str, series_max: int = SERIES_MAX) -> Family:
+    return Family(f"podgate_{name}", Kind.COUNTER, tuple(labels.split()), text, series_max)
+
+
+def _gauge(name: str, labels: str, text: str) -> Family:
+    return Family(f"podgate_{name}", Kind.GAUGE, tuple(labels.split()), text)
+
+
+REVIEWS = _counter("reviews_total", "half service operation decision", "Reviews answered.")
+DURATION = Family(
+    "podgate_review_duration_seconds", Kind.HISTOGRAM, ("half",), "Time from a review's body to its answer."
+)
+CALLS = _counter("calls_total", "client_id role", "Reviews by who asked for them.", CLIENTS_MAX)
+IN_FLIGHT = _gauge("calls_in_flight", "", "Calls being answered now.")
+REFUSED = _counter("refused_calls_total", "reason", "Calls turned away before any decision.", REASONS_MAX)
+
+FINDINGS = _counter("findings_total", "service code mode", "What the policy objected to, by what follows.")
+WOULD_DENY = _counter("would_deny_total", "service concern", "Pods that Enforce instead of Warn or Audit would deny.")
+EXEMPT = _counter("exempt_total", "exemption", "New Pods left alone because of an exemption.", REASONS_MAX)
+UNMATCHED = _counter("unmatched_total", "namespace", "New Pods that no service owns.", NAMESPACES_MAX)
+
+QUOTA_USED = _gauge("quota_used", "service resource window namespace", "Charged within the trailing window.")
+QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace", "The window's hard limit in force.")
+QUOTA_DENIED = _counter("quota_denied_total", "service resource window", "Pods denied because this limit was reached.")
+
+BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
+BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
+BREAKER_TRIPPED = _gauge("breaker_tripped_timestamp_seconds", "service", "When the breaker last opened.")
+BREAKER_REMAINING = _gauge("breaker_open_remaining_seconds", "service", "Time until probes are let in, 0 unless OPEN.")
+BREAKER_NOT_PERMITTED = _counter("breaker_not_permitted_total", "service", "Pods denied by an open breaker.")
+BREAKER_PROBES = _counter("breaker_probes_leased_total", "service", "Pods let in as probes.")
+
+POLICY_INFO = _gauge("policy_info", "hash", "1 for the policy in force.")
+POLICY_RELOADS = _counter("policy_reloads_total", "result", "Readings of a new policy document.")
+POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
+
+CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
+BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
+
+FAMILIES = (
+    *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
+    *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED),
+    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED),
+    *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
+    *(POLICY_INFO, POLICY_RELOADS, POLICY_LAST_GOOD),
+    *(CERTIFICATE_EXPIRY, BUILD_INFO),
+)

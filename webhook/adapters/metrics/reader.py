@@ -1,0 +1,81 @@
+"""The seam to the OpenTelemetry SDK: a reader that also asks producers, as the specification's MetricProducer.
+
+Why not observable instruments alone: the SDK never forgets an attribute set that one of them has shown, and after 2,000
+sets files the rest under `otel_metric_overflow`; services, namespaces and policy hashes come and go. It also has no
+observable histogram, and a point costs twice the time to collect (17 us against 9 us, text included).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from prometheus_client import CollectorRegistry
+
+from webhook.adapters.metrics.families import Family, Kind
+from webhook.adapters.metrics.tallies import BOUNDS_SECONDS, Durations, Row
+
+SCOPE = "podgate"
+
+
+class ProducingReader(PrometheusMetricReader):
+    """Adds what `produce` returns to each collection of the meter provider's own instruments."""
+
+    def __init__(self, registry: CollectorRegistry, produce: Callable[[], Sequence[Metric]]) -> None:
+        super().__init__(disable_target_info=True, scope_info_enabled=False, registry=registry)
+        self._produce = produce
+
+    def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:
+        instruments = metrics_data.resource_metrics
+        produced = ScopeMetrics(InstrumentationScope(SCOPE), self._produce(), "")
+        whole = MetricsData([*instruments, ResourceMetrics(instruments[0].resource, [produced], "")])
+        super()._receive_metrics(whole, timeout_millis, **kwargs)
+
+
+def numbers(family: Family, rows: Iterable[Row]) -> Metric:
+    """Return a counter's or gauge's points. A row shorter than the family's labels leaves the last ones out."""
+    points = [
+        NumberDataPoint(
+            attributes=dict(zip(family.labels, values, strict=False)),
+            start_time_unix_nano=0,
+            time_unix_nano=0,
+            value=value,
+        )
+        for values, value in rows
+    ]
+    if family.kind is Kind.GAUGE:
+        return Metric(family.name, family.help, "", Gauge(points))
+    return Metric(family.name, family.help, "", Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True))
+
+
+def histogram(family: Family, series: Iterable[tuple[tuple[str, ...], Durations]]) -> Metric:
+    """Return a histogram's points. The text format shows neither minimum nor maximum, so none is kept."""
+    points = []
+    for values, durations in series:
+        counts, sum_seconds = durations.read()
+        points.append(
+            HistogramDataPoint(
+                attributes=dict(zip(family.labels, values, strict=True)),
+                start_time_unix_nano=0,
+                time_unix_nano=0,
+                count=sum(counts),
+                sum=sum_seconds,
+                bucket_counts=counts,
+                explicit_bounds=BOUNDS_SECONDS,
+                min=0.0,
+                max=0.0,
+            )
+        )
+    return Metric(family.name, family.help, "", Histogram(points, AggregationTemporality.CUMULATIVE))

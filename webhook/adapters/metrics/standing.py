@@ -1,0 +1,78 @@
+"""Gauges of how services stand: quota windows and breakers, as the store last showed them."""
+
+from collections.abc import Iterable, Mapping
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.families import NAMESPACES_MAX, Family
+from webhook.adapters.metrics.tallies import OTHER, Row
+from webhook.core.breaker import State, Transition
+from webhook.core.quota import Look, Use, canonical
+
+_SECOND_US = 1_000_000
+
+
+class Standing:
+    """The newest looks. A service that the store could not show has no series until it can again."""
+
+    def __init__(self) -> None:
+        self._looks: Mapping[str, Look] = {}
+        self._tripped_us: dict[str, int] = {}
+        self._namespaces: tuple[str, ...] = ()
+
+    def update(self, looks: Mapping[str, Look]) -> None:
+        self._looks = looks
+        live = {namespace for look in looks.values() for namespace in look.uses if namespace}
+        # Those shown before stay shown while they live: a newcomer never turns a known series into `other`.
+        known = [namespace for namespace in self._namespaces if namespace in live]
+        self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
+        for service, look in looks.items():
+            if look.breaker is not None and look.breaker.state is State.OPEN:
+                self._tripped(service, look.breaker.since_us)
+
+    def transitioned(self, transition: Transition) -> None:
+        if transition.new is State.OPEN:
+            self._tripped(transition.service, transition.at_us)
+
+    def _tripped(self, service: str, at_us: int) -> None:
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._tripped_us = {**self._tripped_us, service: max(at_us, self._tripped_us.get(service, 0))}
+
+    def keep(self, services: frozenset[str]) -> None:
+        """Forget services that are gone."""
+        self._looks = {name: look for name, look in self._looks.items() if name in services}
+        self._tripped_us = {name: at_us for name, at_us in self._tripped_us.items() if name in services}
+
+    def rows(self) -> Iterable[tuple[Family, list[Row]]]:
+        """Return every gauge of this page with its series."""
+        used, hard = self._quota()
+        breakers = [(name, look, look.breaker) for name, look in self._looks.items() if look.breaker is not None]
+        yield families.QUOTA_USED, used
+        yield families.QUOTA_LIMIT, hard
+        yield (
+            families.BREAKER_STATE,
+            [((name, state), float(view.state is state)) for name, _, view in breakers for state in State],
+        )
+        yield families.BREAKER_TRIPPED, [((name,), at / _SECOND_US) for name, at in self._tripped_us.items()]
+        yield (
+            families.BREAKER_REMAINING,
+            [((name,), view.open_remaining_us(look.at_us) / _SECOND_US) for name, look, view in breakers],
+        )
+
+    def _quota(self) -> tuple[list[Row], list[Row]]:
+        """Return used and hard of every window; namespaces beyond the bound are summed up as `other`."""
+        shown = frozenset(self._namespaces)
+        used: dict[tuple[str, ...], float] = {}
+        hard: dict[tuple[str, ...], float] = {}
+        for service, look in self._looks.items():
+            for namespace, uses in look.uses.items():
+                of = ((namespace if namespace in shown else OTHER),) if namespace else ()
+                for use in uses:
+                    labels = (service, use.resource, use.window, *of)
+                    used[labels] = used.get(labels, 0) + _base_units(use, use.used)
+                    hard[labels] = hard.get(labels, 0) + _base_units(use, use.hard)
+        return list(used.items()), list(hard.items())
+
+
+def _base_units(use: Use, amount: int) -> float:
+    """Return cores for cpu, which is counted in millicores; else the amount: bytes, or a count."""
+    return amount / 1000 if canonical(use.resource).endswith(".cpu") else amount

@@ -1,0 +1,63 @@
+"""Accumulators of the hot path: a dictionary and a bisection, 0.2 us where an SDK record costs 15 us."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from webhook.adapters.metrics.families import Family
+
+OTHER = "other"
+
+BOUNDS_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""From 100 us, a fast decision, to 10 s, which is how long Kubernetes waits for a webhook by default."""
+
+_BOUNDS_NS = tuple(round(bound * 1e9) for bound in BOUNDS_SECONDS)
+
+Row = tuple[tuple[str, ...], float]
+"""Label values, in the family's order, and the value."""
+
+
+class Totals:
+    """One counter family. Label sets beyond its bound count under `other`, so that no sender can grow us."""
+
+    __slots__ = ("_values", "family")
+
+    def __init__(self, family: Family, *start: tuple[str, ...]) -> None:
+        self.family = family
+        self._values = dict.fromkeys(start, 0)
+
+    def add(self, *labels: str) -> None:
+        values = self._values
+        if labels not in values and len(values) >= self.family.series_max:
+            labels = (OTHER,) * len(labels)
+        values[labels] = values.get(labels, 0) + 1
+
+    def keep(self, services: frozenset[str]) -> None:
+        """End the series of services that are gone; those of no service stay."""
+        if "service" in self.family.labels:
+            index = self.family.labels.index("service")
+            self._values = {
+                labels: value
+                for labels, value in self._values.items()
+                if not labels[index] or labels[index] in services
+            }
+
+    def rows(self) -> Iterable[Row]:
+        return list(self._values.items())
+
+
+class Durations:
+    """One histogram series."""
+
+    __slots__ = ("_counts", "_sum_ns")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(_BOUNDS_NS) + 1)
+        self._sum_ns = 0
+
+    def add(self, duration_ns: int) -> None:
+        self._counts[bisect_left(_BOUNDS_NS, duration_ns)] += 1
+        self._sum_ns += duration_ns
+
+    def read(self) -> tuple[list[int], float]:
+        """Return the count of each bucket and the sum in seconds."""
+        return list(self._counts), self._sum_ns / 1e9

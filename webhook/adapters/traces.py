@@ -1,0 +1,148 @@
+"""Spans, made after the fact and only for sampled reviews: a span for each would cost as much as the decision itself.
+
+The SDK is imported only where an endpoint is set: it takes longer to load than all of the command line.
+"""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from webhook.core.breaker import Transition
+from webhook.core.decision import Decision
+from webhook.core.policy import LoadedPolicy
+from webhook.ports import Review
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
+
+RATIO = 0.01
+EXPORT_TIMEOUT_SECONDS = 5
+_SIGNAL_PATH = "/v1/traces"
+_OUR_FAULT = 500  # and above; a denial is an answer, not an error
+
+# https://www.w3.org/TR/trace-context/#traceparent-header: zeros are no identity, and ff is no version.
+_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SAMPLED = 0x01
+
+
+class Traces:
+    """An Observer. A parent's own choice, sampled or not, is honoured; without a parent, `ratio` of the reviews."""
+
+    def __init__(
+        self, provider: "TracerProvider", ratio: float = RATIO, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer("podgate")
+        self._ratio = ratio
+        self._draw = draw
+
+    def reviewed(self, review: Review) -> None:
+        parent = _parent(review.traceparent) if review.traceparent else None
+        sampled = self._draw() < self._ratio if parent is None else int(parent[4], 16) & _SAMPLED
+        if sampled:
+            self._record(review, _context(parent) if parent else None)
+
+    def _record(self, review: Review, parent: "Context | None") -> None:
+        from opentelemetry.context import Context  # noqa: PLC0415
+        from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context  # noqa: PLC0415
+
+        decision, start_ns = review.decision, review.started_ns
+        root = self._tracer.start_span(
+            f"review {decision.half}",
+            context=Context() if parent is None else parent,  # never what this thread happens to be in
+            kind=SpanKind.SERVER,
+            attributes=_attributes(review),
+            start_time=start_ns,
+        )
+        if decision.status.code >= _OUR_FAULT:
+            root.set_status(StatusCode.ERROR, decision.status.reason)
+        self._stages(review, set_span_in_context(root, Context()))
+        root.end(start_ns + review.duration_ns)
+
+    def _stages(self, review: Review, context: "Context") -> None:
+        begin_ns = 0
+        for name, end_ns in review.stages:
+            found = [step.found for step in review.decision.steps if step.stage == name]
+            attributes = {"podgate.found": found} if found else None
+            span: Span = self._tracer.start_span(
+                name, context=context, attributes=attributes, start_time=review.started_ns + begin_ns
+            )
+            span.end(review.started_ns + end_ns)
+            begin_ns = end_ns
+
+    def transitioned(self, transition: Transition) -> None:
+        """Say nothing: a transition belongs to no review."""
+
+    def refused(self, reason: str, detail: str) -> None:
+        """Say nothing: who was turned away has no say in what we record."""
+
+    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        """Say nothing: logs and metrics do."""
+
+    def policy_failed(self, errors: Sequence[str]) -> None:
+        """Say nothing: logs and metrics do."""
+
+    def shutdown(self) -> None:
+        """Send what waits; blocks until it is sent or given up, so call it last, and not on the event loop."""
+        self._provider.shutdown()
+
+
+def open_traces(endpoint: str | None, ratio: float = RATIO, version: str = "") -> Traces | None:
+    """Return Traces that send OTLP over HTTP, None without an endpoint; a URL without a path gets `/v1/traces`."""
+    if endpoint is None:
+        return None
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON  # noqa: PLC0415
+
+    if urlsplit(endpoint).path in ("", "/"):
+        endpoint = endpoint.rstrip("/") + _SIGNAL_PATH
+    provider = TracerProvider(
+        sampler=ALWAYS_ON,  # what reaches it has been sampled already
+        resource=Resource.create({"service.name": "podgate", "service.version": version}),
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=EXPORT_TIMEOUT_SECONDS)))
+    return Traces(provider, ratio)
+
+
+def _parent(traceparent: str) -> "re.Match[str] | None":
+    """Read the header; one that breaks the rules counts as none. Only versions above 00 may say more at the end."""
+    found = _TRACEPARENT.fullmatch(traceparent)
+    return None if found is None or (found[1] == "00" and found[5]) else found
+
+
+def _context(parent: "re.Match[str]") -> "Context":
+    from opentelemetry.context import Context  # noqa: PLC0415
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context  # noqa: PLC0415
+
+    remote = SpanContext(int(parent[2], 16), int(parent[3], 16), is_remote=True, trace_flags=TraceFlags(_SAMPLED))
+    return set_span_in_context(NonRecordingSpan(remote), Context())
+
+
+def _attributes(review: Review) -> dict[str, str | int | bool]:
+    decision: Decision = review.decision
+    attributes: dict[str, str | int | bool] = {
+        "podgate.review.uid": decision.review_uid,
+        "podgate.half": decision.half,
+        "podgate.operation": decision.operation,
+        "podgate.decision": decision.verdict,
+        "podgate.service": decision.service or "",
+        "podgate.policy.hash": decision.policy_hash,
+        "podgate.client_id": review.caller.client_id if review.caller else "",
+        "podgate.code": ",".join(dict.fromkeys(finding.code for finding in decision.findings)),
+        "podgate.dry_run": decision.dry_run,
+        "podgate.status": decision.status.code,
+        "podgate.patch.operations": len(decision.patch),
+        "k8s.namespace.name": decision.namespace,
+        "k8s.pod.name": decision.pod,
+        "k8s.pod.uid": decision.pod_uid,
+        "user.name": decision.user,
+    }
+    return {name: value for name, value in attributes.items() if value != ""}

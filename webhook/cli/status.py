@@ -1,0 +1,150 @@
+"""`podgate status`: how the services stand, as a running server sees them."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+import click
+
+from webhook.errors import UserError
+
+DEFAULT_SERVER = "http://127.0.0.1:8081"
+TIMEOUT_SECONDS = 5
+_PLAIN_PORT = "give --server the plain port (--plain-listen) of podgate serve"
+_COLOURS = {"CLOSED": "green", "OPEN": "red", "HALF_OPEN": "yellow", "FORCED_OPEN": "red", "FORCED_CLOSED": "yellow"}
+_HEADINGS = ("SERVICE", "CLASS", "BREAKER", "WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
+
+
+class NoSuchServiceError(click.ClickException):
+    exit_code = 4
+
+
+@click.command()
+@click.argument("service", required=False)
+@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="A server's plain port.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
+)
+def status(service: str | None, server: str, output: str | None) -> None:
+    """Show services, what is used of their quotas, and their breakers' states and countdowns.
+
+    Exits 0, 2 if the server cannot be reached, 4 if it knows no such SERVICE.
+    """
+    document = fetch(server)
+    if service is not None:
+        known = [found["name"] for found in document["services"]]
+        if service not in known:
+            raise NoSuchServiceError(f"no service {service!r}: the policy in force has {', '.join(known) or 'none'}")
+        document["services"] = [found for found in document["services"] if found["name"] == service]
+    if output == "json" or (output is None and not sys.stdout.isatty()):
+        click.echo(json.dumps(document, indent=2))
+    else:
+        click.echo("\n".join(page(document)))
+
+
+def fetch(server: str) -> dict[str, Any]:
+    """Read a server's status document; UserError says why it cannot be had."""
+    url = server.rstrip("/") + "/status"
+    try:
+        document = json.loads(_read(url))
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("services"), list):
+        raise UserError(f"{url} answers, but not as Podgate does", _PLAIN_PORT)
+    return document
+
+
+def _read(url: str) -> bytes:
+    if not url.startswith(("http://", "https://")):
+        raise UserError(f"--server: {url!r} is no URL", f"write one such as {DEFAULT_SERVER}")
+    opener = build_opener(ProxyHandler({}))  # a proxy of the environment would be asked for its own loopback
+    try:
+        with opener.open(url, timeout=TIMEOUT_SECONDS) as answer:
+            body: bytes = answer.read()
+            return body
+    except HTTPError as error:
+        with error:
+            raise UserError(f"{url}: HTTP {error.code}", _PLAIN_PORT) from None
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        remedy = "start one with `podgate serve`, or give --server the URL of its plain port (--plain-listen)"
+        raise UserError(f"no server answers at {url}: {reason}", remedy) from None
+
+
+def page(document: dict[str, Any]) -> Iterable[str]:
+    """Return the lines for a person."""
+    policy, store = document["policy"], document["store"]
+    store_text = "ok" if store["healthy"] else click.style(store["error"], fg="red")
+    yield f"podgate {document['version']}, {document['time']}"
+    yield f"policy  {policy['hash'] or 'none'}, loaded {policy['loadedAt'] or 'never'}"
+    yield f"store   {store['kind']}: {store_text}"
+    for certificate in document["certificates"]:
+        yield f"certificate {certificate['name']}: {certificate['daysLeft']} days left"
+    for error in policy["errors"]:
+        yield click.style(f"policy refused: {error}", fg="red")
+    yield ""
+    yield from _table([_HEADINGS, *(row for service in document["services"] for row in _rows(service))])
+    notes = [note for service in document["services"] for note in _notes(service)]
+    if notes:
+        yield from ("", *notes)
+
+
+def _rows(service: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    """Return a line for each limit; the service's own columns only on the first."""
+    first = (service["name"], service["slaClass"], _breaker(service))
+    for window in service["windows"]:
+        name = " ".join(filter(None, (window["window"], window["namespace"])))
+        wait = (
+            f"in {countdown(window['nextFreeSeconds'])}" if window["nextFree"] else "now" if not window["full"] else "-"
+        )
+        yield (*first, name, window["resource"], str(window["used"]), str(window["hard"]), wait)
+        first = ("", "", "")
+    if not service["windows"]:
+        yield (*first, "-", "", "", "", "")
+
+
+def _breaker(service: dict[str, Any]) -> str:
+    if not service["known"]:
+        return "unknown"
+    breaker = service["breaker"]
+    if breaker is None:
+        return "-"
+    state = breaker["state"]
+    text = click.style(state, fg=_COLOURS.get(state))
+    if breaker["openRemainingSeconds"]:
+        return f"{text} {countdown(breaker['openRemainingSeconds'])} left"
+    if state == "HALF_OPEN":
+        probes = breaker["probes"]
+        return f"{text} {probes['succeeded']}/{probes['needed']} probes"
+    return text
+
+
+def _notes(service: dict[str, Any]) -> Iterable[str]:
+    """Return what the table has no room for: why a breaker is where it is, and modes that do not enforce."""
+    breaker = service["breaker"]
+    if breaker is not None and breaker["state"] != "CLOSED":
+        reason = f": {breaker['reason']}" if breaker["reason"] else ""
+        yield f"{service['name']}: {breaker['state']} since {breaker['since']}{reason}"
+    relaxed = [f"{concern} {mode}" for concern, mode in service["modes"].items() if mode != "Enforce"]
+    if relaxed:
+        yield f"{service['name']}: {', '.join(relaxed)}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    """Align columns by what is seen, not by colour codes."""
+    widths = [max(len(click.unstyle(row[column])) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def countdown(seconds: int) -> str:
+    """Return a span as Go writes it, without what is zero: 2m31s, 1h, 45s."""
+    hours, rest = divmod(seconds, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0s"
