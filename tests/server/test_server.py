@@ -1,0 +1,263 @@
+"""The whole server, as a process, over real TLS: who is refused, what a bad body gets, what a good one does."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.server.identity import Pki, segment
+from tests.server.serving import POLICY, Files, Serving, pod, serving
+from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate
+from webhook.core.decision import Half
+
+GOOD = Ask(pod(), "free", "uid-1")
+
+
+def review(**changed: Any) -> dict[str, Any]:
+    """Return a good AdmissionReview of a mutating call, its request's fields changed."""
+    whole = admission_review(GOOD, as_sent_to_mutate(GOOD), Half.MUTATE)
+    whole["request"] |= changed
+    return whole
+
+
+def body(whole: Any) -> bytes:
+    return json.dumps(whole).encode()
+
+
+@pytest_asyncio.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Serving]:
+    async with serving(Files.create(tmp_path), "--body-timeout", "500ms") as running:
+        yield running
+
+
+async def works(server: Serving) -> bool:
+    status, text = await server.post("/mutate", body(review()))
+    return status == 200 and json.loads(text)["response"]["allowed"]
+
+
+async def test_calls_without_a_good_identity_are_refused(server: Serving, tmp_path: Path) -> None:
+    files = server.files
+    stranger = Pki.create(tmp_path / "elsewhere") if (tmp_path / "elsewhere").mkdir() is None else None
+    assert stranger is not None
+    foreign = files.pki.context()
+    foreign_client = stranger.client()
+    stranger.context(foreign_client)
+    stem = f"{foreign_client.certificate.serial_number:x}"
+    foreign.load_cert_chain(stranger.folder / f"{stem}.crt", stranger.folder / f"{stem}.key")
+    for context, reason in (
+        (files.pki.context(), "handshake_no_certificate"),
+        (foreign, "handshake_certificate_foreign"),
+    ):
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await server.post("/mutate", body(review()), context=context)
+        await server.until(f'podgate_refused_calls_total{{reason="{reason}"}}', 1)
+
+    signer = files.signer
+    header, payload, _ = signer.token().split(".")
+    unsigned = f"{segment({'alg': 'none', 'typ': 'JWT'})}.{payload}"
+    for reason, token in (
+        ("no_token", ""),
+        ("expired", signer.token(now=1_000_000_000)),
+        ("audience", signer.token(aud="somebody-else")),
+        ("malformed_token", f"{unsigned}."),
+        ("algorithm", f"{unsigned}.c2ln"),
+        ("malformed_token", f"{header}.{payload}"),
+    ):
+        line = f'podgate_refused_calls_total{{reason="authentication_{reason}"}}'
+        before = await server.metric(line)
+        status, text = await server.post("/mutate", body(review()), token=token)
+        assert (status, text) == (401, "unauthorized\n"), reason
+        assert await server.metric(line) == before + 1, reason
+    # A token that is good for somebody else's certificate is not good with this one.
+    status, text = await server.post("/mutate", body(review()), token=files.other.token())
+    assert (status, text) == (403, "forbidden\n")
+    # A reporter is known, and has no business here.
+    reporter = files.pki.context(files.pki.client("prober"))
+    status, text = await server.post(
+        "/mutate", body(review()), token=files.other.token(client_id="p"), context=reporter
+    )
+    assert (status, text) == (403, "forbidden\n")
+    assert await works(server)
+
+
+BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
+    "empty": (b"", 400, "empty body"),
+    "not_json": (b"not json", 400, "malformed"),
+    "null": (b"null", 400, "Expected `object`"),
+    "no_fields": (b"{}", 400, "apiVersion ''"),
+    "a_list": (b"[]", 400, "Expected `object`"),
+    "wrong_kind": (body({**review(), "kind": "Review"}), 400, "kind 'Review'"),
+    "v1beta1": (body({**review(), "apiVersion": "admission.k8s.io/v1beta1"}), 400, "v1beta1"),
+    "no_request": (body({**review(), "request": None}), 400, "request is missing"),
+    "uid_of_wrong_type": (body(review(uid=7)), 400, "$.request.uid"),
+    "uid_empty": (body(review(uid="")), 400, "uid is empty"),
+    "no_object": (body(review(object=None)), 400, "object is missing"),
+    "object_of_wrong_type": (body(review(object="a Pod")), 400, "Expected `object`"),
+    "field_of_wrong_type": (body(review(object={**pod(nodeSelector=5)})), 400, "$.spec.nodeSelector"),
+    "nested_too_deeply": (b'{"request":' + b"[" * 100_000, 400, ""),
+    "not_utf8": (body(review()).replace(b"default-scheduler", b"\xff\xfe"), 400, ""),
+    "eight_megabytes": (body(review(padding="x" * 8_000_000)), 413, "larger than 7340032 bytes"),
+}
+
+
+async def test_bad_reviews_get_a_clear_4xx_and_the_next_good_one_works(server: Serving) -> None:
+    for name, (sent, expected, words) in BAD_BODIES.items():
+        status, text = await server.post("/mutate", sent)
+        assert status == expected, (name, text)
+        assert words in text, name
+        assert "Traceback" not in text, name
+        assert await works(server), name
+    missing = body(admission_review(GOOD, as_sent_to_mutate(GOOD), Half.VALIDATE))
+    status, text = await server.post("/validate", missing)
+    assert (status, "metadata.uid is missing" in text) == (400, True)
+    assert await server.metric('podgate_refused_calls_total{reason="bad_review"}') == len(BAD_BODIES)
+
+
+async def test_what_is_no_call_of_an_api_server_is_turned_away(server: Serving) -> None:
+    good = body(review())
+    assert (await server.post("/mutate", good, headers={"Content-Type": "text/plain"}))[0] == 415
+    assert (await server.post("/mutate", good, headers={"Content-Encoding": "gzip"}))[0] == 415
+    assert (await server.post("/elsewhere", good))[0] == 404
+    async with server.session.get(f"https://{server.admission}/mutate", ssl=server.context) as response:
+        assert response.status == 405
+        assert "Server" not in response.headers
+    assert await works(server)
+
+
+async def test_a_body_that_drips_is_cut_off(server: Serving) -> None:
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.05)
+
+    headers = {"Authorization": f"Bearer {server.files.signer.token()}", "Content-Type": "application/json"}
+    async with server.session.post(
+        f"https://{server.admission}/mutate", data=drip(), ssl=server.context, headers=headers
+    ) as response:
+        assert response.status == 408
+        assert response.headers["Connection"] == "close"
+    assert await works(server)
+
+
+async def test_a_stranger_cannot_make_the_server_read_a_body(server: Serving) -> None:
+    """Authenticated before parsing: the answer comes though not a byte of the announced body was sent."""
+    reader, writer = await asyncio.open_connection(
+        *server.admission.split(":"), ssl=server.context, server_hostname="localhost"
+    )
+    writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 401")
+    writer.close()
+
+
+async def test_a_pod_is_rewritten_counted_refused_and_the_breaker_opens(server: Serving) -> None:
+    answers = [await server.create(Ask(pod(), "payments", f"uid-{number}")) for number in range(7)]
+    first = answers[0]
+    assert first["pod"]["spec"]["schedulerName"] == "podgate-scheduler"
+    assert first["pod"]["metadata"]["labels"]["podgate.io/service"] == "payment-api"
+    assert first["auditAnnotations"]["client-id"] == "kube-apiserver"
+    assert [answer["allowed"] for answer in answers] == [True] * 3 + [False] * 4
+    assert [answer["status"]["code"] for answer in answers[3:]] == [429, 429, 429, 503]
+    assert answers[3]["status"]["message"].startswith("QuotaExceeded: service payment-api: pods in 1h: hard 3, used 3")
+    assert answers[6]["status"]["message"].startswith("BreakerOpen: service payment-api: the breaker is open for ")
+    assert not any("patch" in answer for answer in answers)
+
+    status = json.loads((await server.get("/status"))[1])
+    service = next(one for one in status["services"] if one["name"] == "payment-api")
+    assert service["breaker"]["state"] == "OPEN"
+    assert (service["windows"][0]["used"], service["windows"][0]["hard"]) == (3, 3)
+    assert await server.metric('podgate_breaker_state{service="payment-api",state="OPEN"}') == 1
+    assert await server.metric('podgate_quota_used{resource="pods",service="payment-api",window="1h"}') == 3
+    # Another service is not disturbed.
+    assert (await server.create(Ask(pod(), "free", "uid-free")))["allowed"]
+
+
+async def test_a_dry_run_charges_nothing_and_a_repeated_uid_is_charged_once(server: Serving) -> None:
+    for _ in range(5):
+        assert (await server.create(Ask(pod(), "payments", "uid-dry", dry_run=True)))["allowed"]
+    for _ in range(5):
+        assert (await server.create(Ask(pod(), "payments", "uid-same")))["allowed"]
+    assert await server.metric('podgate_quota_used{resource="pods",service="payment-api",window="1h"}') == 1
+
+
+async def test_a_policy_acts_on_the_next_pod_and_a_broken_one_never(server: Serving) -> None:
+    loads = 'podgate_policy_reloads_total{result="success"}'
+    failures = 'podgate_policy_reloads_total{result="failure"}'
+    for number in range(3):
+        await server.create(Ask(pod(), "payments", f"uid-{number}"))
+    server.files.policy.write_text(POLICY.replace("pods: 3", "pods: 4").replace("podgate-scheduler", "other-scheduler"))
+    await server.until(loads, 2)
+    answer = await server.create(Ask(pod(), "payments", "uid-3"))
+    assert answer["allowed"], "a higher limit counts on from what was used"
+    assert answer["pod"]["spec"]["schedulerName"] == "other-scheduler"
+    assert not (await server.create(Ask(pod(), "payments", "uid-4")))["allowed"]
+
+    server.files.policy.write_text(POLICY.replace("pods: 3", "pds: 3"))
+    await server.until(failures, 1)
+    assert (await server.get("/readyz"))[0] == 200
+    assert "pds" in json.loads((await server.get("/status"))[1])["policy"]["errors"][0]
+    answer = await server.create(Ask(pod(), "free", "uid-5"))
+    assert answer["allowed"]
+    assert not (await server.create(Ask(pod(), "payments", "uid-6")))["allowed"]
+
+
+async def test_without_a_good_policy_a_server_is_alive_but_not_ready(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path, "kind: Policy\n")) as server:
+        assert (await server.get("/healthz"))[0] == 200
+        status, text = await server.get("/readyz")
+        assert (status, "no good policy" in text) == (503, True)
+        assert (await server.post("/mutate", body(review())))[0] == 503
+        server.files.policy.write_text(POLICY)
+        await server.until('podgate_policy_reloads_total{result="success"}', 1)
+        assert (await server.get("/readyz"))[0] == 200
+        assert await works(server)
+
+
+async def test_an_old_connection_is_retired_after_its_answer(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path), "--max-connection-age", "300ms") as server:
+        headers = {"Authorization": f"Bearer {server.files.signer.token()}", "Content-Type": "application/json"}
+        seen = set()
+        async with asyncio.timeout(20):
+            while "close" not in seen:
+                async with server.session.post(
+                    f"https://{server.admission}/mutate", data=body(review()), ssl=server.context, headers=headers
+                ) as response:
+                    assert response.status == 200
+                    seen.add(response.headers.get("Connection", "keep-alive"))
+                await asyncio.sleep(0.05)
+        assert seen == {"keep-alive", "close"}
+
+
+async def test_sigterm_loses_no_call(tmp_path: Path) -> None:
+    """Callers keep calling while the server goes: each call is answered until they are told to go elsewhere."""
+    async with serving(Files.create(tmp_path), "--drain", "20s") as server:
+        told: asyncio.Event = asyncio.Event()
+
+        async def call_until_told() -> int:
+            answered = 0
+            context, token = server.context, server.files.signer.token()
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
+                while True:
+                    async with session.post(
+                        f"https://{server.admission}/mutate", data=body(review()), ssl=context, headers=headers
+                    ) as response:
+                        assert response.status == 200
+                        answered += 1
+                        if response.headers.get("Connection") == "close":
+                            told.set()
+                            return answered
+
+        callers = [asyncio.create_task(call_until_told()) for _ in range(8)]
+        line = 'podgate_reviews_total{decision="Admit",half="mutate",operation="CREATE",service="free"}'
+        await server.until(line, 50)
+        server.process.terminate()
+        await told.wait()
+        answered = await asyncio.gather(*callers)
+        assert sum(answered) > 50
+        assert await asyncio.wait_for(server.process.wait(), 30) == 0

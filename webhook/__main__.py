@@ -1,0 +1,5 @@
+"""`python -m webhook` is `podgate`."""
+
+from webhook.cli import main
+
+main()

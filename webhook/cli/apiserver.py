@@ -1,0 +1,111 @@
+"""What a kube-apiserver does around a webhook: the reviews it sends, and what it makes of the answers.
+
+Shapes as seen from kube-apiserver 1.36: the mutating call sees neither uid nor generated name, the validating call sees
+both; every call has a uid of its own; `dryRun` is always there.
+"""
+
+import base64
+import copy
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jsonpatch
+import msgspec
+
+from webhook.core.decision import Decision, Half
+from webhook.interceptor import Answer, Interceptor
+
+_GENERATED_SUFFIX = "x7k2p"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request of a user about one Pod."""
+
+    pod: Mapping[str, Any]
+    namespace: str
+    uid: str
+    user: str = "kubernetes-admin"
+    operation: str = "CREATE"
+    sub_resource: str = ""
+    dry_run: bool = False
+    old_pod: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What became of it: both decisions, and the Pod as it would be stored."""
+
+    mutated: Decision
+    validated: Decision
+    pod: dict[str, Any] = field(default_factory=dict)
+
+
+def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, Any]:
+    """Return the AdmissionReview that the API server would send to one half about `pod`."""
+    metadata = pod.get("metadata", {})
+    name = metadata.get("name", "")
+    request: dict[str, Any] = {
+        "uid": str(uuid.uuid4()),
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+        "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": ask.namespace,
+        "operation": ask.operation,
+        "userInfo": {"username": ask.user, "groups": ["system:authenticated"]},
+        "object": pod,
+        "oldObject": ask.old_pod,
+        "dryRun": ask.dry_run,
+        "options": {"kind": f"{ask.operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"},
+    }
+    if name and not (half is Half.MUTATE and metadata.get("generateName")):
+        request["name"] = name
+    if ask.sub_resource:
+        request["subResource"] = request["requestSubResource"] = ask.sub_resource
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
+    """Return the Pod as the mutating call sees it."""
+    pod = copy.deepcopy(dict(ask.pod))
+    metadata = pod.setdefault("metadata", {})
+    metadata["namespace"] = ask.namespace
+    if ask.operation == "CREATE":
+        metadata.pop("uid", None)
+    return pod
+
+
+def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Pod as the validating call sees it: with its uid, and the name that was generated."""
+    stored = copy.deepcopy(dict(pod))
+    metadata = stored["metadata"]
+    metadata["uid"] = ask.uid
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = metadata["generateName"] + _GENERATED_SUFFIX
+    return stored
+
+
+def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `pod` with the patch of an AdmissionReview's response applied."""
+    encoded = response.get("patch")
+    if encoded is None:
+        return dict(pod)
+    result: dict[str, Any] = jsonpatch.apply_patch(pod, msgspec.json.decode(base64.b64decode(encoded)))
+    return result
+
+
+async def admit(interceptor: Interceptor, ask: Ask) -> Admission:
+    """Ask both halves in turn, as the API server would."""
+    before = as_sent_to_mutate(ask)
+    mutated = await _call(interceptor, Half.MUTATE, admission_review(ask, before, Half.MUTATE))
+    response = msgspec.json.decode(mutated.body)["response"]
+    after = as_sent_to_validate(ask, patched(before, response))
+    validated = await _call(interceptor, Half.VALIDATE, admission_review(ask, after, Half.VALIDATE))
+    return Admission(mutated.decision, validated.decision, after)
+
+
+async def _call(interceptor: Interceptor, half: Half, review: Mapping[str, Any]) -> Answer:
+    return await interceptor.review(half, msgspec.json.encode(review))

@@ -1,0 +1,144 @@
+"""`podgate certs`: a CA and its leaves as files, and what certificates say of themselves."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import click
+
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, Credentials, san, server_names
+from certs.errors import CertsError
+from certs.files import read_certificates, read_credentials, refuse_existing, write_credentials
+from certs.inspection import Description, describe
+from webhook.errors import UserError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_FILE = click.Path(path_type=Path)
+_DAYS = click.IntRange(1, 36_500)
+
+
+def user_errors(command: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Say what the certificates' package objects to as the command line says everything."""
+
+    @wraps(command)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return command(*args, **kwargs)
+        except CertsError as error:
+            raise UserError(str(error), error.remedy) from None
+
+    return run
+
+
+@click.group()
+def certs() -> None:
+    """Make a CA, serving and client certificates, and look into them."""
+
+
+@certs.command()
+@click.option("--out", type=_FILE, required=True, help="Folder for the files; made if it is not there.")
+@click.option("--ca-cert", type=_FILE, help="Sign with this CA. Default: OUT/ca.crt, made on first use.")
+@click.option("--ca-key", type=_FILE, help="Its key. Default: OUT/ca.key.")
+@click.option("--server", "server", help="Make server.crt and server.key for this DNS name or address.")
+@click.option("--san", "sans", multiple=True, help="A further name of the server, dns:NAME or ip:ADDRESS. Repeatable.")
+@click.option("--client", "clients", multiple=True, help="Make CN.crt and CN.key, CN or CN,spiffe://ID. Repeatable.")
+@click.option("--days", type=_DAYS, default=LEAF_LIFETIME.days, show_default=True, help="Lifetime of leaves.")
+@click.option("--ca-days", type=_DAYS, default=CA_LIFETIME.days, show_default=True, help="Lifetime of a new CA.")
+@click.option("--force", is_flag=True, help="Replace leaves that are there already. A CA is never replaced.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@user_errors
+def issue(  # noqa: PLR0913 - one argument an option
+    *,
+    out: Path,
+    ca_cert: Path | None,
+    ca_key: Path | None,
+    server: str | None,
+    sans: tuple[str, ...],
+    clients: tuple[str, ...],
+    days: int,
+    ca_days: int,
+    force: bool,
+    output: str,
+) -> None:
+    """Issue certificates from one CA, which is made in OUT if it is not there.
+
+    \b
+    podgate certs issue --out pki --server podgate.podgate-system.svc \\
+        --san ip:127.0.0.1 --client kube-apiserver
+
+    For the name of a Service its shorter and longer forms are added. Keys are readable by you alone.
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    if sans and server is None:
+        raise UserError("--san without --server", "name the server: --server NAME")
+    lifetime = timedelta(days=days)
+    leaves = [client.partition(",")[::2] for client in clients]
+    stems = (["server"] if server else []) + [_stem(name) for name, _ in leaves]
+    if len(set(stems)) != len(stems) or "ca" in stems:
+        raise UserError(f"two of the files would have one name: {', '.join(stems)}", "issue them into separate folders")
+    if not force:
+        paths = (out / f"{stem}.{kind}" for stem in stems for kind in ("crt", "key"))
+        refuse_existing(*paths, remedy="--force replaces leaves; else move them away, or choose another folder")
+    names = tuple(dict.fromkeys([*server_names(server), *map(san, sans)])) if server else ()
+    authority, made = _authority(out, ca_cert, ca_key, timedelta(days=ca_days))
+    issued = [authority.issue_server(server, names, lifetime)] if server else []
+    issued += [authority.issue_client(name, uri or None, lifetime) for name, uri in leaves]
+    if made:
+        write_credentials(authority.credentials, out / "ca.crt", out / "ca.key")
+    for stem, leaf in zip(stems, issued, strict=True):
+        write_credentials(leaf, out / f"{stem}.crt", out / f"{stem}.key", replace=force)
+    written = ([("ca", authority.credentials)] if made else []) + list(zip(stems, issued, strict=True))
+    _show([(out / f"{stem}.crt", _described(leaf, authority)) for stem, leaf in written], output)
+
+
+@certs.command()
+@click.argument("files", type=_FILE, nargs=-1, required=True)
+@click.option("--ca", "cas", type=_FILE, multiple=True, help="A CA to verify against, besides those in FILES.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@user_errors
+def inspect(*, files: tuple[Path, ...], cas: tuple[Path, ...], output: str) -> None:
+    """Say what the certificates in FILES are, how long they live, and which CA at hand has signed them."""
+    found = [(path, certificate) for path in files for certificate in read_certificates(path)]
+    issuers = [certificate for _, certificate in found]
+    issuers += [certificate for path in cas for certificate in read_certificates(path)]
+    now = datetime.now(UTC)
+    _show([(path, describe(certificate, issuers, now)) for path, certificate in found], output)
+
+
+def _authority(out: Path, ca_cert: Path | None, ca_key: Path | None, lifetime: timedelta) -> tuple[Authority, bool]:
+    """Return the authority, and whether it has just been made."""
+    if (ca_cert is None) != (ca_key is None):
+        raise UserError("--ca-cert and --ca-key go together", "give both, or none to use the CA in --out")
+    certificate, key = ca_cert or out / "ca.crt", ca_key or out / "ca.key"
+    if ca_cert is None and not certificate.exists() and not key.exists():
+        return Authority.create(lifetime=lifetime), True
+    return Authority.of(read_credentials(certificate, key)), False
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".") or "_"
+
+
+def _described(leaf: Credentials, authority: Authority) -> Description:
+    return describe(leaf.certificate, [authority.credentials.certificate], datetime.now(UTC))
+
+
+def _show(described: list[tuple[Path, Description]], output: str) -> None:
+    if output == "json":
+        rows = [{"file": str(path), **asdict(description)} for path, description in described]
+        click.echo(json.dumps(rows, indent=2, default=lambda value: f"{value:%Y-%m-%dT%H:%M:%SZ}"))
+        return
+    for path, one in described:
+        click.echo(path)
+        click.echo(f"  subject      {one.subject or '-'}")
+        click.echo(f"  names        {', '.join(one.sans) or '-'}")
+        click.echo(f"  issuer       {one.issuer}")
+        click.echo(f"  usages       {', '.join(one.usages) or ('CA' if one.is_ca else '-')}")
+        click.echo(f"  fingerprint  sha256:{one.fingerprint_sha256}")
+        click.echo(f"  valid until  {one.not_after:%Y-%m-%dT%H:%M:%SZ} ({one.days_left:.1f} days left)")
+        click.echo(f"  signed by    {one.verified_by or 'none of the CAs at hand'}")

@@ -1,0 +1,20 @@
+"""The `--policy` argument: a good document, or every mistake in it."""
+
+from pathlib import Path
+
+from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.policy import LoadedPolicy
+from webhook.errors import UserError
+
+
+def load_policy(path: Path, purpose: Purpose) -> LoadedPolicy:
+    """Return the policy of a file for a command; UserError lists all that is wrong with it."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", "give the path of a policy document") from None
+    try:
+        return load(raw, purpose).policy
+    except DocumentError as error:
+        problems = "\n".join(f"{path}:{problem}" for problem in error.problems)
+        raise UserError(f"{path}: {len(error.problems)} mistakes\n{problems}", "see podgate policy lint") from None

@@ -1,0 +1,153 @@
+"""What `podgate serve` is told: flags, then `PODGATE_*`, then defaults; typed, all mistakes reported at once."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from webhook.core.quantity import Duration
+from webhook.errors import UserError
+
+ENVIRONMENT_PREFIX = "PODGATE_"
+_MIB = 1 << 20
+# Kubernetes puts these into every container for each Service whose name starts with `podgate`: not settings.
+_SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. An empty host is every interface."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def _address(text: str) -> Address:
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004  the largest TCP port
+        raise ValueError("write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)")
+    return Address(host.strip("[]"), int(port))
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise ValueError("there is no such file")
+    return path
+
+
+def _seconds(text: str) -> float:
+    return Duration.parse(text).us / 1_000_000
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise ValueError("write a whole number, 0 or more")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise ValueError("write a whole number above 0")
+    return int(text)
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError("write a ratio from 0 to 1")
+    return value
+
+
+def _store(text: str) -> str:
+    if text != "memory":
+        raise ValueError("not supported yet: this version counts in process, write memory")
+    return text
+
+
+def _url(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("write a URL, such as http://collector:4318/v1/traces")
+    return text
+
+
+def _setting(read: Callable[[str], Any], meaning: str, default: str | None = None, *, optional: bool = False) -> Any:
+    """Declare one setting: how its text is read, what it means, and its default as a user would write it."""
+    return field(metadata={"read": read, "meaning": meaning, "default": default, "optional": optional})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
+
+    policy: Path = _setting(Path, "the policy document; watched")
+    tls_cert: Path = _setting(_file, "serving certificate chain, PEM; watched")
+    tls_key: Path = _setting(_file, "its private key, PEM")
+    client_ca: Path = _setting(_file, "CAs that sign client certificates, PEM; watched")
+    jwks: Path = _setting(_file, "public keys that tokens are signed with, JWKS; watched")
+    identities: Path = _setting(_file, "who may call: identity tuples, YAML")
+    listen: Address = _setting(_address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
+    plain_listen: Address = _setting(_address, "plain: /healthz /readyz /metrics /status", "0.0.0.0:8081")
+    store: str = _setting(_store, "where counters live", "memory")
+    max_body_bytes: int = _setting(_positive, "largest request body", str(7 * _MIB))
+    body_timeout_seconds: float = _setting(_seconds, "longest time for a body to arrive", "5s")
+    header_timeout_seconds: float = _setting(_seconds, "longest time for the first request on a connection", "10s")
+    handshake_timeout_seconds: float = _setting(_seconds, "longest TLS handshake", "5s")
+    keep_alive_seconds: float = _setting(_seconds, "idle connections; above the API server's own 90s", "120s")
+    max_connection_age_seconds: float = _setting(_seconds, "a connection is retired after this long", "10m")
+    max_connections: int = _setting(_positive, "open connections", "512")
+    max_in_flight: int = _setting(_positive, "reviews at one time", "256")
+    drain_seconds: float = _setting(_seconds, "longest wait for callers to go elsewhere at shutdown", "15s")
+    grace_seconds: float = _setting(_seconds, "longest wait for running calls at shutdown", "31s")
+    token_leeway_seconds: float = _setting(_seconds, "clock skew that a token's times may have, at most 30s", "10s")
+    max_token_lifetime_seconds: float = _setting(_seconds, "longest exp - iat of a token", "24h")
+    log_sample: int = _setting(_count, "log every Nth review that is no denial; 0 logs denials only", "100")
+    otlp_endpoint: str | None = _setting(_url, "OTLP/HTTP traces endpoint; no spans without it", optional=True)
+    trace_ratio: float = _setting(_ratio, "share of reviews traced where the caller has not decided", "0.01")
+
+
+def flag_of(name: str) -> str:
+    return f"--{name.replace('_seconds', '').replace('_', '-')}"
+
+
+def variable_of(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.replace("_seconds", "").upper()
+
+
+def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
+    """Return typed settings; UserError lists every mistake, each with the flag or variable it came from."""
+    values: dict[str, Any] = {}
+    mistakes: list[str] = []
+    for item in fields(Settings):
+        declared = item.metadata
+        source, text = _source(item.name, flags, environment)
+        text = declared["default"] if text is None else text
+        if text is None:
+            values[item.name] = None
+            if not declared["optional"]:
+                flag, variable = flag_of(item.name), variable_of(item.name)
+                mistakes.append(f"{flag}: missing: {declared['meaning']}: give {flag} or {variable}")
+            continue
+        try:
+            values[item.name] = declared["read"](text)
+        except ValueError as error:
+            mistakes.append(f"{source}: {text!r}: {error}")
+    known = {variable_of(item.name) for item in fields(Settings)}
+    mistakes += [
+        f"{name}: no such setting: see podgate serve --help"
+        for name in sorted(environment)
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name)
+    ]
+    if mistakes:
+        raise UserError("settings:\n" + "\n".join(f"  {mistake}" for mistake in mistakes))
+    return Settings(**values)
+
+
+def _source(name: str, flags: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str | None]:
+    if flags.get(name) is not None:
+        return flag_of(name), flags[name]
+    return variable_of(name), environment.get(variable_of(name))

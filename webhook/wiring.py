@@ -1,0 +1,215 @@
+"""The only place that knows which adapter stands behind which port."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any
+
+import uvloop
+
+from webhook.adapters.clocks import SystemClock, VirtualClock, WallClock
+from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.adapters.jwks_file import JwksFile
+from webhook.adapters.logs import Logs
+from webhook.adapters.memory_store import MemoryStore
+from webhook.adapters.metrics import CONTENT_TYPE, Metrics
+from webhook.adapters.policy_file import PolicyFile
+from webhook.adapters.traces import open_traces
+from webhook.authentication import Authenticator
+from webhook.core.draft import Compiled
+from webhook.core.policy import LoadedPolicy
+from webhook.core.quota import Look
+from webhook.edge import AdmissionEdge
+from webhook.edge import Limits as CallLimits
+from webhook.errors import UserError
+from webhook.identity_file import load_identities
+from webhook.interceptor import Interceptor
+from webhook.listener import Limits as ConnectionLimits
+from webhook.listener import Listener
+from webhook.observers import Observers
+from webhook.plain import plain_application
+from webhook.server import Patience, Server
+from webhook.settings import Address, Settings
+from webhook.status import Snapshot, status_document
+from webhook.tls import TlsFiles, TlsPaths
+
+VERSION = version("podgate")
+_TICK_LATE_SECONDS = 0.3
+
+
+class Offline:
+    """The evaluation over virtual time, in process: for `replay` and `review`."""
+
+    def __init__(self, loaded: LoadedPolicy, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self.clock = VirtualClock()
+        self.policies = FixedPolicy(loaded)
+        self.namespaces = FixedNamespaces(namespaces)
+        self.store = MemoryStore(self.clock)
+        self.interceptor = Interceptor(self.policies, self.store, self.clock, self.namespaces, Observers())
+
+    def compiled(self) -> Compiled:
+        return self.interceptor.compiled(self.policies.loaded)
+
+
+class Podgate:
+    """The server with everything behind it. Made of good files only; a bad one is a UserError."""
+
+    def __init__(self, settings: Settings) -> None:
+        _want_fast_parser()
+        self._settings = settings
+        self._clock = SystemClock()
+        self._metrics = Metrics(VERSION)
+        self._logs = Logs(sample_every=settings.log_sample)
+        self._traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, VERSION)
+        observer = Observers(self._metrics, self._logs, *([self._traces] if self._traces else []))
+        self._observer = observer
+        paths = TlsPaths(settings.tls_cert, settings.tls_key, settings.client_ca)
+        self._tls = TlsFiles(paths, self._refused_files("certificates"))
+        self._keys = JwksFile(settings.jwks, self._refused_files("key set"))
+        self._policies = PolicyFile(settings.policy, observer, self._clock)
+        self._store = MemoryStore(self._clock)
+        self._interceptor = Interceptor(self._policies, self._store, self._clock, FixedNamespaces(), observer)
+        authenticator = Authenticator(
+            load_identities(settings.identities),
+            self._keys,
+            WallClock(),
+            token_lifetime_max_seconds=int(settings.max_token_lifetime_seconds),
+            token_leeway_seconds=int(settings.token_leeway_seconds),
+        )
+        limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
+        edge = AdmissionEdge(self._interceptor, authenticator, observer, limits)
+        self._metrics.watch_in_flight(lambda: edge.in_flight)
+        self.server = Server(
+            edge,
+            plain_application(self._unready, self._render_metrics, CONTENT_TYPE, self._status),
+            self._tls,
+            observer,
+            ConnectionLimits(
+                settings.max_connections,
+                settings.handshake_timeout_seconds,
+                settings.header_timeout_seconds,
+                settings.max_connection_age_seconds,
+            ),
+            Patience(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Load all, then listen: who is called before has nothing to judge by."""
+        self._logs.adopt_standard_logging()
+        await self._policies.refresh()
+        await self.server.start(self._settings.listen, self._settings.plain_listen)
+        loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+            self._policies.run,
+            self._keys.run,
+            self._tls.run,
+            self._tick,
+        )
+        self._tasks = [asyncio.create_task(loop()) for loop in loops]
+        self._logs.said(
+            "info",
+            "listening",
+            admission=_shown(self.server.admission),
+            plain=_shown(self.server.plain),
+            not_ready=self._unready(),
+        )
+
+    async def stop(self) -> None:
+        """Drain, finish, and only then stop what the last calls may need; telemetry goes last."""
+        self._logs.said("info", "draining")
+        await self.server.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._traces is not None:
+            await asyncio.to_thread(self._traces.shutdown)
+        self._logs.said("info", "stopped")
+        self._logs.close()
+
+    def _refused_files(self, what: str) -> Callable[[str], None]:
+        return lambda reason: self._logs.said("error", f"{what} refused, the last good one stays", reason=reason)
+
+    def _unready(self) -> list[str]:
+        reasons = []
+        if self.server.draining:
+            reasons.append("draining")
+        if self._policies.current() is None:
+            reasons.append("no good policy: " + "; ".join(self._policies.last_errors()))
+        return reasons
+
+    async def _looks(self) -> dict[str, Look]:
+        loaded = self._policies.current()
+        if loaded is None:
+            return {}
+        plans = self._interceptor.compiled(loaded).plans
+        return {name: await self._store.look(plan) for name, plan in plans.items()}
+
+    def _certificates(self) -> dict[str, float]:
+        loaded = self._tls.value
+        return {"serving": loaded.leaf_not_after_seconds, "client-ca": loaded.client_ca_not_after_seconds}
+
+    async def _render_metrics(self) -> bytes:
+        self._metrics.update(await self._looks())
+        self._metrics.certificates(self._certificates())
+        # Hundreds of services take tens of milliseconds, which no review should wait for.
+        return await asyncio.to_thread(self._metrics.render)
+
+    async def _status(self) -> dict[str, Any]:
+        loaded = self._policies.current()
+        return status_document(
+            Snapshot(
+                version=VERSION,
+                now_us=self._clock.now_us(),
+                policy=loaded,
+                loaded_at_us=self._policies.loaded_at_us,
+                errors=self._policies.last_errors(),
+                plans=self._interceptor.compiled(loaded).plans if loaded else {},
+                looks=await self._looks(),
+                certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
+            )
+        )
+
+    async def _tick(self) -> None:
+        """Let idle services' intervals pass, a little late, so that what belongs to a second has arrived."""
+        while True:
+            now = self._clock.now_us() / 1_000_000
+            await asyncio.sleep(1 - now % 1 + _TICK_LATE_SECONDS)
+            loaded = self._policies.current()
+            if loaded is not None:
+                plans = tuple(self._interceptor.compiled(loaded).plans.values())
+                for transition in await self._store.tick(plans):
+                    self._observer.transitioned(transition)
+
+
+def _shown(listener: Listener) -> list[str]:
+    return [str(Address(*address)) for address in listener.addresses]
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; a second one ends the drain at once."""
+    uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    podgate = Podgate(settings)
+    asked = asyncio.Event()
+
+    def ask() -> None:
+        if asked.is_set():
+            podgate.server.hurry()
+        asked.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask)
+    await podgate.start()
+    await asked.wait()
+    await podgate.stop()
+
+
+def _want_fast_parser() -> None:
+    """Refuse aiohttp's pure Python parser: an order of magnitude slower, and laxer in what it takes for HTTP."""
+    if find_spec("aiohttp._http_parser") is None:
+        raise UserError("aiohttp has no compiled HTTP parser here", "install aiohttp from a wheel")
