@@ -1,0 +1,108 @@
+"""The rules of the house, run: layering, lint, types, size of rooms, and what may not stand in any file."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SOURCES = sorted([*ROOT.glob("webhook/**/*.py"), *ROOT.glob("certs/**/*.py")])
+TESTS = sorted(ROOT.glob("tests/**/*.py"))
+
+LONGEST_FUNCTION_LINES = 60
+LONGEST_MODULE_LINES = 300
+USUAL_MODULE_LINES = 150
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["lint-imports"], ["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]],
+    ids="-".join,
+)
+def test_tool_has_no_objection(command: list[str]) -> None:
+    done = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_import_contracts_can_fail(tmp_path: Path) -> None:
+    """A contract that never objects proves nothing: break one rule and see it named."""
+    import shutil  # noqa: PLC0415  for this test alone
+
+    for folder in ("webhook", "certs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "webhook/core/patch.py").write_text("import time\nfrom webhook import settings\n")
+    done = subprocess.run(
+        [BIN / "lint-imports", "--no-cache"], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "webhook.core.patch -> time" in done.stdout
+    assert "webhook.core.patch -> webhook.settings" in done.stdout
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_is_a_small_room_with_a_charter(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "the first line of a module is its charter"
+    assert len(text.splitlines()) <= LONGEST_MODULE_LINES
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            assert node.end_lineno - node.lineno < LONGEST_FUNCTION_LINES, node.name
+
+
+def test_most_modules_are_one_sitting() -> None:
+    lengths = [len(path.read_text().splitlines()) for path in SOURCES]
+    small = sum(length <= USUAL_MODULE_LINES for length in lengths)
+    assert small > 0.75 * len(lengths), sorted(lengths)[-20:]
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    """The project speaks of itself alone: lock files hold versions and hashes, no addresses."""
+    forbidden = re.compile(
+        r"https?://[a-z0-9.-]*(index|registry|proxy|files|static|mirror)[a-z0-9-]*\.[a-z]|https?://pypi"
+        r"|--index-url|\"resolved\":|(^|[^a-z.])/(work|root)/"
+    )
+    found = []
+    for path in tracked():
+        if path.name in {"LICENSE", Path(__file__).name} or b"\0" in path.read_bytes():
+            continue
+        found += [
+            f"{path.relative_to(ROOT)}: {line}" for line in path.read_text().splitlines() if forbidden.search(line)
+        ]
+    assert found == []
+
+
+def test_every_dependency_has_a_floor_and_a_reason() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads(text)
+    names = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    for name in names:
+        assert ">=" in name, f"{name} has no floor"
+    for name in project["project"]["dependencies"]:
+        line = next(line for line in text.splitlines() if f'"{name}"' in line)
+        assert "#" in line, f"{name} is not argued for"
+
+
+def test_the_lock_holds_hashes_for_everything() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    packages = re.split(r"\n(?=[a-z0-9])", lock.strip())
+    assert len(packages) > 30
+    for package in packages:
+        assert "--hash=sha256:" in package, package[:80]
