@@ -35,7 +35,7 @@ class PolicySource(Protocol):
 
 
 class CounterStore(Protocol):
-    """Windows, uid records and breakers. Methods raise StoreUnavailableError, nothing else."""
+    """Windows, uid records and breakers. Each call is indivisible."""
 
     async def acquire(self, request: Acquire) -> Receipt:
         """Judge and charge one Pod in one step, all or nothing. A repeated uid is answered as before, uncharged."""
@@ -70,10 +70,6 @@ class Outcome:
     latency_us: int
     uid: str | None = None
     generation: int | None = None
-
-
-class StoreUnavailableError(Exception):
-    """The store gave no answer in time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,6 @@ class Code(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     BREAKER_OPEN = "BreakerOpen"
     BREAKER_PROBING = "BreakerProbing"
-    NO_POLICY = "NoPolicy"
-    STORE_UNAVAILABLE = "StoreUnavailable"
 
 
 @dataclass(frozen=True, slots=True)

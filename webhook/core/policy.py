@@ -66,13 +66,8 @@ class Modes(Struct, frozen=True):
     breaker: Mode = Mode.ENFORCE
 
     def all_disabled(self) -> bool:
-        return all(mode is Mode.DISABLED for mode in self._all())
-
-    def any_enforced(self) -> bool:
-        return any(mode is Mode.ENFORCE for mode in self._all())
-
-    def _all(self) -> tuple[Mode, ...]:
-        return self.placement, self.resources, self.quota, self.breaker
+        modes = (self.placement, self.resources, self.quota, self.breaker)
+        return all(mode is Mode.DISABLED for mode in modes)
 
 
 class Match(Struct, frozen=True, rename="camel"):

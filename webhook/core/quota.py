@@ -20,6 +20,7 @@ Cost = Mapping[str, int]
 """What one Pod takes, by canonical resource name: pods, millicores, bytes, or a count."""
 
 _ALIASES = {"cpu": "requests.cpu", "memory": "requests.memory", "ephemeral-storage": "requests.ephemeral-storage"}
+_CPU = frozenset({"requests.cpu", "limits.cpu"})
 
 
 def canonical(resource: str) -> str:
@@ -27,9 +28,14 @@ def canonical(resource: str) -> str:
     return _ALIASES.get(resource, resource)
 
 
+def is_cpu(resource: str) -> bool:
+    """Say whether amounts are millicores; an extended resource may end in `.cpu` and counts whole units."""
+    return canonical(resource) in _CPU
+
+
 def amount(resource: str, value: Fraction) -> int:
     """Return an exact integer: millicores for cpu, else whole units, rounded up as Kubernetes does."""
-    return ceil(value * 1000) if canonical(resource).endswith(".cpu") else ceil(value)
+    return ceil(value * 1000) if is_cpu(resource) else ceil(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from functools import lru_cache
 
 from webhook.core.pod import Amounts, Container, Pod, Resources
 from webhook.core.quantity import quantity_value
-from webhook.core.quota import Cost, CounterPlan, canonical
+from webhook.core.quota import Cost, CounterPlan, canonical, is_cpu
 
 _NANO = 10**9
 _LONGEST_ECHO = 40  # characters of a tenant's text that an error repeats
 _PREFIXES = ("requests.", "limits.")
+_BYTES = frozenset({"memory", "ephemeral-storage"})
 _BINARY_SUFFIXES = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 
 
@@ -89,9 +90,9 @@ def cost(pod: Pod, plan: CounterPlan) -> Cost:
 def shown(resource: str, amount: int) -> int | str:
     """Return an amount as Kubernetes would write it: a number where it counts things, else a canonical quantity."""
     name = canonical(resource)
-    if name.endswith(".cpu"):
+    if is_cpu(name):
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if name.endswith((".memory", ".ephemeral-storage")) or "hugepages-" in name:
+    if name.partition(".")[2] in _BYTES or "hugepages-" in name:
         for suffix, shift in _BINARY_SUFFIXES:
             if amount and amount % (1 << shift) == 0:
                 return f"{amount >> shift}{suffix}"

@@ -6,7 +6,7 @@ from webhook.adapters.metrics import families
 from webhook.adapters.metrics.families import NAMESPACES_MAX, Family
 from webhook.adapters.metrics.tallies import OTHER, Row
 from webhook.core.breaker import State, Transition
-from webhook.core.quota import Look, Use, canonical
+from webhook.core.quota import Look, Use, is_cpu
 
 _SECOND_US = 1_000_000
 
@@ -75,4 +75,4 @@ class Standing:
 
 def _base_units(use: Use, amount: int) -> float:
     """Return cores for cpu, which is counted in millicores; else the amount: bytes, or a count."""
-    return amount / 1000 if canonical(use.resource).endswith(".cpu") else amount
+    return amount / 1000 if is_cpu(use.resource) else amount

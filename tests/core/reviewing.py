@@ -1,0 +1,115 @@
+"""Reviews through the one way in: a policy as users write it, the memory store, a clock that stands still."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tests.core.strategies import Json
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.decision import Decision, Half
+from webhook.core.document import Purpose, load
+from webhook.core.policy import LoadedPolicy
+from webhook.core.quota import Acquire, Receipt
+from webhook.interceptor import Answer, Interceptor
+from webhook.observers import Observers
+from webhook.ports import Observer, PolicySource
+
+NOW_US = 1_800_000_000_000_000
+
+ALICE = "alice"
+REPLICA_SETS = "system:serviceaccount:kube-system:replicaset-controller"
+
+
+def policy_of(services: str, head: str = "") -> LoadedPolicy:
+    text = f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{head}\nservices:\n{services}"
+    return load(text.encode(), Purpose.SERVE).policy
+
+
+def pod(labels: Json | None = None, annotations: Json | None = None, uid: str = "", **spec: Any) -> Json:
+    """Build a Pod as the API server sends it; `uid` only in the validating half."""
+    metadata: Json = {"generateName": "web-", "namespace": "shop"}
+    if uid:
+        metadata |= {"name": f"web-{uid}", "uid": uid}
+    if labels:
+        metadata["labels"] = labels
+    if annotations:
+        metadata["annotations"] = annotations
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "c", "resources": {}}], **spec},
+    }
+
+
+def envelope(**request: Any) -> Json:
+    """Build an AdmissionReview: a CREATE of a Pod in namespace `shop` by alice, but for what is given."""
+    usual: Json = {
+        "uid": "review-1",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": "shop",
+        "operation": "CREATE",
+        "userInfo": {"username": ALICE},
+        "object": pod(),
+        "oldObject": None,
+        "dryRun": False,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": usual | request}
+
+
+def body(**request: Any) -> bytes:
+    return msgspec.json.encode(envelope(**request))
+
+
+class CountingStore(MemoryStore):
+    """The memory store, which remembers what it was asked."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.asked: list[Acquire] = []
+
+    async def acquire(self, request: Acquire) -> Receipt:
+        self.asked.append(request)
+        return await super().acquire(request)
+
+
+class Gate:
+    """An interceptor over one policy, and all that a test wants to look at."""
+
+    def __init__(
+        self, loaded: LoadedPolicy, policies: PolicySource | None = None, observers: Sequence[Observer] = ()
+    ) -> None:
+        self.loaded = loaded
+        self.clock = VirtualClock(NOW_US)
+        self.store = CountingStore(self.clock)
+        self.interceptor = Interceptor(
+            policies or FixedPolicy(loaded),
+            self.store,
+            self.clock,
+            FixedNamespaces({"shop": {}}),
+            Observers(*observers),
+        )
+
+    async def ask(self, half: Half, **request: Any) -> Answer:
+        return await self.interceptor.review(half, body(**request))
+
+    async def mutate(self, **request: Any) -> Decision:
+        return (await self.ask(Half.MUTATE, **request)).decision
+
+    async def validate(self, **request: Any) -> Decision:
+        return (await self.ask(Half.VALIDATE, **request)).decision
+
+    def owned(self, uid: str = "", service: str = "web", **spec: Any) -> Json:
+        """Build a Pod that carries label and hash already."""
+        labels = {"app": "web", "podgate.io/service": service}
+        return pod(labels, {"podgate.io/policy-hash": self.loaded.hash}, uid, **spec)
+
+    async def used(self, service: str = "web") -> dict[str, int]:
+        """Return what the first window of a service holds."""
+        plan = self.interceptor.compiled(self.loaded).plans[service]
+        uses = (await self.store.look(plan)).uses.get("", ())
+        return {use.resource: use.used for use in uses}

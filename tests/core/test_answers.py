@@ -1,0 +1,100 @@
+"""The words of a refusal: code, figures, and a moment that is never too early."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
+from webhook.core.answers import breaker_finding, counter_findings, status_of, utc
+from webhook.core.breaker import BreakerView, State
+from webhook.core.decision import Code, Finding, Status
+from webhook.core.policy import Match, Modes, Service
+from webhook.core.quota import Receipt, Refusal, Use
+from webhook.core.stanzas import Denial, Mode, Quota, RetryAfter
+
+OVER = (
+    Use("1m", "pods", 50, 50, asked=1, free_at_us=NOW_US + 12_000_001),
+    Use("24h", "cpu", 39_500, 40_000, asked=1_500, free_at_us=NOW_US + 12_000_001),
+)
+REFUSED = Receipt(NOW_US, refused=Refusal.QUOTA, over=OVER, free_at_us=NOW_US + 12_000_001)
+OPEN = BreakerView(State.OPEN, 2, NOW_US, NOW_US + 90_000_001, "quotaExceeded: 10 within 1m")
+
+
+def service(**denial: Any) -> Service:
+    return Service("web", Match(any_namespace=True), quota=Quota(denial=Denial(**denial)))
+
+
+@given(st.integers(0, 4_000_000_000_000_000))
+def test_a_shown_moment_is_never_too_early_and_at_most_a_millisecond_late(at_us: int) -> None:
+    shown = datetime.strptime(utc(at_us), "%Y-%m-%dT%H:%M:%S.%f%z")
+    late = round(shown.timestamp() * 1000) * 1000 - at_us
+    assert 0 <= late < 1000
+
+
+def test_a_quota_denial_has_code_figures_and_the_moment() -> None:
+    (found,) = counter_findings(service(), REFUSED)
+    assert str(found) == (
+        "QuotaExceeded: service web: pods in 1m: hard 50, used 50, asked 1;"
+        " cpu in 24h: hard 40, used 39500m, asked 1500m; could pass from 2027-01-15T08:00:12.001Z"
+    )
+
+
+def test_status_403_speaks_as_resource_quota_does() -> None:
+    (found,) = counter_findings(service(status=403), REFUSED)
+    assert found.message.startswith(
+        "exceeded quota: podgate/web, requested: pods=1,cpu=1500m, used: pods=50,cpu=39500m, limited: pods=50,cpu=40; "
+    )
+    assert status_of(found, service(status=403), REFUSED, ALICE) == Status(403, "Forbidden")
+
+
+def test_what_can_never_pass_is_told_so() -> None:
+    never = Receipt(NOW_US, refused=Refusal.QUOTA, over=OVER, free_at_us=None)
+    (found,) = counter_findings(service(retry_after=RetryAfter.USERS), never)
+    assert "can never pass" in found.message
+    assert status_of(found, service(retry_after=RetryAfter.USERS), never, ALICE).retry_after_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "user", "seconds"),
+    [
+        (RetryAfter.NEVER, ALICE, None),
+        (RetryAfter.USERS, ALICE, 13),
+        (RetryAfter.USERS, REPLICA_SETS, None),
+        (RetryAfter.USERS, "system:node:n1", None),
+    ],
+)
+def test_only_a_persons_client_is_told_to_wait(rule: RetryAfter, user: str, seconds: int | None) -> None:
+    (found,) = counter_findings(service(), REFUSED)
+    status = status_of(found, service(retry_after=rule), REFUSED, user)
+    assert status == Status(429, "TooManyRequests", retry_after_seconds=seconds)
+
+
+def test_an_open_breaker_says_how_long_and_why() -> None:
+    found = breaker_finding(service(), OPEN, NOW_US)
+    assert str(found) == (
+        "BreakerOpen: service web: the breaker is open for 91s more (quotaExceeded: 10 within 1m);"
+        " probes are let in from 2027-01-15T08:01:30.001Z"
+    )
+    assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
+
+
+def test_a_half_open_breaker_says_that_its_probes_are_out() -> None:
+    found = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3), NOW_US)
+    assert found.code is Code.BREAKER_PROBING
+    assert "half-open" in found.message
+
+
+def test_each_objection_speaks_under_its_own_mode() -> None:
+    mixed = Service("web", Match(any_namespace=True), modes=Modes(quota=Mode.WARN), quota=Quota())
+    receipt = Receipt(NOW_US, Refusal.BREAKER, (Refusal.QUOTA,), over=OVER, free_at_us=NOW_US + 1, breaker=OPEN)
+    found = counter_findings(mixed, receipt)
+    assert [(one.concern, one.mode) for one in found] == [("breaker", Mode.ENFORCE), ("quota", Mode.WARN)]
+    assert counter_findings(mixed, Receipt(NOW_US, charged=True)) == ()
+
+
+def test_what_is_no_quota_is_forbidden() -> None:
+    finding = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, "no")
+    assert status_of(finding, service(), None, ALICE) == Status(403, "Forbidden")

@@ -1,0 +1,79 @@
+"""Golden pairs: POLICY/policy.yaml, POLICY/CASE/request.json as a kube-apiserver sends it, and what both halves answer.
+
+Every request is put to both halves: none may stumble over what the other one gets. `error` stands for a 4xx.
+`pytest tests/reviews --refresh-goldens` writes every response.json anew: read the difference.
+"""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.decision import Half
+from webhook.core.document import Purpose, load
+from webhook.core.review import BadReviewError
+from webhook.interceptor import Interceptor
+from webhook.observers import Observers
+
+HERE = Path(__file__).parent
+NOW_US = 1_800_000_000_000_000
+CASES = sorted(path for path in HERE.glob("*/*") if path.is_dir() and path.name != "__pycache__")
+
+
+def shown(case: Path) -> str:
+    return f"{case.parent.name}/{case.name}"
+
+
+async def answered(case: Path, half: Half) -> dict[str, Any]:
+    clock = VirtualClock(NOW_US)
+    loaded = load((case.parent / "policy.yaml").read_bytes(), Purpose.SERVE).policy
+    interceptor = Interceptor(FixedPolicy(loaded), MemoryStore(clock), clock, FixedNamespaces(), Observers())
+    try:
+        answer = await interceptor.review(half, (case / "request.json").read_bytes())
+    except BadReviewError as error:
+        return {"error": str(error)}
+    review: dict[str, Any] = msgspec.json.decode(answer.body)
+    assert (review.pop("apiVersion"), review.pop("kind")) == ("admission.k8s.io/v1", "AdmissionReview")
+    response: dict[str, Any] = review.pop("response")
+    assert review == {}
+    if "patch" in response:
+        response["patch"] = msgspec.json.decode(base64.b64decode(response["patch"], validate=True))
+    return response
+
+
+@pytest.mark.parametrize("case", CASES, ids=shown)
+async def test_both_halves_answer_as_written_down(case: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
+    found = {half.value: await answered(case, half) for half in Half}
+    written = case / "response.json"
+    if refresh_goldens:
+        written.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    assert found == msgspec.json.decode(written.read_bytes())
+
+
+def test_there_is_no_file_too_many_and_none_too_few() -> None:
+    assert CASES
+    expected = {HERE / name for name in ("__init__.py", "test_reviews.py")}
+    expected |= {case.parent / "policy.yaml" for case in CASES}
+    expected |= {case / name for case in CASES for name in ("request.json", "response.json")}
+    found = {path for path in HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert found == expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=shown)
+def test_a_golden_answer_has_the_shape_that_an_api_server_takes(case: Path) -> None:
+    """Whatever a refresh wrote: these hold for every answer."""
+    uid = msgspec.json.decode((case / "request.json").read_bytes())["request"]["uid"]
+    answers = msgspec.json.decode((case / "response.json").read_bytes())
+    for half, response in answers.items():
+        if "error" in response:
+            continue
+        assert response["uid"] == uid
+        assert ("patch" in response) == (response.get("patchType") == "JSONPatch") == ("patchType" in response)
+        assert half == "mutate" or "patch" not in response
+        assert half == "validate" or response["allowed"] is True
+        assert response["allowed"] or response["status"]["code"] >= 400
