@@ -1,8 +1,9 @@
 """One AdmissionReview, top to bottom: decode, own, breaker, rewrite or check, charge, answer, record."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from time import perf_counter_ns, time_ns
+
+from msgspec import Struct
 
 from webhook.core import review, stages
 from webhook.core.decision import Decision, Half
@@ -19,8 +20,7 @@ class NoPolicyError(Exception):
     """There is no good policy to judge by."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What goes back to the API server, and the record that it was made from."""
 
     body: bytes

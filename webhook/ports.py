@@ -1,8 +1,9 @@
 """The named seams: everything that the decision needs from the world comes in through one of these."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.decision import Decision
@@ -62,8 +63,7 @@ class CounterStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How one request or Pod fared. `generation` None means the current one."""
 
     ok: bool
@@ -72,8 +72,7 @@ class Outcome:
     generation: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Who is calling, after certificate and token agreed on one configured identity."""
 
     role: str
@@ -83,8 +82,7 @@ class Caller:
     certificate: str
 
 
-@dataclass(frozen=True, slots=True)
-class TokenKey:
+class TokenKey(Struct, frozen=True):
     """A public key of the key set, bound to one algorithm. `key` is what PyJWT verifies with."""
 
     kid: str
@@ -103,8 +101,7 @@ class TokenKeys(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """One finished review for the observers: the decision, who asked, and how long each stage took."""
 
     decision: Decision

@@ -1,10 +1,10 @@
 """What every implementation of `ports.CounterStore` keeps to: one body, run against each."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State

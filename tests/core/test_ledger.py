@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from webhook.core import ledger
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State

@@ -1,7 +1,8 @@
 """Records for tests of the observers, filled with what a real review would carry."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.decision import Code, Decision, Finding, Half, Status, Verdict

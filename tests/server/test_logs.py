@@ -5,10 +5,10 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.server.records import ADMITTED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, policy, review, transition
 from webhook.adapters.logs import JsonLines, Logs

@@ -1,10 +1,10 @@
 """What a scrape shows is what happened, under the documented names and labels only."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.records import (

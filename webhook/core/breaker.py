@@ -1,7 +1,8 @@
 """The words of a service's SLA breaker: its states, its thresholds, what callers see. It moves in `breaker_states`."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from webhook.core.stanzas import Breaker, CountBy, ErrorRate, Latency
 
@@ -24,8 +25,7 @@ def span(us: int) -> str:
     return f"{us}us"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRatePlan:
+class ErrorRatePlan(Struct, frozen=True):
     percent: int
     interval_us: int
     consecutive: int
@@ -42,8 +42,7 @@ class ErrorRatePlan:
         return f"errorRate: >= {self.percent}% {_each(self)}, {errors} of {outcomes} in the last"
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyPlan:
+class LatencyPlan(Struct, frozen=True):
     mean_us: int
     interval_us: int
     consecutive: int
@@ -66,8 +65,7 @@ def _each(rule: ErrorRatePlan | LatencyPlan) -> str:
     return f"in each of {rule.consecutive} intervals of {span(rule.interval_us)}"
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaEventPlan:
+class QuotaEventPlan(Struct, frozen=True):
     count: int
     within_us: int
     by_controller: bool
@@ -77,8 +75,7 @@ class QuotaEventPlan:
         return f"quotaExceeded: {self.count} {counted} refused within {span(self.within_us)}"
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerPlan:
+class BreakerPlan(Struct, frozen=True):
     """A breaker's thresholds in exact integers. Without outcomes a probe succeeds when its Pod is charged."""
 
     has_outcomes: bool
@@ -105,8 +102,7 @@ class BreakerPlan:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """One change of state; `at_us` is when it took place, which may be before it was noticed."""
 
     service: str
@@ -117,8 +113,7 @@ class Transition:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerView:
+class BreakerView(Struct, frozen=True):
     """A breaker as callers see it at one moment. `open_until_us` is 0 unless OPEN."""
 
     state: State

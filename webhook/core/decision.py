@@ -1,8 +1,9 @@
 """A decision is a value: what was found, in which stage, for which reason, with the patch. Observers read it later."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct
 
 from webhook.core.patch import Operation
 from webhook.core.quota import Receipt
@@ -39,8 +40,7 @@ class Code(StrEnum):
     BREAKER_PROBING = "BreakerProbing"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Something that the policy objects to. `mode` says what follows: Enforce denies, Warn warns, Audit only counts."""
 
     code: Code
@@ -53,8 +53,7 @@ class Finding:
         return f"{self.code}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """What a refused caller is told: an HTTP code, Kubernetes' reason word, a message."""
 
     code: int
@@ -66,16 +65,14 @@ class Status:
 ALLOWED = Status(200)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One stage of the evaluation and what it found, for `--explain` and the trace."""
 
     stage: str
     found: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The record of one review, complete. Nothing in it is secret."""
 
     half: Half
@@ -95,7 +92,7 @@ class Decision:
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
     patch: tuple[Operation, ...] = ()
-    audit: Mapping[str, str] = field(default_factory=dict)
+    audit: Mapping[str, str] = {}
     receipt: Receipt | None = None
     steps: tuple[Step, ...] = ()
 

@@ -1,6 +1,7 @@
 """The mutating half's patch: what a Pod lacks of its service's placement, added once and never again."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -8,7 +9,7 @@ from webhook.core.kubernetes import NodeRequirement, NodeSelectorTerm, Toleratio
 from webhook.core.patch import Operation, add, replace, set_keys
 from webhook.core.pod import Pod
 from webhook.core.policy import Service
-from webhook.core.stanzas import ConflictRules, Mode, OnConflict, Placement
+from webhook.core.stanzas import ConflictRules, Mode, OnConflict, Placement, TopologyEntry
 
 SERVICE_LABEL = "podgate.io/service"
 HASH_ANNOTATION = "podgate.io/policy-hash"
@@ -38,14 +39,19 @@ def scheduler_conflicts(pod: Pod, wanted: str) -> bool:
     return (pod.spec.scheduler_name or DEFAULT_SCHEDULER) not in {DEFAULT_SCHEDULER, wanted}
 
 
-def required_expressions(placement: Placement) -> list[NodeRequirement]:
+def required_expressions(placement: Placement) -> tuple[NodeRequirement, ...]:
     """Return the required topology as node expressions, one a label: entries on the same label are intersected."""
+    return _required(placement.topology)
+
+
+@lru_cache(maxsize=4096)
+def _required(topology: tuple[TopologyEntry, ...]) -> tuple[NodeRequirement, ...]:
     by_label: dict[str, tuple[str, ...]] = {}
-    for entry in placement.topology:
+    for entry in topology:
         if entry.preferred_weight is None:
             known = by_label.get(entry.label, entry.values)
             by_label[entry.label] = tuple(value for value in known if value in entry.values)
-    return [NodeRequirement(label, "In", values) for label, values in by_label.items()]
+    return tuple(NodeRequirement(label, "In", values) for label, values in by_label.items())
 
 
 def implied(term: NodeSelectorTerm, wanted: NodeRequirement) -> bool:

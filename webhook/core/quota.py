@@ -1,10 +1,11 @@
 """What a store is asked and what it answers: plans, acquires, receipts. The counting itself stands in `ring.py`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil
+
+from msgspec import Struct
 
 from webhook.core.breaker import BreakerPlan, BreakerView, Transition
 from webhook.core.policy import Service
@@ -38,8 +39,7 @@ def amount(resource: str, value: Fraction) -> int:
     return ceil(value * 1000) if is_cpu(resource) else ceil(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """`hard` of one resource in one window; `resource` as the user wrote it, `counts` its canonical name."""
 
     resource: str
@@ -51,8 +51,7 @@ class Limit:
         return cls(resource, canonical(resource), amount(resource, quantity.value))
 
 
-@dataclass(frozen=True, slots=True)
-class WindowPlan:
+class WindowPlan(Struct, frozen=True):
     """One trailing window; a bucket is `seconds` * 15625 microseconds long."""
 
     name: str
@@ -60,8 +59,7 @@ class WindowPlan:
     limits: tuple[Limit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CounterPlan:
+class CounterPlan(Struct, frozen=True):
     """All that a store must know of one service to judge a Pod; made once a policy."""
 
     service: str
@@ -105,8 +103,7 @@ def _remember_us(service: Service) -> int:
     return max(HOUR_US, waits_us + HOUR_US // 6)
 
 
-@dataclass(frozen=True, slots=True)
-class Acquire:
+class Acquire(Struct, frozen=True):
     """One Pod asks. `peek` (dryRun) reads only; `resize_from` is the old cost where a running Pod is resized."""
 
     plan: CounterPlan
@@ -118,8 +115,7 @@ class Acquire:
     resize_from: Cost | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """One limit as it stands after the answer.
 
     `free_at_us`: from then on the asked amount fits; 0 where it fits now (or was charged), None where it never can.
@@ -140,8 +136,7 @@ class Refusal(StrEnum):
     QUOTA = "quota"
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """The store's answer to an Acquire.
 
     `refused` is the enforced refusal; `would_refuse` names every guard in Warn or Audit that objected.
@@ -161,10 +156,9 @@ class Receipt:
     transitions: tuple[Transition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """How a service stands, without a trace: `uses` by namespace ("" where it counts as one)."""
 
     at_us: int
-    uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
+    uses: Mapping[str, tuple[Use, ...]] = {}
     breaker: BreakerView | None = None

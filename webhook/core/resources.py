@@ -73,12 +73,19 @@ def _one(pod: Pod, resource: str) -> int:
     """Return the amount of one canonical resource: millicores for cpu, whole units else, rounded up."""
     if resource == "pods":
         return 1
-    side, name = "requests", resource
-    for prefix in _PREFIXES:
-        if resource.startswith(prefix):
-            side, name = prefix[:-1], resource.removeprefix(prefix)
-    unit = _NANO // 1000 if name == "cpu" else _NANO
+    side, name, unit = _meaning(resource)
     return -(-_total(pod, side, name) // unit)
+
+
+@lru_cache(maxsize=1024)
+def _meaning(resource: str) -> tuple[str, str, int]:
+    """Return which side of a container's resources is meant, the name there, and the counting unit in billionths."""
+    prefix = next((prefix for prefix in _PREFIXES if resource.startswith(prefix)), "")
+    return (
+        prefix.removesuffix(".") or "requests",
+        resource.removeprefix(prefix),
+        _NANO // 1000 if is_cpu(resource) else _NANO,
+    )
 
 
 def cost(pod: Pod, plan: CounterPlan) -> Cost:
