@@ -84,7 +84,9 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
         if path.name in {"LICENSE", Path(__file__).name} or b"\0" in path.read_bytes():
             continue
         found += [
-            f"{path.relative_to(ROOT)}: {line}" for line in path.read_text().splitlines() if forbidden.search(line)
+            f"{path.relative_to(ROOT)}: {line}"
+            for line in path.read_text(errors="replace").splitlines()
+            if forbidden.search(line)
         ]
     assert found == []
 

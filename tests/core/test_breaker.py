@@ -471,6 +471,16 @@ def model_do(model: Model, deed: tuple) -> None:  # type: ignore[type-arg]
             model.charge(uid)
 
 
+def test_an_outcome_settles_one_lease_only() -> None:
+    breaker = Breaker(plan_of(quota=QuotaEventPlan(1, 25, by_controller=False), open_for_us=1, has_outcomes=True))
+    breaker.refused(0, "a")
+    breaker.charge(1, "same")
+    breaker.charge(1, "same")
+    breaker.outcome(1, ok=True, latency_us=0)
+    view = machine.view(breaker.record, breaker.plan, 1)
+    assert (view.probes_leased, view.probes_succeeded) == (1, 1)
+
+
 @settings(deadline=None, max_examples=400)
 @given(plans, walks)
 def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: BreakerPlan, walk: list) -> None:  # type: ignore[type-arg]

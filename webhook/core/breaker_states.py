@@ -120,7 +120,8 @@ def outcome(
     if not ok:
         failed = _move(record, Cause.PROBE_FAILED, now_us, "probe failed", now_us + plan.open_for_us)
         return _then(transitions, failed)
-    return _then(transitions, _succeeded(give_back_probe(record, lease.uid), plan, now_us))
+    settled = replace(record, leases=tuple(other for other in record.leases if other is not lease))
+    return _then(transitions, _succeeded(settled, plan, now_us))
 
 
 def quota_event(record: Record, plan: BreakerPlan, now_us: int, source: str) -> Step:
