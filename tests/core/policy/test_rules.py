@@ -165,7 +165,7 @@ def test_tolerations_that_kubernetes_takes_are_taken(toleration: str) -> None:
     ("affinity", "says"),
     [
         ("{key: a, operator: Gt, values: [x]}", "Gt takes a single whole number"),
-        ("{key: a, operator: Within, values: [x]}", "not one of the values there are"),
+        ("{key: a, operator: Within, values: [x]}", "not one of its values"),
     ],
 )
 def test_an_affinity_is_checked_though_nothing_acts_on_it_yet(affinity: str, says: str) -> None:

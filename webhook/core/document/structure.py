@@ -96,7 +96,7 @@ def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
     elif len(words) == 1:
         yield Mistake(node.problem("not a value that this version reads", f"write {words[0]}"), path)
     else:
-        yield Mistake(node.problem("not one of the values there are", suggestion(node.text, words, "use")), path)
+        yield Mistake(node.problem("not one of its values", suggestion(node.text, words, "use")), path)
 
 
 def _missing(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
