@@ -13,8 +13,9 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# On a terminal the server stays up afterwards; in a script the demo ends.
 demo: setup
-	$(BIN)/podgate demo
+	$(BIN)/podgate demo $$([ -t 1 ] || echo --once)
 
 test: setup
 	$(BIN)/pytest
