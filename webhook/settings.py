@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from webhook.core.quantity import Duration
 from webhook.errors import UserError
+from webhook.tokens import LEEWAY_MAX_SECONDS
 
 ENVIRONMENT_PREFIX = "PODGATE_"
 _MIB = 1 << 20
+_LONGEST_NUMBER = 12  # digits; a longer number is a mistake
 # Kubernetes puts these into every container for each Service whose name starts with `podgate`: not settings.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
@@ -28,13 +31,23 @@ class Address:
 
 def _address(text: str) -> Address:
     host, separator, port = text.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004  the largest TCP port
+    if not separator or not _is_number(port) or int(port) > 65535:  # noqa: PLR2004  the largest TCP port
         raise ValueError("write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)")
     return Address(host.strip("[]"), int(port))
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise ValueError("write a path")
+    return Path(text)
+
+
 def _file(text: str) -> Path:
-    path = Path(text)
+    path = _path(text)
     if not path.is_file():
         raise ValueError("there is no such file")
     return path
@@ -44,22 +57,32 @@ def _seconds(text: str) -> float:
     return Duration.parse(text).us / 1_000_000
 
 
+def _leeway(text: str) -> float:
+    seconds = _seconds(text)
+    if seconds > LEEWAY_MAX_SECONDS:
+        raise ValueError(f"write at most {LEEWAY_MAX_SECONDS:g}s")
+    return seconds
+
+
 def _count(text: str) -> int:
-    if not text.isdigit():
+    if not _is_number(text):
         raise ValueError("write a whole number, 0 or more")
     return int(text)
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
+    if not _is_number(text) or int(text) == 0:
         raise ValueError("write a whole number above 0")
     return int(text)
 
 
 def _ratio(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
     if not 0 <= value <= 1:
-        raise ValueError("write a ratio from 0 to 1")
+        raise ValueError("write a ratio from 0 to 1, such as 0.01")
     return value
 
 
@@ -70,7 +93,8 @@ def _store(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
+    url = urlsplit(text)
+    if url.scheme not in {"http", "https"} or not url.hostname:
         raise ValueError("write a URL, such as http://collector:4318/v1/traces")
     return text
 
@@ -84,7 +108,7 @@ def _setting(read: Callable[[str], Any], meaning: str, default: str | None = Non
 class Settings:
     """All settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
 
-    policy: Path = _setting(Path, "the policy document; watched")
+    policy: Path = _setting(_path, "the policy document; watched")
     tls_cert: Path = _setting(_file, "serving certificate chain, PEM; watched")
     tls_key: Path = _setting(_file, "its private key, PEM")
     client_ca: Path = _setting(_file, "CAs that sign client certificates, PEM; watched")
@@ -103,7 +127,7 @@ class Settings:
     max_in_flight: int = _setting(_positive, "reviews at one time", "256")
     drain_seconds: float = _setting(_seconds, "longest wait for callers to go elsewhere at shutdown", "15s")
     grace_seconds: float = _setting(_seconds, "longest wait for running calls at shutdown", "31s")
-    token_leeway_seconds: float = _setting(_seconds, "clock skew that a token's times may have, at most 30s", "10s")
+    token_leeway_seconds: float = _setting(_leeway, "clock skew that a token's times may have, at most 30s", "10s")
     max_token_lifetime_seconds: float = _setting(_seconds, "longest exp - iat of a token", "24h")
     log_sample: int = _setting(_count, "log every Nth review that is no denial; 0 logs denials only", "100")
     otlp_endpoint: str | None = _setting(_url, "OTLP/HTTP traces endpoint; no spans without it", optional=True)

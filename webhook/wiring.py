@@ -19,7 +19,8 @@ from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.traces import open_traces
 from webhook.authentication import Authenticator
 from webhook.core.draft import Compiled
-from webhook.core.policy import LoadedPolicy
+from webhook.core.matching import fits
+from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, LoadedPolicy
 from webhook.core.quota import Look
 from webhook.edge import AdmissionEdge
 from webhook.edge import Limits as CallLimits
@@ -51,6 +52,14 @@ class Offline:
 
     def compiled(self) -> Compiled:
         return self.interceptor.compiled(self.policies.loaded)
+
+    def misses_labels(self, namespace: str) -> bool:
+        """Whether the policy asks for labels of a Namespace that are not known here: then nobody may guess."""
+        compiled = self.compiled()
+        exempt = (*BUILT_IN_EXEMPT_NAMESPACES, *compiled.policy.exemptions.namespaces)
+        if self.namespaces.labels(namespace) is not None or any(fits(pattern, namespace) for pattern in exempt):
+            return False
+        return any(service.match.namespace_selector for service in compiled.matcher.candidates(namespace))
 
 
 class Podgate:

@@ -9,16 +9,17 @@ import click
 from webhook.errors import UserError
 
 _COMMANDS = {
-    "demo": "webhook.cli.demo:demo",
-    "serve": "webhook.cli.serve:serve",
-    "review": "webhook.cli.review:review",
-    "replay": "webhook.cli.replay:replay",
-    "policy": "webhook.cli.policy:policy",
-    "status": "webhook.cli.status:status",
-    "certs": "webhook.cli.certs:certs",
-    "token": "webhook.cli.token:token",
+    "demo": ("webhook.cli.demo:demo", "the main job on loopback, in half a minute, without a cluster"),
+    "serve": ("webhook.cli.serve:serve", "the admission server"),
+    "review": ("webhook.cli.review:review", "what would become of a Pod or a workload, offline"),
+    "replay": ("webhook.cli.replay:replay", "a sequence of events over virtual time against a policy"),
+    "policy": ("webhook.cli.policy:policy", "check, explain and show policy documents"),
+    "status": ("webhook.cli.status:status", "services, their quotas and breakers, as a server has them"),
+    "certs": ("webhook.cli.certs:certs", "a CA, serving and client certificates"),
+    "token": ("webhook.cli.token:token", "bearer tokens, and the keys that verify them"),
 }
 USAGE_ERROR = 2
+_BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 
 
 class _Lazy(click.Group):
@@ -30,9 +31,13 @@ class _Lazy(click.Group):
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module, attribute = _COMMANDS[name].split(":")
+        module, attribute = _COMMANDS[name][0].split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,19 +54,26 @@ def main() -> None:
     try:
         code = root.main(prog_name="podgate", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(USAGE_ERROR)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "podgate"
-        _fail(error.format_message(), f"see {path} --help", USAGE_ERROR)
+        _fail(error.format_message().rstrip("."), f"see {path} --help", USAGE_ERROR)
     except click.ClickException as error:
         _fail(error.format_message(), "", error.exit_code)
     except UserError as error:
         _fail(str(error), error.remedy, USAGE_ERROR)
+    except RecursionError:
+        _fail("something in the input is nested too deeply", "flatten it", USAGE_ERROR)
     except click.Abort:
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader has gone (`| head`); point stdout elsewhere so that the interpreter's last flush is quiet.
+    except OSError as error:
+        # Nobody reads on (`| head`), or the disk is full: point stdout elsewhere, so that the last flush is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(_BROKEN_PIPE)
+        _fail(str(error), "", 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -15,9 +15,12 @@ import jsonpatch
 import msgspec
 
 from webhook.core.decision import Decision, Half
+from webhook.core.review import BadReviewError
 from webhook.interceptor import Answer, Interceptor
 
 _GENERATED_SUFFIX = "x7k2p"
+_OBJECT = "AdmissionReview.request.object"
+_OLD_OBJECT = "AdmissionReview.request.oldObject"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,10 @@ def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, 
 def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
     """Return the Pod as the mutating call sees it."""
     pod = copy.deepcopy(dict(ask.pod))
-    metadata = pod.setdefault("metadata", {})
-    metadata["namespace"] = ask.namespace
+    given = pod.get("metadata")
+    if given is not None and not isinstance(given, dict):
+        raise BadReviewError(f"{_OBJECT}.metadata: {given!r}: not an object")
+    metadata = pod["metadata"] = {**(given or {}), "namespace": ask.namespace}
     if ask.operation == "CREATE":
         metadata.pop("uid", None)
     return pod
@@ -88,6 +93,13 @@ def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
+def in_words(error: BadReviewError) -> str:
+    """Return what is wrong in the words of who gave a Pod, and no AdmissionReview."""
+    return (
+        str(error).replace(f"{_OBJECT}:", "pod:").replace(f"{_OBJECT}.", "pod.").replace(f"{_OLD_OBJECT}:", "oldPod:")
+    )
+
+
 def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
     """Return `pod` with the patch of an AdmissionReview's response applied."""
     encoded = response.get("patch")
@@ -99,6 +111,13 @@ def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, An
 
 async def admit(interceptor: Interceptor, ask: Ask) -> Admission:
     """Ask both halves in turn, as the API server would."""
+    try:
+        return await _admit(interceptor, ask)
+    except RecursionError:
+        raise BadReviewError(f"{_OBJECT}: nested too deeply") from None
+
+
+async def _admit(interceptor: Interceptor, ask: Ask) -> Admission:
     before = as_sent_to_mutate(ask)
     mutated = await _call(interceptor, Half.MUTATE, admission_review(ask, before, Half.MUTATE))
     response = msgspec.json.decode(mutated.body)["response"]

@@ -1,6 +1,7 @@
 """`podgate demo`: the main job on loopback. Nothing in it is staged: a real server answers real AdmissionReviews."""
 
 import asyncio
+import signal
 import tempfile
 import uuid
 from pathlib import Path
@@ -10,7 +11,7 @@ import aiohttp
 import click
 
 from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
-from webhook.cli.demo_world import ApiServer, Running, make_files, server
+from webhook.cli.demo_world import ApiServer, Running, last_words, make_files, server
 from webhook.cli.output import as_diff
 from webhook.core.decision import Half
 from webhook.errors import UserError
@@ -49,18 +50,36 @@ def demo(*, once: bool, redis: str | None) -> None:
 
 
 async def _tell(folder: Path, *, once: bool) -> None:
-    async with server(folder) as running:
-        api = ApiServer(folder, running)
-        try:
-            story = Story(folder, running, api)
-            await story.tell()
-            if not once:
-                story.what_next()
-                await running.process.wait()
-        except asyncio.CancelledError:
-            click.echo()  # Ctrl-C: the server drains and goes
-        finally:
-            await api.close()
+    _end_on_signals()
+    try:
+        async with server(folder) as running:
+            api = ApiServer(folder, running)
+            try:
+                await _live(Story(folder, running, api), running, once=once)
+            except aiohttp.ClientError as error:
+                raise UserError(f"the server went away: {error}\n{last_words(folder / 'server.log')}") from None
+            finally:
+                await api.close()
+    except asyncio.CancelledError:
+        click.echo("\nThe server has drained and gone.")
+
+
+async def _live(story: "Story", running: Running, *, once: bool) -> None:
+    await story.tell()
+    if once:
+        return
+    story.what_next()
+    # Ctrl-C in a terminal reaches the server too, which then ends well; any other end is news.
+    if await running.process.wait() != 0:
+        raise aiohttp.ClientConnectionError(f"it ended with {running.process.returncode}")
+
+
+def _end_on_signals() -> None:
+    """Let SIGTERM and a closed terminal end the demo as Ctrl-C does: no server and no folder stay behind."""
+    task = asyncio.current_task()
+    if task is not None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 class Story:
@@ -110,9 +129,7 @@ class Story:
             allowed = await self._create()
             if not allowed:
                 break
-        free = (await self._api.status())["windows"][0]["nextFreeSeconds"]
-        _say(f"the window slides: room again in {free:.1f}s ...")
-        await asyncio.sleep(free)
+        await self._room("the window slides (a place is free after 8s, and at most 1/64 of it more)")
         await self._create()
 
     async def _breaker(self) -> None:
@@ -124,12 +141,12 @@ class Story:
         while last != "HALF_OPEN":
             breaker = (await self._api.status())["breaker"]
             last = breaker["state"]
-            _say(f"{last:9} {breaker['openRemainingSeconds']:4.1f}s left: {breaker['reason']}")
+            left = f" for {breaker['openRemainingSeconds']}s more" if last == "OPEN" else ""
+            _say(f"{last}{left}: {breaker['reason']}")
             await asyncio.sleep(1)
-        free = (await self._api.status())["windows"][0]["nextFreeSeconds"]
-        await asyncio.sleep(free)
         _say("two probes are let in; each succeeds when its Pod is admitted and charged")
         for _ in range(2):
+            await self._room("a probe needs room in the quota, too")
             await self._create()
         breaker = (await self._api.status())["breaker"]
         _say(f"{breaker['state']}: {breaker['reason']}", good=breaker["state"] == "CLOSED")
@@ -154,6 +171,12 @@ class Story:
         user = "system:serviceaccount:kube-system:replicaset-controller"
         return Ask(_POD, "payments", str(uuid.uuid4()), user)
 
+    async def _room(self, why: str) -> None:
+        """Wait until one more Pod fits: places become free one by one, as they were taken."""
+        while free := (await self._api.status())["windows"][0]["nextFreeSeconds"]:
+            _say(f"{why}: {free}s ...")
+            await asyncio.sleep(free)
+
     async def _create(self) -> bool:
         """Create one Pod as the API server would, through both halves; say what came of it."""
         ask = self._ask()
@@ -161,9 +184,9 @@ class Story:
         pod = as_sent_to_validate(ask, patched(as_sent_to_mutate(ask), mutated))
         answer = await self._api.send("/validate", admission_review(ask, pod, Half.VALIDATE))
         if answer["allowed"]:
-            _say("admitted", good=True)
+            _say("Pod admitted", good=True)
         else:
-            _say(f"denied {answer['status']['code']} {answer['status']['message']}", good=False)
+            _say(f"Pod denied: {answer['status']['code']} {answer['status']['message']}", good=False)
         return bool(answer["allowed"])
 
 
@@ -172,5 +195,5 @@ def _title(text: str) -> None:
 
 
 def _say(text: str, *, good: bool | None = None) -> None:
-    mark = {None: "  ", True: click.style("ok", fg="green"), False: click.style("no", fg="yellow")}[good]
+    mark = {None: "  ", True: click.style("ok", fg="green"), False: click.style("--", fg="yellow")}[good]
     click.echo(f"  {mark} {text}")

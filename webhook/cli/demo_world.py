@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import ssl
 import sys
 import time
@@ -18,7 +19,9 @@ from certs.authority import Authority, server_names
 from certs.files import write, write_credentials
 from certs.tokens import key_pem, key_set, new_key, public_jwk, sign
 from webhook.errors import UserError
+from webhook.settings import ENVIRONMENT_PREFIX
 
+_LAST_LINES = 10
 _NAME = "podgate.podgate-system.svc"
 _CALLER = "kube-apiserver"
 _ISSUER = "https://kubernetes.default.svc"
@@ -73,9 +76,11 @@ async def server(folder: Path) -> AsyncIterator[Running]:
     arguments = [word for flag, name in _FILES.items() for word in (flag, str(folder / name))]
     arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--drain", "1s"]
     log = folder / "server.log"
+    # Whoever tries the demo may have settings of a real server around.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
     with log.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "webhook", "serve", *arguments, stdout=stream, stderr=stream
+            sys.executable, "-m", "webhook", "serve", *arguments, stdout=stream, stderr=stream, env=environment
         )
     try:
         yield await _listening(process, log)
@@ -92,7 +97,12 @@ async def _listening(process: asyncio.subprocess.Process, log: Path) -> Running:
         if said is not None:
             return Running(process, said["admission"][0], said["plain"][0])
         await asyncio.sleep(0.05)
-    raise UserError(f"the server did not start: {(await asyncio.to_thread(log.read_text)).strip()}", "see its words")
+    raise UserError(f"the server did not start: {last_words(log)}")
+
+
+def last_words(log: Path) -> str:
+    """Return the end of a server's log: its folder goes with the demo, so it is said now."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:]) or "it said nothing"
 
 
 def _said(log: Path, message: str) -> dict[str, Any] | None:

@@ -1,18 +1,24 @@
 """The events of `replay`: one JSON object a line, told apart by the one key that names what happened."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from webhook.errors import UserError
 
+_LATEST_SECONDS = 9_000_000_000
+"""285 years: microseconds beyond are not exact in a double. An epoch time in seconds fits."""
+
+Seconds = Annotated[int, Meta(ge=0, le=_LATEST_SECONDS)] | Annotated[float, Meta(ge=0, le=_LATEST_SECONDS)]
+Named = Annotated[str, Meta(min_length=1)]
+
 
 class Event(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """What all have: `at` in seconds from 0."""
 
     kind: ClassVar[str] = ""
-    at: int | float
+    at: Seconds
 
 
 class PodAsks(Event, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -20,11 +26,11 @@ class PodAsks(Event, frozen=True, rename="camel", forbid_unknown_fields=True, kw
 
     kind: ClassVar[str] = "pod"
     pod: dict[str, Any]
-    namespace: str
-    uid: str | None = None
+    namespace: Named
+    uid: Named | None = None
     dry_run: bool = False
     user: str = "kubernetes-admin"
-    operation: str = "CREATE"
+    operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"] = "CREATE"
     sub_resource: str = ""
     old_pod: dict[str, Any] | None = None
 
@@ -34,8 +40,8 @@ class OutcomeFields(Struct, frozen=True, forbid_unknown_fields=True):
 
     service: str
     ok: bool
-    latency: Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)] = 0
-    uid: str | None = None
+    latency: Seconds = 0
+    uid: Named | None = None
     generation: int | None = None
 
 
@@ -48,14 +54,14 @@ class Deleted(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A Pod ended: a rate gives nothing back."""
 
     kind: ClassVar[str] = "deleted"
-    deleted: str
+    deleted: Named
 
 
 class Refused(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A Pod that was admitted never came to be: it is refunded at once."""
 
     kind: ClassVar[str] = "refused"
-    refused: str
+    refused: Named
 
 
 class StatusAsked(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -79,10 +85,21 @@ _BY_KEY: dict[str, type[Event]] = {
     kind.kind: kind for kind in (PodAsks, OutcomeSeen, Deleted, Refused, StatusAsked, NamespacesChange, PolicyChange)
 }
 EVENTS = tuple(_BY_KEY)
+EXAMPLES = (
+    '{"at": 1.5, "pod": {...}, "namespace": "payments", "uid": "u1"}    dryRun, user, operation, subResource, oldPod',
+    '{"at": 2.0, "outcome": {"service": "payment-api", "ok": false, "latency": 0.3}}    uid, generation',
+    '{"at": 3.0, "deleted": "u1"}',
+    '{"at": 3.0, "refused": "u1"}',
+    '{"at": 9.0, "status": "payment-api"}',
+    '{"at": 9.5, "namespaceLabels": {"payments": {"tier": "prod"}}}',
+    '{"at": 9.9, "policy": "stricter.yaml"}',
+)
+"""One line of each kind, and behind it what may be added."""
+_LONGEST_SHOWN = 80  # characters of a value: enough to find it
 _NOT_YET = {"store": "a store that goes away needs Redis, which this version does not have"}
 
 
-def parse(line: str) -> Event:
+def parse(line: bytes) -> Event:
     """Read one line; UserError says what is wrong with it."""
     try:
         raw = msgspec.json.decode(line)
@@ -99,6 +116,23 @@ def parse(line: str) -> Event:
         what = f"{' and '.join(found)} in one line" if found else "no event in the line"
         raise UserError(what, f"give exactly one of {', '.join(EVENTS)}")
     try:
-        return msgspec.convert(raw, _BY_KEY[found[0]])
+        event = msgspec.convert(raw, _BY_KEY[found[0]])
     except msgspec.ValidationError as error:
-        raise UserError(f"{found[0]}: {error}", "see podgate replay --help") from None
+        raise UserError(_in_words(str(error), raw, found[0]), "see podgate replay --help") from None
+    if isinstance(event, PodAsks) and event.operation == "UPDATE" and event.old_pod is None:
+        raise UserError("oldPod: missing: an UPDATE is judged against what the Pod was", "give the Pod as it was")
+    return event
+
+
+def _in_words(error: str, raw: dict[str, Any], kind: str) -> str:
+    """Name the field and its value, where the library says which field it is."""
+    reason, _, path = error.partition(" - at `$.")
+    path = path.rstrip("`")
+    if not path:
+        return f"{kind}: {reason}"
+    value: Any = raw
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    if "[" in path or value is None:
+        return f"{path}: {reason}"
+    return f"{path}: {msgspec.json.encode(value).decode()[:_LONGEST_SHOWN]}: {reason}"

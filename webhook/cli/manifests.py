@@ -4,8 +4,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import click
+import msgspec
 import yaml
 
 from webhook.errors import UserError
@@ -21,6 +23,17 @@ _TEMPLATES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "CronJob": (("spec", "jobTemplate", "spec", "template"), "job-controller"),
 }
 USER = "kubernetes-admin"
+_KNOWN = ", ".join(["Pod", *_TEMPLATES, "List", "AdmissionReview"])
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it: a timestamp is a string, as it is in the JSON that an API server gets."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,40 +45,64 @@ class Subject:
     namespace: str
     user: str = USER
     review: dict[str, Any] | None = None
+    makes_none: bool = False
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input as bytes: what it is encoded in is the file's affair, not the terminal's."""
+    if sys.stdin is None:
+        raise UserError("-: standard input is closed", "give a file, or pipe something in")
+    return sys.stdin.buffer
 
 
 def read(path: Path) -> str:
     """Return a file's text, `-` being standard input."""
     try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        raw = standard_input().read() if str(path) == "-" else path.read_bytes()
+        return raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise UserError(f"{path}: cannot be read: {reason}", "give a readable file") from None
 
 
 def documents(path: Path) -> list[Any]:
-    """Return the YAML or JSON documents of a file; empty ones are left out."""
+    """Return the YAML or JSON documents of a file, as the JSON that would travel; empty ones are left out."""
+    text = read(path)
     try:
-        return [document for document in yaml.safe_load_all(read(path)) if document is not None]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        found = [document for document in yaml.load_all(text, _Loader) if document is not None]
+        return [msgspec.json.decode(msgspec.json.encode(document)) for document in found]
+    except (yaml.YAMLError, msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}", "mend the syntax") from None
 
 
 def subjects(path: Path) -> Iterator[Subject]:
-    """Return each object of a file as what would reach the webhook; UserError names an object that makes no Pod."""
+    """Return each object of a file as what would reach the webhook.
+
+    What makes no Pods is named on stderr and left out; UserError where nothing else is in the file.
+    """
     found = [subject for document in documents(path) for subject in _subjects(document, str(path))]
+    idle = [subject.name for subject in found if subject.makes_none]
     if not found:
-        raise UserError(f"{path}: no object in it", "give a Pod, a workload, a List or an AdmissionReview")
-    return iter(found)
+        raise UserError(f"{path}: no object in it", f"give one of {_KNOWN}")
+    if len(idle) == len(found):
+        raise UserError(f"{path}: {', '.join(idle)}: makes no Pods", f"give one of {_KNOWN}")
+    for name in idle:
+        click.echo(f"note: {path}: {name}: makes no Pods, left out", err=True)
+    return iter([subject for subject in found if not subject.makes_none])
 
 
 def _subjects(document: Any, where: str) -> Iterator[Subject]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-        raise UserError(f"{where}: an object without a kind", "give Kubernetes objects")
+        raise UserError(f"{where}: an object without a kind", f"give one of {_KNOWN}")
     kind = document["kind"]
-    if kind.endswith("List") and isinstance(document.get("items"), list):
-        for item in document["items"]:
-            yield from _subjects(item, where)
+    if kind.endswith("List"):
+        items = document.get("items") or []
+        if not isinstance(items, list):
+            raise UserError(f"{where}: {kind}: items: {items!r}: not a list", "give a list of objects")
+        for item in items:
+            # `kubectl get -o json` leaves the kind of a typed list's items out.
+            typed = isinstance(item, dict) and "kind" not in item and kind != "List"
+            yield from _subjects({"kind": kind.removesuffix("List"), **item} if typed else item, where)
         return
     if kind == "AdmissionReview":
         request = document.get("request")
@@ -74,18 +111,20 @@ def _subjects(document: Any, where: str) -> Iterator[Subject]:
         namespace = str(request.get("namespace", "")) if isinstance(request, dict) else ""
         yield Subject(name, pod if isinstance(pod, dict) else {}, namespace, review=document)
         return
-    metadata = _mapping(document, ("metadata",), where)
+    makes_none = kind != "Pod" and kind not in _TEMPLATES
+    metadata = (document.get("metadata") or {}) if makes_none else _mapping(document, ("metadata",), f"{where}: {kind}")
+    if not isinstance(metadata, dict):
+        metadata = {}
     namespace = str(metadata.get("namespace") or "default")
-    name = f"{kind} {namespace}/{metadata.get('name') or metadata.get('generateName', '')}"
-    if kind == "Pod":
+    name = f"{kind} {namespace}/{metadata.get('name') or metadata.get('generateName') or ''}"
+    if makes_none:
+        yield Subject(name, {}, namespace, makes_none=True)
+    elif kind == "Pod":
         yield Subject(name, document, namespace)
-    elif kind in _TEMPLATES:
+    else:
         path, controller = _TEMPLATES[kind]
         template = _mapping(document, path, f"{where}: {name}")
-        yield Subject(name, _pod_of(template, metadata), namespace, _CONTROLLERS + controller)
-    else:
-        known = ", ".join(["Pod", *_TEMPLATES, "List", "AdmissionReview"])
-        raise UserError(f"{where}: {name}: makes no Pods", f"give one of {known}")
+        yield Subject(name, _pod_of(template, metadata, f"{where}: {name}"), namespace, _CONTROLLERS + controller)
 
 
 def _mapping(document: Mapping[str, Any], path: tuple[str, ...], where: str) -> Mapping[str, Any]:
@@ -97,11 +136,12 @@ def _mapping(document: Mapping[str, Any], path: tuple[str, ...], where: str) -> 
     return found
 
 
-def _pod_of(template: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+def _pod_of(template: Mapping[str, Any], owner: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the Pod that a controller would make from a template."""
-    metadata = dict(template.get("metadata") or {})
-    metadata["generateName"] = f"{owner.get('name', 'workload')}-"
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(template.get("spec") or {})}
+    given = {} if template.get("metadata") is None else _mapping(template, ("metadata",), f"{where}: template")
+    metadata = {**given, "generateName": f"{owner.get('name') or 'workload'}-"}
+    spec = _mapping(template, ("spec",), f"{where}: template")
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def namespace_labels(path: Path | None) -> dict[str, dict[str, str]]:
@@ -109,17 +149,37 @@ def namespace_labels(path: Path | None) -> dict[str, dict[str, str]]:
     labels: dict[str, dict[str, str]] = {}
     for document in documents(path) if path is not None else []:
         if not isinstance(document, dict):
-            raise UserError(f"{path}: not a mapping", "give Namespace objects, or name: {label: value}")
-        if "kind" not in document:
-            labels |= {str(name): _labels(found, path, name) for name, found in document.items()}
+            raise UserError(f"{path}: not a mapping", _NAMESPACES_WANTED)
+        if not isinstance(document.get("kind"), str):
+            labels |= {name: _labels(found, path, name) for name, found in document.items()}
             continue
-        for item in document.get("items", [document]):
-            metadata = _mapping(item, ("metadata",), str(path))
-            labels[str(metadata.get("name"))] = _labels(metadata.get("labels") or {}, path, metadata.get("name"))
+        items = (document.get("items") or []) if document["kind"].endswith("List") else [document]
+        if not isinstance(items, list):
+            raise UserError(f"{path}: items: {items!r}: not a list", _NAMESPACES_WANTED)
+        for item in items:
+            name, found = _namespace(item, str(path))
+            labels[name] = _labels(found, path, name)
     return labels
 
 
+_NAMESPACES_WANTED = "give Namespace objects (kubectl get namespaces -o yaml), or name: {label: value}"
+
+
+def _namespace(item: Any, where: str) -> tuple[str, Any]:
+    metadata = _mapping(item, ("metadata",), where)
+    if item.get("kind", "Namespace") != "Namespace":
+        raise UserError(f"{where}: {item['kind']} {metadata.get('name')}: not a Namespace", _NAMESPACES_WANTED)
+    if not isinstance(metadata.get("name"), str):
+        raise UserError(f"{where}: a Namespace without metadata.name", _NAMESPACES_WANTED)
+    return metadata["name"], metadata.get("labels")
+
+
 def _labels(found: Any, path: Path | None, name: Any) -> dict[str, str]:
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise UserError(f"{path}: {name}: labels must map strings to strings", 'quote values such as "true"')
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: {name}: labels: {found!r}: not a mapping", _NAMESPACES_WANTED)
+    for key, value in found.items():
+        if not isinstance(value, str):
+            raise UserError(f"{path}: {name}: {key}: {value!r}: a label's value is a string", 'quote it, as in "true"')
     return found

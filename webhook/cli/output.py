@@ -16,7 +16,7 @@ def as_yaml(document: dict[str, Any]) -> str:
 def as_diff(before: dict[str, Any], after: dict[str, Any], name: str) -> str:
     """Return a unified diff of two objects as YAML; colour is dropped where the output is no terminal."""
     lines = difflib.unified_diff(
-        as_yaml(before).splitlines(), as_yaml(after).splitlines(), name, f"{name} (admitted)", lineterm=""
+        as_yaml(before).splitlines(), as_yaml(after).splitlines(), name, f"{name} (rewritten)", lineterm=""
     )
     return "".join(f"{_coloured(line)}\n" for line in lines)
 

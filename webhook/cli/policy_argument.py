@@ -16,5 +16,6 @@ def load_policy(path: Path, purpose: Purpose) -> LoadedPolicy:
     try:
         return load(raw, purpose).policy
     except DocumentError as error:
-        problems = "\n".join(f"{path}:{problem}" for problem in error.problems)
-        raise UserError(f"{path}: {len(error.problems)} mistakes\n{problems}", "see podgate policy lint") from None
+        problems = "\n".join(f"  {path}:{problem}" for problem in error.problems)
+        count = f"{len(error.problems)} mistake{'s' if len(error.problems) > 1 else ''}"
+        raise UserError(f"{path}: {count} in the policy: mend what is listed here\n{problems}") from None

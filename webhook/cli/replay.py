@@ -1,48 +1,59 @@
 """`podgate replay`: a sequence of events over virtual time against a policy, by the server's own evaluation."""
 
 import asyncio
-import sys
+from codecs import BOM_UTF8
 from collections import Counter
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import click
 import msgspec
 
-from webhook.cli.events import EVENTS, Event, parse
+from webhook.cli.events import EXAMPLES, Event, parse
+from webhook.cli.manifests import standard_input
 from webhook.cli.replaying import Replay
 from webhook.errors import UserError
 
+_EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (behind some: what may be added):\n" + "\n".join(
+    f"  {example}" for example in EXAMPLES
+)
 
-@click.command(epilog="Events, one JSON object a line: " + "; ".join(EVENTS) + ". `-` reads standard input.")
+
+@click.command(epilog=_EPILOG)
 @click.argument("events", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--policy", required=True, type=click.Path(path_type=Path), help="the policy document to judge by")
 @click.option("--store", default="memory", show_default=True, help="where counters live: memory")
 def replay(events: Path, policy: Path, store: str) -> None:
-    """Play EVENTS against a policy: one JSON line out for each line in, and a summary on stderr."""
+    """Play EVENTS over virtual time against a policy: one JSON line out for each line in, a summary on stderr.
+
+    `-` reads standard input. A bad line stops the replay with exit 2 and is named on stderr.
+    """
     if store != "memory":
         raise UserError(f"--store: {store!r}: not supported yet", "this version counts in process: leave it out")
     folder = Path() if str(events) == "-" else events.parent
     player = Replay(policy, folder)
     summary: Counter[str] = Counter()
     if str(events) == "-":
-        asyncio.run(_play(player, sys.stdin, "-", summary))
+        asyncio.run(_play(player, standard_input(), "-", summary))
     else:
         try:
-            with events.open(encoding="utf-8") as lines:
-                asyncio.run(_play(player, lines, str(events), summary))
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{events}: {error}", "give a readable file of JSON lines") from None
+            lines = events.open("rb")
+        except OSError as error:
+            raise UserError(f"{events}: {error.strerror}", "give a readable file of JSON lines") from None
+        with lines:
+            asyncio.run(_play(player, lines, str(events), summary))
     figures = ", ".join(f"{name} {count}" for name, count in sorted(summary.items()))
     click.echo(f"{sum(summary.values())} events: {figures or 'none'}", err=True)
 
 
-async def _play(player: Replay, lines: TextIO, name: str, summary: Counter[str]) -> None:
+async def _play(player: Replay, lines: BinaryIO, name: str, summary: Counter[str]) -> None:
     """Play line by line; the first bad line stops the replay and names itself."""
     before = 0.0
     for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
-            event: Event = parse(line)
+            event: Event = parse(line.removeprefix(BOM_UTF8) if number == 1 else line)
             if event.at < before:
                 raise UserError(f"at: {event.at:g}: time does not go back, the line before was at {before:g}")  # noqa: TRY301
             before = event.at

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.apiserver import Ask, admit
+from webhook.cli.apiserver import Ask, admit, in_words
 from webhook.cli.events import (
     Deleted,
     Event,
@@ -70,10 +70,15 @@ class Replay:
         plan = self._compiled.plans.get(service)
         if plan is None:
             known = ", ".join(self._compiled.plans)
-            raise UserError(f"service: {service!r}: no such service in the policy", f"its services are {known}")
+            raise UserError(f"{service!r}: no such service in the policy", f"its services are {known}")
         return plan
 
     async def _pod(self, event: PodAsks) -> dict[str, Any]:
+        if self._offline.misses_labels(event.namespace):
+            raise UserError(
+                f"namespace: {event.namespace!r}: the policy asks for its labels, which are not known here",
+                "give them before, in a line with namespaceLabels",
+            )
         self._fresh += event.uid is None
         uid = event.uid or f"fresh-{self._fresh}"
         ask = Ask(
@@ -89,7 +94,7 @@ class Replay:
         try:
             admission = await admit(self._offline.interceptor, ask)
         except BadReviewError as error:
-            raise UserError(f"pod: {error}", "give a Pod as the API server would show it") from None
+            raise UserError(in_words(error), "give a Pod as the API server would show it") from None
         decision = admission.validated
         status: dict[str, Any] = {"code": decision.status.code}
         if not decision.allowed:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from webhook.cli import manifests
-from webhook.cli.apiserver import Admission, Ask, admission_review, admit, patched
+from webhook.cli.apiserver import Admission, Ask, admit, in_words, patched
 from webhook.cli.manifests import Subject
 from webhook.cli.output import as_diff, as_yaml
 from webhook.cli.policy_argument import load_policy
@@ -28,13 +28,18 @@ _FORMS = ("diff", "yaml", "json", "patch")
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--policy", required=True, type=click.Path(path_type=Path), help="the policy document to judge by")
-@click.option("--namespaces", type=click.Path(path_type=Path), help="labels of Namespaces, for namespaceSelector")
+@click.option(
+    "--namespaces",
+    type=click.Path(path_type=Path),
+    help="labels of Namespaces, for namespaceSelector: Namespace objects, or name: {label: value}",
+)
 @click.option("-o", "--output", type=click.Choice(_FORMS), help="default: diff on a terminal, else json")
 @click.option("--explain", is_flag=True, help="say stage by stage what was found")
 def review(files: tuple[Path, ...], policy: Path, namespaces: Path | None, output: str | None, explain: bool) -> int:
     """Show what would become of the Pods in FILES: Pods, workloads, Lists, AdmissionReviews; `-` is standard input.
 
-    Counters start empty and nothing is charged: a quota denies only what could never pass. Exit 3: some are denied.
+    Counters start empty and nothing is charged: a quota denies only what could never pass.
+    Exit 0: all are allowed; 3: some are denied; 2: bad input.
     """
     offline = Offline(load_policy(policy, Purpose.REVIEW), manifests.namespace_labels(namespaces))
     show = _SHOWN[output or ("diff" if sys.stdout.isatty() else "json")]
@@ -44,26 +49,29 @@ def review(files: tuple[Path, ...], policy: Path, namespaces: Path | None, outpu
             before, admission = asyncio.run(_judge(offline, subject, path))
             click.echo(show(subject, before, admission), nl=False)
             if explain:
-                click.echo(_explained(admission), nl=False)
+                # Lines for programs stay what they are.
+                click.echo(_explained(admission), nl=False, err=show in (_as_json, _as_patch))
             denied |= not admission.validated.allowed
     return DENIED if denied else 0
 
 
 async def _judge(offline: Offline, subject: Subject, path: Path) -> tuple[dict[str, Any], Admission]:
     try:
+        _want_labels(offline, subject.namespace)
         if subject.review is not None:
             return subject.pod, await _recorded(offline, subject.review)
-        _want_labels(offline, subject.namespace)
         ask = Ask(subject.pod, subject.namespace, _UID, subject.user, dry_run=True)
         return subject.pod, await admit(offline.interceptor, ask)
     except BadReviewError as error:
-        raise UserError(f"{path}: {subject.name}: {error}", "give the object as the API server would show it") from None
+        reason = in_words(error) if subject.review is None else str(error)
+        raise UserError(
+            f"{path}: {subject.name}: {reason}", "give the object as the API server would show it"
+        ) from None
 
 
 def _want_labels(offline: Offline, namespace: str) -> None:
     """Refuse to guess the labels of a Namespace that a service asks for."""
-    asked = any(service.match.namespace_selector for service in offline.compiled().matcher.candidates(namespace))
-    if asked and offline.namespaces.labels(namespace) is None:
+    if offline.misses_labels(namespace):
         raise UserError(
             f"the policy asks for the labels of Namespace {namespace!r}, which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
@@ -74,20 +82,13 @@ async def _recorded(offline: Offline, recorded: dict[str, Any]) -> Admission:
     """Judge an AdmissionReview as it was sent; the validating half sees what the mutating half made of it."""
     mutated = await offline.interceptor.review(Half.MUTATE, msgspec.json.encode(recorded))
     request = recorded["request"]
-    if request.get("operation") != "CREATE" or not isinstance(request.get("object"), dict):
-        validated = await offline.interceptor.review(Half.VALIDATE, msgspec.json.encode(_dry(recorded)))
-        return Admission(mutated.decision, validated.decision, request.get("object") or {})
-    pod = patched(request["object"], msgspec.json.decode(mutated.body)["response"])
-    pod["metadata"].setdefault("uid", _UID)
-    user = request.get("userInfo", {}).get("username", "")
-    ask = Ask(pod, request.get("namespace", ""), _UID, user, dry_run=True)
-    again = admission_review(ask, pod, Half.VALIDATE)
+    given = request.get("object")
+    after = patched(given, msgspec.json.decode(mutated.body)["response"]) if isinstance(given, dict) else given
+    if request["operation"] == "CREATE" and isinstance(after, dict) and isinstance(after.get("metadata"), dict):
+        after = {**after, "metadata": {"uid": _UID, **after["metadata"]}}
+    again = {**recorded, "request": {**request, "object": after, "dryRun": True}}
     validated = await offline.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
-    return Admission(mutated.decision, validated.decision, pod)
-
-
-def _dry(recorded: dict[str, Any]) -> dict[str, Any]:
-    return {**recorded, "request": {**recorded["request"], "dryRun": True}}
+    return Admission(mutated.decision, validated.decision, after if isinstance(after, dict) else {})
 
 
 def _as_json(_subject: Subject, _before: dict[str, Any], admission: Admission) -> str:
@@ -120,21 +121,22 @@ def _as_patch(_subject: Subject, _before: dict[str, Any], admission: Admission) 
     return msgspec.json.encode(admission.mutated.patch).decode() + "\n"
 
 
-def _as_yaml(_subject: Subject, _before: dict[str, Any], admission: Admission) -> str:
-    return "---\n" + as_yaml(_without_uid(admission.pod)) + _comments(admission.validated)
+def _as_yaml(subject: Subject, _before: dict[str, Any], admission: Admission) -> str:
+    return "---\n" + as_yaml(_without_uid(admission.pod)) + _comments(subject, admission.validated)
 
 
 def _as_diff(subject: Subject, before: dict[str, Any], admission: Admission) -> str:
     after = _without_uid(admission.pod)
     namespace = after.get("metadata", {}).get("namespace")
     before = {**before, "metadata": {**before.get("metadata", {}), **({"namespace": namespace} if namespace else {})}}
-    return as_diff(before, after, subject.name) + _comments(admission.validated)
+    return as_diff(before, after, subject.name) + _comments(subject, admission.validated)
 
 
-def _comments(decision: Decision) -> str:
+def _comments(subject: Subject, decision: Decision) -> str:
     """Return the verdict and its reasons, as comments so that the output stays what it is."""
-    owner = f" (service {decision.service})" if decision.service else ""
-    lines = [f"# {decision.verdict}{owner}"]
+    whose = f" (service {decision.service})" if decision.service else ""
+    why = f" (by {decision.exemption})" if decision.exemption else ""
+    lines = [f"# {subject.name}: {decision.verdict}{whose}{why}"]
     if not decision.allowed:
         lines.append(f"# {decision.status.code} {decision.status.reason}: {decision.status.message}")
     lines += [f"# warning: {warning}" for warning in decision.warnings]

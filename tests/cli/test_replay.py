@@ -1,0 +1,294 @@
+"""Sequences over virtual time: each in words here, and whole in its golden file.
+
+The windows are 64 s long, so that a bucket is one second: what was counted at 0 is free again at 65.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Json, installed, podgate
+
+REPLAYS = Path(__file__).parent / "replays"
+NAMES = sorted(folder.name for folder in REPLAYS.iterdir())
+
+
+def play(name: str) -> list[Json]:
+    folder = REPLAYS / name
+    done = podgate("replay", folder / "events.jsonl", "--policy", folder / "policy.yaml")
+    assert done.code == 0, done.err
+    return done.lines
+
+
+def column(lines: list[Json], *keys: str) -> list[tuple[Any, ...]]:
+    return [tuple(line.get(key) for key in keys) for line in lines]
+
+
+def codes(lines: list[Json]) -> list[int]:
+    return [line["status"]["code"] for line in lines if "decision" in line]
+
+
+def used(line: Json) -> dict[str, Any]:
+    return {use["resource"]: use["used"] for use in line["used"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_line_is_as_it_was_written_down(name: str, *, refresh_goldens: bool) -> None:
+    folder = REPLAYS / name
+    done = installed("replay", folder / "events.jsonl", "--policy", folder / "policy.yaml")
+    assert done.code == 0, done.err
+    expected = folder / "expected.jsonl"
+    if refresh_goldens:
+        expected.write_text(done.out)
+    assert done.lines == [json.loads(line) for line in expected.read_text().splitlines()]
+    asked = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [line["at"] for line in done.lines] == [event["at"] for event in asked], "one line out for each line in"
+
+
+def test_no_file_of_a_replay_is_forgotten() -> None:
+    for name in NAMES:
+        files = {file.name for file in (REPLAYS / name).iterdir()}
+        named = {
+            event.get("policy") for event in map(json.loads, (REPLAYS / name / "events.jsonl").read_text().splitlines())
+        }
+        assert files == {"policy.yaml", "events.jsonl", "expected.jsonl"} | (named - {None}), name
+
+
+def test_each_line_has_exactly_the_keys_that_are_pinned() -> None:
+    keys: dict[str, set[frozenset[str]]] = {"pod": set(), "outcome": set(), "refund": set(), "status": set()}
+    marks = {"decision": "pod", "waiting": "status", "refunded": "refund", "service": "outcome"}
+    for name in NAMES:
+        for line in play(name):
+            found = [kind for key, kind in marks.items() if key in line]
+            kind = found[0] if found else ""
+            if kind:
+                keys[kind].add(frozenset(line))
+            for use in line.get("used", ()):
+                assert set(use) == {"window", "resource", "used", "hard", "of", "name", "namespace"}
+                assert use["of"] == "service"
+    assert keys == {
+        "pod": {frozenset(["at", "uid", "service", "decision", "allowed", "status", "used", "breaker", "generation"])},
+        "outcome": {frozenset(["at", "service", "breaker", "openRemaining", "generation"])},
+        "refund": {frozenset(["at", "uid", "refunded"])},
+        "status": {
+            frozenset(["at", "service", "breaker", "openRemaining", "used", "generation", "waiting", "released"])
+        },
+    }
+
+
+def test_a_window_fills_and_slides_and_is_free_at_the_stated_moment_and_not_a_microsecond_earlier() -> None:
+    lines = play("window_slides")
+    assert codes(lines) == [200, 200, 200, 429, 429, 200, 200, 429, 429, 200]
+    by_uid = {line["uid"]: line for line in lines if "uid" in line}
+    assert "hard 3, used 3, asked 1; could pass from 1970-01-01T00:01:05.000Z" in by_uid["d"]["status"]["message"]
+    assert (by_uid["e"]["at"], by_uid["e"]["allowed"]) == (64.999999, False)
+    assert (by_uid["f"]["at"], by_uid["f"]["allowed"], used(by_uid["f"])) == (65, True, {"pods": 2})
+    assert "could pass from 1970-01-01T00:01:15.000Z" in by_uid["h"]["status"]["message"]
+    assert (by_uid["i"]["at"], by_uid["i"]["allowed"]) == (74.999999, False)
+    assert (by_uid["j"]["at"], by_uid["j"]["allowed"]) == (75, True)
+    assert [used(line) for line in lines[-2:]] == [{"pods": 1}, {"pods": 0}]
+
+
+def test_all_resources_of_all_windows_are_charged_or_none() -> None:
+    lines = {line.get("uid", line["at"]): line for line in play("all_or_nothing")}
+    first = {"pods": 1, "cpu": "600m", "memory": "256Mi"}
+    assert used(lines["a"]) == first
+    assert (lines["b"]["allowed"], used(lines["b"])) == (False, first), "cpu was refused, so memory was not charged"
+    assert (lines["c"]["allowed"], used(lines["c"])) == (False, first), "memory was refused, so cpu was not charged"
+    assert used(lines["d"]) == {"pods": 2, "cpu": "1", "memory": "512Mi"}
+    assert used(lines["e"]) == {"pods": 3, "cpu": "1", "memory": "512Mi"}, "a missing request counts 0"
+    assert "can never pass" in lines["f"]["status"]["message"]
+    message = lines["g"]["status"]["message"]
+    assert "cpu in 64s" in message
+    assert "memory in 640s" in message
+    assert "could pass from 1970-01-01T00:10:50.000Z" in message, "the later of the two moments: 65 buckets of 10 s"
+    assert used(lines[65]) == {"pods": 2, "cpu": "400m", "memory": "512Mi"}
+    assert used(lines[650]) == {"pods": 0, "cpu": "0", "memory": "0"}
+
+
+def test_a_repeated_uid_is_answered_as_before_and_charged_once() -> None:
+    lines = play("repeated_uid")
+    assert column(lines, "uid", "allowed") == [
+        ("a", True),
+        ("a", True),
+        ("b", False),
+        ("a", True),
+        ("b", True),  # what was refused was not remembered: it is judged again
+        ("a", True),
+        ("b", True),
+    ]
+    assert [used(line)["pods"] for line in lines] == [1] * 7
+
+
+def test_a_dry_run_charges_nothing_and_trips_nothing_and_takes_no_probe() -> None:
+    lines = play("dry_run")
+    assert codes(lines) == [200, 200, 200, 429, 429, 429, 429, 429, 503, 200, 200, 200]
+    assert [used(line)["pods"] for line in lines[:3]] == [0, 0, 1]
+    assert [line["breaker"] for line in lines[3:8]] == ["CLOSED"] * 4 + ["OPEN"], "two real refusals trip, no dry ones"
+    assert [line["breaker"] for line in lines[9:]] == ["HALF_OPEN", "HALF_OPEN", "CLOSED"]
+
+
+def test_a_refund_is_given_once_while_its_bucket_lives_and_an_end_gives_nothing_back() -> None:
+    lines = play("refund")
+    assert codes(lines) == [200, 200, 429, 200, 429, 200]
+    assert [(line["uid"], line["refunded"]) for line in lines if "refunded" in line] == [
+        ("a", True),
+        ("a", False),
+        ("b", False),  # deleted
+        ("nobody", False),
+        ("d", False),  # was never charged
+        ("b", False),  # its bucket has left the window
+    ]
+
+
+def test_quota_trips_by_controllers_each_heard_once_and_believed_from_kube_controllers_only() -> None:
+    lines = play("tripped_by_controllers")
+    states = column(lines, "at", "breaker")
+    assert states[:6] == [(at, "CLOSED") for at in (0, 1, 1.5, 2, 2.5, 61.5)]
+    assert states[6] == (61.6, "OPEN"), "rs1 counts again once its first event is older than a minute"
+    assert (lines[6]["status"]["code"], lines[7]["status"]["code"]) == (429, 503)
+    assert "3 controllers refused within 60s" in lines[7]["status"]["message"]
+    assert column(lines[8:10], "breaker", "openRemaining") == [("OPEN", 0.1), ("HALF_OPEN", 0)]
+    assert (lines[10]["status"]["code"], lines[10]["breaker"]) == (429, "HALF_OPEN"), (
+        "a probe that quota refuses is neutral"
+    )
+    assert column(lines[11:], "breaker", "generation") == [("HALF_OPEN", 2), ("CLOSED", 3)]
+
+
+def test_quota_trips_by_requests_whoever_asks() -> None:
+    lines = play("tripped_by_requests")
+    assert codes(lines) == [200, 429, 429, 429, 503]
+    assert column(lines, "breaker", "openRemaining")[-3:] == [("OPEN", None), ("OPEN", 0.5), ("HALF_OPEN", 0)]
+
+
+def test_errors_in_three_intervals_in_a_row_trip_at_the_end_of_the_last() -> None:
+    lines = play("tripped_by_errors")
+    seen = [(line["at"], line["breaker"], line["openRemaining"]) for line in lines if "waiting" in line][:6]
+    assert seen == [
+        (5, "CLOSED", 0),  # an empty second broke the run
+        (5.999999, "CLOSED", 0),
+        (6, "OPEN", 10),
+        (7.5, "OPEN", 8.5),
+        (15.999999, "OPEN", 0.000001),
+        (16, "HALF_OPEN", 0),
+    ]
+
+
+def test_an_interval_with_too_few_outcomes_breaks_the_run() -> None:
+    lines = play("too_few_errors")
+    assert [(line["at"], line["breaker"]) for line in lines if "waiting" in line] == [
+        (4, "CLOSED"),
+        (5, "CLOSED"),
+        (6, "OPEN"),
+    ]
+
+
+def test_probes_are_leased_settled_reclaimed_and_close_or_reopen() -> None:
+    lines = play("tripped_by_errors")
+    pods = {(line["uid"], line["at"]): line for line in lines if "decision" in line}
+    assert pods["p0", 9]["status"]["code"] == 503
+    assert "is open for 7s more" in pods["p0", 9]["status"]["message"]
+    assert [pods[uid]["allowed"] for uid in (("p1", 16.5), ("p2", 16.6), ("p3", 16.7))] == [True, True, False]
+    assert pods["p4", 18.5]["allowed"] is False, "one succeeded, one is out, two are wanted"
+    assert pods["p4", 21.599999]["allowed"] is False
+    assert pods["p5", 21.6]["allowed"] is True, "the lease of p2 expired after 5 s and is taken over"
+    told = [(line["at"], line["breaker"], line["generation"]) for line in lines if "decision" not in line]
+    assert [entry for entry in told if 17 <= entry[0] <= 34] == [
+        (17, "HALF_OPEN", 2),  # of a uid that has no lease
+        (17, "HALF_OPEN", 2),  # of a generation that has passed, and no success: it would have reopened
+        (18, "HALF_OPEN", 2),  # the first success
+        (21.7, "HALF_OPEN", 2),  # of an expired lease: it would have closed
+        (22, "OPEN", 3),  # a failed probe
+        (31.999999, "OPEN", 3),
+        (32, "HALF_OPEN", 4),
+        (34, "HALF_OPEN", 4),
+        (34, "CLOSED", 5),
+    ]
+    assert told[-1] == (38, "CLOSED", 5), "three seconds of errors of generation 4 are none of generation 5's"
+
+
+def test_a_mean_above_the_threshold_trips_and_one_that_equals_it_does_not() -> None:
+    lines = play("tripped_by_latency")
+    assert [(line["at"], line["breaker"], line["openRemaining"]) for line in lines if "waiting" in line] == [
+        (2.999999, "CLOSED", 0),
+        (3, "OPEN", 10),
+        (12.25, "OPEN", 0.75),
+        (13, "HALF_OPEN", 0),
+    ]
+
+
+def test_counters_and_breaker_survive_a_change_of_policy() -> None:
+    lines = play("policy_changes")
+    looks = [line for line in lines if "waiting" in line]
+    assert [(used(line)["pods"], line["used"][0]["hard"], line["breaker"]) for line in looks] == [
+        (2, 1, "CLOSED"),
+        (2, 5, "OPEN"),
+        (3, 5, "CLOSED"),
+    ]
+    assert codes(lines) == [200, 200, 429, 200, 200]
+    assert [line["refunded"] for line in lines if "refunded" in line] == [True], "charged under the policy before last"
+
+
+def test_labels_of_namespaces_decide_whose_pod_it_is_from_the_moment_they_change() -> None:
+    lines = play("namespace_selector")
+    assert column([line for line in lines if "uid" in line], "uid", "service", "decision") == [
+        ("a", "web", "Admit"),
+        ("b", None, "Unmatched"),
+        ("x", None, "Unmatched"),
+        ("k", None, "Exempt"),
+        ("c", "web", "Admit"),
+        ("d", "web", "Admit"),
+    ]
+
+
+def test_warn_and_audit_charge_past_the_limit_and_trip_nothing() -> None:
+    lines = {line["uid"]: line for line in play("warn_and_audit")}
+    for mode in ("warn", "audit"):
+        assert [used(lines[f"{mode}{number}"])["pods"] for number in (1, 2, 3)] == [1, 2, 3]
+        assert {lines[f"{mode}{number}"]["breaker"] for number in (1, 2, 3)} == {"CLOSED"}
+    assert [lines[f"enforce{number}"]["status"]["code"] for number in (1, 2, 3)] == [200, 429, 503]
+
+
+def test_each_namespace_has_counters_of_its_own() -> None:
+    lines = play("per_namespace")
+    assert codes(lines) == [200, 429, 200, 429, 200, 200]
+    assert {use["namespace"]: use["used"] for use in lines[4]["used"]} == {"team-a": 1, "team-b": 1}
+    assert [use["namespace"] for use in lines[0]["used"]] == ["team-a"]
+
+
+def test_a_resize_charges_what_rises_above_the_most_that_the_pod_ever_took() -> None:
+    lines = play("resize")
+    assert [used(line)["cpu"] for line in lines] == [
+        "400m",
+        "700m",
+        "700m",  # down: nothing comes back
+        "700m",  # up to where it was: nothing is charged
+        "700m",  # a dry run
+        "900m",
+        "900m",  # refused
+        "1",  # no record: new - old
+        "1",
+        "600m",  # the first charge has left, the rises have not
+    ]
+    assert codes(lines) == [200, 200, 200, 200, 200, 200, 429, 200]
+    assert {used(line)["pods"] for line in lines[:-1]} == {1}
+
+
+def test_the_same_comes_out_of_standard_input() -> None:
+    folder = REPLAYS / "window_slides"
+    given = (folder / "events.jsonl").read_bytes()
+    done = podgate(
+        "replay", "-", "--policy", folder / "policy.yaml", stdin=b"\xef\xbb\xbf" + given.replace(b"\n", b"\r\n") + b"\n"
+    )
+    assert done.lines == play("window_slides")
+    assert done.err == "12 events: Admit 6, Deny 4, status 2\n"
+
+
+def test_a_pod_without_a_uid_gets_a_fresh_one_each_time() -> None:
+    events = (REPLAYS / "window_slides/events.jsonl").read_text().splitlines()[:1] * 3
+    lines = "".join(json.dumps({**json.loads(line), "uid": None}) + "\n" for line in events)
+    done = podgate("replay", "-", "--policy", REPLAYS / "window_slides/policy.yaml", stdin=lines)
+    assert len({line["uid"] for line in done.lines}) == 3
+    assert [used(line)["pods"] for line in done.lines] == [1, 2, 3]
