@@ -71,7 +71,8 @@ class QuotaEventPlan(Struct, frozen=True):
     by_controller: bool
 
     def reason(self) -> str:
-        counted = "controllers" if self.by_controller else "requests"
+        counted = "controller" if self.by_controller else "request"
+        counted += "s" * (self.count > 1)
         return f"quotaExceeded: {self.count} {counted} refused within {span(self.within_us)}"
 
 
