@@ -30,7 +30,7 @@ from webhook.interceptor import Interceptor
 from webhook.listener import Limits as ConnectionLimits
 from webhook.listener import Listener
 from webhook.observers import Observers
-from webhook.plain import plain_application
+from webhook.plain import plain_handler
 from webhook.server import Patience, Server
 from webhook.settings import Address, Settings
 from webhook.status import Snapshot, status_document
@@ -38,6 +38,7 @@ from webhook.tls import TlsFiles, TlsPaths
 
 VERSION = version("podgate")
 _TICK_LATE_SECONDS = 0.3
+_AGAIN_SECONDS = 1.0
 
 
 class Offline:
@@ -84,15 +85,15 @@ class Podgate:
             load_identities(settings.identities),
             self._keys,
             WallClock(),
-            token_lifetime_max_seconds=int(settings.max_token_lifetime_seconds),
-            token_leeway_seconds=int(settings.token_leeway_seconds),
+            token_lifetime_max_seconds=settings.max_token_lifetime_seconds,
+            token_leeway_seconds=settings.token_leeway_seconds,
         )
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
         edge = AdmissionEdge(self._interceptor, authenticator, observer, limits)
         self._metrics.watch_in_flight(lambda: edge.in_flight)
         self.server = Server(
             edge,
-            plain_application(self._unready, self._render_metrics, CONTENT_TYPE, self._status),
+            plain_handler(self._unready, self._render_metrics, CONTENT_TYPE, self._status),
             self._tls,
             observer,
             ConnectionLimits(
@@ -103,6 +104,7 @@ class Podgate:
             ),
             Patience(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
+        self._rendering: asyncio.Task[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -116,7 +118,7 @@ class Podgate:
             self._tls.run,
             self._tick,
         )
-        self._tasks = [asyncio.create_task(loop()) for loop in loops]
+        self._tasks = [asyncio.create_task(self._forever(loop)) for loop in loops]
         self._logs.said(
             "info",
             "listening",
@@ -137,8 +139,21 @@ class Podgate:
         self._logs.said("info", "stopped")
         self._logs.close()
 
+    async def _forever(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin again after a defect of ours: a watch that has ended unseen would leave old files in force."""
+        while True:
+            try:
+                await loop()
+            except Exception as error:  # noqa: BLE001
+                self._logs.said("error", "a background task failed, and begins again", reason=repr(error))
+                await asyncio.sleep(_AGAIN_SECONDS)
+
     def _refused_files(self, what: str) -> Callable[[str], None]:
-        return lambda reason: self._logs.said("error", f"{what} refused, the last good one stays", reason=reason)
+        def refused(reason: str) -> None:
+            self._metrics.file_refused(what)
+            self._logs.said("error", f"{what} refused, the last good one stays", reason=reason)
+
+        return refused
 
     def _unready(self) -> list[str]:
         reasons = []
@@ -160,10 +175,12 @@ class Podgate:
         return {"serving": loaded.leaf_not_after_seconds, "client-ca": loaded.client_ca_not_after_seconds}
 
     async def _render_metrics(self) -> bytes:
-        self._metrics.update(await self._looks())
-        self._metrics.certificates(self._certificates())
-        # Hundreds of services take tens of milliseconds, which no review should wait for.
-        return await asyncio.to_thread(self._metrics.render)
+        """Render once for all who ask meanwhile: hundreds of services take tens of milliseconds."""
+        if self._rendering is None or self._rendering.done():
+            self._metrics.update(await self._looks())
+            self._metrics.certificates(self._certificates())
+            self._rendering = asyncio.create_task(asyncio.to_thread(self._metrics.render))  # no review waits for it
+        return await asyncio.shield(self._rendering)
 
     async def _status(self) -> dict[str, Any]:
         loaded = self._policies.current()

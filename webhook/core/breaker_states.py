@@ -173,7 +173,7 @@ def _succeeded(record: Record, plan: BreakerPlan, now_us: int) -> Step:
     successes = record.successes + 1
     if successes < plan.probes:
         return Step(replace(record, successes=successes))
-    return _move(record, Cause.PROBES_SUCCEEDED, now_us, f"{successes} probes succeeded")
+    return _move(record, Cause.PROBES_SUCCEEDED, now_us, f"{successes} probe{'s' * (successes > 1)} succeeded")
 
 
 def _tripped(record: Record, plan: BreakerPlan, trip: Trip) -> Step:

@@ -184,7 +184,7 @@ def guard(old: Pod, new: Pod, service: Service) -> tuple[Finding, ...]:
             "placement",
             own_mode(service),
             f"service {service.name}: {where}[{key}] is Podgate's and cannot be changed"
-            f" (was {before.get(key)!r}, asked {after.get(key)!r}); leave it as it is",
+            f" (was {_quoted(before.get(key))}, asked {_quoted(after.get(key))}); leave it as it is",
             f"{where}[{key}]",
         )
         for where, key, before, after in (
@@ -199,3 +199,7 @@ def guard(old: Pod, new: Pod, service: Service) -> tuple[Finding, ...]:
         loosened = (lack for lack in _lacks(new, placement) if lack.owed not in lacked)
         findings += _findings(loosened, service.name, mode)
     return tuple(findings)
+
+
+def _quoted(value: str | None) -> str:
+    return "absent" if value is None else repr(value)
