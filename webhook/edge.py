@@ -1,11 +1,12 @@
 """The admission edge: authenticate, bound what is read, hand the body to the interceptor, answer without leaking."""
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from webhook.authentication import Authenticator, require_role
 from webhook.core.decision import Half
@@ -14,8 +15,11 @@ from webhook.errors import AuthenticationError
 from webhook.identities import Role
 from webhook.interceptor import Interceptor, NoPolicyError
 from webhook.ports import Caller, Observer
+from webhook.protocol import Handler, close_after, closing
 
 _HALVES = {"/mutate": Half.MUTATE, "/validate": Half.VALIDATE}
+_METHOD = "POST"
+_FORWARDED_CERTIFICATE = "X-Forwarded-Client-Cert"
 Retires = Callable[[asyncio.BaseTransport | None], bool]
 
 
@@ -51,60 +55,75 @@ class AdmissionEdge:
         self._limits = limits
         self._retires: Retires = lambda _: False
         self.in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
-    def application(self, retires: Retires) -> web.Application:
-        """Return the application; `retires` is told of each request's connection, and says whether to end it."""
+    @property
+    def body_max_bytes(self) -> int:
+        return self._limits.max_body_bytes
+
+    def handler(self, retires: Retires) -> Handler:
+        """Return the handler; `retires` is told of each request's connection, and says whether to end it."""
         self._retires = retires
-        application = web.Application(client_max_size=self._limits.max_body_bytes)
-        for path in _HALVES:
-            application.router.add_post(path, self._handle)
-        application.on_response_prepare.append(_say_less)
-        return application
+        return self._handle
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def wait_idle(self) -> None:
+        """Wait until no call is being answered."""
+        await self._idle.wait()
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
         self.in_flight += 1
+        self._idle.clear()
         ends = self._retires(request.transport)
         try:
             response = await self._answer(request)
         except AuthenticationError as error:
             self._observer.refused(f"authentication_{error.reason}", error.detail)
-            return _closing(HTTPStatus(error.status), HTTPStatus(error.status).phrase.lower())
+            return closing(HTTPStatus(error.status))
         except RefusedError as error:
             self._observer.refused(error.reason, error.detail)
-            return _closing(error.status, error.text)
+            return closing(error.status, error.text)
         except Exception as error:  # noqa: BLE001  a defect of ours must cost one answer, never the process
-            self._observer.refused("internal_error", repr(error))
-            return _closing(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error")
+            self._observer.refused("internal_error", _whereabouts(error))
+            return closing(HTTPStatus.INTERNAL_SERVER_ERROR)
         finally:
             self.in_flight -= 1
+            if not self.in_flight:
+                self._idle.set()
         if ends:
             close_after(response)
         return response
 
-    async def _answer(self, request: web.Request) -> web.Response:
-        caller = self._authenticate(request)
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        caller, half = self._authenticate(request)
         if self.in_flight > self._limits.max_in_flight:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many reviews in flight")
         body = await self._body(request)
         try:
-            answer = await self._interceptor.review(
-                _HALVES[request.path], body, caller, request.headers.get("traceparent")
-            )
+            answer = await self._interceptor.review(half, body, caller, request.headers.get("traceparent"))
         except BadReviewError as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "bad_review", str(error)) from None
         except NoPolicyError as error:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "no_policy", str(error)) from None
         return web.Response(body=answer.body, content_type="application/json")
 
-    def _authenticate(self, request: web.Request) -> Caller:
-        """Know the caller before a byte of the body is read."""
+    def _authenticate(self, request: web.BaseRequest) -> tuple[Caller, Half]:
+        """Know the caller before a byte of the body is read, and before saying which paths there are."""
+        if _FORWARDED_CERTIFICATE in request.headers:
+            detail = f"{_FORWARDED_CERTIFICATE} was sent, and no proxy is expected here"
+            raise RefusedError(HTTPStatus.FORBIDDEN, "forwarded_certificate", "", detail)
         tls = request.get_extra_info("ssl_object")
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         caller = self._authenticator.authenticate(certificate, request.headers.getall("Authorization", []))
+        half = _HALVES.get(request.path)
+        if half is None:
+            raise RefusedError(HTTPStatus.NOT_FOUND, "not_found", "", f"no such path, asked by {caller.client_id!r}")
         require_role(caller, Role.APISERVER)
-        return caller
+        if request.method != _METHOD:
+            raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method", "", f"asked by {caller.client_id!r}")
+        return caller, half
 
-    async def _body(self, request: web.Request) -> bytes:
+    async def _body(self, request: web.BaseRequest) -> bytes:
         limit = self._limits.max_body_bytes
         if request.content_type != "application/json" or "Content-Encoding" in request.headers:
             text = "send an AdmissionReview as application/json, not encoded"
@@ -114,6 +133,7 @@ class AdmissionEdge:
         )
         if (request.content_length or 0) > limit:
             raise too_large
+        await _want_body(request)
         try:
             async with asyncio.timeout(self._limits.body_timeout_seconds):
                 return await request.read()
@@ -126,19 +146,18 @@ class AdmissionEdge:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "body_broken", "the body ended early", repr(error)) from None
 
 
-async def _say_less(_request: web.Request, response: web.StreamResponse) -> None:
-    """Do not tell strangers what the server is made of."""
-    response.headers.pop("Server", None)
+async def _want_body(request: web.BaseRequest) -> None:
+    """Ask for the body of a caller that waits to be asked: only now, when it is known."""
+    expectation = request.headers.get("Expect")
+    if expectation is None or request.version < HttpVersion11:
+        return
+    if expectation.lower() != "100-continue":
+        raise RefusedError(HTTPStatus.EXPECTATION_FAILED, "expectation", "")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer has not begun
 
 
-def _closing(status: HTTPStatus, text: str) -> web.Response:
-    """Answer a call that went wrong, and end its connection: an unread body must not become the next request."""
-    response = web.Response(status=status, text=f"{text}\n")
-    close_after(response)
-    return response
-
-
-def close_after(response: web.StreamResponse) -> None:
-    """End the connection after this answer, and say so to the caller."""
-    response.headers["Connection"] = "close"
-    response.force_close()
+def _whereabouts(error: Exception) -> str:
+    """Say what happened and where, in one line, for our log alone."""
+    *_, last = traceback.extract_tb(error.__traceback__) or [None]
+    return f"{error!r} in {last.name}, line {last.lineno}" if last else repr(error)

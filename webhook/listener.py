@@ -19,6 +19,8 @@ _BACKLOG = 512
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # a name may have addresses that the host has not
 _PAUSE_SECONDS = 0.1
 """Without descriptors or memory for another connection, accept would fail again at once."""
+_CLOSE_NOTIFY_SECONDS = 1.0
+"""How long a closed connection waits for its client to agree (30 s by default: a slot that nobody needs any more)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Limits:
     """From the end of the handshake to the first complete request header."""
     age_max_seconds: float = 600.0
     """Connections outlive the revocation of what they were opened with: an old one ends after its present request."""
+    newcomers_win: bool = False
+    """At the cap, whether the oldest connection makes room, or the newcomer is turned away."""
 
 
 class Listener:
@@ -93,12 +97,19 @@ class Listener:
         self._accepting += [self._loop.create_task(self._accept(listening)) for listening in opened]
 
     def seen(self, transport: asyncio.BaseTransport | None) -> bool:
-        """Say that a request header is complete; False if its answer should end the connection, old as it is."""
+        """Say that a request header is complete; False if its answer should end the connection.
+
+        It should where the connection is old, or was opened under certificates or client CAs that have been replaced.
+        """
         tracked = self._live.get(transport) if transport is not None else None
         if tracked is None:
             return False
         tracked.watchdog.cancel()
-        return self._loop.time() - tracked.since_seconds < self._limits.age_max_seconds
+        is_young = self._loop.time() - tracked.since_seconds < self._limits.age_max_seconds
+        return is_young and tracked.context is self._context_now()
+
+    def _context_now(self) -> ssl.SSLContext | None:
+        return self._context() if self._context is not None else None
 
     async def close(self) -> None:
         """Stop accepting. Live connections, and handshakes under way, go on."""
@@ -128,8 +139,10 @@ class Listener:
                 self._on_refused("accept", str(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            if self.connections >= self._limits.connections_max:
+            full = self.connections >= self._limits.connections_max
+            if full:
                 self._on_refused("connection_limit", f"{self._limits.connections_max} connections are open")
+            if full and not (self._limits.newcomers_win and self._abort_oldest()):
                 connection.close()
             else:
                 task = self._loop.create_task(self._shake_hands(connection))
@@ -141,14 +154,15 @@ class Listener:
 
     async def _shake_hands(self, connection: socket.socket) -> bool:
         """Return whether the connection was set up."""
-        context = self._context() if self._context is not None else None
-        tracked = _Tracked(self._protocol_factory(), self, asyncio.current_task())  # type: ignore[arg-type]
+        context = self._context_now()
+        tracked = _Tracked(self._protocol_factory(), self, asyncio.current_task(), context)  # type: ignore[arg-type]
         try:
             await self._loop.connect_accepted_socket(
                 lambda: tracked,
                 connection,
                 ssl=context,
                 ssl_handshake_timeout=self._limits.handshake_timeout_seconds if context is not None else None,
+                ssl_shutdown_timeout=_CLOSE_NOTIFY_SECONDS if context is not None else None,
             )
         except OSError as error:  # ssl.SSLError is one
             self._on_refused(handshake_failure(error), str(error) or type(error).__name__)
@@ -172,6 +186,14 @@ class Listener:
         self._live.pop(transport, None)
         self._forget(tracked.task)
 
+    def _abort_oldest(self) -> bool:
+        """Return whether there was one."""
+        oldest = next(iter(self._live), None)
+        if oldest is None:
+            return False
+        self._live.pop(oldest).abort()
+        return True
+
     def _forget(self, task: "asyncio.Task[bool]") -> None:
         self._open.discard(task)
         if not self._open:
@@ -187,8 +209,11 @@ class _Tracked(asyncio.BaseProtocol):
 
     watchdog: asyncio.TimerHandle
 
-    def __init__(self, inner: asyncio.Protocol, listener: Listener, task: "asyncio.Task[bool]") -> None:
+    def __init__(
+        self, inner: asyncio.Protocol, listener: Listener, task: "asyncio.Task[bool]", context: ssl.SSLContext | None
+    ) -> None:
         self.task = task
+        self.context = context
         self._inner = inner
         self._listener = listener
         self._transport: asyncio.Transport | None = None

@@ -1,37 +1,49 @@
 """The plain port: liveness, readiness, metrics, status. It decides nothing, and shows no secret."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from webhook.protocol import Handler, closing
 
-def plain_application(
+_METHODS = ("GET", "HEAD")
+
+
+def plain_handler(
     unready: Callable[[], Sequence[str]],
     metrics: Callable[[], Awaitable[bytes]],
     metrics_content_type: str,
     status: Callable[[], Awaitable[dict[str, Any]]],
-) -> web.Application:
-    """Return the application; `unready` says why this server should get no calls (the store is never a reason)."""
+) -> Handler:
+    """Return the handler; `unready` says why this server should get no calls (the store is never a reason)."""
 
-    async def healthz(_request: web.Request) -> web.Response:
+    async def healthz() -> web.Response:
         return web.Response(text="ok\n")
 
-    async def readyz(_request: web.Request) -> web.Response:
+    async def readyz() -> web.Response:
         reasons = unready()
         text = "".join(f"{reason}\n" for reason in reasons) or "ok\n"
         return web.Response(status=503 if reasons else 200, text=text)
 
-    async def show_metrics(_request: web.Request) -> web.Response:
+    async def show_metrics() -> web.Response:
         return web.Response(body=await metrics(), headers={"Content-Type": metrics_content_type})
 
-    async def show_status(_request: web.Request) -> web.Response:
+    async def show_status() -> web.Response:
         return web.Response(body=msgspec.json.encode(await status()), content_type="application/json")
 
-    application = web.Application()
-    application.router.add_get("/healthz", healthz)
-    application.router.add_get("/readyz", readyz)
-    application.router.add_get("/metrics", show_metrics)
-    application.router.add_get("/status", show_status)
-    return application
+    pages = {"/healthz": healthz, "/readyz": readyz, "/metrics": show_metrics, "/status": show_status}
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        page = pages.get(request.path)
+        if page is None:
+            return closing(HTTPStatus.NOT_FOUND)
+        if request.method not in _METHODS:
+            response = closing(HTTPStatus.METHOD_NOT_ALLOWED)
+            response.headers["Allow"] = ", ".join(_METHODS)
+            return response
+        return await page()
+
+    return handle

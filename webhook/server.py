@@ -1,21 +1,23 @@
 """The two listeners and their life: start when all is loaded, drain before going, lose no call."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from webhook.edge import AdmissionEdge
 from webhook.listener import Limits, Listener
 from webhook.ports import Observer
+from webhook.protocol import Bounds, Handler, Protocols
 from webhook.settings import Address
 from webhook.tls import TlsFiles
 
-# A token is at most 8 KiB, and the line that carries it has a name too.
-_HEADER_LINE_MAX_BYTES = 16 * 1024
-_PLAIN_LIMITS = Limits(connections_max=64)
-_PLAIN_GRACE_SECONDS = 1.0
+# Who holds on to the plain port must not keep the kubelet's probe out, which would end this process.
+_PLAIN_LIMITS = Limits(connections_max=64, newcomers_win=True)
+_PLAIN_BOUNDS = Bounds(keep_alive_seconds=75.0, body_max_bytes=1024)
+_LAST_WORDS_SECONDS = 1.0
+"""For an answer that is on its way when the time is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Server:
     def __init__(
         self,
         edge: AdmissionEdge,
-        plain: web.Application,
+        plain: Handler,
         tls: TlsFiles,
         observer: Observer,
         limits: Limits,
@@ -41,58 +43,48 @@ class Server:
     ) -> None:
         self.draining = False
         self._edge = edge
+        self._plain_handler = plain
         self._patience = patience
-        self._hurry = asyncio.Event()
-        self._admission_runner = web.AppRunner(
-            edge.application(self._retires),
-            access_log=None,
-            keepalive_timeout=patience.keep_alive_seconds,
-            shutdown_timeout=patience.grace_seconds,
-            max_field_size=_HEADER_LINE_MAX_BYTES,
-            auto_decompress=False,
-            lingering_time=1.0,
+        self._admission_protocols = Protocols(
+            edge.handler(self._retires), Bounds(patience.keep_alive_seconds, edge.body_max_bytes), observer.refused
         )
-        plain.middlewares.append(self._seen_on_plain)
-        self._plain_runner = web.AppRunner(plain, access_log=None, shutdown_timeout=_PLAIN_GRACE_SECONDS)
+        self._plain_protocols = Protocols(self._handle_plain, _PLAIN_BOUNDS, observer.refused)
         self.admission = Listener(
-            self._protocol_of(self._admission_runner),
-            context=lambda: tls.context,
-            limits=limits,
-            on_refused=observer.refused,
+            self._admission_protocols, context=lambda: tls.context, limits=limits, on_refused=observer.refused
         )
-        self.plain = Listener(
-            self._protocol_of(self._plain_runner), context=None, limits=_PLAIN_LIMITS, on_refused=observer.refused
-        )
+        self.plain = Listener(self._plain_protocols, context=None, limits=_PLAIN_LIMITS, on_refused=observer.refused)
 
     async def start(self, admission: Address, plain: Address) -> None:
         """Listen. UserError where an address cannot be had."""
-        await self._admission_runner.setup()
-        await self._plain_runner.setup()
         await self.plain.start(plain.host, plain.port)
         await self.admission.start(admission.host, admission.port)
 
-    async def stop(self) -> None:
+    async def stop(self, hurry: asyncio.Event) -> None:
         """Go without losing a call.
 
         Not ready, but still accepting: callers hear `Connection: close` and go elsewhere. When the last has gone, or
-        patience has, nothing new is accepted and what runs is finished.
+        patience has, or someone asks to `hurry`, nothing new is accepted; what runs or still arrives is finished.
         """
         self.draining = True
-        await self._until_quiet(self._patience.drain_seconds)
+        await self._until_quiet(hurry)
         await self.admission.close()
-        await self._admission_runner.cleanup()
-        self.admission.abort()
-        await self.plain.close()
-        await self._plain_runner.cleanup()
-        self.plain.abort()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._edge.wait_idle(), self._patience.grace_seconds)
+        for listener, protocols in (
+            (self.admission, self._admission_protocols),
+            (self.plain, self._plain_protocols),
+        ):
+            await listener.close()
+            await protocols.end(_LAST_WORDS_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(listener.wait_idle(), _LAST_WORDS_SECONDS)
+            listener.abort()
 
-    def hurry(self) -> None:
-        """End the drain now: someone asked a second time."""
-        self._hurry.set()
-
-    async def _until_quiet(self, seconds: float) -> None:
-        waits = [asyncio.create_task(self.admission.wait_idle()), asyncio.create_task(self._hurry.wait())]
-        _, pending = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    async def _until_quiet(self, hurry: asyncio.Event) -> None:
+        waits = [asyncio.create_task(self.admission.wait_idle()), asyncio.create_task(hurry.wait())]
+        _, pending = await asyncio.wait(
+            waits, timeout=self._patience.drain_seconds, return_when=asyncio.FIRST_COMPLETED
+        )
         for task in pending:
             task.cancel()
 
@@ -100,23 +92,6 @@ class Server:
         is_young = self.admission.seen(transport)
         return self.draining or not is_young
 
-    @web.middleware
-    async def _seen_on_plain(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _handle_plain(self, request: web.BaseRequest) -> web.StreamResponse:
         self.plain.seen(request.transport)
-        return await handler(request)
-
-    @staticmethod
-    def _protocol_of(runner: web.AppRunner) -> "_Protocols":
-        return _Protocols(runner)
-
-
-class _Protocols:
-    """Makes a protocol for each connection; the runner has its server only once it is set up."""
-
-    def __init__(self, runner: web.AppRunner) -> None:
-        self._runner = runner
-
-    def __call__(self) -> asyncio.Protocol:
-        if self._runner.server is None:
-            raise RuntimeError("the runner is not set up")
-        return self._runner.server()
+        return await self._plain_handler(request)

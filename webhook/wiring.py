@@ -46,13 +46,14 @@ class Offline:
 
     def __init__(self, loaded: LoadedPolicy, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self.clock = VirtualClock()
-        self.policies = FixedPolicy(loaded)
+        self.policies = FixedPolicy(loaded, self.clock)
         self.namespaces = FixedNamespaces(namespaces)
         self.store = MemoryStore(self.clock)
         self.interceptor = Interceptor(self.policies, self.store, self.clock, self.namespaces, Observers())
 
-    def compiled(self) -> Compiled:
-        return self.interceptor.compiled(self.policies.loaded)
+    def compiled(self, policy_hash: str = "") -> Compiled:
+        """Return the policy in force, or the one that a decision was made by, which may be a moment older."""
+        return self.interceptor.compiled(self.policies.by_hash(policy_hash) or self.policies.loaded)
 
     def misses_labels(self, namespace: str) -> bool:
         """Whether the policy asks for labels of a Namespace that are not known here: then nobody may guess."""
@@ -127,10 +128,10 @@ class Podgate:
             not_ready=self._unready(),
         )
 
-    async def stop(self) -> None:
-        """Drain, finish, and only then stop what the last calls may need; telemetry goes last."""
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Drain until `hurry`, finish, and only then stop what the last calls may need; telemetry goes last."""
         self._logs.said("info", "draining")
-        await self.server.stop()
+        await self.server.stop(hurry)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -177,10 +178,13 @@ class Podgate:
     async def _render_metrics(self) -> bytes:
         """Render once for all who ask meanwhile: hundreds of services take tens of milliseconds."""
         if self._rendering is None or self._rendering.done():
-            self._metrics.update(await self._looks())
-            self._metrics.certificates(self._certificates())
-            self._rendering = asyncio.create_task(asyncio.to_thread(self._metrics.render))  # no review waits for it
+            self._rendering = asyncio.create_task(self._rendered())
         return await asyncio.shield(self._rendering)
+
+    async def _rendered(self) -> bytes:
+        self._metrics.update(await self._looks())
+        self._metrics.certificates(self._certificates())
+        return await asyncio.to_thread(self._metrics.render)  # no review should wait for it
 
     async def _status(self) -> dict[str, Any]:
         loaded = self._policies.current()
@@ -219,20 +223,18 @@ def run(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    podgate = Podgate(settings)
-    asked = asyncio.Event()
+    asked, asked_again = asyncio.Event(), asyncio.Event()
 
     def ask() -> None:
-        if asked.is_set():
-            podgate.server.hurry()
-        asked.set()
+        (asked_again if asked.is_set() else asked).set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask)
+    podgate = Podgate(settings)
     await podgate.start()
     await asked.wait()
-    await podgate.stop()
+    await podgate.stop(asked_again)
 
 
 def _want_fast_parser() -> None:

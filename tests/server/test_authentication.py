@@ -229,7 +229,7 @@ TOKENS: dict[str, tuple[Callable[[], str], Refusal]] = {
     "future nbf": (lambda: APISERVER.token(nbf=NOW + 600), R.NOT_YET_VALID),
     "nbf as a string": (lambda: APISERVER.token(nbf="0"), R.CLAIMS),
     "a year of life": (lambda: APISERVER.token(exp=NOW + 365 * 86_400), R.LIFETIME),
-    "exp before iat": (lambda: APISERVER.token(exp=NOW, iat=NOW + 1), R.LIFETIME),
+    "exp before iat": (lambda: APISERVER.token(exp=(now := int(time.time())), iat=now + 1), R.LIFETIME),
     "duplicate claims": (lambda: signed(header(), twice("sub")), R.CLAIMS),
     "a lone surrogate": (lambda: signed(header(), b'{"x": "\\ud800", ' + json.dumps(good()).encode()[1:]), R.CLAIMS),
     "claims in UTF-16": (lambda: signed(header(), json.dumps(good()).encode("utf-16")), R.CLAIMS),

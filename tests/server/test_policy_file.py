@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from webhook.adapters import policy_file
-from webhook.adapters.policy_file import REMEMBERED_US, PolicyFile
+from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose
+from webhook.core.history import REMEMBERED_US
 from webhook.core.policy import LoadedPolicy
 from webhook.ports import Observer, PolicySource
 

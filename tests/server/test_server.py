@@ -124,9 +124,13 @@ async def test_what_is_no_call_of_an_api_server_is_turned_away(server: Serving) 
     assert (await server.post("/mutate", good, headers={"Content-Type": "text/plain"}))[0] == 415
     assert (await server.post("/mutate", good, headers={"Content-Encoding": "gzip"}))[0] == 415
     assert (await server.post("/elsewhere", good))[0] == 404
-    async with server.session.get(f"https://{server.admission}/mutate", ssl=server.context) as response:
-        assert response.status == 405
-        assert "Server" not in response.headers
+    headers = {"Authorization": f"Bearer {server.files.signer.token()}"}
+    for sent, expected in ((headers, 405), ({}, 401)):  # a stranger hears no more than that
+        async with server.session.get(
+            f"https://{server.admission}/mutate", ssl=server.context, headers=sent
+        ) as response:
+            assert response.status == expected
+    assert (await server.post("/elsewhere", good, token=""))[0] == 401
     assert await works(server)
 
 

@@ -1,8 +1,11 @@
 import asyncio
+import errno
+import os
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -21,6 +24,20 @@ from webhook.tls import TlsFiles, TlsPaths, server_context
 @pytest.fixture
 def pki(tmp_path: Path) -> Pki:
     return Pki.create(tmp_path / "pki")
+
+
+def test_a_key_that_may_not_be_read_is_named(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the system's word is put into its mouth."""
+    readable = Path.open
+
+    def refusing(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path == pki.paths.key:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return readable(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    with pytest.raises(UserError, match=r"server\.key: cannot be read: Permission denied"):
+        TlsFiles(pki.paths)
 
 
 def test_a_bad_file_is_named_with_its_fault(pki: Pki, tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ class Metrics:
         self._refused = Totals(families.REFUSED)
         self._transitions = Totals(families.BREAKER_TRANSITIONS)
         self._reloads = Totals(families.POLICY_RELOADS, (_SUCCESS,), (_FAILURE,))
-        self._totals = (*self._decisions.totals, self._refused, self._transitions, self._reloads)
+        # From 0 on, so that the first failure is an increase.
+        self._files = Totals(families.FILE_RELOAD_FAILURES, *((name,) for name in families.FILES))
+        self._totals = (*self._decisions.totals, self._refused, self._transitions, self._reloads, self._files)
         self._standing = Standing()
         self._services: frozenset[str] | None = None
         self._policy_hash: str | None = None
@@ -78,6 +80,10 @@ class Metrics:
     def policy_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
         self._last_good = False
         self._reloads.add(_FAILURE)
+
+    def file_refused(self, name: str) -> None:
+        """Count a changed file, or files that belong together, that could not be used."""
+        self._files.add(name)
 
     def update(self, looks: Mapping[str, Look]) -> None:
         """Take how the services stand, by name; called before `render`, with what the store has just shown."""

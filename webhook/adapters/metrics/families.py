@@ -10,6 +10,9 @@ NAMESPACES_MAX = 1_000
 CLIENTS_MAX = 200
 REASONS_MAX = 100
 
+FILES = ("certificates", "key set")
+"""What is watched besides the policy."""
+
 
 class Kind(StrEnum):
     COUNTER = "counter"
@@ -64,6 +67,9 @@ POLICY_INFO = _gauge("policy_info", "hash", "1 for the policy in force.")
 POLICY_RELOADS = _counter("policy_reloads_total", "result", "Readings of a new policy document.")
 POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
 
+FILE_RELOAD_FAILURES = _counter(
+    "file_reload_failures_total", "file", "Changed files that were found bad; the last good ones stayed.", REASONS_MAX
+)
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
 BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 
@@ -73,5 +79,5 @@ FAMILIES = (
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_LAST_GOOD),
-    *(CERTIFICATE_EXPIRY, BUILD_INFO),
+    *(FILE_RELOAD_FAILURES, CERTIFICATE_EXPIRY, BUILD_INFO),
 )

@@ -1,0 +1,406 @@
+"""The running server attacked on the wire: every answer is short and tells nothing, and the next call works."""
+
+import asyncio
+import gzip
+import json
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.server.raw import BODY, Line, chunked, eventually, head, line, sized, status
+from tests.server.serving import Files, Serving, serving
+
+PROC = Path("/proc")
+SECRET = "c2VjcmV0LW9mLWEtdG9rZW4"
+
+
+@pytest_asyncio.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Serving]:
+    async with serving(Files.create(tmp_path), "--body-timeout", "500ms", "--drain", "1s") as running:
+        yield running
+
+
+async def works(server: Serving) -> bool:
+    code, text = await server.post("/mutate?timeout=10s", BODY)
+    return code == 200 and json.loads(text)["response"]["allowed"]
+
+
+def refusals(reason: str) -> str:
+    return f'podgate_refused_calls_total{{reason="{reason}"}}'
+
+
+def log(server: Serving) -> str:
+    return "".join(path.read_text() for path in sorted(server.files.folder.glob("server-*.log")))
+
+
+async def exchange(server: Serving, sent: bytes, *, plain: bool = False) -> bytes:
+    """Send bytes on a connection of their own; return all that comes back until it ends."""
+    async with line(server, plain=plain) as one:
+        one.send(sent)
+        return await one.rest()
+
+
+def malformed(server: Serving) -> dict[str, bytes]:
+    bearer = f"Authorization: Bearer {SECRET}"
+    return {
+        "header line of 17 KiB": head(server, bearer + "x" * 17_000, token=""),
+        "header name of 17 KiB": head(server, bearer, "X" * 17_000 + ": 1", token=""),
+        "a hundred headers": head(server, bearer, *(f"X-{number}: 1" for number in range(100)), token=""),
+        "request line of 9 KiB": head(server, bearer, start=f"POST /{SECRET * 400} HTTP/1.1", token=""),
+        "null byte in a value": head(server, bearer, "X-Null: a\0b", token=""),
+        "null byte in the path": head(server, bearer, start="POST /mu\0tate HTTP/1.1", token=""),
+        "null byte in the token": head(server, bearer + "\0", token=""),
+        "line folding": head(server, bearer + "\r\n x", token=""),
+        "no colon": head(server, bearer.replace(": ", " "), token=""),
+        "lower-case method": head(server, bearer, start="post /mutate HTTP/1.1", token=""),
+        "unknown method": head(server, bearer, start="BREW /mutate HTTP/1.1", token=""),
+        "unknown version": head(server, bearer, start="POST /mutate HTTP/3.0", token=""),
+        "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
+        "garbage": b"\x16\x03\x01\x02\0\1\0\x01\xfc" + SECRET.encode() * 20,
+        "both lengths": head(server, bearer, "Content-Length: 5", "Transfer-Encoding: chunked", token="")
+        + b"0\r\n\r\n",
+        "two lengths": head(server, bearer, "Content-Length: 5", "Content-Length: 6", token="") + b"12345",
+        "negative length": head(server, bearer, "Content-Length: -1", token=""),
+        "length in words": head(server, bearer, "Content-Length: five", token=""),
+        "unknown transfer encoding": head(server, bearer, "Transfer-Encoding: gzip", token=""),
+    }
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["admission", "plain"])
+async def test_what_is_no_http_gets_a_bare_400_and_is_quoted_nowhere(server: Serving, *, plain: bool) -> None:
+    for name, sent in malformed(server).items():
+        answer = await exchange(server, sent, plain=plain)
+        assert status(answer) == 400, name
+        assert answer.endswith(b"\r\n\r\nbad request\n"), (name, answer)
+        assert b"Server:" not in answer, name
+        assert b"Connection: close" in answer, name
+        assert await works(server), name
+    assert await server.metric(refusals("bad_request")) == len(malformed(server))
+    assert SECRET not in log(server)
+    assert "127.0.0.1" not in log(server).replace(json.dumps(server.admission), "").replace(
+        json.dumps(server.plain), ""
+    )
+
+
+def unusual(server: Serving) -> dict[str, tuple[bytes, int]]:
+    """Return what is HTTP, comes from a good caller, and is not what an API server sends."""
+    large = sized(b"x" * 8_000_000)
+    zipped = gzip.compress(BODY)
+    return {
+        "charset": (head(server, sized()).replace(b"/json", b"/json; charset=utf-8") + BODY, 200),
+        "chunked": (head(server, "Transfer-Encoding: chunked") + chunked(), 200),
+        "HTTP/1.0": (head(server, sized(), start="POST /mutate HTTP/1.0") + BODY, 200),
+        "absolute URI": (head(server, sized(), start="POST https://elsewhere/mutate HTTP/1.1") + BODY, 200),
+        "query": (head(server, sized(), start="POST /mutate?timeout=1s&a=%00 HTTP/1.1") + BODY, 200),
+        "two slashes": (head(server, sized(), start="POST //mutate HTTP/1.1") + BODY, 404),
+        "slash at the end": (head(server, sized(), start="POST /mutate/ HTTP/1.1") + BODY, 404),
+        "dots": (head(server, sized(), start="POST /x/../mutate/.. HTTP/1.1") + BODY, 404),
+        "upper-case path": (head(server, sized(), start="POST /MUTATE HTTP/1.1") + BODY, 404),
+        "HEAD": (head(server, start="HEAD /mutate HTTP/1.1"), 405),
+        "OPTIONS": (head(server, start="OPTIONS /mutate HTTP/1.1"), 405),
+        "OPTIONS of all": (head(server, start="OPTIONS * HTTP/1.1"), 404),
+        "TRACE": (head(server, start="TRACE /mutate HTTP/1.1"), 405),
+        "CONNECT": (head(server, start="CONNECT elsewhere:443 HTTP/1.1"), 404),
+        "no body": (head(server), 400),
+        "upgrade": (head(server, "Connection: Upgrade", "Upgrade: websocket", sized()) + BODY, 200),
+        "gzip": (head(server, "Content-Encoding: gzip", sized(zipped)) + zipped, 415),
+        "media type": (head(server, sized()).replace(b"application/json", b"application/yaml") + BODY, 415),
+        "expectation": (head(server, "Expect: tea", sized()) + BODY, 417),
+        "too large by its length": (head(server, large), 413),
+        "too large by its chunks": (
+            head(server, "Transfer-Encoding: chunked") + b"800000\r\n%b\r\n" % (b" " * 0x800000) + b"0\r\n\r\n",
+            413,
+        ),
+        "length too long": (head(server, f"Content-Length: {len(BODY) + 1}") + BODY, 408),
+        "length too short": (head(server, "Content-Length: 10") + BODY, 400),
+        "broken chunk": (head(server, "Transfer-Encoding: chunked") + b"zz\r\n", 400),
+        "forwarded certificate": (head(server, 'X-Forwarded-Client-Cert: Subject="CN=kube-apiserver"', sized()), 403),
+        "two tokens": (head(server, "Authorization: Bearer x", sized()), 401),
+        "token beyond ASCII": (head(server, "Authorization: Bearer \u00e9\u00e9", sized(), token=""), 401),
+        "another scheme": (head(server, f"Authorization: Basic {SECRET}", sized(), token=""), 401),
+    }
+
+
+async def test_what_is_unusual_is_served_or_refused_with_a_word_and_ends_with_its_connection(server: Serving) -> None:
+    for name, (sent, expected) in unusual(server).items():
+        async with line(server) as one:
+            one.send(sent)
+            answer = await one.reader.readuntil(b"\r\n\r\n")
+            assert status(answer) == expected, (name, answer)
+            assert b"Server:" not in answer, name
+            if expected >= 400:
+                assert b"Connection: close" in answer, name
+                rest = await one.rest()
+                assert b"HTTP/1.1 " not in rest, name  # what followed was not taken for a request
+                assert len(rest) < 200, (name, rest)
+                assert b"Traceback" not in rest, name
+        assert await works(server), name
+    for reason in ("not_found", "method", "forwarded_certificate", "media_type", "body_timeout", "body_too_large"):
+        assert await server.metric(refusals(reason)) >= 1, reason
+    assert SECRET not in log(server)
+
+
+async def test_pipelined_calls_are_answered_in_order_and_garbage_after_them_ends_the_connection(
+    server: Serving,
+) -> None:
+    good = head(server, sized()) + BODY
+    async with line(server) as one:
+        one.send(good * 20)
+        assert [status(await one.answer()) for _ in range(20)] == [200] * 20
+        one.send(b"\x01\x02", SECRET.encode(), b"\r\n\r\n")
+        assert status(await one.answer()) == 400
+        assert await one.is_cut()
+    assert SECRET not in log(server)
+    assert await works(server)
+
+
+async def test_only_a_known_caller_is_asked_for_its_body(server: Serving) -> None:
+    async with line(server) as stranger:
+        stranger.send(head(server, "Expect: 100-continue", sized(), token=""))
+        assert status(await stranger.answer()) == 401
+        assert await stranger.is_cut()
+    async with line(server) as caller:
+        caller.send(head(server, "Expect: 100-continue", sized()))
+        assert status(await caller.answer()) == 100
+        caller.send(BODY)
+        assert status(await caller.answer()) == 200
+        caller.send(head(server, sized()) + BODY)
+        assert status(await caller.answer()) == 200
+
+
+async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path), "--max-in-flight", "1", "--drain", "1s") as server:
+        async with line(server) as slow:
+            slow.send(head(server, sized()), BODY[:10])
+            await server.until("podgate_calls_in_flight", 1)
+            code, text = await server.post("/mutate", BODY)
+            assert (code, text) == (503, "too many reviews in flight\n")
+            assert await server.metric(refusals("overloaded")) == 1
+            slow.send(BODY[10:])
+            assert status(await slow.answer()) == 200
+        assert await works(server)
+
+
+async def test_over_the_cap_a_newcomer_is_turned_away_until_there_is_room(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path), "--max-connections", "2", "--drain", "1s") as server:
+        async with line(server), line(server):
+            with pytest.raises((OSError, ssl.SSLError)):
+                async with line(server):
+                    pass
+            await server.until(refusals("connection_limit"), 1)
+        await eventually(lambda: _worked(server))
+
+
+async def _worked(server: Serving) -> bool:
+    try:
+        return await works(server)
+    except OSError:
+        return False
+
+
+async def test_whoever_is_slow_is_cut_off(tmp_path: Path) -> None:
+    """In the handshake, in the first header, in a later one, and in resting."""
+    patience = ("--handshake-timeout", "300ms", "--header-timeout", "300ms", "--keep-alive", "600ms")
+    async with serving(Files.create(tmp_path), *patience, "--drain", "1s") as server:
+        host, port = server.admission.split(":")
+        silent = Line(*await asyncio.open_connection(host, int(port)))
+        assert await silent.is_cut()
+        silent.writer.close()
+        assert await server.metric(refusals("handshake_timeout")) == 1
+        async with line(server) as first:
+            first.send(head(server)[:-4])
+            assert await first.is_cut()
+        assert await server.metric(refusals("header_timeout")) == 1
+        for beginning in (b"", head(server)[:-4]):
+            async with line(server) as later:
+                later.send(head(server, sized()) + BODY)
+                assert status(await later.answer()) == 200
+                later.send(beginning)
+                assert await later.is_cut()
+        assert await works(server)
+
+
+async def test_a_connection_that_was_ended_frees_its_slot_though_its_client_stays(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path), "--max-connections", "1", "--drain", "1s") as server:
+        with await asyncio.to_thread(_turned_away, server):  # it reads no more, and never learns that it was ended
+            await eventually(lambda: _worked(server), within_seconds=15)  # OpenSSL would wait for it for 30 s
+
+
+def _turned_away(server: Serving) -> socket.socket:
+    host, port = server.admission.split(":")
+    stranger = server.context.wrap_socket(socket.create_connection((host, int(port))), server_hostname="localhost")
+    stranger.sendall(head(server, sized(b""), token=""))
+    assert status(stranger.recv(4096)) == 401
+    return stranger
+
+
+# ---------------------------------------------------------------------------------------------------- the plain port
+
+
+async def test_the_plain_port_knows_four_pages_and_nothing_else(server: Serving) -> None:
+    for path in ("/", "/mutate", "/metrics/", "//metrics", "/healthz/x", "/status/../metrics"):
+        answer = await exchange(server, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), plain=True)
+        assert status(answer) == 404, path
+        assert b"Server:" not in answer, path
+    answer = await exchange(server, b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", plain=True)
+    assert status(answer) == 405
+    async with line(server, plain=True) as one:
+        one.send(b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert status(await one.reader.readuntil(b"\r\n\r\n")) == 200
+        assert (await one.answer()).endswith(b"ok\n")
+
+
+async def test_who_holds_the_plain_port_does_not_keep_probes_out(server: Serving) -> None:
+    async with AsyncExitStack() as stack:
+        held = [await stack.enter_async_context(line(server, plain=True)) for _ in range(100)]
+        for _ in range(5):
+            assert await exchange_plain(server, "/healthz") == (200, b"ok\n")
+        assert await held[0].is_cut()  # the oldest made room
+
+
+async def exchange_plain(server: Serving, path: str) -> tuple[int, bytes]:
+    async with line(server, plain=True) as one:
+        one.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = await one.answer()
+        return status(answer), answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_scrapes_at_the_same_time_while_services_come_and_go(server: Serving) -> None:
+    policy = server.files.policy.read_text()
+    more = "".join(
+        f"- name: s{number}\n  match: {{namespaces: [n{number}]}}\n"
+        "  quota: {windows: [{window: 1h, hard: {pods: 3}}]}\n"
+        for number in range(60)
+    )
+
+    async def scrape(path: str) -> None:
+        for _ in range(15):
+            code, text = await exchange_plain(server, path)
+            assert code == 200
+            assert b"podgate" in text or b'"services"' in text
+
+    async def call() -> None:
+        for _ in range(40):
+            assert await works(server)
+
+    async def change() -> None:
+        for number, document in enumerate((policy + more, policy, policy + more), 2):
+            server.files.policy.write_text(document)
+            await server.until('podgate_policy_reloads_total{result="success"}', number)
+
+    await asyncio.gather(change(), call(), *(scrape(path) for path in ("/metrics", "/status") * 6))
+    assert "failed" not in log(server)
+
+
+# ------------------------------------------------------------------------------------------------- files that change
+
+
+async def test_files_change_under_load_and_no_call_fails(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path), "--drain", "1s") as server:
+        going = True
+        answered = 0
+
+        async def call() -> None:
+            nonlocal answered
+            while going:
+                assert await works(server)
+                answered += 1
+
+        callers = [asyncio.create_task(call()) for _ in range(4)]
+        serial = server.files.pki.renew_server().certificate.serial_number
+        await eventually(lambda: _serves(server, serial))
+        spoilt = {
+            server.files.folder / "jwks.json": 'podgate_file_reload_failures_total{file="key set"}',
+            server.files.pki.paths.key: 'podgate_file_reload_failures_total{file="certificates"}',
+        }
+        assert [await server.metric(series) for series in spoilt.values()] == [0, 0]
+        for path in spoilt:
+            path.write_text("{}")
+        for series in spoilt.values():
+            await server.until(series, 1)
+        going = False
+        await asyncio.gather(*callers)
+        assert answered > 20
+        for what in ("certificates", "key set"):
+            assert f"{what} refused, the last good one stays" in log(server)
+        assert (await server.get("/readyz"))[0] == 200
+
+
+async def _serves(server: Serving, serial: int) -> bool:
+    async with line(server) as one:
+        return int(one.writer.get_extra_info("peercert")["serialNumber"], 16) == serial
+
+
+async def test_a_removed_ca_gets_in_no_more_and_its_live_connections_are_retired(tmp_path: Path) -> None:
+    files = Files.create(tmp_path)
+    (tmp_path / "next").mkdir()
+    other = type(files.pki).create(tmp_path / "next", "next-ca")
+    trusted = files.pki.paths.client_ca
+    old, new = trusted.read_text(), other.paths.client_ca.read_text()
+    newcomer = files.pki.context()
+    credentials = other.client()
+    other.context(credentials)
+    stem = f"{credentials.certificate.serial_number:x}"
+    newcomer.load_cert_chain(other.folder / f"{stem}.crt", other.folder / f"{stem}.key")
+    # The server's own certificate is the old authority's: clients go on trusting that, from memory.
+    server_context = files.pki.context(files.caller)
+    async with serving(files, "--drain", "1s") as server, line(server) as live:
+        live.send(head(server, sized()) + BODY)
+        assert b"Connection: close" not in await live.answer()
+        trusted.write_text(old + new)
+        await eventually(lambda: _handshake(server, newcomer))
+        assert (await server.post("/mutate", BODY, context=server_context))[0] == 200
+        trusted.write_text(new)
+        await server.session.close()
+        await eventually(lambda: _is_refused(server, server_context))
+        live.send(head(server, sized()) + BODY)
+        assert b"Connection: close" in await live.answer()
+        assert await live.is_cut()
+
+
+async def _handshake(server: Serving, context: ssl.SSLContext) -> bool:
+    """Whether a call goes through on a new connection."""
+    host, port = server.admission.split(":")
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    except (OSError, ssl.SSLError):
+        return False
+    one = Line(reader, writer)
+    try:
+        one.send(head(server, sized()) + BODY)
+        return status(await one.answer()) == 200
+    except (OSError, ssl.SSLError, asyncio.IncompleteReadError):
+        return False
+    finally:
+        writer.transport.abort()
+
+
+async def _is_refused(server: Serving, context: ssl.SSLContext) -> bool:
+    return not await _handshake(server, context)
+
+
+# --------------------------------------------------------------------------------------------------- what accumulates
+
+
+@pytest.mark.skipif(not PROC.exists(), reason="counts descriptors in /proc")
+async def test_many_calls_and_short_connections_leave_no_descriptor_behind(server: Serving) -> None:
+    async def descriptors() -> int:
+        return len(list((PROC / str(server.process.pid) / "fd").iterdir()))
+
+    async def is_as_before() -> bool:
+        return await descriptors() <= before + 5
+
+    assert await works(server)
+    before = await descriptors()
+    for _ in range(5):
+        await asyncio.gather(*(_handshake(server, server.context) for _ in range(20)))
+        await asyncio.gather(*(exchange(server, b"GARBAGE\r\n\r\n") for _ in range(20)))
+        await asyncio.gather(*(exchange_plain(server, "/healthz") for _ in range(20)))
+    await eventually(is_as_before)
+    assert not re.search(r"unclosed|never retrieved|Fatal", log(server))
