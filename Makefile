@@ -15,7 +15,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 # On a terminal the server stays up afterwards; in a script the demo ends.
 demo: setup
-	$(BIN)/podgate demo $$([ -t 1 ] || echo --once)
+	@if [ -t 1 ]; then $(BIN)/podgate demo; else $(BIN)/podgate demo --once; fi
 
 test: setup
 	$(BIN)/pytest

@@ -39,7 +39,10 @@ class CounterStore(Protocol):
     """Windows, uid records and breakers. Each call is indivisible."""
 
     async def acquire(self, request: Acquire) -> Receipt:
-        """Judge and charge one Pod in one step, all or nothing. A repeated uid is answered as before, uncharged."""
+        """Judge and charge one Pod in one step, all or nothing. A repeated uid is answered as before, uncharged.
+
+        (A breaker that is known to be open refuses without asking: then a repeated uid is refused too.)
+        """
         ...
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
@@ -50,8 +53,8 @@ class CounterStore(Protocol):
         """Tell the breaker how one of the service's requests or Pods fared."""
         ...
 
-    async def look(self, plan: CounterPlan) -> Look:
-        """Return how a service stands; writes nothing."""
+    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+        """Return how a service stands; writes nothing. Where namespaces count apart, `namespace` even if it is idle."""
         ...
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:

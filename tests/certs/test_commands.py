@@ -8,15 +8,13 @@ from click.testing import CliRunner
 
 from certs.files import read_certificates
 from certs.tokens import certificate_binding
-from webhook.cli.certs import certs
-from webhook.cli.token import token
+from webhook.cli import root
 from webhook.errors import UserError
 
 
 def run(*words: object) -> str:
     """Run a command that succeeds; return what it printed."""
-    group, *rest = words
-    done = CliRunner().invoke({"certs": certs, "token": token}[str(group)], [str(word) for word in rest])
+    done = CliRunner().invoke(root, [str(word) for word in words])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output

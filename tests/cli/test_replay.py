@@ -4,6 +4,7 @@ The windows are 64 s long, so that a bucket is one second: what was counted at 0
 """
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +293,45 @@ def test_a_pod_without_a_uid_gets_a_fresh_one_each_time() -> None:
     done = podgate("replay", "-", "--policy", REPLAYS / "window_slides/policy.yaml", stdin=lines)
     assert len({line["uid"] for line in done.lines}) == 3
     assert [used(line)["pods"] for line in done.lines] == [1, 2, 3]
+
+
+def test_a_pod_is_judged_by_the_policy_it_carries_for_a_minute_and_no_longer(tmp_path: Path) -> None:
+    head = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
+    first = head + "- {name: old, match: {namespaces: [shop]}, placement: {schedulerName: first}}\n"
+    second = head + "- {name: new, match: {namespaces: [shop]}, placement: {schedulerName: second}}\n"
+    (tmp_path / "first.yaml").write_text(first)
+    (tmp_path / "second.yaml").write_text(second)
+    carried = {"podgate.io/policy-hash": sha256(first.encode()).hexdigest()[:16]}
+    pod = {"metadata": {"generateName": "web-", "annotations": carried}, "spec": {"containers": [{"name": "c"}]}}
+    events = [
+        {"at": 0, "policy": "second.yaml"},
+        {"at": 60, "pod": pod, "namespace": "shop"},
+        {"at": 60.000001, "pod": pod, "namespace": "shop"},
+    ]
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    done = podgate("replay", path, "--policy", tmp_path / "first.yaml")
+    assert done.code == 0, done.err
+    assert [line["service"] for line in done.lines[1:]] == ["old", "new"]
+    assert [line["decision"] for line in done.lines[1:]] == ["Admit", "Admit"]
+
+
+def test_a_namespace_that_counts_for_itself_is_shown_before_anything_counts_there(tmp_path: Path) -> None:
+    policy = (REPLAYS / "per_namespace" / "policy.yaml").read_text()
+    (tmp_path / "policy.yaml").write_text(policy)
+    first = (REPLAYS / "per_namespace" / "events.jsonl").read_text().splitlines()[0]
+    path = tmp_path / "events.jsonl"
+    path.write_text(json.dumps({**json.loads(first), "dryRun": True}) + "\n")
+    (line,) = podgate("replay", path, "--policy", tmp_path / "policy.yaml").lines
+    assert [(use["used"], use["namespace"]) for use in line["used"]] == [(0, "team-a")]
+
+
+def test_a_resize_is_known_by_the_uid_that_the_pod_carries_and_fresh_uids_avoid_taken_ones(tmp_path: Path) -> None:
+    folder = REPLAYS / "resize"
+    pod = {"metadata": {"name": "web", "uid": "mine"}, "spec": {"containers": [{"name": "c"}]}}
+    update = {"at": 0, "pod": pod, "oldPod": pod, "namespace": "shop", "operation": "UPDATE", "subResource": "resize"}
+    new = {"at": 0, "pod": pod, "namespace": "shop"}
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in (update, {**new, "uid": "fresh-1"}, new)))
+    done = podgate("replay", path, "--policy", folder / "policy.yaml")
+    assert [line["uid"] for line in done.lines] == ["mine", "fresh-1", "fresh-2"], done.err

@@ -319,3 +319,13 @@ def test_the_default_form_without_a_terminal_is_json() -> None:
     Path("pod.yaml").write_text(json.dumps(pod()))
     done = installed("review", "pod.yaml", "--policy", "policy.yaml")
     assert (done.code, list(done.lines[0])) == (0, KEYS)
+
+
+def test_a_short_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> None:
+    levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 9))
+    bomb = tmp_path / "bomb.yaml"
+    bomb.write_text("kind: Pod\nl0: &l0 [x]\n" + levels)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    done = podgate("review", bomb, "--policy", tmp_path / "policy.yaml")
+    assert done.code == 2
+    assert "unfolds to more than 1000000 values" in done.err

@@ -3,6 +3,7 @@ import os
 import pty
 import subprocess
 from pathlib import Path
+from shlex import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -126,7 +127,7 @@ def test_a_full_disk_and_a_closed_standard_input_are_said_in_one_line(tmp_path: 
         "review": "{kind: Pod, metadata: {name: p, namespace: shop}, spec: {}}",
         "replay": '{"at": 0, "status": "web"}',
     }[command]
-    shell = f"{BIN / 'podgate'} {command} - --policy {tmp_path / 'policy.yaml'}"
+    shell = f"{quote(str(BIN / 'podgate'))} {command} - --policy {quote(str(tmp_path / 'policy.yaml'))}"
     for line, code, reason in (
         (f"echo '{text}' | {shell} > /dev/full", 1, "No space left on device"),
         (f"{shell} <&-", 2, "standard input is closed"),

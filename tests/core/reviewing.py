@@ -87,7 +87,7 @@ class Gate:
         self.clock = VirtualClock(NOW_US)
         self.store = CountingStore(self.clock)
         self.interceptor = Interceptor(
-            policies or FixedPolicy(loaded),
+            policies or FixedPolicy(loaded, self.clock),
             self.store,
             self.clock,
             FixedNamespaces({"shop": {}}),

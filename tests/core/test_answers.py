@@ -50,6 +50,15 @@ def test_status_403_speaks_as_resource_quota_does() -> None:
     assert status_of(found, service(status=403), REFUSED, ALICE) == Status(403, "Forbidden")
 
 
+def test_status_403_has_one_figure_a_resource_and_names_the_windows() -> None:
+    daily = Use("24h", "pods", 900, 900, asked=1, free_at_us=NOW_US + 5)
+    receipt = Receipt(NOW_US, refused=Refusal.QUOTA, over=(OVER[0], daily), free_at_us=NOW_US + 5)
+    (found,) = counter_findings(service(status=403), receipt)
+    assert found.message.startswith(
+        "exceeded quota: podgate/web, requested: pods=1, used: pods=50, limited: pods=50; pods in 1m, pods in 24h; "
+    )
+
+
 def test_what_can_never_pass_is_told_so() -> None:
     never = Receipt(NOW_US, refused=Refusal.QUOTA, over=OVER, free_at_us=None)
     (found,) = counter_findings(service(retry_after=RetryAfter.USERS), never)
@@ -64,6 +73,7 @@ def test_what_can_never_pass_is_told_so() -> None:
         (RetryAfter.USERS, ALICE, 13),
         (RetryAfter.USERS, REPLICA_SETS, None),
         (RetryAfter.USERS, "system:node:n1", None),
+        (RetryAfter.USERS, "system:kube-controller-manager", None),
     ],
 )
 def test_only_a_persons_client_is_told_to_wait(rule: RetryAfter, user: str, seconds: int | None) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS, Gate, pod, policy_of
 from tests.core.strategies import Json
+from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedPolicy
 from webhook.core.decision import Code, Half, Verdict
 from webhook.core.policy import LoadedPolicy
@@ -242,7 +243,7 @@ class Sources(FixedPolicy):
     """Knows of a newer document only after it was asked to read again."""
 
     def __init__(self, loaded: LoadedPolicy, newer: LoadedPolicy | None = None) -> None:
-        super().__init__(loaded)
+        super().__init__(loaded, VirtualClock(NOW_US))
         self.newer, self.refreshed = newer, 0
 
     async def refresh(self) -> None:

@@ -32,7 +32,7 @@ def shown(case: Path) -> str:
 async def answered(case: Path, half: Half) -> dict[str, Any]:
     clock = VirtualClock(NOW_US)
     loaded = load((case.parent / "policy.yaml").read_bytes(), Purpose.SERVE).policy
-    interceptor = Interceptor(FixedPolicy(loaded), MemoryStore(clock), clock, FixedNamespaces(), Observers())
+    interceptor = Interceptor(FixedPolicy(loaded, clock), MemoryStore(clock), clock, FixedNamespaces(), Observers())
     try:
         answer = await interceptor.review(half, (case / "request.json").read_bytes())
     except BadReviewError as error:

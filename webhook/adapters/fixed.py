@@ -2,28 +2,31 @@
 
 from collections.abc import Mapping
 
+from webhook.core.history import PolicyHistory
 from webhook.core.policy import LoadedPolicy
+from webhook.ports import Clock
 
 
 class FixedPolicy:
-    """A PolicySource that changes only when told to, and remembers what it held before."""
+    """A PolicySource that changes only when told to."""
 
-    def __init__(self, loaded: LoadedPolicy) -> None:
-        self.loaded = loaded
-        self._known = {loaded.hash: loaded}
+    def __init__(self, loaded: LoadedPolicy, clock: Clock) -> None:
+        self._clock = clock
+        self._history = PolicyHistory()
+        self.set(loaded)
 
     def current(self) -> LoadedPolicy | None:
-        return self.loaded
+        return self._history.current
 
     def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
-        return self._known.get(policy_hash)
+        return self._history.by_hash(policy_hash, self._clock.now_us())
 
     async def refresh(self) -> None:
         """Do nothing: there is no other place to read from."""
 
     def set(self, loaded: LoadedPolicy) -> None:
         self.loaded = loaded
-        self._known[loaded.hash] = loaded
+        self._history.take(loaded, self._clock.now_us())
 
 
 class FixedNamespaces:

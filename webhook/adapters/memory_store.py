@@ -37,8 +37,8 @@ class MemoryStore:
             generation=outcome.generation,
         )
 
-    async def look(self, plan: CounterPlan) -> Look:
-        return ledger.look(self._state(plan), plan, self._clock.now_us())
+    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+        return ledger.look(self._state(plan), plan, self._clock.now_us(), namespace)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         now_us = self._clock.now_us()

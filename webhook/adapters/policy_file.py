@@ -13,10 +13,10 @@ from pathlib import Path
 
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.text import LARGEST_BYTES
+from webhook.core.history import PolicyHistory
 from webhook.core.policy import LoadedPolicy
 from webhook.ports import Clock, Observer
 
-REMEMBERED_US = 60_000_000  # decision 4: one Pod sees one policy, also while replicas differ for a moment
 POLL_SECONDS = 1.0
 
 
@@ -46,29 +46,24 @@ class PolicyFile:
         self._clock = clock
         self._purpose = purpose
         self._poll_seconds = poll_seconds
-        self._current: LoadedPolicy | None = None
-        self._loaded_at_us = 0
-        self._retired: dict[str, tuple[LoadedPolicy, int]] = {}
+        self._history = PolicyHistory()
         self._last: _Attempt | None = None
         self._reading: asyncio.Task[None] | None = None
 
     @property
     def loaded_at_us(self) -> int:
         """When the policy in force was taken into force; 0 where there is none."""
-        return self._loaded_at_us
+        return self._history.since_us
 
     def current(self) -> LoadedPolicy | None:
-        return self._current
+        return self._history.current
 
     def last_errors(self) -> tuple[str, ...]:
         """Return what is wrong with the file as it is now; empty where it is in force."""
         return self._last.errors if self._last is not None else ()
 
     def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
-        if self._current is not None and self._current.hash == policy_hash:
-            return self._current
-        loaded, retired_at_us = self._retired.get(policy_hash, (None, 0))
-        return loaded if self._clock.now_us() - retired_at_us <= REMEMBERED_US else None
+        return self._history.by_hash(policy_hash, self._clock.now_us())
 
     async def refresh(self) -> None:
         """Read now. Callers that come while a reading is under way share it; one that gives up does not stop it."""
@@ -94,18 +89,9 @@ class PolicyFile:
         if attempt.loaded is None:
             self._observer.policy_failed(attempt.errors)
             return
-        if self._current is None or self._current.hash != attempt.loaded.hash:
-            self._swap(attempt.loaded)
+        self._history.take(attempt.loaded, self._clock.now_us())
         # Also for the document that was in force all along, when it is back after a bad one: the trouble is over.
         self._observer.policy_loaded(attempt.loaded)
-
-    def _swap(self, loaded: LoadedPolicy) -> None:
-        now_us = self._clock.now_us()
-        if self._current is not None:
-            self._retired[self._current.hash] = (self._current, now_us)
-        self._retired.pop(loaded.hash, None)
-        self._retired = {name: entry for name, entry in self._retired.items() if now_us - entry[1] <= REMEMBERED_US}
-        self._current, self._loaded_at_us = loaded, now_us
 
 
 def _attempt(path: Path, purpose: Purpose, known: str) -> _Attempt | None:
@@ -113,7 +99,7 @@ def _attempt(path: Path, purpose: Purpose, known: str) -> _Attempt | None:
     try:
         raw = _content(path)
     except OSError as error:
-        line = f"{path}: cannot read the policy: {error.strerror or error}: the last good one stays in force"
+        line = f"{path}: cannot read the policy: {error.strerror or error}: put a good document there"
         return _failed(f"unreadable: {line}", [line], known)
     identity = sha256(raw).hexdigest()
     if identity == known:

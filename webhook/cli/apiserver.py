@@ -18,6 +18,9 @@ from webhook.core.decision import Decision, Half
 from webhook.core.review import BadReviewError
 from webhook.interceptor import Answer, Interceptor
 
+USER = "kubernetes-admin"
+"""Who asks where nobody is named: a person."""
+
 _GENERATED_SUFFIX = "x7k2p"
 _OBJECT = "AdmissionReview.request.object"
 _OLD_OBJECT = "AdmissionReview.request.oldObject"
@@ -30,7 +33,7 @@ class Ask:
     pod: Mapping[str, Any]
     namespace: str
     uid: str
-    user: str = "kubernetes-admin"
+    user: str = USER
     operation: str = "CREATE"
     sub_resource: str = ""
     dry_run: bool = False

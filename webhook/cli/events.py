@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from webhook.cli.apiserver import USER
 from webhook.errors import UserError
 
 _LATEST_SECONDS = 9_000_000_000
@@ -29,7 +30,7 @@ class PodAsks(Event, frozen=True, rename="camel", forbid_unknown_fields=True, kw
     namespace: Named
     uid: Named | None = None
     dry_run: bool = False
-    user: str = "kubernetes-admin"
+    user: str = USER
     operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"] = "CREATE"
     sub_resource: str = ""
     old_pod: dict[str, Any] | None = None

@@ -10,6 +10,7 @@ import click
 import msgspec
 import yaml
 
+from webhook.cli.apiserver import USER
 from webhook.errors import UserError
 
 _CONTROLLERS = "system:serviceaccount:kube-system:"
@@ -22,7 +23,7 @@ _TEMPLATES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "Job": (("spec", "template"), "job-controller"),
     "CronJob": (("spec", "jobTemplate", "spec", "template"), "job-controller"),
 }
-USER = "kubernetes-admin"
+_LARGEST_VALUES = 1_000_000
 _KNOWN = ", ".join(["Pod", *_TEMPLATES, "List", "AdmissionReview"])
 
 
@@ -70,9 +71,27 @@ def documents(path: Path) -> list[Any]:
     text = read(path)
     try:
         found = [document for document in yaml.load_all(text, _Loader) if document is not None]
+        _refuse_expansion(found)
         return [msgspec.json.decode(msgspec.json.encode(document)) for document in found]
     except (yaml.YAMLError, msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}", "mend the syntax") from None
+
+
+def _refuse_expansion(documents: list[Any]) -> None:
+    """Refuse aliases that would unfold a short file into more than any cluster holds; ValueError."""
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if not isinstance(node, dict | list):
+            return 1
+        if id(node) not in sizes:
+            sizes[id(node)] = _LARGEST_VALUES  # what an alias to itself finds here
+            inner = (*node.keys(), *node.values()) if isinstance(node, dict) else node
+            sizes[id(node)] = 1 + sum(size(one) for one in inner)
+        return sizes[id(node)]
+
+    if sum(size(document) for document in documents) > _LARGEST_VALUES:
+        raise ValueError(f"unfolds to more than {_LARGEST_VALUES} values: use fewer aliases or several files")
 
 
 def subjects(path: Path) -> Iterator[Subject]:

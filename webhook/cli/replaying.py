@@ -1,5 +1,6 @@
 """Plays events: a virtual clock, an in-process store, and the one evaluation."""
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ class Replay:
     def __init__(self, policy: Path, folder: Path) -> None:
         self._folder = folder
         self._offline = Offline(load_policy(policy, Purpose.REPLAY))
-        self._services: dict[str, str] = {}
-        self._fresh = 0
+        self._plans: dict[str, CounterPlan] = {}
+        self._taken: set[str] = set()
 
     async def play(self, event: Event) -> dict[str, Any]:
         """Return what one event's line says, without `at`."""
@@ -79,8 +80,8 @@ class Replay:
                 f"namespace: {event.namespace!r}: the policy asks for its labels, which are not known here",
                 "give them before, in a line with namespaceLabels",
             )
-        self._fresh += event.uid is None
-        uid = event.uid or f"fresh-{self._fresh}"
+        uid = event.uid or self._uid_of(event)
+        self._taken.add(uid)
         ask = Ask(
             event.pod,
             event.namespace,
@@ -110,13 +111,20 @@ class Replay:
             "generation": None,
         }
         if decision.service is not None:
-            plan = self._plan(decision.service)
+            plan = self._offline.compiled(decision.policy_hash).plans[decision.service]
             if decision.receipt is not None and decision.receipt.charged:
-                self._services[uid] = decision.service
-            look = await self._offline.store.look(plan)
+                self._plans[uid] = plan
+            look = await self._offline.store.look(plan, event.namespace)
             line["used"] = _used(plan, look, event.namespace)
             line |= _breaker(look.breaker)
         return line
+
+    def _uid_of(self, event: PodAsks) -> str:
+        """Return the uid that an existing Pod carries; a new one gets a name that nobody else has."""
+        carried = (event.pod.get("metadata") or {}).get("uid") if event.operation == "UPDATE" else None
+        if isinstance(carried, str) and carried:
+            return carried
+        return next(name for number in count(1) if (name := f"fresh-{number}") not in self._taken)
 
     async def _outcome(self, event: OutcomeSeen) -> dict[str, Any]:
         told = event.outcome
@@ -127,8 +135,7 @@ class Replay:
         return {"service": told.service, **_breaker(look.breaker), "openRemaining": _remaining(look)}
 
     async def _refund(self, uid: str) -> bool:
-        service = self._services.get(uid)
-        plan = self._compiled.plans.get(service) if service else None
+        plan = self._plans.get(uid)
         return plan is not None and await self._offline.store.refund(plan, uid)
 
     async def _status(self, service: str) -> dict[str, Any]:

@@ -45,15 +45,20 @@ def breaker_finding(service: Service, view: BreakerView, now_us: int) -> Finding
 def _quota_finding(service: Service, receipt: Receipt) -> Finding:
     denial = service.quota.denial if service.quota else Denial()
     if denial.status == HTTPStatus.FORBIDDEN:
-        # ResourceQuota's own phrase, which clients already look for.
+        # ResourceQuota's own phrase, which clients already look for; it has one figure a resource, and no window.
         figures = [
-            f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in receipt.over)
+            f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(receipt.over))
             for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
         ]
-        text = f"exceeded quota: podgate/{service.name}, {', '.join(figures)}"
+        windows = ", ".join(f"{use.resource} in {use.window}" for use in receipt.over)
+        text = f"exceeded quota: podgate/{service.name}, {', '.join(figures)}; {windows}"
     else:
         text = f"service {service.name}: " + "; ".join(_over(use) for use in receipt.over)
     return Finding(Code.QUOTA_EXCEEDED, "quota", service.modes.quota, f"{text}; {_when(receipt)}")
+
+
+def _first_by_resource(over: tuple[Use, ...]) -> list[Use]:
+    return list({use.resource: use for use in reversed(over)}.values())[::-1]
 
 
 def _over(use: Use) -> str:
@@ -84,8 +89,11 @@ def status_of(finding: Finding, service: Service | None, receipt: Receipt | None
 
 
 def _retry_after(denial: Denial, receipt: Receipt, user: str) -> int | None:
-    """Return whole seconds for a person's client only: controllers that wait stall all of their workers."""
-    if denial.retry_after is RetryAfter.NEVER or user.startswith(("system:serviceaccount:", "system:node:")):
+    """Return whole seconds for a person's client only: controllers that wait stall all of their workers.
+
+    Service accounts, nodes and kube-controller-manager itself are all `system:`.
+    """
+    if denial.retry_after is RetryAfter.NEVER or user.startswith("system:"):
         return None
     if not receipt.free_at_us:
         return None

@@ -112,7 +112,7 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         status=status,
         findings=tuple(draft.findings),
         warnings=tuple(str(finding) for finding in draft.findings if finding.mode is Mode.WARN),
-        patch=draft.patch if not denials else (),
+        patch=draft.patch,
         audit=audit,
         receipt=draft.receipt,
         steps=tuple(draft.steps),

@@ -141,11 +141,15 @@ def outcome(
     return transitions
 
 
-def look(state: ServiceState, plan: CounterPlan, now_us: int) -> Look:
-    """Return how the service stands; writes nothing. One unit is asked of each limit, to say when any is free."""
+def look(state: ServiceState, plan: CounterPlan, now_us: int, namespace: str = "") -> Look:
+    """Return how the service stands; writes nothing. One unit is asked of each limit, to say when any is free.
+
+    Where namespaces count apart, those in which anything counts are shown, and `namespace` in any case.
+    """
     now_us = state.now(now_us)
     one_of_each = {limit.counts: 1 for window in plan.windows for limit in window.limits}
-    scopes = state.scopes(now_us) if plan.per_namespace else [""]
+    counting = {*state.scopes(now_us), *([namespace] if namespace else [])}
+    scopes = sorted(counting) if plan.per_namespace else [""]
     uses = {scope: tuple(one.use() for one in state.judge(plan, scope, one_of_each, now_us)) for scope in scopes}
     return Look(now_us, uses if plan.windows else {}, _Breaker(state, plan.breaker, now_us).view())
 

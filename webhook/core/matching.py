@@ -83,7 +83,7 @@ class Matcher:
 
 
 def exemption(request: Request, pod: Pod, policy: Policy) -> str:
-    """Return why a Pod is left alone, "" where it is not. Nothing here trusts what a tenant can write by itself."""
+    """Return why a Pod is left alone, "" where it is not. Of what tenants write, only runtime classes count."""
     exempt = policy.exemptions
     if request.namespace in BUILT_IN_EXEMPT_NAMESPACES or any(
         fits(pattern, request.namespace) for pattern in exempt.namespaces

@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from webhook.core.kubernetes import NodeRequirement, NodeSelectorTerm, Toleration
-from webhook.core.patch import Operation, add, replace, set_keys
+from webhook.core.patch import Operation, add, remove, replace, set_keys
 from webhook.core.pod import Pod
 from webhook.core.policy import Service
 from webhook.core.stanzas import ConflictRules, Mode, OnConflict, Placement, TopologyEntry
@@ -26,6 +26,11 @@ def rewrite(pod: Pod, service: Service, policy_hash: str) -> tuple[Operation, ..
     if service.placement is not None and service.modes.placement is Mode.ENFORCE:
         operations += _place(pod, service.placement)
     return tuple(operations)
+
+
+def disown(pod: Pod) -> tuple[Operation, ...]:
+    """Return the patch that takes our label off a Pod that no service owns: it would pass for one of theirs later."""
+    return (remove("metadata", "labels", SERVICE_LABEL),) if SERVICE_LABEL in pod.labels else ()
 
 
 def rule_for(rules: ConflictRules, field: str) -> OnConflict:

@@ -1,16 +1,16 @@
-"""JSON Patch (RFC 6902) as small values; only `add` and `replace` are ever needed."""
+"""JSON Patch (RFC 6902) as small values: add, replace, remove."""
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 
 class Operation(Struct, frozen=True):
-    """One operation; `path` is an escaped JSON Pointer."""
+    """One operation; `path` is an escaped JSON Pointer. A removal has no value."""
 
     op: str
     path: str
-    value: Any
+    value: Any = UNSET
 
 
 def pointer(*tokens: str | int) -> str:
@@ -24,6 +24,10 @@ def add(value: Any, *path: str | int) -> Operation:
 
 def replace(value: Any, *path: str | int) -> Operation:
     return Operation("replace", pointer(*path), value)
+
+
+def remove(*path: str | int) -> Operation:
+    return Operation("remove", pointer(*path))
 
 
 def set_keys(path: tuple[str, ...], existing: dict[str, str] | None, wanted: dict[str, str]) -> list[Operation]:

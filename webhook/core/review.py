@@ -49,9 +49,12 @@ class _Request(Struct, frozen=True, rename="camel"):
     dry_run: bool | None = None
 
 
-class _Envelope(Struct, frozen=True, rename="camel"):
+class _Head(Struct, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
+
+
+class _Envelope(_Head, frozen=True, rename="camel"):
     request: _Request | None = None
 
 
@@ -69,6 +72,7 @@ class Request(Struct, frozen=True):
     old_pod: Pod | None
 
 
+_head = msgspec.json.Decoder(_Head)
 _envelope = msgspec.json.Decoder(_Envelope)
 _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
@@ -83,17 +87,30 @@ def _decode(decoder: "msgspec.json.Decoder[T]", raw: bytes | Raw, where: str) ->
         raise BadReviewError(f"{where}: {error}") from None
 
 
+def _envelope_of(body: bytes) -> _Envelope:
+    try:
+        envelope = _decode(_envelope, body, KIND)
+    except BadReviewError:
+        # Where it is no AdmissionReview v1, its shape is not what is wrong with it.
+        _check_version(_decode(_head, body, KIND))
+        raise
+    _check_version(envelope)
+    return envelope
+
+
+def _check_version(head: _Head) -> None:
+    if head.kind != KIND or head.api_version != API_VERSION:
+        raise BadReviewError(
+            f"apiVersion {head.api_version[:_LONGEST_ECHO]!r}, kind {head.kind[:_LONGEST_ECHO]!r}:"
+            f" expected {API_VERSION!r}, {KIND!r}"
+        )
+
+
 def decode(body: bytes) -> Request:
     """Read an AdmissionReview; BadReviewError names what is wrong with it."""
     if not body:
         raise BadReviewError("empty body: an AdmissionReview was expected")
-    envelope = _decode(_envelope, body, "AdmissionReview")
-    if envelope.kind != KIND or envelope.api_version != API_VERSION:
-        raise BadReviewError(
-            f"apiVersion {envelope.api_version[:_LONGEST_ECHO]!r}, kind {envelope.kind[:_LONGEST_ECHO]!r}:"
-            f" expected {API_VERSION!r}, {KIND!r}"
-        )
-    request = envelope.request
+    request = _envelope_of(body).request
     if request is None:
         raise BadReviewError("AdmissionReview: request is missing")
     if not request.uid:

@@ -101,9 +101,9 @@ class ServiceState:
                 given_back = True
         return given_back
 
-    def scopes(self, now_us: int) -> list[str]:
+    def scopes(self, now_us: int) -> set[str]:
         """Return the namespaces in which anything counts."""
-        return sorted({scope for (scope, _), ring in self._rings.items() if scope and not ring.idle(now_us)})
+        return {scope for (scope, _), ring in self._rings.items() if scope and not ring.idle(now_us)}
 
     def sweep(self, now_us: int) -> bool:
         """Forget what no longer counts; True where nothing is left and nobody has come for an hour."""

@@ -51,8 +51,8 @@ def own(draft: Draft, labels_of: LabelsOf) -> None:
 def _owner_of_existing(draft: Draft, labels: Mapping[str, str]) -> Service | None:
     """Go by the label, which is immutable; a Pod without one counts for the service that would own it today.
 
-    A tenant can write any label on a Pod that nobody owns: it is believed only where its service may own Pods, so that
-    nobody can charge another namespace's service by a resize.
+    A label on a Pod that nobody owned is taken off at CREATE. One that came in while we were away is believed only
+    where its service may own Pods, so that nobody can charge another namespace's service by a resize.
     """
     request, policy, matcher = draft.request, draft.compiled.policy, draft.compiled.matcher
     old = request.old_pod or draft.pod
@@ -60,11 +60,15 @@ def _owner_of_existing(draft: Draft, labels: Mapping[str, str]) -> Service | Non
         service = policy.service(pod.labels.get(mutation.SERVICE_LABEL, ""))
         if service is not None and matcher.may_own(service, request.namespace, labels):
             return service
-    return matcher.owner(request.namespace, labels, old.labels) if request.sub_resource else None
+    return matcher.owner(request.namespace, labels, old.labels)
 
 
 def _unmatched(draft: Draft, labels: Mapping[str, str]) -> None:
     policy, request = draft.compiled.policy, draft.request
+    if request.operation == "CREATE" and draft.half is Half.MUTATE:
+        draft.patch = mutation.disown(draft.pod)
+    elif request.operation == "CREATE":
+        draft.object_to("own", validation.check_unowned(draft.pod, policy))
     judged = draft.half is Half.VALIDATE and request.operation == "CREATE" and policy.unmatched is not Unmatched.ADMIT
     if judged and draft.compiled.matcher.names(request.namespace, labels):
         mode = Mode.ENFORCE if policy.unmatched is Unmatched.DENY else Mode.WARN

@@ -16,7 +16,7 @@ from webhook.core.mutation import (
     scheduler_conflicts,
 )
 from webhook.core.pod import Pod
-from webhook.core.policy import FailureMode, Service
+from webhook.core.policy import FailureMode, Policy, Service
 from webhook.core.stanzas import Mode, OnConflict, Placement
 
 _TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -43,12 +43,27 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
     if service.modes.all_disabled():
         return ()
     skipped = SERVICE_LABEL not in pod.labels or HASH_ANNOTATION not in pod.annotations
+    placement, mode = service.placement, service.modes.placement
+    unfulfilled: tuple[Finding, ...] = ()
+    if placement is not None and mode is not Mode.DISABLED:
+        unfulfilled = placement_findings(pod, service.name, placement, mode)
     if skipped and hash_known:
-        return (_mutation_missing(pod, service),)
-    findings = () if skipped else _label(pod, service)
-    if service.placement is None or service.modes.placement is Mode.DISABLED:
-        return findings
-    return findings + placement_findings(pod, service.name, service.placement, service.modes.placement)
+        # What is merely missing was never written; what the user asked for himself can be judged all the same.
+        conflicts = tuple(found for found in unfulfilled if found.code is Code.PLACEMENT_CONFLICT)
+        return (_mutation_missing(pod, service), *conflicts)
+    return (() if skipped else _label(pod, service)) + unfulfilled
+
+
+def check_unowned(pod: Pod, policy: Policy) -> tuple[Finding, ...]:
+    """Return what is wrong with a new Pod of no service: it must not carry a service's label."""
+    service = policy.service(pod.labels.get(SERVICE_LABEL, ""))
+    if service is None:
+        return ()
+    message = (
+        f"metadata.labels[{SERVICE_LABEL}] is {service.name!r}, and service {service.name} does not match this Pod:"
+        " leave the label out, Podgate writes it"
+    )
+    return (Finding(Code.IMMUTABLE, "placement", own_mode(service), message, f"metadata.labels[{SERVICE_LABEL}]"),)
 
 
 def _mutation_missing(pod: Pod, service: Service) -> Finding:

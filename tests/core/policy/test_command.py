@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.core.policy.documents import HEAD, SERVICE, with_service
-from webhook.cli.policy import policy
+from webhook.cli import root
 from webhook.errors import UserError
 
 BAD = with_service("  slaClass: golden\n  colour: green\n")
@@ -13,7 +13,7 @@ WIDE = HEAD + "services:\n- name: a\n  match: {anyNamespace: true}\n"
 
 
 def run(*arguments: str, text: str = "") -> Result:
-    return CliRunner().invoke(policy, arguments, input=text)
+    return CliRunner().invoke(root, ["policy", *arguments], input=text)
 
 
 def test_lint_of_a_good_policy_prints_nothing_to_standard_output(tmp_path: Path) -> None:

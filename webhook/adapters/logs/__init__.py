@@ -67,7 +67,7 @@ class Logs:
 
     def policy_failed(self, errors: Sequence[str]) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
-        self._lines.write("error", "policy refused, the last good one stays", errors=shown, count=len(errors))
+        self._lines.write("error", "policy refused", errors=shown, count=len(errors))
 
     def said(self, level: str, message: str, /, **fields: Any) -> None:
         """Write a line of the server's own life: started, draining, certificate rotated."""

@@ -3,7 +3,7 @@
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.tallies import OTHER, Durations, Totals
 from webhook.core.breaker import State
-from webhook.core.decision import Code, Decision, Finding, Half, Verdict
+from webhook.core.decision import Code, Decision, Half, Verdict
 from webhook.core.quota import Receipt, Refusal
 from webhook.core.stanzas import Mode
 from webhook.ports import Review
@@ -36,7 +36,7 @@ class Decisions:
         self.durations[decision.half].add(review.duration_ns)
         if review.caller is not None:
             self._calls.add(review.caller.client_id, review.caller.role)
-        if decision.half is Half.VALIDATE:
+        if decision.half is Half.VALIDATE and not decision.dry_run:
             self._judged(decision, service)
 
     def _judged(self, decision: Decision, service: str) -> None:
@@ -46,14 +46,15 @@ class Decisions:
             elif decision.verdict is Verdict.EXEMPT:
                 self._exempt.add(decision.exemption)
         if decision.findings:
-            self._objected(decision.findings, service)
+            self._objected(decision, service)
         if decision.receipt is not None:
             self._charged(decision.receipt, service, resize=bool(decision.sub_resource))
 
-    def _objected(self, findings: tuple[Finding, ...], service: str) -> None:
+    def _objected(self, decision: Decision, service: str) -> None:
+        findings = decision.findings
         for finding in findings:
             self._findings.add(service, finding.code, finding.mode)
-        for concern in {finding.concern for finding in findings if finding.mode is not Mode.ENFORCE}:
+        for concern in {finding.concern for finding in findings} if decision.allowed else ():
             self._would_deny.add(service, concern)
         if any(finding.code in _BREAKER_CODES and finding.mode is Mode.ENFORCE for finding in findings):
             self._not_permitted.add(service)
