@@ -78,7 +78,12 @@ class Authenticator:
         known = self._verified.get(key)
         if known is not None and now_us < known.until_us:
             return known.caller
-        claims = verify(token, self._keys, self._rules, now_us / _US)
+        try:
+            claims = verify(token, self._keys, self._rules, now_us / _US)
+        except AuthenticationError as error:
+            # Whose token it is nobody knows; whose connection it came over we do.
+            detail = f"{error.detail}, from the certificate {certificate.name!r}"
+            raise AuthenticationError(error.reason, detail, error.status) from None
         self._check_binding(claims, certificate)
         caller = self._caller(certificate, claims)
         _remember(

@@ -19,6 +19,7 @@ from webhook.protocol import Handler, close_after, closing
 
 _HALVES = {"/mutate": Half.MUTATE, "/validate": Half.VALIDATE}
 _METHOD = "POST"
+_CALLER = "client_id"
 _FORWARDED_CERTIFICATE = "X-Forwarded-Client-Cert"
 Retires = Callable[[asyncio.BaseTransport | None], bool]
 
@@ -81,7 +82,7 @@ class AdmissionEdge:
             self._observer.refused(f"authentication_{error.reason}", error.detail)
             return closing(HTTPStatus(error.status))
         except RefusedError as error:
-            self._observer.refused(error.reason, error.detail)
+            self._observer.refused(error.reason, f"{error.detail}{_asked_by(request)}")
             return closing(error.status, error.text)
         except Exception as error:  # noqa: BLE001  a defect of ours must cost one answer, never the process
             self._observer.refused("internal_error", _whereabouts(error))
@@ -115,12 +116,13 @@ class AdmissionEdge:
         tls = request.get_extra_info("ssl_object")
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         caller = self._authenticator.authenticate(certificate, request.headers.getall("Authorization", []))
+        request[_CALLER] = caller.client_id
         half = _HALVES.get(request.path)
         if half is None:
-            raise RefusedError(HTTPStatus.NOT_FOUND, "not_found", "", f"no such path, asked by {caller.client_id!r}")
+            raise RefusedError(HTTPStatus.NOT_FOUND, "not_found", "", "no such path")
         require_role(caller, Role.APISERVER)
         if request.method != _METHOD:
-            raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method", "", f"asked by {caller.client_id!r}")
+            raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method", "", "not a POST")
         return caller, half
 
     async def _body(self, request: web.BaseRequest) -> bytes:
@@ -144,6 +146,11 @@ class AdmissionEdge:
             raise too_large from None
         except (ConnectionError, web.RequestPayloadError) as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "body_broken", "the body ended early", repr(error)) from None
+
+
+def _asked_by(request: web.BaseRequest) -> str:
+    """Say for our log who asked, where that is known by now."""
+    return f", asked by {request[_CALLER]!r}" if _CALLER in request else ""
 
 
 async def _want_body(request: web.BaseRequest) -> None:

@@ -57,6 +57,11 @@ def _seconds(text: str) -> float:
     return Duration.parse(text).us / 1_000_000
 
 
+def _patience(text: str) -> float:
+    """Read a duration that may be none at all."""
+    return 0.0 if text in {"0", "0s"} else _seconds(text)
+
+
 def _leeway(text: str) -> float:
     seconds = _seconds(text)
     if seconds > LEEWAY_MAX_SECONDS:
@@ -125,8 +130,8 @@ class Settings:
     max_connection_age_seconds: float = _setting(_seconds, "a connection is retired after this long", "10m")
     max_connections: int = _setting(_positive, "open connections", "512")
     max_in_flight: int = _setting(_positive, "reviews at one time", "256")
-    drain_seconds: float = _setting(_seconds, "longest wait for callers to go elsewhere at shutdown", "15s")
-    grace_seconds: float = _setting(_seconds, "longest wait for running calls at shutdown", "31s")
+    drain_seconds: float = _setting(_patience, "longest wait for callers to go elsewhere at shutdown", "15s")
+    grace_seconds: float = _setting(_patience, "longest wait for running calls at shutdown", "31s")
     token_leeway_seconds: float = _setting(_leeway, "clock skew that a token's times may have, at most 30s", "10s")
     max_token_lifetime_seconds: float = _setting(_seconds, "longest exp - iat of a token", "24h")
     log_sample: int = _setting(_count, "log every Nth review that is no denial; 0 logs denials only", "100")

@@ -329,3 +329,13 @@ def test_a_short_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> Non
     done = podgate("review", bomb, "--policy", tmp_path / "policy.yaml")
     assert done.code == 2
     assert "unfolds to more than 1000000 values" in done.err
+
+
+def test_objects_without_a_namespace_are_judged_in_the_one_that_is_told(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    manifest = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
+    judged = {}
+    for words in ((), ("-n", "shop")):
+        done = podgate("review", "-", "--policy", tmp_path / "policy.yaml", *words, stdin=manifest)
+        judged[words] = done.lines[0]["pod"]["metadata"]["namespace"]
+    assert judged == {(): "default", ("-n", "shop"): "shop"}

@@ -72,7 +72,8 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         ("listen", "host:²"),
         ("listen", "host:" + "9" * 5000),
         ("drain_seconds", "-1s"),
-        ("drain_seconds", "0s"),
+        ("drain_seconds", "-1s"),
+        ("body_timeout_seconds", "0s"),
         ("drain_seconds", "soon"),
         ("max_body_bytes", "0"),
         ("max_body_bytes", "7Mi"),
@@ -94,7 +95,7 @@ def test_a_bad_value_is_named(flags: dict[str, str | None], name: str, text: str
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("0.0.0.0:0", "0.0.0.0:0"), ("[::1]:8443", "::1:8443"), (":8443", ":8443"), ("localhost:1", "localhost:1")],
+    [("0.0.0.0:0", "0.0.0.0:0"), ("[::1]:8443", "[::1]:8443"), (":8443", ":8443"), ("localhost:1", "localhost:1")],
 )
 def test_addresses(flags: dict[str, str | None], text: str, shown: str) -> None:
     assert str(parse({**flags, "listen": text}, {}).listen) == shown
@@ -137,3 +138,8 @@ def test_serve_tells_all_of_it_and_exits_2() -> None:
     assert [line.split(":")[0].strip() for line in lines[1:]] == [
         "--policy", "--tls-cert", "--tls-key", "--client-ca", "--jwks", "--identities", "--listen", "--drain",
     ]  # fmt: skip
+
+
+def test_a_shutdown_may_wait_for_nothing(flags: dict[str, str | None]) -> None:
+    parsed = parse({**flags, "drain_seconds": "0s", "grace_seconds": "0"}, {})
+    assert (parsed.drain_seconds, parsed.grace_seconds) == (0, 0)

@@ -94,12 +94,12 @@ def _refuse_expansion(documents: list[Any]) -> None:
         raise ValueError(f"unfolds to more than {_LARGEST_VALUES} values: use fewer aliases or several files")
 
 
-def subjects(path: Path) -> Iterator[Subject]:
-    """Return each object of a file as what would reach the webhook.
+def subjects(path: Path, namespace: str) -> Iterator[Subject]:
+    """Return each object of a file as what would reach the webhook; `namespace` is for those that name none.
 
     What makes no Pods is named on stderr and left out; UserError where nothing else is in the file.
     """
-    found = [subject for document in documents(path) for subject in _subjects(document, str(path))]
+    found = [subject for document in documents(path) for subject in _subjects(document, str(path), namespace)]
     idle = [subject.name for subject in found if subject.makes_none]
     if not found:
         raise UserError(f"{path}: no object in it", f"give one of {_KNOWN}")
@@ -110,7 +110,7 @@ def subjects(path: Path) -> Iterator[Subject]:
     return iter([subject for subject in found if not subject.makes_none])
 
 
-def _subjects(document: Any, where: str) -> Iterator[Subject]:
+def _subjects(document: Any, where: str, default_namespace: str) -> Iterator[Subject]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         raise UserError(f"{where}: an object without a kind", f"give one of {_KNOWN}")
     kind = document["kind"]
@@ -121,7 +121,9 @@ def _subjects(document: Any, where: str) -> Iterator[Subject]:
         for item in items:
             # `kubectl get -o json` leaves the kind of a typed list's items out.
             typed = isinstance(item, dict) and "kind" not in item and kind != "List"
-            yield from _subjects({"kind": kind.removesuffix("List"), **item} if typed else item, where)
+            yield from _subjects(
+                {"kind": kind.removesuffix("List"), **item} if typed else item, where, default_namespace
+            )
         return
     if kind == "AdmissionReview":
         request = document.get("request")
@@ -134,7 +136,7 @@ def _subjects(document: Any, where: str) -> Iterator[Subject]:
     metadata = (document.get("metadata") or {}) if makes_none else _mapping(document, ("metadata",), f"{where}: {kind}")
     if not isinstance(metadata, dict):
         metadata = {}
-    namespace = str(metadata.get("namespace") or "default")
+    namespace = str(metadata.get("namespace") or default_namespace)
     name = f"{kind} {namespace}/{metadata.get('name') or metadata.get('generateName') or ''}"
     if makes_none:
         yield Subject(name, {}, namespace, makes_none=True)

@@ -33,9 +33,18 @@ _FORMS = ("diff", "yaml", "json", "patch")
     type=click.Path(path_type=Path),
     help="labels of Namespaces, for namespaceSelector: Namespace objects, or name: {label: value}",
 )
+@click.option("-n", "--namespace", default="default", show_default=True, help="for objects that name none")
 @click.option("-o", "--output", type=click.Choice(_FORMS), help="default: diff on a terminal, else json")
 @click.option("--explain", is_flag=True, help="say stage by stage what was found")
-def review(files: tuple[Path, ...], policy: Path, namespaces: Path | None, output: str | None, explain: bool) -> int:
+def review(
+    *,
+    files: tuple[Path, ...],
+    policy: Path,
+    namespaces: Path | None,
+    namespace: str,
+    output: str | None,
+    explain: bool,
+) -> int:
     """Show what would become of the Pods in FILES: Pods, workloads, Lists, AdmissionReviews; `-` is standard input.
 
     Counters start empty and nothing is charged: a quota denies only what could never pass.
@@ -45,7 +54,7 @@ def review(files: tuple[Path, ...], policy: Path, namespaces: Path | None, outpu
     show = _SHOWN[output or ("diff" if sys.stdout.isatty() else "json")]
     denied = False
     for path in files:
-        for subject in manifests.subjects(path):
+        for subject in manifests.subjects(path, namespace):
             before, admission = asyncio.run(_judge(offline, subject, path))
             click.echo(show(subject, before, admission), nl=False)
             if explain:

@@ -1,0 +1,127 @@
+"""What the README tells a user to type is typed here."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from webhook.core.document import Purpose, load, render
+from webhook.core.document.rendering import plain
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+README = (ROOT / "README.md").read_text()
+
+
+def shell_blocks(heading: str) -> list[str]:
+    section = re.split(r"^## ", README, flags=re.MULTILINE)
+    text = next(part for part in section if part.startswith(heading))
+    return re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+
+
+@contextmanager
+def typed(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a script that ends in a server; the whole of it is ended afterwards."""
+    process = subprocess.Popen(
+        ["/bin/sh", "-e", "-c", script],
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def test_the_servers_commands_and_the_call_work_as_written(tmp_path: Path) -> None:
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    serve, call = shell_blocks("Run the server")
+    free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
+    with typed(serve.replace("podgate serve ", free_ports), tmp_path) as process:
+        assert process.stderr is not None
+        deadline = time.monotonic() + 60
+        line = ""
+        while '"listening"' not in line:
+            line = process.stderr.readline()
+            assert line, "the server ended"
+            assert time.monotonic() < deadline
+        address = json.loads(line)["admission"][0]
+        done = subprocess.run(
+            ["/bin/sh", "-e", "-c", call.replace("127.0.0.1:8443", address)],
+            cwd=tmp_path,
+            env=environment(),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    response = json.loads(done.stdout)["response"]
+    assert response["allowed"] is True
+    assert response["patchType"] == "JSONPatch"
+    assert response["auditAnnotations"]["client-id"] == "cluster-1"
+
+
+def test_the_two_commands_are_targets() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for command in ("demo", "test"):
+        assert f"```sh\nmake {command}\n```" in README
+        assert f"\n{command}: setup\n" in makefile
+
+
+@pytest.mark.parametrize(("name", "purpose"), [("policy.yaml", Purpose.SERVE), ("errors.yaml", Purpose.REPLAY)])
+def test_the_example_policies_are_good(name: str, purpose: Purpose) -> None:
+    assert load((ROOT / "docs" / "examples" / name).read_bytes(), purpose).warnings == ()
+
+
+def test_the_example_of_errors_trips_counts_down_probes_and_closes() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", "podgate replay docs/examples/errors.jsonl --policy docs/examples/errors.yaml"],
+        cwd=ROOT,
+        env=environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    looks = [json.loads(line) for line in done.stdout.splitlines() if '"waiting"' in line]
+    assert [look["breaker"] for look in looks] == ["OPEN", "HALF_OPEN", "CLOSED"]
+
+
+def keys(document: Any) -> set[str]:
+    if isinstance(document, list):
+        return set().union(*map(keys, document))
+    if not isinstance(document, dict):
+        return set()
+    own = {"nodeSelector", "hard", "matchLabels", "tolerations"}  # the user's keys, or Kubernetes' own
+    return set(document) | set().union(*(keys(value) for name, value in document.items() if name not in own))
+
+
+def test_the_page_on_the_policy_names_every_field_that_is_in_force() -> None:
+    page = (ROOT / "docs" / "policy.md").read_text()
+    for name in ("policy.yaml", "errors.yaml"):
+        rendered = render((ROOT / "docs" / "examples" / name).read_bytes())
+        assert rendered is not None
+        missing = {key for key in keys(plain(rendered)) if not re.search(rf"\b{key}\b", page)}
+        assert missing == set(), name
+
+
+def test_links_of_the_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
