@@ -72,7 +72,6 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         ("listen", "host:²"),
         ("listen", "host:" + "9" * 5000),
         ("drain_seconds", "-1s"),
-        ("drain_seconds", "-1s"),
         ("body_timeout_seconds", "0s"),
         ("drain_seconds", "soon"),
         ("max_body_bytes", "0"),
