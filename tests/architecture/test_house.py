@@ -73,21 +73,19 @@ def test_most_modules_are_one_sitting() -> None:
     assert small > 0.75 * len(lengths), sorted(lengths)[-20:]
 
 
-def test_no_file_names_a_registry_or_a_machine() -> None:
+def test_no_file_names_a_registry_or_this_machine() -> None:
     """The project speaks of itself alone: lock files hold versions and hashes, no addresses."""
-    forbidden = re.compile(
-        r"https?://[a-z0-9.-]*(index|registry|proxy|files|static|mirror)[a-z0-9-]*\.[a-z]|https?://pypi"
-        r"|--index-url|\"resolved\":|(^|[^a-z.])/(work|root)/"
+    registry = re.compile(
+        r"https?://[a-z0-9.-]*(index|registry|proxy|files|static|mirror)[a-z0-9-]*\.[a-z]|https?://(www\.)?pypi"
+        r"|--(extra-)?index-url|\"resolved\"\s*:"
     )
-    found = []
+    here = f"{ROOT}/"
+    found: list[str] = []
     for path in tracked():
-        if path.name in {"LICENSE", Path(__file__).name} or b"\0" in path.read_bytes():
+        if path.name in {"LICENSE", Path(__file__).name}:
             continue
-        found += [
-            f"{path.relative_to(ROOT)}: {line}"
-            for line in path.read_text(errors="replace").splitlines()
-            if forbidden.search(line)
-        ]
+        lines = path.read_text(errors="replace").splitlines()
+        found += [f"{path.name}: {line[:120]}" for line in lines if registry.search(line) or here in line]
     assert found == []
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.core.plans import plan_of, window
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
-from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Limit, Receipt, Refusal, WindowPlan, canonical
+from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
 from webhook.core.stanzas import Mode
 from webhook.ports import Clock, CounterStore, Outcome
 
@@ -50,17 +51,6 @@ def clock() -> HandClock:
 @pytest.fixture(params=IMPLEMENTATIONS)
 def store(request: pytest.FixtureRequest, clock: HandClock) -> CounterStore:
     return IMPLEMENTATIONS[request.param](clock)
-
-
-def window(seconds: int, **hard: int) -> WindowPlan:
-    return WindowPlan(
-        f"{seconds}s", seconds, tuple(Limit(name, canonical(name), value) for name, value in hard.items())
-    )
-
-
-def plan_of(*windows: WindowPlan, **changes: Any) -> CounterPlan:
-    plan = CounterPlan("payment-api", "payment-api", False, windows, Mode.ENFORCE, None, Mode.ENFORCE)  # noqa: FBT003
-    return replace(plan, **changes)
 
 
 async def ask(store: CounterStore, plan: CounterPlan, uid: str, cost: dict[str, int] = ONE, **more: Any) -> Receipt:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
+from tests.core.plans import plan_of, window
 from webhook.core import ledger
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State
-from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Limit, Receipt, Refusal, WindowPlan, canonical
+from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
 from webhook.core.ring import Ring
 from webhook.core.service_state import ServiceState
 from webhook.core.stanzas import Mode
@@ -29,17 +29,6 @@ BREAKER = BreakerPlan(
     probes=2,
     probe_timeout_us=30 * SECOND_US,
 )
-
-
-def window(seconds: int, **hard: int) -> WindowPlan:
-    return WindowPlan(
-        f"{seconds}s", seconds, tuple(Limit(name, canonical(name), value) for name, value in hard.items())
-    )
-
-
-def plan_of(*windows: WindowPlan, **changes: Any) -> CounterPlan:
-    plan = CounterPlan("payment-api", "payment-api", False, windows, Mode.ENFORCE, None, Mode.ENFORCE)  # noqa: FBT003
-    return replace(plan, **changes)
 
 
 class Ledger:

@@ -17,7 +17,7 @@ from certs.files import write_credentials
 from tests.server.identity import Pki
 from tests.server.raw import BODY, eventually, head, line, sized, status
 from tests.server.serving import Files, Serving, serving
-from webhook import wiring
+from webhook.wiring import serving as wiring
 
 
 async def _is_closed(server: Serving) -> bool:

@@ -24,7 +24,7 @@ from webhook.core.resources import shown
 from webhook.core.review import BadReviewError
 from webhook.errors import UserError
 from webhook.ports import Outcome
-from webhook.wiring import Offline
+from webhook.wiring.offline import Offline
 
 _SECOND_US = 1_000_000
 

@@ -18,7 +18,7 @@ from webhook.core.decision import Decision, Half
 from webhook.core.document import Purpose
 from webhook.core.review import BadReviewError
 from webhook.errors import UserError
-from webhook.wiring import Offline
+from webhook.wiring.offline import Offline
 
 DENIED = 3
 _UID = "00000000-0000-4000-8000-000000000000"

@@ -28,6 +28,6 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 def serve(**flags: str | None) -> None:
     """Answer the API server's admission calls over mutual TLS with a JWT, until SIGTERM."""
     parsed = settings.parse(flags, os.environ)
-    from webhook.wiring import run  # noqa: PLC0415  --help and a wrong flag need no web server
+    from webhook.wiring.serving import run  # noqa: PLC0415  --help and a wrong flag need no web server
 
     run(parsed)

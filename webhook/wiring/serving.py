@@ -1,16 +1,16 @@
-"""The only place that knows which adapter stands behind which port."""
+"""The server with everything behind its ports, and its life from start to SIGTERM."""
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 import uvloop
 
-from webhook.adapters.clocks import SystemClock, VirtualClock, WallClock
-from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.adapters.clocks import SystemClock, WallClock
+from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.jwks_file import JwksFile
 from webhook.adapters.logs import Logs
 from webhook.adapters.memory_store import MemoryStore
@@ -18,10 +18,6 @@ from webhook.adapters.metrics import CONTENT_TYPE, Metrics
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.traces import open_traces
 from webhook.authentication import Authenticator
-from webhook.core.draft import Compiled
-from webhook.core.matching import fits
-from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, LoadedPolicy
-from webhook.core.quota import Look
 from webhook.edge import AdmissionEdge
 from webhook.edge import Limits as CallLimits
 from webhook.errors import UserError
@@ -33,35 +29,12 @@ from webhook.observers import Observers
 from webhook.plain import plain_handler
 from webhook.server import Patience, Server
 from webhook.settings import Address, Settings
-from webhook.status import Snapshot, status_document
 from webhook.tls import TlsFiles, TlsPaths
+from webhook.wiring.shown import Shown
 
 VERSION = version("podgate")
 _TICK_LATE_SECONDS = 0.3
 _AGAIN_SECONDS = 1.0
-
-
-class Offline:
-    """The evaluation over virtual time, in process: for `replay` and `review`."""
-
-    def __init__(self, loaded: LoadedPolicy, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        self.clock = VirtualClock()
-        self.policies = FixedPolicy(loaded, self.clock)
-        self.namespaces = FixedNamespaces(namespaces)
-        self.store = MemoryStore(self.clock)
-        self.interceptor = Interceptor(self.policies, self.store, self.clock, self.namespaces, Observers())
-
-    def compiled(self, policy_hash: str = "") -> Compiled:
-        """Return the policy in force, or the one that a decision was made by, which may be a moment older."""
-        return self.interceptor.compiled(self.policies.by_hash(policy_hash) or self.policies.loaded)
-
-    def misses_labels(self, namespace: str) -> bool:
-        """Whether the policy asks for labels of a Namespace that are not known here: then nobody may guess."""
-        compiled = self.compiled()
-        exempt = (*BUILT_IN_EXEMPT_NAMESPACES, *compiled.policy.exemptions.namespaces)
-        if self.namespaces.labels(namespace) is not None or any(fits(pattern, namespace) for pattern in exempt):
-            return False
-        return any(service.match.namespace_selector for service in compiled.matcher.candidates(namespace))
 
 
 class Podgate:
@@ -92,9 +65,19 @@ class Podgate:
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
         edge = AdmissionEdge(self._interceptor, authenticator, observer, limits)
         self._metrics.watch_in_flight(lambda: edge.in_flight)
+        self._shown = Shown(
+            VERSION,
+            self._clock,
+            self._policies,
+            self._store,
+            self._interceptor,
+            self._metrics,
+            self._tls,
+            lambda: self.server.draining,
+        )
         self.server = Server(
             edge,
-            plain_handler(self._unready, self._render_metrics, CONTENT_TYPE, self._status),
+            plain_handler(self._shown.unready, self._shown.metrics, CONTENT_TYPE, self._shown.status),
             self._tls,
             observer,
             ConnectionLimits(
@@ -105,7 +88,6 @@ class Podgate:
             ),
             Patience(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
-        self._rendering: asyncio.Task[bytes] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -123,9 +105,9 @@ class Podgate:
         self._logs.said(
             "info",
             "listening",
-            admission=_shown(self.server.admission),
-            plain=_shown(self.server.plain),
-            not_ready=self._unready(),
+            admission=_addresses(self.server.admission),
+            plain=_addresses(self.server.plain),
+            not_ready=self._shown.unready(),
         )
 
     async def stop(self, hurry: asyncio.Event) -> None:
@@ -156,51 +138,6 @@ class Podgate:
 
         return refused
 
-    def _unready(self) -> list[str]:
-        reasons = []
-        if self.server.draining:
-            reasons.append("draining")
-        if self._policies.current() is None:
-            reasons.append("no good policy: " + "; ".join(self._policies.last_errors()))
-        return reasons
-
-    async def _looks(self) -> dict[str, Look]:
-        loaded = self._policies.current()
-        if loaded is None:
-            return {}
-        plans = self._interceptor.compiled(loaded).plans
-        return {name: await self._store.look(plan) for name, plan in plans.items()}
-
-    def _certificates(self) -> dict[str, float]:
-        loaded = self._tls.value
-        return {"serving": loaded.leaf_not_after_seconds, "client-ca": loaded.client_ca_not_after_seconds}
-
-    async def _render_metrics(self) -> bytes:
-        """Render once for all who ask meanwhile: hundreds of services take tens of milliseconds."""
-        if self._rendering is None or self._rendering.done():
-            self._rendering = asyncio.create_task(self._rendered())
-        return await asyncio.shield(self._rendering)
-
-    async def _rendered(self) -> bytes:
-        self._metrics.update(await self._looks())
-        self._metrics.certificates(self._certificates())
-        return await asyncio.to_thread(self._metrics.render)  # no review should wait for it
-
-    async def _status(self) -> dict[str, Any]:
-        loaded = self._policies.current()
-        return status_document(
-            Snapshot(
-                version=VERSION,
-                now_us=self._clock.now_us(),
-                policy=loaded,
-                loaded_at_us=self._policies.loaded_at_us,
-                errors=self._policies.last_errors(),
-                plans=self._interceptor.compiled(loaded).plans if loaded else {},
-                looks=await self._looks(),
-                certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
-            )
-        )
-
     async def _tick(self) -> None:
         """Let idle services' intervals pass, a little late, so that what belongs to a second has arrived."""
         while True:
@@ -213,7 +150,7 @@ class Podgate:
                     self._observer.transitioned(transition)
 
 
-def _shown(listener: Listener) -> list[str]:
+def _addresses(listener: Listener) -> list[str]:
     return [str(Address(*address)) for address in listener.addresses]
 
 

@@ -1,0 +1,19 @@
+"""Counter plans for tests, in a line."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from webhook.core.quota import CounterPlan, Limit, WindowPlan, canonical
+from webhook.core.stanzas import Mode
+
+
+def window(seconds: int, **hard: int) -> WindowPlan:
+    return WindowPlan(
+        f"{seconds}s", seconds, tuple(Limit(name, canonical(name), value) for name, value in hard.items())
+    )
+
+
+def plan_of(*windows: WindowPlan, **changes: Any) -> CounterPlan:
+    plan = CounterPlan("payment-api", "payment-api", False, windows, Mode.ENFORCE, None, Mode.ENFORCE)  # noqa: FBT003
+    return replace(plan, **changes)

@@ -1,0 +1,83 @@
+"""What the plain port shows of a running server: readiness, metrics, status."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from webhook.adapters.memory_store import MemoryStore
+from webhook.adapters.metrics import Metrics
+from webhook.adapters.policy_file import PolicyFile
+from webhook.core.quota import Look
+from webhook.interceptor import Interceptor
+from webhook.ports import Clock
+from webhook.status import Snapshot, status_document
+from webhook.tls import TlsFiles
+
+
+class Shown:
+    """Asks the parts how they stand; changes none of them."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  it looks at most of what there is
+        self,
+        version: str,
+        clock: Clock,
+        policies: PolicyFile,
+        store: MemoryStore,
+        interceptor: Interceptor,
+        metrics: Metrics,
+        tls: TlsFiles,
+        draining: Callable[[], bool],
+    ) -> None:
+        self._version = version
+        self._clock = clock
+        self._policies = policies
+        self._store = store
+        self._interceptor = interceptor
+        self._metrics = metrics
+        self._tls = tls
+        self._draining = draining
+        self._rendering: asyncio.Task[bytes] | None = None
+
+    def unready(self) -> list[str]:
+        """Return why this server should get no calls."""
+        reasons = ["draining"] if self._draining() else []
+        if self._policies.current() is None:
+            reasons.append("no good policy: " + "; ".join(self._policies.last_errors()))
+        return reasons
+
+    async def metrics(self) -> bytes:
+        """Render once for all who ask meanwhile: hundreds of services take tens of milliseconds."""
+        if self._rendering is None or self._rendering.done():
+            self._rendering = asyncio.create_task(self._render())
+        return await asyncio.shield(self._rendering)
+
+    async def status(self) -> dict[str, Any]:
+        loaded = self._policies.current()
+        return status_document(
+            Snapshot(
+                version=self._version,
+                now_us=self._clock.now_us(),
+                policy=loaded,
+                loaded_at_us=self._policies.loaded_at_us,
+                errors=self._policies.last_errors(),
+                plans=self._interceptor.compiled(loaded).plans if loaded else {},
+                looks=await self._looks(),
+                certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
+            )
+        )
+
+    async def _render(self) -> bytes:
+        self._metrics.update(await self._looks())
+        self._metrics.certificates(self._certificates())
+        return await asyncio.to_thread(self._metrics.render)  # no review should wait for it
+
+    async def _looks(self) -> dict[str, Look]:
+        loaded = self._policies.current()
+        if loaded is None:
+            return {}
+        plans = self._interceptor.compiled(loaded).plans
+        return {name: await self._store.look(plan) for name, plan in plans.items()}
+
+    def _certificates(self) -> dict[str, float]:
+        loaded = self._tls.value
+        return {"serving": loaded.leaf_not_after_seconds, "client-ca": loaded.client_ca_not_after_seconds}
