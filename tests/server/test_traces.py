@@ -1,9 +1,12 @@
 """Traces: sampled before a span is made, parents honoured, stages as children, OTLP on the wire."""
 
 import asyncio
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -15,9 +18,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.server.records import ADMITTED, AT_NS, QUOTA_DENIED, policy, review, transition
+from tests.server.serving import Files, pod, serving
 from webhook.adapters.traces import Traces, open_traces
+from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate
 from webhook.core.breaker import State
-from webhook.core.decision import Status, Step
+from webhook.core.decision import Half, Status, Step
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-01"
@@ -156,8 +161,10 @@ def test_other_news_make_no_span(drawn: Recorder) -> None:
     assert not drawn.spans()
 
 
-async def test_shutdown_sends_what_waits_as_otlp_over_http() -> None:
-    received = []
+@asynccontextmanager
+async def collector() -> AsyncIterator[tuple[str, list[tuple[str, str, ExportTraceServiceRequest]]]]:
+    """Run an OTLP/HTTP receiver; give its address and what it has received."""
+    received: list[tuple[str, str, ExportTraceServiceRequest]] = []
 
     async def collect(request: web.Request) -> web.Response:
         body = ExportTraceServiceRequest.FromString(await request.read())
@@ -168,16 +175,20 @@ async def test_shutdown_sends_what_waits_as_otlp_over_http() -> None:
     application.router.add_post("/{path:.*}", collect)
     runner = web.AppRunner(application)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
     try:
-        traces = await asyncio.to_thread(open_traces, f"http://{host}:{port}", 0.0, "0.1.0")
+        yield f"http://{host}:{port}", received
+    finally:
+        await runner.cleanup()
+
+
+async def test_shutdown_sends_what_waits_as_otlp_over_http() -> None:
+    async with collector() as (endpoint, received):
+        traces = await asyncio.to_thread(open_traces, endpoint, 0.0, "0.1.0")
         assert traces is not None
         traces.reviewed(review(NOTED, 700_000, traceparent=SAMPLED, stages=STAGES))
         await asyncio.to_thread(traces.shutdown)
-    finally:
-        await runner.cleanup()
     [(path, content_type, body)] = received
     assert (path, content_type) == ("/v1/traces", "application/x-protobuf")
     [resource_spans] = body.resource_spans
@@ -190,6 +201,21 @@ async def test_shutdown_sends_what_waits_as_otlp_over_http() -> None:
     assert root.end_time_unix_nano - root.start_time_unix_nano == 700_000
     assert {span.parent_span_id for span in spans.values()} == {root.span_id}
     assert set(spans) == {"decode", "own", "charge", "answer"}
+
+
+async def test_the_server_traces_a_sampled_call_and_no_other(tmp_path: Path) -> None:
+    ask = Ask(pod(), "free", "uid-1")
+    body = json.dumps(admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)).encode()
+    async with (
+        collector() as (endpoint, received),
+        serving(Files.create(tmp_path), "--otlp-endpoint", endpoint, "--trace-ratio", "1") as server,
+    ):
+        for parent in (SAMPLED, UNSAMPLED):
+            status, _ = await server.post("/mutate", body, headers={"traceparent": parent})
+            assert status == 200
+    spans = [span for *_, body in received for span in body.resource_spans[0].scope_spans[0].spans]
+    assert {span.trace_id.hex() for span in spans} == {TRACE_ID}
+    assert [span.name for span in spans] == ["decode", "policy", "own", "rewrite", "answer", "review mutate"]
 
 
 def test_the_sdk_is_not_loaded_before_it_is_wanted() -> None:
