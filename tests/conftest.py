@@ -1,6 +1,13 @@
-"""What all tests share: the one flag that rewrites golden files, and nothing else."""
+"""What all tests share: the one flag that rewrites golden files, and property tests that never fail for being slow."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On top of what Hypothesis chooses itself: in CI the same examples every time, at a desk new ones.
+settings.register_profile(
+    "patient", parent=settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -27,6 +27,7 @@ async def test_a_service_label_on_a_pod_of_nobody_is_taken_off() -> None:
 async def test_a_label_that_names_no_service_is_inert() -> None:
     gate = Gate(WEB)
     inert = {"app": "theirs", LABEL: "of-another-system"}
+    assert (await gate.mutate(object=pod(inert))).patch == ()
     assert (await gate.validate(object=pod(inert, uid="u1"))).allowed
 
 

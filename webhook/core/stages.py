@@ -66,7 +66,7 @@ def _owner_of_existing(draft: Draft, labels: Mapping[str, str]) -> Service | Non
 def _unmatched(draft: Draft, labels: Mapping[str, str]) -> None:
     policy, request = draft.compiled.policy, draft.request
     if request.operation == "CREATE" and draft.half is Half.MUTATE:
-        draft.patch = mutation.disown(draft.pod)
+        draft.patch = mutation.disown(draft.pod, policy)
     elif request.operation == "CREATE":
         draft.object_to("own", validation.check_unowned(draft.pod, policy))
     judged = draft.half is Half.VALIDATE and request.operation == "CREATE" and policy.unmatched is not Unmatched.ADMIT
