@@ -197,5 +197,5 @@ def _issuer_identifier(ca: x509.Certificate) -> x509.AuthorityKeyIdentifier:
     try:
         own = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:
-        return x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key())  # type: ignore[arg-type]
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key())  # type: ignore[arg-type]  # a CA key signs
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)

@@ -124,9 +124,9 @@ class _Reader:
     def _text(self, key: str) -> str:
         value = self._entry.get(key)
         good = self._check(isinstance(value, str) and bool(value), f".{key}", value, "must be a text, not empty")
-        return value if good else ""  # type: ignore[return-value]
+        return value if good else ""  # type: ignore[return-value]  # checked above
 
-    def _check(self, good: bool, path: str, value: Any, remedy: str) -> bool:  # noqa: FBT001
+    def _check(self, good: bool, path: str, value: Any, remedy: str) -> bool:  # noqa: FBT001  the condition
         if not good:
             self._wrong(path, value, remedy)
         return good
@@ -147,7 +147,7 @@ def _shown(value: Any) -> str:
 class _UniqueKeysLoader(yaml.SafeLoader):
     """A second key of the same name would silently win: it is an error here."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002  PyYAML's
         seen: set[str] = set()
         for key, _ in node.value:
             if key.value in seen:

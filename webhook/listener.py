@@ -155,7 +155,7 @@ class Listener:
     async def _shake_hands(self, connection: socket.socket) -> bool:
         """Return whether the connection was set up."""
         context = self._context_now()
-        tracked = _Tracked(self._protocol_factory(), self, asyncio.current_task(), context)  # type: ignore[arg-type]
+        tracked = _Tracked(self._protocol_factory(), self, asyncio.current_task(), context)  # type: ignore[arg-type]  # a protocol by what it does
         try:
             await self._loop.connect_accepted_socket(
                 lambda: tracked,
@@ -220,11 +220,11 @@ class _Tracked(asyncio.BaseProtocol):
         self.since_seconds = asyncio.get_running_loop().time()
         self.data_received = inner.data_received
         self.eof_received = inner.eof_received
-        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
+        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]  # the inner one at once
+        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]  # the inner one at once
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = transport  # type: ignore[assignment]  # asyncio gives a Transport
         self._listener.opened(transport, self)
         self._inner.connection_made(transport)
 
@@ -253,7 +253,7 @@ def _listening(family: int, address: tuple[Any, ...], *, reuse_port: bool) -> so
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
-        listening.setblocking(False)  # noqa: FBT003
+        listening.setblocking(False)  # noqa: FBT003  the standard library's signature
         listening.bind(address)
         listening.listen(_BACKLOG)
     except OSError:

@@ -11,7 +11,7 @@ class Refusal(StrEnum):
     # the token
     NO_TOKEN = "no_token"  # noqa: S105 - a word, not a secret
     SEVERAL_TOKENS = "several_tokens"
-    TOKEN_MALFORMED = "malformed_token"  # noqa: S105
+    TOKEN_MALFORMED = "malformed_token"  # noqa: S105 - a word, not a secret
     HEADER = "token_header"
     ALGORITHM = "algorithm"
     UNKNOWN_KEY = "unknown_key"

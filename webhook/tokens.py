@@ -56,7 +56,7 @@ def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -
     """Return the claims of a good token; AuthenticationError for any other."""
     key = _key(_header(token), keys)
     try:
-        payload = _jws.decode(token, key.key, algorithms=[key.algorithm])  # type: ignore[arg-type]
+        payload = _jws.decode(token, key.key, algorithms=[key.algorithm])  # type: ignore[arg-type]  # the port keeps PyJWT out
     except jwt.InvalidTokenError as error:
         refuse(Refusal.SIGNATURE, f"kid {key.kid!r}, {key.algorithm}: {error}")
     claims = _json_object(payload, Refusal.CLAIMS)

@@ -106,3 +106,9 @@ def test_the_lock_holds_hashes_for_everything() -> None:
     assert len(packages) > 30
     for package in packages:
         assert "--hash=sha256:" in package, package[:80]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_exception_from_a_rule_says_why(path: Path) -> None:
+    silent = re.compile(r"#\s*(noqa(:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*)?|type:\s*ignore(\[[a-z-, ]+\])?)\s*$")
+    assert [line.strip() for line in path.read_text().splitlines() if silent.search(line)] == []

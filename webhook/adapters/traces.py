@@ -47,8 +47,8 @@ class Traces:
             self._record(review, _context(parent) if parent else None)
 
     def _record(self, review: Review, parent: "Context | None") -> None:
-        from opentelemetry.context import Context  # noqa: PLC0415
-        from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context  # noqa: PLC0415
+        from opentelemetry.context import Context
+        from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 
         decision, start_ns = review.decision, review.started_ns
         root = self._tracer.start_span(
@@ -95,11 +95,11 @@ def open_traces(endpoint: str | None, ratio: float = RATIO, version: str = "") -
     """Return Traces that send OTLP over HTTP, None without an endpoint; a URL without a path gets `/v1/traces`."""
     if endpoint is None:
         return None
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
-    from opentelemetry.sdk.trace.sampling import ALWAYS_ON  # noqa: PLC0415
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
     if urlsplit(endpoint).path in ("", "/"):
         endpoint = endpoint.rstrip("/") + _SIGNAL_PATH
@@ -119,8 +119,8 @@ def _parent(traceparent: str) -> "re.Match[str] | None":
 
 
 def _context(parent: "re.Match[str]") -> "Context":
-    from opentelemetry.context import Context  # noqa: PLC0415
-    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context  # noqa: PLC0415
+    from opentelemetry.context import Context
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
     remote = SpanContext(int(parent[2], 16), int(parent[3], 16), is_remote=True, trace_flags=TraceFlags(_SAMPLED))
     return set_span_in_context(NonRecordingSpan(remote), Context())

@@ -55,7 +55,8 @@ async def _play(player: Replay, lines: BinaryIO, name: str, summary: Counter[str
         try:
             event: Event = parse(line.removeprefix(BOM_UTF8) if number == 1 else line)
             if event.at < before:
-                raise UserError(f"at: {event.at:g}: time does not go back, the line before was at {before:g}")  # noqa: TRY301
+                message = f"at: {event.at:g}: time does not go back, the line before was at {before:g}"
+                raise UserError(message)  # noqa: TRY301  told with its line, like the others
             before = event.at
             result: dict[str, Any] = await player.play(event)
         except UserError as error:

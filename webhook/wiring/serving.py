@@ -127,7 +127,7 @@ class Podgate:
         while True:
             try:
                 await loop()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001  whatever the defect is
                 self._logs.said("error", "a background task failed, and begins again", reason=repr(error))
                 await asyncio.sleep(_AGAIN_SECONDS)
 

@@ -40,7 +40,7 @@ def _validator() -> Any:
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
-    made: Any = validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
+    made: Any = validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]  # its stubs
     return made(in_force(), format_checker=checker())
 
 
