@@ -329,7 +329,7 @@ def test_a_namespace_that_counts_for_itself_is_shown_before_anything_counts_ther
 def test_a_resize_is_known_by_the_uid_that_the_pod_carries_and_fresh_uids_avoid_taken_ones(tmp_path: Path) -> None:
     folder = REPLAYS / "resize"
     pod = {"metadata": {"name": "web", "uid": "mine"}, "spec": {"containers": [{"name": "c"}]}}
-    update = {"at": 0, "pod": pod, "oldPod": pod, "namespace": "shop", "operation": "UPDATE", "subResource": "resize"}
+    update = {"at": 0, "pod": pod, "namespace": "shop", "operation": "UPDATE", "subResource": "resize"}
     new = {"at": 0, "pod": pod, "namespace": "shop"}
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in (update, {**new, "uid": "fresh-1"}, new)))

@@ -52,7 +52,7 @@ class Admission:
 def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, Any]:
     """Return the AdmissionReview that the API server would send to one half about `pod`."""
     metadata = pod.get("metadata", {})
-    name = metadata.get("name", "")
+    name = metadata.get("name")
     request: dict[str, Any] = {
         "uid": str(uuid.uuid4()),
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -67,7 +67,7 @@ def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, 
         "dryRun": ask.dry_run,
         "options": {"kind": f"{ask.operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"},
     }
-    if name and not (half is Half.MUTATE and metadata.get("generateName")):
+    if isinstance(name, str) and name and not (half is Half.MUTATE and metadata.get("generateName")):
         request["name"] = name
     if ask.sub_resource:
         request["subResource"] = request["requestSubResource"] = ask.sub_resource

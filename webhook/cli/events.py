@@ -117,12 +117,9 @@ def parse(line: bytes) -> Event:
         what = f"{' and '.join(found)} in one line" if found else "no event in the line"
         raise UserError(what, f"give exactly one of {', '.join(EVENTS)}")
     try:
-        event = msgspec.convert(raw, _BY_KEY[found[0]])
+        return msgspec.convert(raw, _BY_KEY[found[0]])
     except msgspec.ValidationError as error:
         raise UserError(_in_words(str(error), raw, found[0]), "see podgate replay --help") from None
-    if isinstance(event, PodAsks) and event.operation == "UPDATE" and event.old_pod is None:
-        raise UserError("oldPod: missing: an UPDATE is judged against what the Pod was", "give the Pod as it was")
-    return event
 
 
 def _in_words(error: str, raw: dict[str, Any], kind: str) -> str:
@@ -134,6 +131,10 @@ def _in_words(error: str, raw: dict[str, Any], kind: str) -> str:
     value: Any = raw
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
+    if path.endswith("[...]"):
+        # The library does not say which entry it is.
+        stem = path.partition("[")[0]
+        return f"{stem}: {msgspec.json.encode(raw.get(stem)).decode()[:_LONGEST_SHOWN]}: {reason}"
     if "[" in path or value is None:
         return f"{path}: {reason}"
     return f"{path}: {msgspec.json.encode(value).decode()[:_LONGEST_SHOWN]}: {reason}"

@@ -96,7 +96,8 @@ class Replay:
             event.operation,
             event.sub_resource,
             event.dry_run,
-            event.old_pod,
+            # Where nobody says what an existing Pod was, it was as it is.
+            event.pod if event.old_pod is None and event.operation == "UPDATE" else event.old_pod,
         )
         try:
             admission = await admit(self._offline.interceptor, ask)
