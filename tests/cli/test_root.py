@@ -99,11 +99,14 @@ def on_a_terminal(*arguments: object) -> str:
     return said.decode()
 
 
-def test_colours_and_the_diff_are_for_terminals_only(tmp_path: Path) -> None:
+def test_colours_and_the_diff_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     (tmp_path / "pod.yaml").write_text("{kind: Pod, metadata: {name: p, namespace: shop}, spec: {}}")
     command = ["review", tmp_path / "pod.yaml", "--policy", tmp_path / "policy.yaml"]
     assert "\x1b[32m+  nodeSelector:" in on_a_terminal(*command)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in on_a_terminal(*command)
+    monkeypatch.delenv("NO_COLOR")
     for form in ("diff", "yaml"):
         assert "\x1b" not in installed(*command, "-o", form).out
 

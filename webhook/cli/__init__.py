@@ -52,7 +52,9 @@ def root() -> None:
 def main() -> None:
     """Run the command line; never a stack trace for a user's mistake."""
     try:
-        code = root.main(prog_name="podgate", standalone_mode=False)
+        # https://no-color.org; else click decides by whether there is a terminal.
+        colour = False if os.environ.get("NO_COLOR") else None
+        code = root.main(prog_name="podgate", standalone_mode=False, color=colour)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
