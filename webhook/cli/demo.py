@@ -77,10 +77,13 @@ async def _live(story: "Story", running: Running, *, once: bool) -> None:
 
 
 def _end_on_signals() -> None:
-    """Let SIGTERM and a closed terminal end the demo as Ctrl-C does: no server and no folder stay behind."""
+    """End in order at Ctrl-C, SIGTERM and a closed terminal: no server and no folder stay behind.
+
+    SIGINT too is asked for by name: a script that starts the demo in the background hands it down ignored.
+    """
     task = asyncio.current_task()
     if task is not None:
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
