@@ -73,7 +73,7 @@ class Listener:
         """Where it listens: host and port, the real one where 0 was asked for."""
         return [listening.getsockname()[:2] for listening in self._sockets]
 
-    async def start(self, host: str, port: int, *, reuse_port: bool = False) -> None:
+    async def start(self, host: str, port: int) -> None:
         """Listen on every address of `host`; an empty one means all interfaces."""
         opened: list[socket.socket] = []
         missing: OSError | None = None
@@ -81,7 +81,7 @@ class Listener:
             found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, _, _, _, address in dict.fromkeys(found):
                 try:
-                    opened.append(_listening(family, address, reuse_port=reuse_port))
+                    opened.append(_listening(family, address))
                 except OSError as error:
                     if error.errno not in _NO_SUCH_FAMILY:
                         raise
@@ -245,12 +245,10 @@ def _close(sockets: list[socket.socket]) -> None:
     sockets.clear()
 
 
-def _listening(family: int, address: tuple[Any, ...], *, reuse_port: bool) -> socket.socket:
+def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if reuse_port:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
         listening.setblocking(False)  # noqa: FBT003  the standard library's signature

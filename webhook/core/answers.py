@@ -6,7 +6,7 @@ from http import HTTPStatus
 from webhook.core.breaker import BreakerView, State
 from webhook.core.decision import Code, Finding, Status
 from webhook.core.policy import Service
-from webhook.core.quota import Receipt, Refusal, Use, canonical
+from webhook.core.quota import Receipt, Refusal, Use
 from webhook.core.resources import shown
 from webhook.core.stanzas import Denial, RetryAfter
 
@@ -68,7 +68,7 @@ def _over(use: Use) -> str:
 
 def _amount(use: Use, field: str) -> int | str:
     amount: int = getattr(use, field)
-    return shown(canonical(use.resource), amount)
+    return shown(use.resource, amount)
 
 
 def _when(receipt: Receipt) -> str:

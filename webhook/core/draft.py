@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from webhook.core import answers
 from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict
 from webhook.core.matching import Matcher
+from webhook.core.mutation import SERVICE_LABEL
 from webhook.core.patch import Operation
 from webhook.core.pod import Pod
 from webhook.core.policy import LoadedPolicy, Service
@@ -15,16 +16,20 @@ from webhook.core.stanzas import Mode
 
 
 class Compiled:
-    """A loaded policy with what is worked out once: its matcher and its services' counter plans."""
+    """A loaded policy with what is worked out once: its matcher, its services by name, their counter plans."""
 
     def __init__(self, loaded: LoadedPolicy) -> None:
-        self.loaded = loaded
         self.policy = loaded.policy
         self.hash = loaded.hash
         self.matcher = Matcher(loaded.policy)
+        self.services: Mapping[str, Service] = {service.name: service for service in loaded.policy.services}
         self.plans: Mapping[str, CounterPlan] = {
-            service.name: CounterPlan.of(service) for service in loaded.policy.services
+            name: CounterPlan.of(service) for name, service in self.services.items()
         }
+
+    def labelled(self, pod: Pod) -> Service | None:
+        """Return the service that a Pod's label names, whoever wrote it."""
+        return self.services.get(pod.labels.get(SERVICE_LABEL, ""))
 
 
 @dataclass(slots=True)

@@ -8,11 +8,13 @@ import msgspec
 from webhook.core.kubernetes import NodeRequirement, NodeSelectorTerm, Toleration
 from webhook.core.patch import Operation, add, remove, replace, set_keys
 from webhook.core.pod import Pod
-from webhook.core.policy import Policy, Service
+from webhook.core.policy import Service
 from webhook.core.stanzas import ConflictRules, Mode, OnConflict, Placement, TopologyEntry
 
 SERVICE_LABEL = "podgate.io/service"
 HASH_ANNOTATION = "podgate.io/policy-hash"
+DISOWN = (remove("metadata", "labels", SERVICE_LABEL),)
+"""Takes a service's label off a Pod that no service owns: it would pass for theirs later."""
 DEFAULT_SCHEDULER = "default-scheduler"
 _REQUIRED = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
@@ -26,12 +28,6 @@ def rewrite(pod: Pod, service: Service, policy_hash: str) -> tuple[Operation, ..
     if service.placement is not None and service.modes.placement is Mode.ENFORCE:
         operations += _place(pod, service.placement)
     return tuple(operations)
-
-
-def disown(pod: Pod, policy: Policy) -> tuple[Operation, ...]:
-    """Return the patch that takes a service's label off a Pod that no service owns: it would pass for theirs later."""
-    named = policy.service(pod.labels.get(SERVICE_LABEL, ""))
-    return (remove("metadata", "labels", SERVICE_LABEL),) if named is not None else ()
 
 
 def rule_for(rules: ConflictRules, field: str) -> OnConflict:

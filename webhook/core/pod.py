@@ -51,7 +51,6 @@ class Metadata(Struct, frozen=True, rename="camel"):
 
 class Spec(Struct, frozen=True, rename="camel"):
     scheduler_name: str | None = None
-    node_name: str | None = None
     node_selector: dict[str, str] | None = None
     affinity: PodAffinityFields | None = None
     tolerations: tuple[Toleration, ...] | None = None

@@ -111,9 +111,6 @@ class Policy(Struct, frozen=True, rename="camel"):
     pools: tuple[Pool, ...] = ()
     breaker_guard: BreakerGuard | None = None
 
-    def service(self, name: str) -> Service | None:
-        return next((service for service in self.services if service.name == name), None)
-
 
 class LoadedPolicy(Struct, frozen=True):
     """A good policy with the identity of its document: the first 16 hex digits of the SHA-256 of its raw bytes."""

@@ -1,7 +1,6 @@
 """The pure stages of an evaluation: each reads a draft, writes down what it found, and may settle the verdict."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from webhook.core import answers, matching, mutation, resources, validation
 from webhook.core.breaker import BreakerView, State
@@ -22,10 +21,8 @@ _KUBE_CONTROLLERS = frozenset(
 )
 
 
-class LabelsOf(Protocol):
-    """Labels of a Namespace; None where it is not known."""
-
-    def __call__(self, namespace: str) -> Mapping[str, str] | None: ...
+LabelsOf = Callable[[str], Mapping[str, str] | None]
+"""Labels of a Namespace by its name; None where it is not known."""
 
 
 def own(draft: Draft, labels_of: LabelsOf) -> None:
@@ -54,31 +51,36 @@ def _owner_of_existing(draft: Draft, labels: Mapping[str, str]) -> Service | Non
     A label on a Pod that nobody owned is taken off at CREATE. One that came in while we were away is believed only
     where its service may own Pods, so that nobody can charge another namespace's service by a resize.
     """
-    request, policy, matcher = draft.request, draft.compiled.policy, draft.compiled.matcher
+    request, matcher = draft.request, draft.compiled.matcher
     old = request.old_pod or draft.pod
     for pod in (old, draft.pod):
-        service = policy.service(pod.labels.get(mutation.SERVICE_LABEL, ""))
+        service = draft.compiled.labelled(pod)
         if service is not None and matcher.may_own(service, request.namespace, labels):
             return service
     return matcher.owner(request.namespace, labels, old.labels)
 
 
 def _unmatched(draft: Draft, labels: Mapping[str, str]) -> None:
-    policy, request = draft.compiled.policy, draft.request
-    if request.operation == "CREATE" and draft.half is Half.MUTATE:
-        draft.patch = mutation.disown(draft.pod, policy)
-    elif request.operation == "CREATE":
-        draft.object_to("own", validation.check_unowned(draft.pod, policy))
-    judged = draft.half is Half.VALIDATE and request.operation == "CREATE" and policy.unmatched is not Unmatched.ADMIT
-    if judged and draft.compiled.matcher.names(request.namespace, labels):
-        mode = Mode.ENFORCE if policy.unmatched is Unmatched.DENY else Mode.WARN
-        message = (
-            f"no service of the policy matches the labels of this Pod in namespace {request.namespace}:"
-            " label it for one of the namespace's services, or ask the policy's owner for one"
-        )
-        draft.object_to("own", (Finding(Code.UNMATCHED, "unmatched", mode, message),))
+    named = draft.compiled.labelled(draft.pod)
+    if draft.request.operation == "CREATE" and draft.half is Half.MUTATE:
+        draft.patch = mutation.DISOWN if named is not None else ()
+    elif draft.request.operation == "CREATE":
+        draft.object_to("own", (() if named is None else validation.check_unowned(named)) + _no_service(draft, labels))
     if draft.verdict is None:
         draft.settle(Verdict.UNMATCHED, "own", "no service matches")
+
+
+def _no_service(draft: Draft, labels: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Return what `unmatched` says of a new Pod of no service, in a namespace that some service names."""
+    policy, namespace = draft.compiled.policy, draft.request.namespace
+    if policy.unmatched is Unmatched.ADMIT or not draft.compiled.matcher.names(namespace, labels):
+        return ()
+    mode = Mode.ENFORCE if policy.unmatched is Unmatched.DENY else Mode.WARN
+    message = (
+        f"no service of the policy matches the labels of this Pod in namespace {namespace}:"
+        " label it for one of the namespace's services, or ask the policy's owner for one"
+    )
+    return (Finding(Code.UNMATCHED, "unmatched", mode, message),)
 
 
 def rewrite(draft: Draft) -> None:

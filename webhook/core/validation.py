@@ -16,9 +16,11 @@ from webhook.core.mutation import (
     scheduler_conflicts,
 )
 from webhook.core.pod import Pod
-from webhook.core.policy import FailureMode, Policy, Service
+from webhook.core.policy import FailureMode, Service
 from webhook.core.stanzas import Mode, OnConflict, Placement
 
+_LABEL = f"metadata.labels[{SERVICE_LABEL}]"
+_ANNOTATION = f"metadata.annotations[{HASH_ANNOTATION}]"
 _TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 
 
@@ -54,16 +56,18 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
     return (() if skipped else _label(pod, service)) + unfulfilled
 
 
-def check_unowned(pod: Pod, policy: Policy) -> tuple[Finding, ...]:
-    """Return what is wrong with a new Pod of no service: it must not carry a service's label."""
-    service = policy.service(pod.labels.get(SERVICE_LABEL, ""))
-    if service is None:
-        return ()
+def check_unowned(named: Service) -> tuple[Finding, ...]:
+    """Return what is wrong with a new Pod of no service that carries the label of the service `named`."""
     message = (
-        f"metadata.labels[{SERVICE_LABEL}] is {service.name!r}, and service {service.name} does not match this Pod:"
+        f"{_LABEL} is {named.name!r}, and service {named.name} does not match this Pod:"
         " leave the label out, Podgate writes it"
     )
-    return (Finding(Code.IMMUTABLE, "placement", own_mode(service), message, f"metadata.labels[{SERVICE_LABEL}]"),)
+    return (_immutable(named, _LABEL, message),)
+
+
+def _immutable(service: Service, field: str, message: str) -> Finding:
+    """Say that a field of ours was touched."""
+    return Finding(Code.IMMUTABLE, "placement", own_mode(service), message, field)
 
 
 def _mutation_missing(pod: Pod, service: Service) -> Finding:
@@ -87,10 +91,10 @@ def _label(pod: Pod, service: Service) -> tuple[Finding, ...]:
     if carried == service.name:
         return ()
     message = (
-        f"service {service.name}: metadata.labels[{SERVICE_LABEL}] is {carried!r}, expected {service.name!r}:"
+        f"service {service.name}: {_LABEL} is {carried!r}, expected {service.name!r}:"
         " something changed the Pod after Podgate; leave the label alone"
     )
-    return (Finding(Code.IMMUTABLE, "placement", own_mode(service), message, f"metadata.labels[{SERVICE_LABEL}]"),)
+    return (_immutable(service, _LABEL, message),)
 
 
 def placement_findings(pod: Pod, service: str, placement: Placement, mode: Mode) -> tuple[Finding, ...]:
@@ -194,19 +198,17 @@ def guard(old: Pod, new: Pod, service: Service) -> tuple[Finding, ...]:
     if service.modes.all_disabled():
         return ()
     findings = [
-        Finding(
-            Code.IMMUTABLE,
-            "placement",
-            own_mode(service),
-            f"service {service.name}: {where}[{key}] is Podgate's and cannot be changed"
-            f" (was {_quoted(before.get(key))}, asked {_quoted(after.get(key))}); leave it as it is",
-            f"{where}[{key}]",
+        _immutable(
+            service,
+            field,
+            f"service {service.name}: {field} is Podgate's and cannot be changed"
+            f" (was {_quoted(before)}, asked {_quoted(after)}); leave it as it is",
         )
-        for where, key, before, after in (
-            ("metadata.labels", SERVICE_LABEL, old.labels, new.labels),
-            ("metadata.annotations", HASH_ANNOTATION, old.annotations, new.annotations),
+        for field, before, after in (
+            (_LABEL, old.labels.get(SERVICE_LABEL), new.labels.get(SERVICE_LABEL)),
+            (_ANNOTATION, old.annotations.get(HASH_ANNOTATION), new.annotations.get(HASH_ANNOTATION)),
         )
-        if before.get(key) != after.get(key)
+        if before != after
     ]
     placement, mode = service.placement, service.modes.placement
     if old.spec.scheduling_gates and placement is not None and mode is not Mode.DISABLED:
