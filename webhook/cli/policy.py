@@ -115,3 +115,6 @@ def read_document(path: str) -> bytes:
     except OSError as error:
         remedy = "give the path of a policy document, or - for standard input"
         raise UserError(f"cannot read {path}: {error.strerror or error}", remedy) from None
+
+
+from webhook.cli import webhooks  # noqa: E402, F401  a command of this group in a room of its own: it needs the above

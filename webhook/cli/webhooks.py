@@ -1,0 +1,104 @@
+"""`podgate policy webhooks`: the webhook configurations that go with a policy, for `kubectl apply`."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import yaml
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.files import read_certificates
+from webhook.cli.certs import user_errors
+from webhook.cli.policy import policy, read_document
+from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
+from webhook.core.document import DocumentError, Purpose, load
+from webhook.errors import UserError
+
+_SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?):([1-9]\d{0,4})")
+_LARGEST_PORT = 65535
+
+
+@policy.command()
+@click.option(
+    "--policy", "path", metavar="PATH", required=True, envvar="PODGATE_POLICY", help='The document ("-": stdin).'
+)
+@click.option("--ca", type=click.Path(path_type=Path), required=True, help="CAs of the server's certificate, PEM.")
+@click.option("--service", metavar="NAMESPACE/NAME:PORT", help="The Service.  [default: podgate-system/podgate:443]")
+@click.option("--url", metavar="https://HOST:PORT", help="The server's address instead, where it is no Service.")
+@click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@user_errors
+def webhooks(*, path: str, ca: Path, service: str | None, url: str | None, output: str) -> None:
+    """Print the webhook configurations that go with a policy.
+
+    \b
+    podgate policy webhooks --policy policy.yaml --ca pki/ca.crt \\
+        | kubectl apply --server-side -f -
+
+    The API server then asks about Pods that some service may own, and about no others. Apply them anew whenever
+    the services' namespaces, failureMode or the exemptions change. Exit code: 0, 1 the document has errors,
+    2 unreadable or not renderable.
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    if service is not None and url is not None:
+        raise UserError(
+            "--service and --url exclude each other", "give the one by which the API server reaches Podgate"
+        )
+    target = _base_url(url) if url is not None else _reference(service)
+    # Written anew, so that a key that lies in the same file stays where it is.
+    bundle = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in read_certificates(ca))
+    raw = read_document(path)
+    try:
+        rendered = configurations(load(raw, Purpose.SERVE).policy.policy, ClientConfig(target, bundle))
+    except DocumentError as error:
+        for problem in error.problems:
+            click.echo(f"error: {path}:{problem}", err=True)
+        sys.exit(1)
+    except TooManyEntriesError as error:
+        raise UserError(f"{path}: {error}", error.remedy) from None
+    if output == "json":
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered}, indent=2))
+    else:
+        click.echo(yaml_stream(rendered), nl=False)
+
+
+def _reference(text: str | None) -> ServiceReference:
+    if text is None:
+        return ServiceReference()
+    found = _SERVICE.fullmatch(text)
+    if found is None or int(found[3]) > _LARGEST_PORT:
+        remedy = "write NAMESPACE/NAME:PORT, such as podgate-system/podgate:443"
+        raise UserError(f"--service {text!r}: not a port of a Service", remedy)
+    return ServiceReference(found[1], found[2], int(found[3]))
+
+
+def _base_url(text: str) -> str:
+    remedy = "write https://HOST:PORT"
+    try:
+        url = urlsplit(text)
+        is_whole = url.scheme == "https" and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError as error:
+        raise UserError(f"--url {text!r}: {error}", remedy) from None
+    if not is_whole or url.username is not None or url.query or url.fragment or "@" in url.netloc:
+        raise UserError(f"--url {text!r}: must be https, with a host, and no user, query or fragment", remedy)
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes expressions as blocks, without doubled quotes, and everything where it stands: for people to read."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "'" in data else None)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
+
+def yaml_stream(documents: tuple[dict[str, Any], ...]) -> str:
+    """Return a YAML stream in the order given; no line is folded."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=float("inf"))

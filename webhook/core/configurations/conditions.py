@@ -1,0 +1,76 @@
+"""Match conditions: the CEL by which the API server decides whether a request is worth a call. All of them must hold.
+
+One that errs leaves it to failurePolicy, so fields that may be absent are asked for as such (`has`, `.?`).
+Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions, 1.36.
+"""
+
+from collections.abc import Iterator
+
+from webhook.core.configurations.expressions import is_one_of, namespace_fits, pieces
+from webhook.core.configurations.names import EVERY, Patterns
+from webhook.core.configurations.regions import Region
+from webhook.core.matching import DAEMON_SET_CONTROLLER, MIRROR_ANNOTATION
+from webhook.core.mutation import HASH_ANNOTATION
+from webhook.core.policy import Exemptions
+
+Condition = dict[str, str]
+
+JUDGED_WHILE_GATED = ("nodeSelector", "affinity", "tolerations", "schedulerName")
+"""What `validation.guard` compares of a Pod's spec, and only while the Pod is gated."""
+_USER = "request.userInfo.username"
+_RUNTIME_CLASS = "object.spec.runtimeClassName"
+
+
+def of_region(region: Region) -> Iterator[Condition]:
+    """Yield the conditions on a namespace's name; labels are the native selector's."""
+    if EVERY not in region.names.inside:
+        yield _condition("in-service-namespaces", namespace_fits(region.names.inside))
+    yield from _outside("not-in-other-entries", region.names.outside)
+    yield from _outside("not-in-exempt-namespaces", region.exempt)
+
+
+def of_exemptions(exemptions: Exemptions) -> Iterator[Condition]:
+    """Yield what `matching.exemption` judges beside namespaces, so that the exempt go on while we are away."""
+    for number, users in enumerate(pieces(exemptions.usernames), 1):
+        yield _condition(_numbered("not-exempt-users", number), f"!({is_one_of(_USER, users)})")
+    for number, classes in enumerate(pieces(filter(None, exemptions.runtime_classes)), 1):
+        exempt = f"has({_RUNTIME_CLASS}) && {is_one_of(_RUNTIME_CLASS, classes)}"
+        yield _condition(_numbered("not-exempt-runtime-classes", number), f"!({exempt})")
+    yield _condition("not-daemonset-pods", f"{_USER} != '{DAEMON_SET_CONTROLLER}'")
+    mirror = (
+        f"{_USER}.startsWith('system:node:') && '{MIRROR_ANNOTATION}' in object.metadata.?annotations.orValue({{}})"
+    )
+    yield _condition("not-mirror-pods", f"!({mirror})")
+
+
+def of_updates() -> Iterator[Condition]:
+    """Yield what keeps an UPDATE that we would admit in any case from us: finalizers must work while we are away."""
+    yield _condition("not-being-deleted", "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)")
+    gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
+    judged = " ||\n  ".join(_differs(f"spec.?{field}") for field in JUDGED_WHILE_GATED)
+    asked = (
+        "request.operation == 'CREATE'",
+        "request.?subResource.orValue('') == 'resize'",
+        _differs("metadata.?labels"),
+        _differs(f"metadata.?annotations[?'{HASH_ANNOTATION}']"),
+        _differs("spec.?schedulingGates"),
+        f"{gated} && (\n  {judged}\n)",
+    )
+    yield _condition("judged-fields-differ", " ||\n".join(asked))
+
+
+def _differs(path: str) -> str:
+    return f"object.{path} != oldObject.{path}"
+
+
+def _outside(name: str, patterns: Patterns) -> Iterator[Condition]:
+    for number, piece in enumerate(pieces(patterns), 1):
+        yield _condition(_numbered(name, number), f"!({namespace_fits(frozenset(piece))})")
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
+
+
+def _condition(name: str, expression: str) -> Condition:
+    return {"name": name, "expression": expression}

@@ -1,0 +1,59 @@
+"""CEL text: literals that no name can break out of, lists that stay below the language's limits."""
+
+from collections.abc import Iterable, Iterator
+
+from webhook.core.configurations.names import Patterns
+
+# CEL takes 100,000 characters an expression; what stands around a list, and its line ends, are a few in a hundred.
+_LONGEST_LIST_CHARACTERS = 80_000
+_LINE_CHARACTERS = 100
+_NAMESPACE = "request.namespace"
+
+
+def quoted(text: str) -> str:
+    """Return a CEL string literal; what is not plainly printable goes by its code point."""
+    plain = (c if " " <= c <= "~" and c not in "'\\" else f"\\U{ord(c):08x}" for c in text)
+    return f"'{''.join(plain)}'"
+
+
+def is_one_of(operand: str, texts: Iterable[str]) -> str:
+    literals = [quoted(text) for text in sorted(texts)]
+    return f"{operand} == {literals[0]}" if len(literals) == 1 else f"{operand} in {_listed(literals)}"
+
+
+def namespace_fits(patterns: Patterns) -> str:
+    """Return the expression that holds where the namespace fits one of `patterns`."""
+    exact = sorted(pattern for pattern in patterns if not pattern.endswith("*"))
+    prefixes = [quoted(pattern.removesuffix("*")) for pattern in sorted(patterns - {*exact})]
+    found = [is_one_of(_NAMESPACE, exact)] if exact else []
+    if len(prefixes) == 1:
+        found.append(f"{_NAMESPACE}.startsWith({prefixes[0]})")
+    elif prefixes:
+        found.append(f"{_listed(prefixes)}.exists(prefix, {_NAMESPACE}.startsWith(prefix))")
+    return " || ".join(found)
+
+
+def pieces(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Cut a set of texts where their list would be too long for one expression."""
+    piece: list[str] = []
+    length = 0
+    for text in sorted(texts):
+        longer = len(quoted(text)) + len(", ")
+        if length + longer > _LONGEST_LIST_CHARACTERS:
+            yield piece
+            piece, length = [], 0
+        piece.append(text)
+        length += longer
+    if piece:
+        yield piece
+
+
+def _listed(literals: list[str]) -> str:
+    """Write a list over as many lines as it takes to be read."""
+    lines = [""]
+    for literal in literals:
+        if len(lines[-1]) + len(literal) > _LINE_CHARACTERS:
+            lines.append("")
+        lines[-1] += f"{literal}, "
+    inner = "\n  ".join(line.rstrip() for line in lines).rstrip(",")
+    return f"[{inner}]" if len(lines) == 1 else f"[\n  {inner}\n]"

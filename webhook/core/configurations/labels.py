@@ -1,0 +1,45 @@
+"""What a selector says of labels, narrowed, contradicted, and written down again as native expressions."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.selectors import Constraint, Constraints
+from webhook.core.kubernetes import Requirement
+
+_OPPOSITE = {"In": "NotIn", "NotIn": "In", "Exists": "DoesNotExist", "DoesNotExist": "Exists"}
+_ANYTHING = Constraint()
+
+
+def requirements(labels: Constraints) -> Iterator[Requirement]:
+    """Yield the fewest expressions that say the same, in a stable order."""
+    for key, told in sorted(labels.items()):
+        if told.absent:
+            yield Requirement(key, "DoesNotExist")
+        elif told.allowed is not None:
+            yield Requirement(key, "In", tuple(sorted(told.allowed)))
+        else:
+            if told.present:
+                yield Requirement(key, "Exists")
+            if told.denied:
+                yield Requirement(key, "NotIn", tuple(sorted(told.denied)))
+
+
+def narrowed(labels: Constraints, *by: Requirement) -> Constraints | None:
+    """Return what is said by `labels` and all of `by`; None where nothing can fit."""
+    found = dict(labels)
+    for requirement in by:
+        before = found.get(requirement.key, _ANYTHING)
+        found[requirement.key] = before.narrowed(requirement.operator, frozenset(requirement.values))
+        if found[requirement.key].impossible:
+            return None
+    return found
+
+
+def contradictions(labels: Constraints) -> Iterator[tuple[Requirement, ...]]:
+    """Yield what must be added to contradict `labels`, one way or another; no two of the ways go together.
+
+    Not (a and b and c) is: not a, or a and not b, or a and b and not c.
+    """
+    agreed: tuple[Requirement, ...] = ()
+    for requirement in requirements(labels):
+        yield (*agreed, Requirement(requirement.key, _OPPOSITE[requirement.operator], requirement.values))
+        agreed = (*agreed, requirement)

@@ -1,0 +1,63 @@
+"""Sets of names as policies write them, exact or with one trailing star: two patterns are nested or strangers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from webhook.core.matching import fits
+
+Patterns = frozenset[str]
+EVERY = "*"
+NONE: Patterns = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names that fit a pattern of `inside` and none of `outside`; made by `of`, which leaves out what says nothing."""
+
+    inside: Patterns
+    outside: Patterns = NONE
+
+    @classmethod
+    def of(cls, inside: Iterable[str], outside: Iterable[str] = ()) -> Self:
+        without = frozenset(outside)
+        left = _widest(pattern for pattern in inside if not _covered(pattern, without))
+        return cls(left, _widest(pattern for pattern in without if _covered(pattern, left)))
+
+    def __bool__(self) -> bool:
+        return bool(self.inside)
+
+    def __contains__(self, name: str) -> bool:
+        return _any_fits(self.inside, name) and not _any_fits(self.outside, name)
+
+    def within(self, patterns: Patterns) -> Self:
+        """Return those that fit one of `patterns`."""
+        ours = (pattern for pattern in self.inside if _covered(pattern, patterns))
+        theirs = (pattern for pattern in patterns if _covered(pattern, self.inside))
+        return self.of((*ours, *theirs), self.outside)
+
+    def without(self, patterns: Patterns) -> Self:
+        """Return those that fit none of `patterns`."""
+        return self.of(self.inside, self.outside | patterns)
+
+
+def _any_fits(patterns: Patterns, name: str) -> bool:
+    return any(fits(pattern, name) for pattern in patterns)
+
+
+def _covered(pattern: str, patterns: Patterns) -> bool:
+    """Return whether one of `patterns` fits all that `pattern` fits."""
+    return pattern in patterns or _is_narrower(pattern, patterns)
+
+
+def _widest(patterns: Iterable[str]) -> Patterns:
+    """Leave out what another pattern covers."""
+    some = frozenset(patterns)
+    return frozenset(pattern for pattern in some if not _is_narrower(pattern, some))
+
+
+def _is_narrower(pattern: str, patterns: Patterns) -> bool:
+    """Return whether a wider one than `pattern` is among `patterns`."""
+    base = pattern.removesuffix("*")
+    shorter = len(base) if pattern.endswith("*") else len(base) + 1
+    return any(f"{base[:length]}*" in patterns for length in range(shorter))

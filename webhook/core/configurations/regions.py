@@ -1,0 +1,143 @@
+"""Which namespaces a webhook entry is for: regions of names and labels, made disjoint, so that no Pod comes twice."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from webhook.core.configurations.labels import contradictions, narrowed, requirements
+from webhook.core.configurations.names import EVERY, NONE, Names, Patterns
+from webhook.core.document.selectors import Constraint, Constraints, constraints
+from webhook.core.kubernetes import LabelSelector, Requirement
+from webhook.core.matching import selects
+from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, Exemptions, FailureMode, Policy, Service, Unmatched
+
+METADATA_NAME = "kubernetes.io/metadata.name"
+MOST_ENTRIES = 100
+
+
+class TooManyEntriesError(Exception):
+    """The services' namespaceSelectors cross each other in more ways than one configuration can hold."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "services[].match.namespaceSelector: the selectors overlap so that"
+            f" more than {MOST_ENTRIES} webhooks would be needed to tell them apart"
+        )
+        self.remedy = "select by fewer labels, best by values of a single one, or name the namespaces"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Namespaces whose name is in `names` and whose labels fit, but for those that fit a pattern of `exempt`."""
+
+    names: Names
+    labels: Constraints
+    exempt: Patterns = NONE
+
+    @property
+    def selector(self) -> LabelSelector:
+        return LabelSelector(match_expressions=tuple(requirements(self.labels)))
+
+    def holds(self, name: str, labels: dict[str, str]) -> bool:
+        """Judge a namespace as the API server does by what is rendered from this region."""
+        return selects(self.selector, labels) and name in self.names and name not in Names(self.exempt)
+
+    def minus(self, other: "Region") -> Iterator["Region"]:
+        """Yield disjoint regions that are, together, this one without `other`, whose names have no exceptions."""
+        shared = self.names.within(other.names.inside)
+        if not shared or narrowed(self.labels, *requirements(other.labels)) is None:
+            yield self
+            return
+        rest = self.names.without(other.names.inside)
+        if rest:
+            yield replace(self, names=rest)
+        for contradiction in contradictions(other.labels):
+            labels = narrowed(self.labels, *contradiction)
+            if labels is not None:
+                yield replace(self, names=shared, labels=labels)
+
+
+def regions(policy: Policy) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+    """Return the regions that some Closed service may own, and those that only others may; all are disjoint."""
+    heard = [service for service in policy.services if _is_heard(service, policy)]
+    closed = [service for service in heard if _is_closed(service)]
+    others = [service for service in heard if not _is_closed(service)]
+    first, second = _disjoint([_united(closed), _united(others)])
+    return tuple(_spared(first, policy.exemptions)), tuple(_spared(second, policy.exemptions))
+
+
+def all_regions(policy: Policy) -> tuple[Region, ...]:
+    """Return disjoint regions that are, together, those of all services."""
+    heard = [service for service in policy.services if _is_heard(service, policy)]
+    return tuple(_spared(_disjoint([_united(heard)])[0], policy.exemptions))
+
+
+def _is_heard(service: Service, policy: Policy) -> bool:
+    """Say whether a call for this service's sake can have a consequence.
+
+    Where all its modes are Disabled nothing is done to its Pods, but `unmatched` still speaks of its namespaces.
+    """
+    speaks = policy.unmatched is not Unmatched.ADMIT and not service.match.any_namespace
+    return speaks or not service.modes.all_disabled()
+
+
+def _is_closed(service: Service) -> bool:
+    return service.failure_mode is FailureMode.CLOSED and not service.modes.all_disabled()
+
+
+def _united(services: Iterable[Service]) -> list[Region]:
+    """Return the services' regions, one a selector; selectors that differ in one label's values become one."""
+    names: dict[frozenset[tuple[str, Constraint]], set[str]] = {}
+    for service in services:
+        labels = constraints(service.match.namespace_selector)
+        if not any(told.impossible for told in labels.values()):
+            names.setdefault(frozenset(labels.items()), set()).update(service.match.namespaces or (EVERY,))
+    found = [Region(Names.of(patterns), dict(sorted(told))) for told, patterns in names.items()]
+    for key in sorted({key for region in found for key in region.labels}):
+        found = _united_by(key, found)
+    # The widest first: what it covers needs no entry of its own.
+    return sorted(found, key=lambda region: len(tuple(requirements(region.labels))))
+
+
+def _united_by(key: str, found: list[Region]) -> list[Region]:
+    """Unite regions that allow some values of one label each and are the same in all else."""
+    united: list[Region] = []
+    values: dict[tuple[Names, frozenset[tuple[str, Constraint]]], set[str]] = {}
+    for region in found:
+        rest = dict(region.labels)
+        own = rest.pop(key, None)
+        if own is None or own.allowed is None:
+            united.append(region)
+        else:
+            values.setdefault((region.names, frozenset(rest.items())), set()).update(own.allowed)
+    for (names, others), allowed in values.items():
+        labels = {**dict(others), key: Constraint(present=True, allowed=frozenset(allowed))}
+        united.append(Region(names, dict(sorted(labels.items()))))
+    return united
+
+
+def _disjoint(groups: Sequence[Sequence[Region]]) -> list[list[Region]]:
+    """Take from every region what stands before it, in its own group or an earlier one."""
+    taken: list[Region] = []
+    found: list[list[Region]] = []
+    for group in groups:
+        found.append([])
+        for region in group:
+            parts = [region]
+            for earlier in taken:
+                parts = [piece for part in parts for piece in part.minus(earlier)]
+                if len(found[-1]) + len(parts) > MOST_ENTRIES:
+                    raise TooManyEntriesError
+            taken.append(region)
+            found[-1] += parts
+    return found
+
+
+def _spared(found: Iterable[Region], exemptions: Exemptions) -> Iterator[Region]:
+    """Take the exempt namespaces out: exact names by label, which the API server asks first, prefixes by name."""
+    exact = {pattern for pattern in exemptions.namespaces if not pattern.endswith("*")} | BUILT_IN_EXEMPT_NAMESPACES
+    prefixes = frozenset(exemptions.namespaces) - exact
+    for region in found:
+        labels = narrowed(region.labels, Requirement(METADATA_NAME, "NotIn", tuple(exact)))
+        names = region.names.without(prefixes)
+        if labels is not None and names:
+            yield Region(Names(names.inside, names.outside - prefixes), labels, exempt=names.outside & prefixes)

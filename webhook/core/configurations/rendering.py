@@ -1,0 +1,155 @@
+"""The three configurations, as kubectl takes them: mutate, validate (closed and open), and the policy's own."""
+
+import base64
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webhook.core.configurations import conditions
+from webhook.core.configurations.expressions import pieces
+from webhook.core.configurations.names import Names
+from webhook.core.configurations.regions import METADATA_NAME, Region, all_regions, regions
+from webhook.core.policy import Policy
+
+Json = dict[str, Any]
+
+SYSTEM_NAMESPACE = "podgate-system"
+POLICY_CONFIG_MAP = "podgate-policy"
+# The mutating half is only a convenience to the user, who waits; the validating half may have to ask a store.
+_TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 10}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceReference:
+    """The Service that stands before us."""
+
+    namespace: str = SYSTEM_NAMESPACE
+    name: str = "podgate"
+    port: int = 443
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """How the API server reaches us: a Service or a base URL, and the PEM bundle that our certificate is judged by."""
+
+    target: ServiceReference | str
+    ca_bundle: bytes
+
+    def at(self, path: str) -> Json:
+        bundle = base64.b64encode(self.ca_bundle).decode()
+        if isinstance(self.target, str):
+            return {"url": f"{self.target.rstrip('/')}/{path}", "caBundle": bundle}
+        to = self.target
+        service = {"namespace": to.namespace, "name": to.name, "port": to.port, "path": f"/{path}"}
+        return {"service": service, "caBundle": bundle}
+
+
+def configurations(policy: Policy, client: ClientConfig) -> tuple[Json, Json, Json]:
+    """Return the mutating configuration, the validating one, and that of the policy's own ConfigMap.
+
+    TooManyEntriesError where the policy's namespaceSelectors cannot be told apart with a sane number of webhooks.
+    """
+    closed, others = regions(policy)
+    mutating = list(_mutating(policy, client))
+    validating = [
+        *_validating(policy, client, closed, "validate-closed", "Fail"),
+        *_validating(policy, client, others, "validate-open", "Ignore"),
+    ]
+    return (
+        _configuration("Mutating", "podgate", mutating),
+        _configuration("Validating", "podgate", validating),
+        _configuration("Validating", "podgate-policy", [_of_the_policy(client)]),
+    )
+
+
+def _mutating(policy: Policy, client: ClientConfig) -> Iterator[Json]:
+    """Yield what asks for a rewrite. It fails open: the validating half sees to what is missing then."""
+    for name, region in _named("mutate", all_regions(policy)):
+        yield {
+            **_webhook(name, client, "mutate"),
+            "rules": [_rule("pods", "CREATE")],
+            "failurePolicy": "Ignore",
+            "sideEffects": "None",
+            "reinvocationPolicy": "IfNeeded",
+            **_asked(region, (*conditions.of_region(region), *conditions.of_exemptions(policy.exemptions))),
+        }
+
+
+def _validating(
+    policy: Policy, client: ClientConfig, found: Iterable[Region], name: str, failure_policy: str
+) -> Iterator[Json]:
+    for numbered, region in _named(name, found):
+        asked = (
+            *conditions.of_region(region),
+            *conditions.of_exemptions(policy.exemptions),
+            *conditions.of_updates(),
+        )
+        yield {
+            **_webhook(numbered, client, "validate"),
+            "rules": [_rule("pods", "CREATE", "UPDATE"), _rule("pods/resize", "UPDATE")],
+            "failurePolicy": failure_policy,
+            "sideEffects": "NoneOnDryRun",
+            **_asked(region, asked),
+        }
+
+
+def _of_the_policy(client: ClientConfig) -> Json:
+    """Return the webhook that judges a policy at `kubectl apply`. It fails open: else the first could never come in."""
+    here = {"key": METADATA_NAME, "operator": "In", "values": [SYSTEM_NAMESPACE]}
+    only = {"name": "podgate-policy", "expression": f"object.metadata.name == '{POLICY_CONFIG_MAP}'"}
+    return {
+        **_webhook("policy.podgate.io", client, "validate-policy"),
+        "rules": [_rule("configmaps", "CREATE", "UPDATE")],
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "namespaceSelector": {"matchExpressions": [here]},
+        "matchConditions": [only],
+    }
+
+
+def _named(name: str, found: Iterable[Region]) -> Iterator[tuple[str, Region]]:
+    """Name the webhooks of regions; one whose names are too many for an expression becomes several."""
+    small = (
+        replace(region, names=Names.of(patterns, region.names.outside))
+        for region in found
+        for patterns in pieces(region.names.inside)
+    )
+    for number, region in enumerate(small, 1):
+        yield f"{name}{'' if number == 1 else f'-{number}'}.podgate.io", region
+
+
+def _webhook(name: str, client: ClientConfig, path: str) -> Json:
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": client.at(path),
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": _TIMEOUT_SECONDS[path],
+    }
+
+
+def _rule(resource: str, *operations: str) -> Json:
+    return {
+        "operations": list(operations),
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": [resource],
+        "scope": "Namespaced",
+    }
+
+
+def _asked(region: Region, asked: tuple[conditions.Condition, ...]) -> Json:
+    selector = [
+        {"key": one.key, "operator": one.operator, **({"values": list(one.values)} if one.values else {})}
+        for one in region.selector.match_expressions
+    ]
+    return {"namespaceSelector": {"matchExpressions": selector}, "matchConditions": list(asked)}
+
+
+def _configuration(kind: str, name: str, webhooks: list[Json]) -> Json:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "podgate"}},
+        "webhooks": webhooks,
+    }
