@@ -2,8 +2,9 @@
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 
 from aiohttp import HttpVersion11, web
@@ -13,15 +14,17 @@ from webhook.core.decision import Half
 from webhook.core.review import BadReviewError
 from webhook.errors import AuthenticationError
 from webhook.identities import Role
-from webhook.interceptor import Interceptor, NoPolicyError
+from webhook.interceptor import Interceptor, NoPolicyError, UnknownNamespaceError
+from webhook.policy_reviewer import PolicyReviewer
 from webhook.ports import Caller, Observer
 from webhook.protocol import Handler, close_after, closing
 
-_HALVES = {"/mutate": Half.MUTATE, "/validate": Half.VALIDATE}
 _METHOD = "POST"
 _CALLER = "client_id"
 _FORWARDED_CERTIFICATE = "X-Forwarded-Client-Cert"
 Retires = Callable[[asyncio.BaseTransport | None], bool]
+Route = Callable[[bytes, Caller, str | None], Awaitable[bytes]]
+"""From a body, who sent it, and its traceparent to the answer's body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,22 @@ class RefusedError(Exception):
 
 
 class AdmissionEdge:
-    """`/mutate` and `/validate`. Non-2xx answers leave the decision to the webhook configuration's failurePolicy."""
+    """`/mutate`, `/validate`, `/validate-policy`. Non-2xx answers leave the decision to the entry's failurePolicy."""
 
     def __init__(
-        self, interceptor: Interceptor, authenticator: Authenticator, observer: Observer, limits: Limits
+        self,
+        interceptor: Interceptor,
+        policies: PolicyReviewer,
+        authenticator: Authenticator,
+        observer: Observer,
+        limits: Limits,
     ) -> None:
         self._interceptor = interceptor
+        self._routes: dict[str, Route] = {
+            "/mutate": partial(self._review, Half.MUTATE),
+            "/validate": partial(self._review, Half.VALIDATE),
+            "/validate-policy": lambda body, *_: policies.review(body),
+        }
         self._authenticator = authenticator
         self._observer = observer
         self._limits = limits
@@ -96,19 +109,24 @@ class AdmissionEdge:
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        caller, half = self._authenticate(request)
+        caller, route = self._authenticate(request)
         if self.in_flight > self._limits.max_in_flight:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many reviews in flight")
         body = await self._body(request)
         try:
-            answer = await self._interceptor.review(half, body, caller, request.headers.get("traceparent"))
+            answer = await route(body, caller, request.headers.get("traceparent"))
         except BadReviewError as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "bad_review", str(error)) from None
         except NoPolicyError as error:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "no_policy", str(error)) from None
-        return web.Response(body=answer.body, content_type="application/json")
+        except UnknownNamespaceError as error:
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "namespace_unknown", str(error)) from None
+        return web.Response(body=answer, content_type="application/json")
 
-    def _authenticate(self, request: web.BaseRequest) -> tuple[Caller, Half]:
+    async def _review(self, half: Half, body: bytes, caller: Caller, traceparent: str | None) -> bytes:
+        return (await self._interceptor.review(half, body, caller, traceparent)).body
+
+    def _authenticate(self, request: web.BaseRequest) -> tuple[Caller, Route]:
         """Know the caller before a byte of the body is read, and before saying which paths there are."""
         if _FORWARDED_CERTIFICATE in request.headers:
             detail = f"{_FORWARDED_CERTIFICATE} was sent, and no proxy is expected here"
@@ -117,13 +135,13 @@ class AdmissionEdge:
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         caller = self._authenticator.authenticate(certificate, request.headers.getall("Authorization", []))
         request[_CALLER] = caller.client_id
-        half = _HALVES.get(request.path)
-        if half is None:
+        route = self._routes.get(request.path)
+        if route is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, "not_found", "", "no such path")
         require_role(caller, Role.APISERVER)
         if request.method != _METHOD:
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method", "", "not a POST")
-        return caller, half
+        return caller, route
 
     async def _body(self, request: web.BaseRequest) -> bytes:
         limit = self._limits.max_body_bytes

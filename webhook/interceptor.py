@@ -20,6 +20,10 @@ class NoPolicyError(Exception):
     """There is no good policy to judge by."""
 
 
+class UnknownNamespaceError(Exception):
+    """The policy asks for the labels of a Namespace that nobody knows: to guess would be to let Pods escape."""
+
+
 class Answer(Struct, frozen=True):
     """What goes back to the API server, and the record that it was made from."""
 
@@ -49,8 +53,9 @@ class Interceptor:
         self._compiled: dict[str, Compiled] = {}
         # Cheapest refusal first; what spends comes last.
         self._stages: dict[Half, tuple[Stage, ...]] = {
-            Half.MUTATE: (("own", self._own), ("rewrite", stages.rewrite)),
+            Half.MUTATE: (("exempt", stages.leave_alone), ("own", self._own), ("rewrite", stages.rewrite)),
             Half.VALIDATE: (
+                ("exempt", stages.leave_alone),
                 ("own", self._own),
                 ("breaker", self._breaker),
                 ("check", stages.check),
@@ -61,7 +66,10 @@ class Interceptor:
     async def review(
         self, half: Half, body: bytes, caller: Caller | None = None, traceparent: str | None = None
     ) -> Answer:
-        """Judge one AdmissionReview. BadReviewError: the body's fault; NoPolicyError: nothing to judge by."""
+        """Judge one AdmissionReview.
+
+        BadReviewError: the body's fault. NoPolicyError, UnknownNamespaceError: there is nothing to judge by.
+        """
         wall_ns, started_ns = time_ns(), perf_counter_ns()
         laps: list[tuple[str, int]] = []
 
@@ -115,8 +123,21 @@ class Interceptor:
             raise NoPolicyError("no good policy has been loaded yet")
         return Draft(half, request, self.compiled(chosen), hash_known)
 
-    def _own(self, draft: Draft) -> None:
-        stages.own(draft, self._namespaces.labels)
+    def _own(self, draft: Draft) -> Awaitable[None] | None:
+        namespace = draft.request.namespace
+        labels = self._namespaces.labels(namespace)
+        if labels is None and draft.compiled.matcher.needs_labels(namespace):
+            return self._own_by_a_look(draft)
+        stages.own(draft, labels or {})
+        return None
+
+    async def _own_by_a_look(self, draft: Draft) -> None:
+        """Ask for a Namespace that is not known here, because it is new: "not known" must never mean "no match"."""
+        namespace = draft.request.namespace
+        labels = await self._namespaces.look(namespace)
+        if labels is None:
+            raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
+        stages.own(draft, labels)
 
     def _breaker(self, draft: Draft) -> None:
         stages.refuse_open(draft, self._store.known_breaker(draft.plan), self._clock.now_us())

@@ -32,3 +32,7 @@ class Observers:
     def policy_failed(self, errors: Sequence[str]) -> None:
         for observer in self._observers:
             observer.policy_failed(errors)
+
+    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+        for observer in self._observers:
+            observer.policy_judged(user, errors)

@@ -132,10 +132,18 @@ class Observer(Protocol):
 
     def policy_failed(self, errors: Sequence[str]) -> None: ...
 
+    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+        """Say that `user` wants to store a policy; it was refused for `errors`, admitted where there are none."""
+        ...
+
 
 class NamespaceLabels(Protocol):
     """Labels of a Namespace."""
 
     def labels(self, namespace: str) -> Mapping[str, str] | None:
-        """Return its labels, None where it is not known."""
+        """Return its labels, None where it is not known here."""
+        ...
+
+    async def look(self, namespace: str) -> Mapping[str, str] | None:
+        """Ask whoever keeps Namespaces, once; None where it is unknown there too, or there is no answer in time."""
         ...

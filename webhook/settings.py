@@ -113,7 +113,12 @@ def _setting(read: Callable[[str], Any], meaning: str, default: str | None = Non
 class Settings:
     """All settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
 
-    policy: Path = _setting(_path, "the policy document; watched")
+    policy: Path | None = _setting(
+        _path, "the policy document, watched; without it ConfigMap podgate-system/podgate-policy", optional=True
+    )
+    kubeconfig: Path | None = _setting(
+        _file, "the cluster of the policy and of Namespace labels; inside one it is found by itself", optional=True
+    )
     tls_cert: Path = _setting(_file, "serving certificate chain, PEM; watched")
     tls_key: Path = _setting(_file, "its private key, PEM")
     client_ca: Path = _setting(_file, "CAs that sign client certificates, PEM; watched")
@@ -147,6 +152,11 @@ def variable_of(name: str) -> str:
     return ENVIRONMENT_PREFIX + name.replace("_seconds", "").upper()
 
 
+def in_cluster(environment: Mapping[str, str]) -> bool:
+    """Return whether this runs in a container of a cluster: the kubelet says so in each of them."""
+    return "KUBERNETES_SERVICE_HOST" in environment
+
+
 def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
     """Return typed settings; UserError lists every mistake, each with the flag or variable it came from."""
     values: dict[str, Any] = {}
@@ -165,6 +175,10 @@ def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Se
             values[item.name] = declared["read"](text)
         except ValueError as error:
             mistakes.append(f"{source}: {text!r}: {error}")
+    told = [_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
+    if told == [None, None] and not in_cluster(environment):
+        remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
+        mistakes.insert(0, f"--policy: missing, and this is no cluster: {remedy}")
     known = {variable_of(item.name) for item in fields(Settings)}
     mistakes += [
         f"{name}: no such setting: see podgate serve --help"

@@ -73,7 +73,10 @@ def everything(metrics: Metrics) -> None:
     metrics.refused("authentication_expired", "exp was 3 s ago")
     metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
     metrics.policy_failed(["3:1: services: missing"])
+    metrics.policy_judged("alice", ["3:1: services: missing"])
     metrics.file_refused("key set")
+    metrics.kubernetes_failed("namespaces")
+    metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
     metrics.certificates({"serving": 1_800_600_000.0})
     metrics.update(
         {
@@ -129,7 +132,11 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         'podgate_policy_info{hash="0123456789abcdef"}': 1,
         'podgate_policy_reloads_total{result="success"}': 1,
         'podgate_policy_reloads_total{result="failure"}': 1,
+        'podgate_policy_reviews_total{result="success"}': 0,
+        'podgate_policy_reviews_total{result="failure"}': 1,
         "podgate_policy_last_reload_successful": 0,
+        'podgate_kubernetes_watch_failures_total{resource="namespaces"}': 1,
+        'podgate_kubernetes_watch_contact_timestamp_seconds{resource="namespaces"}': 1_800_000_003.5,
         'podgate_file_reload_failures_total{file="certificates"}': 0,
         'podgate_file_reload_failures_total{file="key set"}': 1,
         'podgate_certificate_expiry_timestamp_seconds{certificate="serving"}': 1_800_600_000,

@@ -10,6 +10,7 @@ from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose
 from webhook.core.history import REMEMBERED_US
 from webhook.core.policy import LoadedPolicy
+from webhook.policy_keeper import PolicyKeeper
 from webhook.ports import Observer, PolicySource
 
 
@@ -58,7 +59,8 @@ class Watched:
         self.clock = FakeClock()
         self.recorder = Recorder()
         observer: Observer = self.recorder
-        self.source = PolicyFile(self.path, observer, self.clock, poll_seconds=0)
+        self.keeper = PolicyKeeper(observer, self.clock)
+        self.source = PolicyFile(self.path, self.keeper, poll_seconds=0)
 
     async def write(self, text: str) -> None:
         self.path.write_text(text)
@@ -85,15 +87,15 @@ def test_it_is_a_policy_source(watched: Watched) -> None:
 async def test_without_a_file_there_is_no_policy_and_a_reason(watched: Watched) -> None:
     await watched.source.refresh()
     assert watched.source.current() is None
-    assert "cannot read the policy" in watched.source.last_errors()[0]
-    assert watched.source.loaded_at_us == 0
+    assert "cannot read the policy" in watched.keeper.last_errors()[0]
+    assert watched.keeper.loaded_at_us == 0
 
 
 async def test_a_good_document_is_in_force_at_once(watched: Watched) -> None:
     await watched.write(document(5))
     assert watched.pods() == "5"
-    assert watched.source.last_errors() == ()
-    assert watched.source.loaded_at_us == watched.clock.us
+    assert watched.keeper.last_errors() == ()
+    assert watched.keeper.loaded_at_us == watched.clock.us
     assert watched.recorder.loaded == [watched.source.current()]
 
 
@@ -120,7 +122,7 @@ async def test_a_bad_document_keeps_the_last_good_and_is_told_once(watched: Watc
     await watched.source.refresh()
     assert watched.pods() == "5"
     [lines] = watched.recorder.failed
-    assert lines == watched.source.last_errors()
+    assert lines == watched.keeper.last_errors()
     assert lines[0].startswith(f"{watched.path}:6:")
     assert "did you mean pods?" in lines[0]
 
@@ -142,22 +144,22 @@ async def test_a_vanished_file_keeps_the_last_good_and_is_told_once(watched: Wat
 
 async def test_the_same_document_again_after_trouble_ends_the_trouble(watched: Watched) -> None:
     await watched.write(document(5))
-    since = watched.source.loaded_at_us
+    since = watched.keeper.loaded_at_us
     watched.clock.us += 1_000_000
     await watched.write("kind: Policies\n")
     await watched.write(document(5))
-    assert watched.source.last_errors() == ()
+    assert watched.keeper.last_errors() == ()
     assert len(watched.recorder.loaded) == 2, "whoever shows the trouble learns that it is over"
-    assert watched.source.loaded_at_us == since, "it was in force all along"
+    assert watched.keeper.loaded_at_us == since, "it was in force all along"
 
 
-async def test_a_stanza_that_serve_cannot_feed_is_refused_here_and_not_in_a_replay(watched: Watched) -> None:
+async def test_a_stanza_that_its_command_cannot_feed_is_refused(watched: Watched) -> None:
     text = document(5).replace("namespaces: [payments]", "namespaceSelector: {matchLabels: {a: b}}")
     await watched.write(text)
-    assert "not supported yet by `serve`" in watched.source.last_errors()[0]
-    replay = PolicyFile(watched.path, watched.recorder, watched.clock, purpose=Purpose.REPLAY)
-    await replay.refresh()
-    assert replay.last_errors() == ()
+    assert watched.keeper.last_errors() == ()
+    alone = PolicyKeeper(watched.recorder, watched.clock, Purpose.SERVE_ALONE)
+    await PolicyFile(watched.path, alone).refresh()
+    assert "`serve` has no cluster to ask" in alone.last_errors()[0]
 
 
 async def test_a_replaced_policy_is_known_by_its_hash_for_60_s(watched: Watched) -> None:
@@ -204,13 +206,13 @@ async def test_concurrent_callers_share_one_reading(watched: Watched, monkeypatc
 
 def counted_readings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     readings: list[Path] = []
-    real: Callable[..., object] = policy_file._attempt
+    real: Callable[..., bytes] = policy_file._content
 
-    def counted(path: Path, purpose: Purpose, known: str) -> object:
+    def counted(path: Path) -> bytes:
         readings.append(path)
-        return real(path, purpose, known)
+        return real(path)
 
-    monkeypatch.setattr(policy_file, "_attempt", counted)
+    monkeypatch.setattr(policy_file, "_content", counted)
     return readings
 
 
@@ -253,11 +255,11 @@ async def until(holds: Callable[[], bool]) -> None:
 async def test_a_pipe_does_not_block_the_watch(watched: Watched) -> None:
     os.mkfifo(watched.path)
     await watched.source.refresh()
-    assert "not a regular file" in watched.source.last_errors()[0]
+    assert "not a regular file" in watched.keeper.last_errors()[0]
 
 
 async def test_a_huge_file_is_not_read_whole(watched: Watched) -> None:
     with watched.path.open("wb") as file:
         file.truncate(1 << 40)
     await watched.source.refresh()
-    assert "1 MiB" in watched.source.last_errors()[0]
+    assert "1 MiB" in watched.keeper.last_errors()[0]

@@ -86,6 +86,9 @@ class Traces:
     def policy_failed(self, errors: Sequence[str]) -> None:
         """Say nothing: logs and metrics do."""
 
+    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+        """Say nothing: logs and metrics do."""
+
     def shutdown(self) -> None:
         """Send what waits; blocks until it is sent or given up, so call it last, and not on the event loop."""
         self._provider.shutdown()

@@ -62,6 +62,10 @@ class Matcher:
             self._by_namespace[namespace] = known
         return known
 
+    def needs_labels(self, namespace: str) -> bool:
+        """Return whether a namespace's name alone does not say who may own its Pods."""
+        return any(service.match.namespace_selector is not None for service in self.candidates(namespace))
+
     def owner(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> Service | None:
         """Return the first service whose every part of `match` holds."""
         for service in self.candidates(namespace):

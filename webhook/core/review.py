@@ -4,12 +4,13 @@ Source: k8s.io/api/admission/v1. Unknown fields are skipped: a newer API server 
 """
 
 import base64
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from webhook.core.decision import Decision
+from webhook.core.decision import ALLOWED, Decision, Status
 from webhook.core.pod import Pod
 
 API_VERSION = "admission.k8s.io/v1"
@@ -36,7 +37,9 @@ class UserInfo(Struct, frozen=True):
     username: str = ""
 
 
-class _Request(Struct, frozen=True, rename="camel"):
+class RawRequest(Struct, frozen=True, rename="camel"):
+    """One request as it came, its objects undecoded."""
+
     uid: str
     operation: str
     resource: GroupVersionResource
@@ -55,7 +58,7 @@ class _Head(Struct, frozen=True, rename="camel"):
 
 
 class _Envelope(_Head, frozen=True, rename="camel"):
-    request: _Request | None = None
+    request: RawRequest | None = None
 
 
 class Request(Struct, frozen=True):
@@ -106,8 +109,8 @@ def _check_version(head: _Head) -> None:
         )
 
 
-def decode(body: bytes) -> Request:
-    """Read an AdmissionReview; BadReviewError names what is wrong with it."""
+def request_of(body: bytes) -> RawRequest:
+    """Read an AdmissionReview of anything; BadReviewError names what is wrong with it."""
     if not body:
         raise BadReviewError("empty body: an AdmissionReview was expected")
     request = _envelope_of(body).request
@@ -115,6 +118,12 @@ def decode(body: bytes) -> Request:
         raise BadReviewError("AdmissionReview: request is missing")
     if not request.uid:
         raise BadReviewError("AdmissionReview.request.uid is empty")
+    return request
+
+
+def decode(body: bytes) -> Request:
+    """Read an AdmissionReview of a Pod; BadReviewError names what is wrong with it."""
+    request = request_of(body)
     is_pod = request.resource.resource == "pods" and request.resource.group == ""
     has_pods = is_pod and (request.operation, request.sub_resource) in _PODS_READ
     return Request(
@@ -125,28 +134,41 @@ def decode(body: bytes) -> Request:
         namespace=request.namespace,
         user=request.user_info.username,
         dry_run=bool(request.dry_run),
-        pod=_pod_of(request.object, "object") if has_pods else None,
-        old_pod=_pod_of(request.old_object, "oldObject") if has_pods else None,
+        pod=object_of(request.object, _pod, "object") if has_pods else None,
+        old_pod=object_of(request.old_object, _pod, "oldObject") if has_pods else None,
     )
 
 
-def _pod_of(raw: Raw, where: str) -> Pod | None:
-    return None if bytes(raw) == b"null" else _decode(_pod, raw, f"AdmissionReview.request.{where}")
+def object_of(raw: Raw, decoder: "msgspec.json.Decoder[T]", where: str) -> T | None:
+    """Decode `object` or `oldObject`, None where it is null; BadReviewError names the field that is wrong."""
+    return None if bytes(raw) == b"null" else _decode(decoder, raw, f"AdmissionReview.request.{where}")
 
 
 def encode(decision: Decision) -> bytes:
     """Return the answer's bytes. `patch` and `patchType` come together or not at all."""
-    response: dict[str, Any] = {"uid": decision.review_uid, "allowed": decision.allowed}
+    patch: dict[str, Any] = {}
     if decision.patch:
-        response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(_encoder.encode(decision.patch)).decode()
-    if not decision.allowed:
-        status = decision.status
+        patch["patchType"] = "JSONPatch"
+        patch["patch"] = base64.b64encode(_encoder.encode(decision.patch)).decode()
+    return respond(decision.review_uid, decision.status, decision.warnings, decision.audit, patch)
+
+
+def respond(
+    uid: str,
+    status: Status,
+    warnings: Sequence[str] = (),
+    audit: Mapping[str, str] | None = None,
+    patch: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Return an answer's bytes; any status but ALLOWED refuses."""
+    allowed = status is ALLOWED
+    response: dict[str, Any] = {"uid": uid, "allowed": allowed, **(patch or {})}
+    if not allowed:
         response["status"] = {"code": status.code, "reason": status.reason, "message": status.message}
         if status.retry_after_seconds is not None:
             response["status"]["details"] = {"retryAfterSeconds": status.retry_after_seconds}
-    if decision.warnings:
-        response["warnings"] = decision.warnings
-    if decision.audit:
-        response["auditAnnotations"] = decision.audit
+    if warnings:
+        response["warnings"] = warnings
+    if audit:
+        response["auditAnnotations"] = audit
     return _encoder.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})

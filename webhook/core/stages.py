@@ -1,6 +1,6 @@
 """The pure stages of an evaluation: each reads a draft, writes down what it found, and may settle the verdict."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from webhook.core import answers, matching, mutation, resources, validation
 from webhook.core.breaker import BreakerView, State
@@ -21,21 +21,25 @@ _KUBE_CONTROLLERS = frozenset(
 )
 
 
-LabelsOf = Callable[[str], Mapping[str, str] | None]
-"""Labels of a Namespace by its name; None where it is not known."""
-
-
-def own(draft: Draft, labels_of: LabelsOf) -> None:
-    """Find whose Pod it is, and whether it is any business of ours."""
-    request, policy = draft.request, draft.compiled.policy
+def leave_alone(draft: Draft) -> None:
+    """Settle what is no business of ours: other requests than for Pods, Pods that are exempt or on their way out."""
+    request = draft.request
     if request.resource != "pods" or request.operation not in {"CREATE", "UPDATE"}:
         return draft.settle(Verdict.UNMATCHED, "own", f"{request.operation} of {request.resource} is none of ours")
     if request.sub_resource not in {"", "resize"}:
         return draft.settle(Verdict.UNMATCHED, "own", f"pods/{request.sub_resource} is none of ours")
-    draft.exemption = matching.exemption(request, draft.pod, policy)
+    draft.exemption = matching.exemption(request, draft.pod, draft.compiled.policy)
     if draft.exemption:
         return draft.settle(Verdict.EXEMPT, "own", f"exempt by {draft.exemption}")
-    labels = {"kubernetes.io/metadata.name": request.namespace, **(labels_of(request.namespace) or {})}
+    if request.operation == "UPDATE" and draft.pod.metadata.deletion_timestamp is not None:
+        return draft.settle(Verdict.ADMIT, "own", "the Pod is being deleted")
+    return None
+
+
+def own(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
+    """Find whose Pod it is."""
+    request = draft.request
+    labels = {"kubernetes.io/metadata.name": request.namespace, **namespace_labels}
     if request.operation == "UPDATE":
         draft.service = _owner_of_existing(draft, labels)
     else:
@@ -105,8 +109,6 @@ def refuse_open(draft: Draft, view: BreakerView | None, now_us: int) -> None:
 def check(draft: Draft) -> None:
     """Judge the Pod's fields: a new one against the placement, an existing one against its former self."""
     request, service = draft.request, draft.owner
-    if request.operation == "UPDATE" and draft.pod.metadata.deletion_timestamp is not None:
-        return draft.settle(Verdict.ADMIT, "check", "the Pod is being deleted")
     if request.operation == "CREATE":
         findings = validation.check(draft.pod, service, hash_known=draft.hash_known)
     elif request.old_pod is None:
@@ -118,7 +120,6 @@ def check(draft: Draft) -> None:
         draft.note("check", "fulfilled")
     if draft.verdict is None and request.operation == "UPDATE" and not request.sub_resource:
         draft.settle(Verdict.ADMIT, "check", "an UPDATE is not charged")
-    return None
 
 
 def acquire(draft: Draft) -> Acquire:

@@ -32,4 +32,4 @@ class Offline:
         exempt = (*BUILT_IN_EXEMPT_NAMESPACES, *compiled.policy.exemptions.namespaces)
         if self.namespaces.labels(namespace) is not None or any(fits(pattern, namespace) for pattern in exempt):
             return False
-        return any(service.match.namespace_selector for service in compiled.matcher.candidates(namespace))
+        return compiled.matcher.needs_labels(namespace)

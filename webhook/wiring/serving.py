@@ -2,21 +2,15 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
 
 import uvloop
 
 from webhook.adapters.clocks import SystemClock, WallClock
-from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.jwks_file import JwksFile
-from webhook.adapters.logs import Logs
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.metrics import CONTENT_TYPE, Metrics
-from webhook.adapters.policy_file import PolicyFile
-from webhook.adapters.traces import open_traces
+from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.authentication import Authenticator
 from webhook.edge import AdmissionEdge
 from webhook.edge import Limits as CallLimits
@@ -25,12 +19,15 @@ from webhook.identity_file import load_identities
 from webhook.interceptor import Interceptor
 from webhook.listener import Limits as ConnectionLimits
 from webhook.listener import Listener
-from webhook.observers import Observers
 from webhook.plain import plain_handler
+from webhook.policy_reviewer import PolicyReviewer
+from webhook.ports import Clock
 from webhook.server import Patience, Server
 from webhook.settings import Address, Settings
 from webhook.tls import TlsFiles, TlsPaths
 from webhook.wiring.shown import Shown
+from webhook.wiring.sources import Loop, Sources, open_sources
+from webhook.wiring.telemetry import Telemetry
 
 VERSION = version("podgate")
 _TICK_LATE_SECONDS = 0.3
@@ -40,21 +37,18 @@ _AGAIN_SECONDS = 1.0
 class Podgate:
     """The server with everything behind it. Made of good files only; a bad one is a UserError."""
 
-    def __init__(self, settings: Settings) -> None:
-        _want_fast_parser()
+    def __init__(self, settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> None:
         self._settings = settings
-        self._clock = SystemClock()
-        self._metrics = Metrics(VERSION)
-        self._logs = Logs(sample_every=settings.log_sample)
-        self._traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, VERSION)
-        observer = Observers(self._metrics, self._logs, *([self._traces] if self._traces else []))
-        self._observer = observer
+        self._clock = clock
+        self._telemetry = telemetry
+        self._logs = telemetry.logs
+        self._sources = sources
+        observer = telemetry.observer
         paths = TlsPaths(settings.tls_cert, settings.tls_key, settings.client_ca)
-        self._tls = TlsFiles(paths, self._refused_files("certificates"))
-        self._keys = JwksFile(settings.jwks, self._refused_files("key set"))
-        self._policies = PolicyFile(settings.policy, observer, self._clock)
-        self._store = MemoryStore(self._clock)
-        self._interceptor = Interceptor(self._policies, self._store, self._clock, FixedNamespaces(), observer)
+        self._tls = TlsFiles(paths, telemetry.refused_files("certificates"))
+        self._keys = JwksFile(settings.jwks, telemetry.refused_files("key set"))
+        self._store = MemoryStore(clock)
+        self._interceptor = Interceptor(sources.policies, self._store, clock, sources.namespaces, observer)
         authenticator = Authenticator(
             load_identities(settings.identities),
             self._keys,
@@ -63,15 +57,15 @@ class Podgate:
             token_leeway_seconds=settings.token_leeway_seconds,
         )
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        edge = AdmissionEdge(self._interceptor, authenticator, observer, limits)
-        self._metrics.watch_in_flight(lambda: edge.in_flight)
+        edge = AdmissionEdge(self._interceptor, PolicyReviewer(observer), authenticator, observer, limits)
+        telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
         self._shown = Shown(
             VERSION,
-            self._clock,
-            self._policies,
+            clock,
+            sources.keeper,
             self._store,
             self._interceptor,
-            self._metrics,
+            telemetry.metrics,
             self._tls,
             lambda: self.server.draining,
         )
@@ -93,14 +87,9 @@ class Podgate:
     async def start(self) -> None:
         """Load all, then listen: who is called before has nothing to judge by."""
         self._logs.adopt_standard_logging()
-        await self._policies.refresh()
+        await self._sources.policies.refresh()
         await self.server.start(self._settings.listen, self._settings.plain_listen)
-        loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
-            self._policies.run,
-            self._keys.run,
-            self._tls.run,
-            self._tick,
-        )
+        loops: tuple[Loop, ...] = (*self._sources.loops, self._keys.run, self._tls.run, self._tick)
         self._tasks = [asyncio.create_task(self._forever(loop)) for loop in loops]
         self._logs.said(
             "info",
@@ -117,12 +106,12 @@ class Podgate:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._traces is not None:
-            await asyncio.to_thread(self._traces.shutdown)
+        await self._sources.close()
+        await asyncio.to_thread(self._telemetry.close)
         self._logs.said("info", "stopped")
         self._logs.close()
 
-    async def _forever(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _forever(self, loop: Loop) -> None:
         """Begin again after a defect of ours: a watch that has ended unseen would leave old files in force."""
         while True:
             try:
@@ -131,23 +120,16 @@ class Podgate:
                 self._logs.said("error", "a background task failed, and begins again", reason=repr(error))
                 await asyncio.sleep(_AGAIN_SECONDS)
 
-    def _refused_files(self, what: str) -> Callable[[str], None]:
-        def refused(reason: str) -> None:
-            self._metrics.file_refused(what)
-            self._logs.said("error", f"{what} refused, the last good one stays", reason=reason)
-
-        return refused
-
     async def _tick(self) -> None:
         """Let idle services' intervals pass, a little late, so that what belongs to a second has arrived."""
         while True:
             now = self._clock.now_us() / 1_000_000
             await asyncio.sleep(1 - now % 1 + _TICK_LATE_SECONDS)
-            loaded = self._policies.current()
+            loaded = self._sources.policies.current()
             if loaded is not None:
                 plans = tuple(self._interceptor.compiled(loaded).plans.values())
                 for transition in await self._store.tick(plans):
-                    self._observer.transitioned(transition)
+                    self._telemetry.observer.transitioned(transition)
 
 
 def _addresses(listener: Listener) -> list[str]:
@@ -160,6 +142,7 @@ def run(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings) -> None:
+    _want_fast_parser()
     asked, asked_again = asyncio.Event(), asyncio.Event()
 
     def ask() -> None:
@@ -168,7 +151,9 @@ async def _serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask)
-    podgate = Podgate(settings)
+    clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
+    sources = await open_sources(settings, telemetry, clock)
+    podgate = Podgate(settings, telemetry, clock, sources)
     await podgate.start()
     await asked.wait()
     await podgate.stop(asked_again)

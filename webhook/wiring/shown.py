@@ -6,9 +6,9 @@ from typing import Any
 
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import Metrics
-from webhook.adapters.policy_file import PolicyFile
 from webhook.core.quota import Look
 from webhook.interceptor import Interceptor
+from webhook.policy_keeper import PolicyKeeper
 from webhook.ports import Clock
 from webhook.status import Snapshot, status_document
 from webhook.tls import TlsFiles
@@ -21,7 +21,7 @@ class Shown:
         self,
         version: str,
         clock: Clock,
-        policies: PolicyFile,
+        policies: PolicyKeeper,
         store: MemoryStore,
         interceptor: Interceptor,
         metrics: Metrics,

@@ -9,16 +9,24 @@ SELECTOR = HEAD + "services:\n- name: a\n  match: {namespaceSelector: {matchLabe
 OUTCOMES = with_service("  breaker:\n    outcomes: {source: Pushed, reporters: [edge]}\n    errorRate: {}\n")
 
 
-@pytest.mark.parametrize("document", [SELECTOR, OUTCOMES])
-def test_what_serve_cannot_feed_is_refused_by_serve_alone_and_lint_says_who_can(document: str) -> None:
-    [refusal] = problems(document, Purpose.SERVE)
-    assert "not supported yet by `serve`" in refusal
+@pytest.mark.parametrize("purpose", [Purpose.SERVE, Purpose.SERVE_ALONE])
+def test_what_serve_cannot_feed_is_refused_by_serve_and_lint_says_who_can(purpose: Purpose) -> None:
+    [refusal] = problems(OUTCOMES, purpose)
+    assert "not supported yet by `serve" in refusal
     assert "`podgate replay`" in refusal
-    assert problems(document, Purpose.REPLAY) == []
-    assert problems(document, Purpose.REVIEW) == []
-    assert problems(document, Purpose.LINT) == []
-    [warning] = warnings(document)
+    assert problems(OUTCOMES, Purpose.REPLAY) == []
+    assert problems(OUTCOMES, Purpose.REVIEW) == []
+    assert problems(OUTCOMES, Purpose.LINT) == []
+    [warning] = warnings(OUTCOMES)
     assert "`podgate replay`" in warning
+
+
+def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask() -> None:
+    [refusal] = problems(SELECTOR, Purpose.SERVE_ALONE)
+    assert "services[0].match.namespaceSelector: {...}: `serve` has no cluster to ask: give it --kubeconfig" in refusal
+    for purpose in set(Purpose) - {Purpose.SERVE_ALONE}:
+        assert problems(SELECTOR, purpose) == []
+    assert warnings(SELECTOR) == []
 
 
 @pytest.mark.parametrize("purpose", list(Purpose))

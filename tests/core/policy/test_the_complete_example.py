@@ -20,7 +20,7 @@ NOBODY_ACTS_ON = (
     "services[0].quota.standing",
     "services[0].quota.queue",
 )
-SERVE_CANNOT_FEED = ("services[0].match.namespaceSelector", "services[0].breaker.outcomes")
+SERVE_CANNOT_FEED = ("services[0].breaker.outcomes",)
 
 
 @pytest.mark.parametrize(

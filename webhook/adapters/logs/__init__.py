@@ -69,6 +69,11 @@ class Logs:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
         self._lines.write("error", "policy refused", errors=shown, count=len(errors))
 
+    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+        shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
+        level, message = ("warning", "policy refused at the door") if errors else ("info", "policy let in")
+        self._lines.write(level, message, user=clipped(user), errors=shown, count=len(errors) or None)
+
     def said(self, level: str, message: str, /, **fields: Any) -> None:
         """Write a line of the server's own life: started, draining, certificate rotated."""
         self._lines.write(level, message, **fields)

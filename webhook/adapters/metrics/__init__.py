@@ -33,13 +33,17 @@ class Metrics:
         self._refused = Totals(families.REFUSED)
         self._transitions = Totals(families.BREAKER_TRANSITIONS)
         self._reloads = Totals(families.POLICY_RELOADS, (_SUCCESS,), (_FAILURE,))
+        self._policy_reviews = Totals(families.POLICY_REVIEWS, (_SUCCESS,), (_FAILURE,))
         # From 0 on, so that the first failure is an increase.
         self._files = Totals(families.FILE_RELOAD_FAILURES, *((name,) for name in families.FILES))
-        self._totals = (*self._decisions.totals, self._refused, self._transitions, self._reloads, self._files)
+        self._watches = Totals(families.KUBERNETES_FAILURES)
+        told = (self._refused, self._transitions, self._reloads, self._policy_reviews, self._files, self._watches)
+        self._totals = (*self._decisions.totals, *told)
         self._standing = Standing()
         self._services: frozenset[str] | None = None
         self._policy_hash: str | None = None
         self._last_good = False
+        self._contact_seconds: dict[str, float] = {}
         self._expiry_seconds: Mapping[str, float] = {}
         self._registry = CollectorRegistry()
         self._provider = MeterProvider(
@@ -81,9 +85,20 @@ class Metrics:
         self._last_good = False
         self._reloads.add(_FAILURE)
 
+    def policy_judged(self, user: str, errors: Sequence[str]) -> None:  # noqa: ARG002  the user is for the log
+        self._policy_reviews.add(_FAILURE if errors else _SUCCESS)
+
     def file_refused(self, name: str) -> None:
         """Count a changed file, or files that belong together, that could not be used."""
         self._files.add(name)
+
+    def kubernetes_failed(self, resource: str) -> None:
+        """Count a list or a watch that failed."""
+        self._watches.add(resource)
+
+    def kubernetes_contact(self, resource: str, at_seconds: float) -> None:
+        """Take when the API server last sent something for a watch, in seconds since the Unix epoch."""
+        self._contact_seconds[resource] = at_seconds
 
     def update(self, looks: Mapping[str, Look]) -> None:
         """Take how the services stand, by name; called before `render`, with what the store has just shown."""
@@ -110,6 +125,7 @@ class Metrics:
             *self._standing.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
+            (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
         ]
         durations = histogram(

@@ -65,8 +65,15 @@ BREAKER_PROBES = _counter("breaker_probes_leased_total", "service", "Pods let in
 
 POLICY_INFO = _gauge("policy_info", "hash", "1 for the policy in force.")
 POLICY_RELOADS = _counter("policy_reloads_total", "result", "Readings of a new policy document.")
+POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policy documents judged before they were stored.")
 POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
 
+KUBERNETES_FAILURES = _counter(
+    "kubernetes_watch_failures_total", "resource", "Lists and watches that failed; what was known stayed.", REASONS_MAX
+)
+KUBERNETES_CONTACT = _gauge(
+    "kubernetes_watch_contact_timestamp_seconds", "resource", "When the API server last sent anything."
+)
 FILE_RELOAD_FAILURES = _counter(
     "file_reload_failures_total", "file", "Changed files that were found bad; the last good ones stayed.", REASONS_MAX
 )
@@ -78,6 +85,7 @@ FAMILIES = (
     *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
-    *(POLICY_INFO, POLICY_RELOADS, POLICY_LAST_GOOD),
+    *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD),
+    *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
     *(FILE_RELOAD_FAILURES, CERTIFICATE_EXPIRY, BUILD_INFO),
 )

@@ -12,12 +12,15 @@ class Purpose(StrEnum):
 
     LINT = "lint"
     SERVE = "serve"
+    SERVE_ALONE = "serve without a cluster"
     REVIEW = "review"
     REPLAY = "replay"
 
 
 _NOBODY: frozenset[Purpose] = frozenset()
 _OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
+# Everything that reads labels of Namespaces; `lint` does not know which kind of `serve` is meant, and trusts.
+_WITH_NAMESPACES = _OFFLINE | {Purpose.LINT, Purpose.SERVE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ NOT_EVERYWHERE = (
     Stanza(("pools",)),
     Stanza(("breakerGuard",)),
     _service("pool"),
-    _service("match", "namespaceSelector", acts=_OFFLINE),
+    _service("match", "namespaceSelector", acts=_WITH_NAMESPACES),
     _service("placement", "topology", "*", "preferredWeight"),
     _service("placement", "affinity"),
     _service("placement", "topologySpreadConstraints"),
@@ -79,6 +82,8 @@ def objections(document: Part, purpose: Purpose) -> tuple[list[Problem], list[Pr
 
 
 def _error(part: Part, stanza: Stanza, purpose: Purpose) -> Problem:
+    if purpose is Purpose.SERVE_ALONE and Purpose.SERVE in stanza.acts:
+        return part.wrong_field("`serve` has no cluster to ask", f"give it --kubeconfig, or remove this{stanza.leaves}")
     if stanza.acts:
         reason = f"not supported yet by `{purpose}`"
         return part.wrong_field(reason, f"remove it{stanza.leaves}; {_commands(stanza)} can act on it")

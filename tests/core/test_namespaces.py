@@ -1,0 +1,79 @@
+from collections.abc import Mapping
+
+import pytest
+
+from tests.core.reviewing import NOW_US, body, pod, policy_of
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.fixed import FixedPolicy
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.decision import Decision, Half, Verdict
+from webhook.core.mutation import SERVICE_LABEL
+from webhook.interceptor import Interceptor, UnknownNamespaceError
+from webhook.observers import Observers
+
+POLICY = policy_of(
+    "- {name: named, match: {namespaces: [shop]}}\n"
+    "- {name: chosen, match: {namespaces: ['team-*'], namespaceSelector: {matchLabels: {tier: prod}}}}\n"
+)
+
+
+class Namespaces:
+    """What the cache holds, what the API server holds, and who was asked for."""
+
+    def __init__(self, cached: Mapping[str, Mapping[str, str]], live: Mapping[str, Mapping[str, str]]) -> None:
+        self._cached = cached
+        self._live = live
+        self.looked: list[str] = []
+
+    def labels(self, namespace: str) -> Mapping[str, str] | None:
+        return self._cached.get(namespace)
+
+    async def look(self, namespace: str) -> Mapping[str, str] | None:
+        self.looked.append(namespace)
+        return self._live.get(namespace)
+
+
+PROD, TEST = {"tier": "prod"}, {"tier": "test"}
+
+
+async def judged(namespaces: Namespaces, namespace: str, **request: object) -> Decision:
+    clock = VirtualClock(NOW_US)
+    interceptor = Interceptor(FixedPolicy(POLICY, clock), MemoryStore(clock), clock, namespaces, Observers())
+    asked = {"namespace": namespace, "object": pod(uid="u"), **request}
+    return (await interceptor.review(Half.MUTATE, body(**asked))).decision
+
+
+@pytest.mark.parametrize(("labels", "service"), [(PROD, "chosen"), (TEST, None), ({}, None)])
+async def test_a_cached_namespace_is_matched_by_its_labels(labels: dict[str, str], service: str | None) -> None:
+    namespaces = Namespaces({"team-a": labels}, {})
+    assert (await judged(namespaces, "team-a")).service == service
+    assert namespaces.looked == []
+
+
+@pytest.mark.parametrize(("labels", "service"), [(PROD, "chosen"), (TEST, None)])
+async def test_an_unknown_namespace_is_asked_for_once(labels: dict[str, str], service: str | None) -> None:
+    namespaces = Namespaces({}, {"team-a": labels})
+    assert (await judged(namespaces, "team-a")).service == service
+    assert namespaces.looked == ["team-a"]
+
+
+async def test_a_namespace_that_nobody_knows_is_never_no_match() -> None:
+    with pytest.raises(UnknownNamespaceError, match="team-a"):
+        await judged(Namespaces({}, {}), "team-a")
+
+
+@pytest.mark.parametrize(("namespace", "verdict"), [("shop", Verdict.ADMIT), ("elsewhere", Verdict.UNMATCHED)])
+async def test_where_the_name_decides_nobody_is_asked(namespace: str, verdict: Verdict) -> None:
+    namespaces = Namespaces({}, {})
+    assert (await judged(namespaces, namespace)).verdict is verdict
+    assert namespaces.looked == []
+
+
+async def test_for_a_pod_that_is_left_alone_nobody_is_asked() -> None:
+    namespaces = Namespaces({}, {})
+    daemon_sets = {"username": "system:serviceaccount:kube-system:daemon-set-controller"}
+    assert (await judged(namespaces, "team-a", userInfo=daemon_sets)).verdict is Verdict.EXEMPT
+    going = pod({SERVICE_LABEL: "chosen"}, uid="u")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (await judged(namespaces, "team-a", operation="UPDATE", object=going, oldObject=going)).allowed
+    assert namespaces.looked == []

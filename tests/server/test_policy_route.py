@@ -1,0 +1,60 @@
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.server.serving import POLICY, Files, serving
+
+
+def review(text: str) -> bytes:
+    config_map = {
+        "metadata": {"name": "podgate-policy", "namespace": "podgate-system"},
+        "data": {"policy.yaml": text},
+    }
+    request = {
+        "uid": "review-1",
+        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+        "namespace": "podgate-system",
+        "name": "podgate-policy",
+        "operation": "CREATE",
+        "userInfo": {"username": "alice"},
+        "object": config_map,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def response(text: str) -> dict[str, Any]:
+    return dict(json.loads(text)["response"])
+
+
+async def test_a_policy_is_judged_before_it_is_stored_and_the_one_in_force_goes_on(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path)) as server:
+        before = json.loads((await server.get("/status"))[1])["policy"]
+        status, text = await server.post("/validate-policy", review(POLICY.replace("1h", "forever")))
+        assert (status, response(text)["allowed"]) == (200, False)
+        assert "policy.yaml:10:30: services[0].quota.windows[0].window" in response(text)["status"]["message"]
+        status, text = await server.post("/validate-policy", review(POLICY))
+        assert (status, response(text)["allowed"]) == (200, True)
+        assert json.loads((await server.get("/status"))[1])["policy"] == before
+        assert await server.metric('podgate_policy_reviews_total{result="failure"}') == 1
+        assert await server.metric('podgate_policy_reviews_total{result="success"}') == 1
+    log = (tmp_path / "server-0.log").read_text()
+    assert '"msg":"policy refused at the door","user":"alice","errors":["policy.yaml:10:30' in log
+
+
+async def test_only_the_api_server_may_ask_and_only_with_a_review(tmp_path: Path) -> None:
+    files = Files.create(tmp_path)
+    async with serving(files) as server:
+        reporter = files.pki.context(files.pki.client("prober"))
+        assert (await server.post("/validate-policy", token="", context=reporter))[0] == 401
+        token = files.other.token(client_id="prober")
+        assert (await server.post("/validate-policy", review(POLICY), token=token, context=reporter))[0] == 403
+        assert (await server.post("/validate-policy", b"{}"))[0] == 400
+
+
+async def test_without_a_policy_to_judge_pods_by_one_can_still_be_judged(tmp_path: Path) -> None:
+    files = Files.create(tmp_path)
+    files.policy.unlink()
+    async with serving(files) as server:
+        assert (await server.get("/readyz"))[0] == 503
+        status, text = await server.post("/validate-policy", review(POLICY))
+        assert (status, response(text)["allowed"]) == (200, True)

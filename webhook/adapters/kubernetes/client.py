@@ -1,0 +1,169 @@
+"""The connection to the API server: from inside a cluster, or by a kubeconfig.
+
+kubernetes-asyncio reads the kubeconfig and holds the connections. What it leaves to its user is done here: token files
+are read again (a kubeconfig's never is, and a newline in it would break the header), an exec plugin runs again when
+its token has expired, and neither ~/.netrc nor, inside a cluster, a proxy from the environment has a say: Python's
+NO_PROXY knows no address ranges, so a proxy for the world outside would get the cluster's own traffic too.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import yaml
+from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+from webhook.errors import UserError
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_USER_AGENT = f"podgate/{version('podgate')}"
+_KUBECONFIG_BYTES_MAX = 4 << 20
+_PLUGIN_SECONDS = 30.0
+
+
+def in_cluster() -> bool:
+    """Whether this runs in a Pod that may talk to its cluster."""
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and (_ACCOUNT / "token").is_file()
+
+
+async def connect(kubeconfig: Path | None) -> ApiClient:
+    """Return a client for the kubeconfig's current context; None is the cluster that this runs in. Asks nothing yet."""
+    configuration = Configuration()
+    if kubeconfig is None:
+        _from_service_account(configuration)
+        place = str(_ACCOUNT)
+    else:
+        await _from_kubeconfig(configuration, kubeconfig)
+        place = str(kubeconfig)
+    try:
+        client = ApiClient(configuration)
+    except OSError as error:  # ssl.SSLError is one
+        remedy = "its certificate authority, client certificate and key must be PEM and belong together"
+        raise UserError(f"{place}: unusable certificates: {error}", remedy) from None
+    client.user_agent = _USER_AGENT
+    _trust_no_environment(client.rest_client)
+    return client
+
+
+def _from_service_account(configuration: Any) -> None:
+    token = _ACCOUNT / "token"
+    try:
+        load_incluster_config(  # type: ignore[no-untyped-call]  # its annotations have gaps
+            configuration,
+            try_refresh_token=False,
+            token_filename=str(token),
+            cert_filename=str(_ACCOUNT / "ca.crt"),
+        )
+    except (ConfigException, OSError, ValueError) as error:
+        raise UserError(
+            f"{_ACCOUNT}, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: {error}",
+            "run in a Pod with a service account whose token is mounted, or name a kubeconfig",
+        ) from None
+    configuration.refresh_api_key_hook = _token_file(token)
+
+
+async def _from_kubeconfig(configuration: Any, path: Path) -> None:
+    document = _document(path)
+    try:
+        # Nothing is ever written back: whoever owns the file may be another program.
+        loader = await load_kube_config(str(path), client_configuration=configuration, persist_config=False)
+    except Exception as error:  # noqa: BLE001  a document that is no kubeconfig fails there in any way
+        said = str(error) or repr(error)
+        if isinstance(error, FileNotFoundError) and error.filename is None:
+            said = "the exec plugin's command is not there"
+        raise UserError(f"{path}: not a usable kubeconfig: {said}", _try_it(path)) from None
+    user = _user(document)
+    if user.get("tokenFile"):
+        token = path.parent / str(user["tokenFile"])
+        if not _token(token):
+            raise UserError(f"{path}: tokenFile {token}: cannot be read, or is empty", "put a token there")
+        configuration.api_key["BearerToken"] = ""
+        configuration.refresh_api_key_hook = _token_file(token)
+    elif user.get("exec"):
+        configuration.refresh_api_key_hook = _exec_plugin(loader)
+    if configuration.proxy is None:
+        configuration.proxy = _proxy(configuration.host)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    if os.pathsep in str(path):
+        raise UserError(f"{path}: {os.pathsep!r} separates kubeconfigs, and one is wanted", "name one kubeconfig")
+    try:
+        with path.open("rb") as file:
+            content = file.read(_KUBECONFIG_BYTES_MAX)
+        document = yaml.safe_load(content)
+    except OSError as error:
+        remedy = "check the path and its permissions"
+        raise UserError(f"{path}: cannot read the kubeconfig: {error.strerror}", remedy) from None
+    except (yaml.YAMLError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise UserError(f"{path}: not a usable kubeconfig: not YAML: {said}", _try_it(path)) from None
+    if not isinstance(document, dict) or not document.get("current-context"):
+        raise UserError(f"{path}: not a usable kubeconfig: current-context is not set", _try_it(path))
+    return document
+
+
+def _user(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the current context's user. The document has just been found to be in order."""
+    context = _named(document["contexts"], document["current-context"], "context")
+    return _named(document.get("users"), context.get("user"), "user")
+
+
+def _named(entries: list[dict[str, Any]] | None, name: Any, key: str) -> dict[str, Any]:
+    return next((entry.get(key) or {} for entry in entries or () if entry.get("name") == name), {})
+
+
+def _try_it(path: Path) -> str:
+    return f"try it with: kubectl --kubeconfig {path} get --raw /readyz"
+
+
+def _token(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _token_file(path: Path) -> Callable[[Any], None]:
+    """Return a hook that reads the token before each request: they are few, and the file is short and rotated."""
+
+    def refresh(configuration: Any) -> None:
+        if token := _token(path):  # else the last one: while a file is replaced it may be away for a moment
+            configuration.api_key["BearerToken"] = f"Bearer {token}"
+
+    return refresh
+
+
+def _exec_plugin(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """Return a hook that runs the plugin again once its token has expired. Without an expiry it is run only once."""
+    running = asyncio.Lock()
+
+    async def refresh(configuration: Any) -> None:
+        async with running:
+            if hasattr(loader, "exec_plugin_expiry"):
+                async with asyncio.timeout(_PLUGIN_SECONDS):
+                    await loader.load_from_exec_plugin()
+                configuration.api_key["BearerToken"] = loader.token
+
+    return refresh
+
+
+def _proxy(server: str) -> str | None:
+    """Return the proxy that the environment names for the API server, as kubectl would take it."""
+    parts = urlsplit(server)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+
+def _trust_no_environment(rest: Any) -> None:
+    """Let the session neither take credentials from ~/.netrc (they break every request) nor a proxy of its own."""
+    session: aiohttp.ClientSession = rest.pool_manager
+    connector = session.connector
+    session.detach()
+    rest.pool_manager = aiohttp.ClientSession(connector=connector, trust_env=False)

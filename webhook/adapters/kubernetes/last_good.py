@@ -1,0 +1,92 @@
+"""The last good policy, kept in a ConfigMap of its own, for a server that starts while the policy itself is bad."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.collection import decoded
+from webhook.adapters.kubernetes.objects import ConfigMap
+from webhook.adapters.kubernetes.pace import Backoff, Pace
+from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, Told, answer
+
+NAMESPACE, NAME, KEY = "podgate-system", "podgate-policy-last-good", "policy.yaml"
+_ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_THIS = f"{_ALL}/{NAME}"
+_RIGHT = f"create configmaps in {NAMESPACE}, and to get and update {NAME}"
+_LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
+
+
+class LastGood:
+    """Reads it when asked, writes it in the background."""
+
+    def __init__(self, client: ApiClient, on_trouble: Callable[[str], None], pace: Pace) -> None:
+        self._client = client
+        self._pace = pace
+        self._reading = Told(on_trouble)
+        self._writing = Told(on_trouble)
+        self._wanted: bytes | None = None
+        self._kept: bytes | None = None
+        self._changed = asyncio.Event()
+
+    async def read(self) -> bytes | None:
+        """Return the document; None where there is none, or it cannot be had."""
+        try:
+            found = decoded(await self._get(self._pace.refresh_seconds), ConfigMap)
+        except ApiError as error:
+            if not (isinstance(error, RefusedError) and error.status == NOT_FOUND):
+                self._reading.trouble(f"cannot read configmap {NAMESPACE}/{NAME}: {error.told(_RIGHT)}")
+            return None
+        self._reading.over()
+        text = (found.data or {}).get(KEY)
+        return None if text is None else text.encode()
+
+    def keep(self, document: bytes) -> None:
+        """Have it written. Returns at once."""
+        self._wanted = document
+        if document != self._kept:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Write what is to be kept, until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._write()
+
+    async def _write(self) -> None:
+        backoff = Backoff(self._pace)
+        conflicts = 0
+        while (wanted := self._wanted) is not None and wanted != self._kept:
+            try:
+                await self._make_equal(wanted.decode())
+            except ApiError as error:
+                # Another server was faster: usual, and its document is ours. One that goes on is worth a word.
+                conflicts += isinstance(error, RefusedError) and error.status == CONFLICT
+                if conflicts != 1:
+                    self._writing.trouble(f"cannot write configmap {NAMESPACE}/{NAME}: {error.told(_RIGHT)}")
+                await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
+            else:
+                self._kept = wanted
+                self._writing.over()
+
+    async def _make_equal(self, text: str) -> None:
+        try:
+            found: dict[str, Any] = decoded(await self._get(self._pace.request_seconds), dict)
+        except RefusedError as error:
+            if error.status != NOT_FOUND:
+                raise
+            metadata = {"name": NAME, "namespace": NAMESPACE, "labels": _LABELS}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
+            await answer(self._client, "POST", _ALL, self._pace.request_seconds, body=body)
+            return
+        if (found.get("data") or {}) == {KEY: text}:
+            return
+        # The version that was read goes back with it: whoever wrote in between makes this a conflict.
+        found["data"] = {KEY: text}
+        found.pop("binaryData", None)
+        await answer(self._client, "PUT", _THIS, self._pace.request_seconds, body=found)
+
+    async def _get(self, timeout_seconds: float) -> bytes:
+        return await answer(self._client, "GET", _THIS, timeout_seconds)

@@ -1,0 +1,87 @@
+"""Labels of the cluster's Namespaces: all of them followed, and one asked for at once where it is not known yet."""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.collection import Collection, Snapshot, listed
+from webhook.adapters.kubernetes.objects import Listed, Namespace
+from webhook.adapters.kubernetes.requests import ApiError, Told
+from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
+
+_NAMESPACES = Collection(
+    item=Namespace,
+    items=Listed[Namespace],
+    path="/api/v1/namespaces",
+    name="namespaces",
+    right="list and watch namespaces",
+)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class WatchedNamespaces:
+    """A `ports.NamespaceLabels`. Only names and labels are kept."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        on_contact: Callable[[], None],
+        on_trouble: Callable[[str], None],
+        pace: Pace = Pace(),  # noqa: B008  frozen
+    ) -> None:
+        self._client = client
+        self._pace = pace
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._looks: dict[str, asyncio.Task[Mapping[str, str] | None]] = {}
+        self._looking = Told(on_trouble)
+        taker = Taker(self._all, self._one)
+        self._watch = Watch(client, _NAMESPACES, taker, on_contact=on_contact, on_trouble=on_trouble, pace=pace)
+
+    def labels(self, namespace: str) -> Mapping[str, str] | None:
+        return self._labels.get(namespace)
+
+    async def look(self, namespace: str) -> Mapping[str, str] | None:
+        """Ask the API server itself; None where it does not know it either, or does not answer in time."""
+        if not _NAME.fullmatch(namespace):
+            return None
+        look = self._looks.get(namespace)
+        if look is None:
+            look = self._looks[namespace] = asyncio.create_task(self._look(namespace), name="namespace-look")
+            look.add_done_callback(lambda _: self._looks.pop(namespace, None))
+        await asyncio.wait([look])  # unlike awaiting the task itself, whoever gives up does not stop it
+        return None if look.cancelled() else look.result()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        try:
+            await self._watch.run()
+        finally:
+            for look in self._looks.values():
+                look.cancel()
+
+    async def _look(self, namespace: str) -> Mapping[str, str] | None:
+        # By a field selector: no path is made of what a caller sent, and the watch's rights suffice.
+        asked = replace(_NAMESPACES, object_name=namespace)
+        try:
+            found = await listed(self._client, asked, self._pace.look_seconds)
+        except ApiError as error:
+            self._looking.trouble(f"cannot look up a namespace: {error.told(_NAMESPACES.right)}")
+            return None
+        self._looking.over()
+        if not found.items:
+            return None
+        # What the watch has brought meanwhile is newer.
+        return self._labels.setdefault(namespace, found.items[0].metadata.labels or {})
+
+    async def _all(self, snapshot: Snapshot[Namespace]) -> None:
+        self._labels = {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
+
+    async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  the watch's word
+        if deleted:
+            self._labels.pop(changed.metadata.name, None)
+        else:
+            self._labels[changed.metadata.name] = changed.metadata.labels or {}

@@ -1,0 +1,144 @@
+"""The policy from its ConfigMap: followed, and kept a second time where it was good.
+
+A refresh and the watch may bring the same state in either order. Versions are compared, so that an event which the
+watch brings late never undoes what a refresh has read since. A list is taken as it is, also an older one: it may be a
+store restored from a backup, and where it is merely late the watch that follows it brings the rest in a moment.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.collection import Collection, Snapshot, listed
+from webhook.adapters.kubernetes.last_good import KEY, NAMESPACE, LastGood
+from webhook.adapters.kubernetes.last_good import NAME as LAST_GOOD_NAME
+from webhook.adapters.kubernetes.objects import ConfigMap, Listed
+from webhook.adapters.kubernetes.requests import ApiError, Told
+from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
+from webhook.core.policy import LoadedPolicy
+from webhook.policy_keeper import PolicyKeeper
+
+_NAME = "podgate-policy"
+_PLACE = f"configmap {NAMESPACE}/{_NAME}"
+_POLICY = Collection(
+    item=ConfigMap,
+    items=Listed[ConfigMap],
+    path=f"/api/v1/namespaces/{NAMESPACE}/configmaps",
+    name=_PLACE,
+    right=f"list and watch configmaps named {_NAME} in {NAMESPACE}",
+    object_name=_NAME,
+)
+_PUT_IT_THERE = f"kubectl -n {NAMESPACE} create configmap {_NAME} --from-file={KEY}"
+_KEYS_SHOWN = 10
+
+
+class ConfigMapPolicy:
+    """A `ports.PolicySource`."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        keeper: PolicyKeeper,
+        *,
+        on_contact: Callable[[], None],
+        on_trouble: Callable[[str], None],
+        pace: Pace = Pace(),  # noqa: B008  frozen
+    ) -> None:
+        self._client = client
+        self._keeper = keeper
+        self._on_contact = on_contact
+        self._pace = pace
+        self._told = Told(on_trouble)
+        self._last_good = LastGood(client, on_trouble, pace)
+        taker = Taker(self._all, self._one)
+        self._watch = Watch(client, _POLICY, taker, on_contact=on_contact, on_trouble=on_trouble, pace=pace)
+        self._taking = asyncio.Lock()
+        self._version = 0
+        """Of the newest state that was taken in."""
+        self._reading: asyncio.Task[None] | None = None
+        self._rested_at = 0.0
+        """When a refresh may read again, by the loop's clock."""
+
+    def current(self) -> LoadedPolicy | None:
+        return self._keeper.current()
+
+    def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
+        return self._keeper.by_hash(policy_hash)
+
+    async def refresh(self) -> None:
+        """Read now, unless that was just done. Callers share one reading; one that gives up does not stop it."""
+        if self._reading is None or self._reading.done():
+            if asyncio.get_running_loop().time() < self._rested_at:
+                return
+            self._reading = asyncio.create_task(self._read(), name="policy-configmap-read")
+        reading = self._reading
+        await asyncio.wait([reading])
+        if not reading.cancelled():
+            reading.result()
+
+    async def run(self) -> None:
+        """Follow it, and keep what was good, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch.run(), name="policy-configmap-watch")
+                tasks.create_task(self._last_good.run(), name="policy-last-good")
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
+
+    async def _read(self) -> None:
+        try:
+            snapshot = await listed(self._client, _POLICY, self._pace.refresh_seconds)
+        except ApiError as error:
+            self._told.trouble(f"cannot read {_PLACE}: {error.told(_POLICY.right)}")
+        else:
+            self._told.over()
+            self._on_contact()
+            await self._all(snapshot)
+        finally:
+            self._rested_at = asyncio.get_running_loop().time() + self._pace.cool_down_seconds
+
+    async def _all(self, snapshot: Snapshot[ConfigMap]) -> None:
+        async with self._taking:
+            self._version = _number(snapshot.version)
+            await self._take(snapshot.items[0] if snapshot.items else None)
+
+    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  the watch's word
+        async with self._taking:
+            version = _number(changed.metadata.resource_version)
+            if version > self._version or not version:
+                self._version = version
+                await self._take(None if deleted else changed)
+
+    async def _take(self, found: ConfigMap | None) -> None:
+        document = _document(found)
+        if self._keeper.current() is None:
+            # Whatever the policy is now, what was good before comes first: a bad one then leaves that in force.
+            last_good = await self._last_good.read()
+            if last_good is not None and last_good != document:
+                await self._keeper.offer(last_good, f"configmap {NAMESPACE}/{LAST_GOOD_NAME}: {KEY}")
+        if document is None:
+            self._keeper.refuse([_missing(found)])
+        elif await self._keeper.offer(document, f"{_PLACE}: {KEY}"):
+            self._last_good.keep(document)
+
+
+def _document(found: ConfigMap | None) -> bytes | None:
+    text = (found.data or {}).get(KEY) if found is not None else None
+    return None if text is None else text.encode()
+
+
+def _missing(found: ConfigMap | None) -> str:
+    if found is None:
+        return f"{_PLACE}: there is none: create it, such as with `{_PUT_IT_THERE}`"
+    if KEY in (found.binary_data or {}):
+        return f"{_PLACE}: binaryData.{KEY}: kubectl puts a file there that is not UTF-8 text: save it as UTF-8"
+    keys = sorted([*(found.data or ()), *(f"binaryData.{key}" for key in found.binary_data or ())])
+    shown = ", ".join(keys[:_KEYS_SHOWN]) + (", ..." if len(keys) > _KEYS_SHOWN else "") or "nothing"
+    return f"{_PLACE}: data: no key {KEY}, it has {shown}: put the document under the key {KEY}"
+
+
+def _number(version: str) -> int:
+    """Return a version as the number that it is; 0 where it is none, which then is compared with nothing."""
+    return int(version) if version.isascii() and version.isdigit() else 0

@@ -1,0 +1,183 @@
+"""A collection in the API server, followed: list, then watch from the list's version, through whatever happens.
+
+Lists are always consistent reads (no resourceVersion), unlike a reflector's first one: they are rare, and who starts or
+begins anew must not take an API server's lagging cache for the truth. In between a watch goes on from the last version
+that it brought, but only where nothing speaks against that version: a connection that was refused, or one that broke
+off after it had brought something. A watch that was refused, spoke nonsense, or opened and then brought not even a
+bookmark is followed by a list. So a version that the API server no longer has (410), has not yet or never will have
+again (etcd restored from a backup), or a missing right to watch, cost a list each time, and nothing else.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Generic
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.collection import Collection, Snapshot, decoded, listed
+from webhook.adapters.kubernetes.objects import AnObject, Event, Object, Status
+from webhook.adapters.kubernetes.pace import Backoff, Pace
+from webhook.adapters.kubernetes.requests import (
+    GONE,
+    TOO_MANY,
+    ApiError,
+    GarbledError,
+    RefusedError,
+    Told,
+    UnreachedError,
+    answered,
+)
+
+__all__ = ["Pace", "Taker", "Watch"]
+
+# An object is at most 3 MiB, and JSON may need six bytes for one.
+_LINE_BYTES_MAX = 20 << 20
+_CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Taker(Generic[AnObject]):
+    """Who is told what is there."""
+
+    all: Callable[[Snapshot[AnObject]], Awaitable[None]]
+    """Take this for all there is: what is not in it is gone."""
+    one: Callable[[AnObject, bool], Awaitable[None]]
+    """Take one change; the flag says that it is the object's end."""
+
+
+class Watch(Generic[AnObject]):
+    """Follows one collection until cancelled."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        collection: Collection[AnObject],
+        taker: Taker[AnObject],
+        *,
+        on_contact: Callable[[], None],
+        on_trouble: Callable[[str], None],
+        pace: Pace,
+    ) -> None:
+        self._client = client
+        self._collection = collection
+        self._taker = taker
+        self._on_contact = on_contact
+        self._pace = pace
+        self._listing = Told(on_trouble)
+        self._watching = Told(on_trouble)
+        self._version: str | None = None
+        """From where a watch can go on; None where only a list can tell."""
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        backoff = Backoff(self._pace)
+        while True:
+            began = loop.time()
+            asked_seconds = await self._go_on()
+            if loop.time() - began >= self._pace.healthy_seconds:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_seconds(asked_seconds))
+
+    async def _go_on(self) -> float:
+        """List if need be, and watch while it goes well. Return the pause that the API server asked for."""
+        told, verb = self._listing, "list"
+        resumed = self._version is not None
+        try:
+            if not resumed:
+                await self._list()
+            told, verb = self._watching, "watch"
+            await self._watch(resumed=resumed)
+        except ApiError as error:
+            told.trouble(f"cannot {verb} {self._collection.name}: {error.told(self._collection.right)}")
+            return error.retry_after_seconds
+        return 0.0
+
+    async def _list(self) -> None:
+        snapshot = await listed(self._client, self._collection, self._pace.request_seconds)
+        await self._taker.all(snapshot)
+        self._version = snapshot.version
+        self._listing.over()
+        self._on_contact()
+
+    async def _watch(self, *, resumed: bool) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        version, self._version = self._version, None  # it is good again as soon as the watch has brought something
+        opened, broken = False, "closed"
+        try:
+            async with self._stream(version or "") as response:
+                opened = True
+                await self._follow(response)
+        except UnreachedError as error:
+            if not opened:
+                self._version = version
+                raise
+            broken = str(error)
+        except RefusedError as error:
+            usual = error.status == GONE and (resumed or self._version is not None)
+            self._version = version if error.status == TOO_MANY else None
+            if usual:  # it happens to every watch that was cut for long
+                return
+            raise
+        except GarbledError:
+            self._version = None
+            raise
+        # One that was silent for long is no news: where nothing at all changes there may be no bookmarks either.
+        if self._version is None and loop.time() - began < self._pace.healthy_seconds:
+            raise UnreachedError(f"it ended before it had brought anything: {broken}")
+
+    def _stream(self, version: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        seconds = self._pace.watch_seconds()
+        timeout = aiohttp.ClientTimeout(
+            total=seconds + self._pace.request_seconds,
+            sock_connect=self._pace.request_seconds,
+            sock_read=self._pace.inactivity_seconds,
+        )
+        query = self._collection.query(
+            ("watch", "true"),
+            ("resourceVersion", version),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(seconds)),
+        )
+        return answered(self._client, "GET", self._collection.path, timeout, query)
+
+    async def _follow(self, response: aiohttp.ClientResponse) -> None:
+        lines = Lines()
+        async for chunk in response.content.iter_any():
+            for line in lines.feed(chunk):
+                await self._take(decoded(line, Event))
+
+    async def _take(self, event: Event) -> None:
+        if event.type == "ERROR":
+            status = decoded(event.object, Status)
+            raise RefusedError(status.code, status.message or status.reason)
+        if event.type == "BOOKMARK":
+            self._version = decoded(event.object, Object).metadata.resource_version or None
+        elif event.type in _CHANGES:
+            changed = decoded(event.object, self._collection.item)
+            await self._taker.one(changed, event.type == "DELETED")
+            self._version = changed.metadata.resource_version or None
+        else:
+            raise GarbledError(f"an event of type {event.type!r}")
+        self._watching.over()
+        self._on_contact()
+
+
+class Lines:
+    """Splits a stream into lines, however long: the stream's own `readline` would stop at its buffer's size."""
+
+    def __init__(self) -> None:
+        self._begun = bytearray()
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        head, *rest = chunk.split(b"\n")
+        self._begun += head
+        for begin in rest:
+            if line := bytes(self._begun.strip()):
+                yield line
+            self._begun = bytearray(begin)
+        if len(self._begun) > _LINE_BYTES_MAX:
+            raise GarbledError(f"a line of more than {_LINE_BYTES_MAX} bytes")

@@ -1,0 +1,78 @@
+"""The policy before it is stored: an AdmissionReview of the ConfigMap in, an answer out, all errors at once."""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.configurations import ClientConfig, TooManyEntriesError, configurations
+from webhook.core.decision import ALLOWED, Status
+from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
+from webhook.core.policy import Policy
+from webhook.core.review import BadReviewError, object_of, request_of, respond
+
+_LINES_MAX = 100
+_ANY = ClientConfig("https://podgate", b"")
+_config_map = msgspec.json.Decoder(ConfigMap)
+
+
+class PolicyReview(Struct, frozen=True):
+    """What goes back, and what was found. `judged` is False where the request was none of ours."""
+
+    body: bytes
+    user: str
+    judged: bool
+    errors: tuple[str, ...] = ()
+
+
+def judge(body: bytes) -> PolicyReview:
+    """Judge a document as a server in this cluster will; BadReviewError where the body is no AdmissionReview.
+
+    An update that leaves the document alone is admitted whatever stands in it: a bad one that came in while nobody
+    looked must not keep anybody from labelling the object that carries it.
+    """
+    request = request_of(body)
+    user = request.user_info.username
+    is_ours = request.resource.resource == "configmaps" and (request.namespace, request.name) == (NAMESPACE, NAME)
+    if not is_ours or request.sub_resource or request.operation not in {"CREATE", "UPDATE"}:
+        return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
+    new = object_of(request.object, _config_map, "object")
+    if new is None:
+        raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of configmaps need it")
+    old = object_of(request.old_object, _config_map, "oldObject")
+    if old is not None and (old.data, old.binary_data) == (new.data, new.binary_data):
+        return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
+    try:
+        loaded = load(document_of(new), Purpose.SERVE)
+    except NoDocumentError as error:
+        errors: tuple[str, ...] = (str(error),)
+    except DocumentError as error:
+        errors = tuple(f"{KEY}:{problem}" for problem in error.problems)
+    else:
+        warnings = [*_about_webhooks(old, loaded.policy.policy), *(f"{KEY}:{warning}" for warning in loaded.warnings)]
+        return PolicyReview(respond(request.uid, ALLOWED, warnings), user, judged=True)
+    status = Status(400, "BadRequest", _message(errors))
+    return PolicyReview(respond(request.uid, status), user, judged=True, errors=errors)
+
+
+def _about_webhooks(old: ConfigMap | None, policy: Policy) -> Iterator[str]:
+    """Yield a word where the API server would go on asking by the former policy: nothing else would tell."""
+    try:
+        wanted = configurations(policy, _ANY)
+    except TooManyEntriesError as error:
+        yield f"{error}: {error.remedy}"
+        return
+    try:
+        before = load(document_of(old), Purpose.SERVE).policy.policy if old is not None else None
+    except (NoDocumentError, DocumentError):
+        return
+    if before is not None and configurations(before, _ANY) != wanted:
+        yield "match, failureMode or exemptions changed: apply `podgate policy webhooks` anew, or it acts in part"
+
+
+def _message(errors: tuple[str, ...]) -> str:
+    shown = errors[:_LINES_MAX]
+    more = [f"and {len(errors) - _LINES_MAX} more: see podgate policy lint"] if len(errors) > _LINES_MAX else []
+    noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    return "\n".join([f"PolicyInvalid: the policy has {noun}, the one in force stays:", *shown, *more])

@@ -1,0 +1,79 @@
+"""The policy in force, whatever brings it: checked, swapped as a whole. A bad document changes nothing, told once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.history import PolicyHistory
+from webhook.core.policy import LoadedPolicy
+from webhook.ports import Clock, Observer
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """What one document came to: a policy, or errors. `identity` is equal where there is nothing new to tell."""
+
+    identity: str
+    loaded: LoadedPolicy | None = None
+    errors: tuple[str, ...] = ()
+
+
+class PolicyKeeper:
+    """What a `ports.PolicySource` answers from; its source offers what it reads."""
+
+    def __init__(self, observer: Observer, clock: Clock, purpose: Purpose = Purpose.SERVE) -> None:
+        self._observer = observer
+        self._clock = clock
+        self._purpose = purpose
+        self._history = PolicyHistory()
+        self._last: _Attempt | None = None
+        self._checking = asyncio.Lock()
+
+    @property
+    def loaded_at_us(self) -> int:
+        """When the policy in force was taken into force; 0 where there is none."""
+        return self._history.since_us
+
+    def current(self) -> LoadedPolicy | None:
+        return self._history.current
+
+    def last_errors(self) -> tuple[str, ...]:
+        """Return what is wrong with the source as it is now; empty where its document is in force."""
+        return self._last.errors if self._last is not None else ()
+
+    def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
+        return self._history.by_hash(policy_hash, self._clock.now_us())
+
+    async def offer(self, raw: bytes, place: str) -> bool:
+        """Check a document; True if it is in force now. `place` stands before the line and column of each problem."""
+        async with self._checking:
+            identity = sha256(raw).hexdigest()
+            if self._last is None or identity != self._last.identity:
+                # Checking a large document takes a second: the loop goes on answering meanwhile.
+                self._accept(await asyncio.to_thread(_check, raw, identity, place, self._purpose))
+            return self._last is not None and self._last.loaded is not None
+
+    def refuse(self, errors: Sequence[str]) -> None:
+        """Say that the source has no document that could be checked: what is in force stays."""
+        attempt = _Attempt(f"refused: {errors}", errors=tuple(errors))
+        if self._last is None or attempt.identity != self._last.identity:
+            self._accept(attempt)
+
+    def _accept(self, attempt: _Attempt) -> None:
+        self._last = attempt
+        if attempt.loaded is None:
+            self._observer.policy_failed(attempt.errors)
+            return
+        self._history.take(attempt.loaded, self._clock.now_us())
+        # Also for the document that was in force all along, when it is back after a bad one: the trouble is over.
+        self._observer.policy_loaded(attempt.loaded)
+
+
+def _check(raw: bytes, identity: str, place: str, purpose: Purpose) -> _Attempt:
+    """Return what a document comes to. Runs in a thread and touches nothing shared."""
+    try:
+        return _Attempt(identity, load(raw, purpose).policy)
+    except DocumentError as error:
+        return _Attempt(identity, errors=tuple(f"{place}:{problem}" for problem in error.problems))

@@ -1,0 +1,57 @@
+"""Where policy and Namespace labels come from: a cluster, or a file; which of them, the settings say."""
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from webhook.adapters.fixed import FixedNamespaces
+from webhook.adapters.policy_file import PolicyFile
+from webhook.core.document import Purpose
+from webhook.policy_keeper import PolicyKeeper
+from webhook.ports import Clock, NamespaceLabels, PolicySource
+from webhook.settings import Settings, in_cluster
+from webhook.wiring.telemetry import Telemetry
+
+Loop = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the interceptor judges by. `loops` keep it current; `close` comes after they have ended."""
+
+    keeper: PolicyKeeper
+    policies: PolicySource
+    namespaces: NamespaceLabels
+    loops: tuple[Loop, ...]
+    close: Loop
+
+
+async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
+    """Return the sources that the settings name; UserError names what is wrong with a kubeconfig."""
+    if settings.kubeconfig is None and not in_cluster(os.environ):
+        return _alone(settings, telemetry, clock)
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
+
+    client = await kubernetes.connect(settings.kubeconfig)
+    keeper = PolicyKeeper(telemetry.observer, clock)
+    told = telemetry.watched("namespaces")
+    namespaces = kubernetes.WatchedNamespaces(client, on_contact=told.on_contact, on_trouble=told.on_trouble)
+    policies: PolicyFile | kubernetes.ConfigMapPolicy
+    if settings.policy is not None:
+        policies = PolicyFile(settings.policy, keeper)
+    else:
+        told = telemetry.watched("configmaps")
+        policies = kubernetes.ConfigMapPolicy(client, keeper, on_contact=told.on_contact, on_trouble=told.on_trouble)
+    return Sources(keeper, policies, namespaces, (policies.run, namespaces.run), client.close)
+
+
+def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
+    if settings.policy is None:
+        raise LookupError("settings without a cluster have a policy file")
+    keeper = PolicyKeeper(telemetry.observer, clock, Purpose.SERVE_ALONE)
+    policies = PolicyFile(settings.policy, keeper)
+
+    async def close() -> None:
+        """Do nothing: there is no client."""
+
+    return Sources(keeper, policies, FixedNamespaces(), (policies.run,), close)

@@ -1,0 +1,55 @@
+"""Metrics, logs and traces of a server, as one observer; and what they are told beside reviews."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from webhook.adapters.logs import Logs
+from webhook.adapters.metrics import Metrics
+from webhook.adapters.traces import open_traces
+from webhook.observers import Observers
+from webhook.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a watch on a kind of object in Kubernetes reports."""
+
+    on_contact: Callable[[], None]
+    on_trouble: Callable[[str], None]
+
+
+class Telemetry:
+    """Opened first and closed last: whatever happens between is told."""
+
+    def __init__(self, settings: Settings, version: str) -> None:
+        self.metrics = Metrics(version)
+        self.logs = Logs(sample_every=settings.log_sample)
+        self._traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, version)
+        self.observer = Observers(self.metrics, self.logs, *([self._traces] if self._traces else []))
+
+    def refused_files(self, what: str) -> Callable[[str], None]:
+        """Return whom to tell that changed files were found bad."""
+
+        def refused(reason: str) -> None:
+            self.metrics.file_refused(what)
+            self.logs.said("error", f"{what} refused, the last good one stays", reason=reason)
+
+        return refused
+
+    def watched(self, resource: str) -> Watched:
+        """Return whom to tell how the watch on a kind of object fares."""
+
+        def contact() -> None:
+            self.metrics.kubernetes_contact(resource, time.time())
+
+        def trouble(reason: str) -> None:
+            self.metrics.kubernetes_failed(resource)
+            self.logs.said("warning", "watch failed, what is known stays", resource=resource, reason=reason)
+
+        return Watched(contact, trouble)
+
+    def close(self) -> None:
+        """Send what is still to be sent; takes as long as the receiver does."""
+        if self._traces is not None:
+            self._traces.shutdown()
