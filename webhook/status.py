@@ -23,21 +23,31 @@ class StoreHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchHealth:
+    """When the API server last sent something for a watch, None where it never did, and what is wrong since."""
+
+    contact_us: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that the document is made from, at one moment. Times in microseconds since the Unix epoch.
 
-    `errors` are those of the newest policy document, if it was refused. A service without a look could not be shown.
-    `certificates` is when each expires, by name.
+    `source` is where the policy comes from, `errors` are those of its newest document, if that was refused. A service
+    without a look could not be shown. `watches` are by what they watch, `certificates` is when each expires, by name.
     """
 
     version: str
     now_us: int
+    source: str = ""
     policy: LoadedPolicy | None = None
     loaded_at_us: int | None = None
     errors: Sequence[str] = ()
     plans: Mapping[str, CounterPlan] = field(default_factory=dict)
     looks: Mapping[str, Look] = field(default_factory=dict)
     store: StoreHealth = StoreHealth("memory")
+    watches: Mapping[str, WatchHealth] = field(default_factory=dict)
     certificates: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -49,6 +59,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
         "version": snapshot.version,
         "time": utc(now_us),
         "policy": {
+            "source": snapshot.source,
             "hash": snapshot.policy.hash if snapshot.policy else None,
             "loadedAt": _moment(snapshot.loaded_at_us),
             "errors": list(snapshot.errors),
@@ -58,6 +69,10 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             "healthy": not snapshot.store.error,
             "error": snapshot.store.error or None,
         },
+        "watches": [
+            {"resource": resource, "lastContact": _moment(health.contact_us), "error": health.error or None}
+            for resource, health in sorted(snapshot.watches.items())
+        ],
         "certificates": [
             {"name": name, "notAfter": utc(at_us), "daysLeft": (at_us - now_us) // _DAY_US}
             for name, at_us in sorted(snapshot.certificates.items())

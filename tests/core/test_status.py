@@ -11,7 +11,7 @@ from webhook.core.policy import LoadedPolicy, Match, Modes, Policy, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import CounterPlan, Look, Use
 from webhook.core.stanzas import Breaker, Mode, Per, Quota, QuotaExceeded, Window
-from webhook.status import Snapshot, StoreHealth, status_document
+from webhook.status import Snapshot, StoreHealth, WatchHealth, status_document
 
 NOW_US = 1_800_000_000_000_000
 PAYMENT = Service(
@@ -51,10 +51,12 @@ def snapshot(**changes: Any) -> Snapshot:
     whole: dict[str, Any] = {
         "version": "0.1.0",
         "now_us": NOW_US,
+        "source": "p.yaml",
         "policy": LOADED,
         "loaded_at_us": NOW_US - 60_000_000,
         "plans": {service.name: CounterPlan.of(service) for service in LOADED.policy.services},
         "looks": LOOKS,
+        "watches": {"namespaces": WatchHealth(), "configmaps": WatchHealth(NOW_US - 5_000_000, "cut")},
         "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
     }
     return Snapshot(**(whole | changes))
@@ -70,8 +72,17 @@ def test_the_document_says_how_everything_stands() -> None:
     assert {key: value for key, value in document.items() if key != "services"} == {
         "version": "0.1.0",
         "time": "2027-01-15T08:00:00.000Z",
-        "policy": {"hash": "0123456789abcdef", "loadedAt": "2027-01-15T07:59:00.000Z", "errors": []},
+        "policy": {
+            "source": "p.yaml",
+            "hash": "0123456789abcdef",
+            "loadedAt": "2027-01-15T07:59:00.000Z",
+            "errors": [],
+        },
         "store": {"kind": "memory", "healthy": True, "error": None},
+        "watches": [
+            {"resource": "configmaps", "lastContact": "2027-01-15T07:59:55.000Z", "error": "cut"},
+            {"resource": "namespaces", "lastContact": None, "error": None},
+        ],
         "certificates": [{"name": "serving", "notAfter": "2027-01-22T08:00:00.000Z", "daysLeft": 6}],
     }
     assert payment == {
@@ -142,7 +153,12 @@ def test_a_server_without_a_policy_shows_why() -> None:
     document = status_document(
         snapshot(policy=None, loaded_at_us=None, plans={}, looks={}, errors=["p.yaml:3:1: services: missing"])
     )
-    assert document["policy"] == {"hash": None, "loadedAt": None, "errors": ["p.yaml:3:1: services: missing"]}
+    assert document["policy"] == {
+        "source": "p.yaml",
+        "hash": None,
+        "loadedAt": None,
+        "errors": ["p.yaml:3:1: services: missing"],
+    }
     assert document["services"] == []
 
 
@@ -162,8 +178,10 @@ def test_the_page_is_a_table_with_the_countdown(monkeypatch: pytest.MonkeyPatch)
         shown()
         == """\
 podgate 0.1.0, 2027-01-15T08:00:00.000Z
-policy  0123456789abcdef, loaded 2027-01-15T07:59:00.000Z
+policy  0123456789abcdef, loaded 2027-01-15T07:59:00.000Z from p.yaml
 store   memory: ok
+watch   configmaps: cut, last heard of at 2027-01-15T07:59:55.000Z
+watch   namespaces: begins
 certificate serving: 6 days left
 
 SERVICE      CLASS   BREAKER          WINDOW  RESOURCE  USED   HARD  NEXT FREE

@@ -80,8 +80,12 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     policy, store = document["policy"], document["store"]
     store_text = "ok" if store["healthy"] else click.style(store["error"], fg="red")
     yield f"podgate {document['version']}, {document['time']}"
-    yield f"policy  {policy['hash'] or 'none'}, loaded {policy['loadedAt'] or 'never'}"
+    yield f"policy  {policy['hash'] or 'none'}, loaded {policy['loadedAt'] or 'never'} from {policy['source']}"
     yield f"store   {store['kind']}: {store_text}"
+    for watch in document["watches"]:
+        text = click.style(watch["error"], fg="red") if watch["error"] else "ok" if watch["lastContact"] else "begins"
+        heard = f", last heard of at {watch['lastContact']}" if watch["lastContact"] else ""
+        yield f"watch   {watch['resource']}: {text}{heard}"
     for certificate in document["certificates"]:
         yield f"certificate {certificate['name']}: {certificate['daysLeft']} days left"
     for error in policy["errors"]:

@@ -62,10 +62,10 @@ class Podgate:
         self._shown = Shown(
             VERSION,
             clock,
-            sources.keeper,
+            sources,
             self._store,
             self._interceptor,
-            telemetry.metrics,
+            telemetry,
             self._tls,
             lambda: self.server.draining,
         )

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.metrics import Metrics
 from webhook.core.quota import Look
 from webhook.interceptor import Interceptor
-from webhook.policy_keeper import PolicyKeeper
 from webhook.ports import Clock
 from webhook.status import Snapshot, status_document
 from webhook.tls import TlsFiles
+from webhook.wiring.sources import Sources
+from webhook.wiring.telemetry import Telemetry
 
 
 class Shown:
@@ -21,19 +21,21 @@ class Shown:
         self,
         version: str,
         clock: Clock,
-        policies: PolicyKeeper,
+        sources: Sources,
         store: MemoryStore,
         interceptor: Interceptor,
-        metrics: Metrics,
+        telemetry: Telemetry,
         tls: TlsFiles,
         draining: Callable[[], bool],
     ) -> None:
         self._version = version
         self._clock = clock
-        self._policies = policies
+        self._sources = sources
+        self._policies = sources.keeper
         self._store = store
         self._interceptor = interceptor
-        self._metrics = metrics
+        self._telemetry = telemetry
+        self._metrics = telemetry.metrics
         self._tls = tls
         self._draining = draining
         self._rendering: asyncio.Task[bytes] | None = None
@@ -57,11 +59,13 @@ class Shown:
             Snapshot(
                 version=self._version,
                 now_us=self._clock.now_us(),
+                source=self._sources.name,
                 policy=loaded,
                 loaded_at_us=self._policies.loaded_at_us,
                 errors=self._policies.last_errors(),
                 plans=self._interceptor.compiled(loaded).plans if loaded else {},
                 looks=await self._looks(),
+                watches=self._telemetry.watches,
                 certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
             )
         )

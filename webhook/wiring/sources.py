@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.policy_file import PolicyFile
-from webhook.core.document import Purpose
+from webhook.core.document import Purpose, configmap
 from webhook.policy_keeper import PolicyKeeper
 from webhook.ports import Clock, NamespaceLabels, PolicySource
 from webhook.settings import Settings, in_cluster
@@ -17,8 +17,12 @@ Loop = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the interceptor judges by. `loops` keep it current; `close` comes after they have ended."""
+    """What the interceptor judges by. `name` says where the policy is, for people.
 
+    `loops` keep it current; `close` comes after they have ended.
+    """
+
+    name: str
     keeper: PolicyKeeper
     policies: PolicySource
     namespaces: NamespaceLabels
@@ -38,11 +42,12 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
     namespaces = kubernetes.WatchedNamespaces(client, on_contact=told.on_contact, on_trouble=told.on_trouble)
     policies: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
-        policies = PolicyFile(settings.policy, keeper)
+        name, policies = str(settings.policy), PolicyFile(settings.policy, keeper)
     else:
         told = telemetry.watched("configmaps")
+        name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
         policies = kubernetes.ConfigMapPolicy(client, keeper, on_contact=told.on_contact, on_trouble=told.on_trouble)
-    return Sources(keeper, policies, namespaces, (policies.run, namespaces.run), client.close)
+    return Sources(name, keeper, policies, namespaces, (policies.run, namespaces.run), client.close)
 
 
 def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
@@ -54,4 +59,4 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     async def close() -> None:
         """Do nothing: there is no client."""
 
-    return Sources(keeper, policies, FixedNamespaces(), (policies.run,), close)
+    return Sources(str(settings.policy), keeper, policies, FixedNamespaces(), (policies.run,), close)

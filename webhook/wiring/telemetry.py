@@ -9,6 +9,7 @@ from webhook.adapters.metrics import Metrics
 from webhook.adapters.traces import open_traces
 from webhook.observers import Observers
 from webhook.settings import Settings
+from webhook.status import WatchHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Telemetry:
         self.metrics = Metrics(version)
         self.logs = Logs(sample_every=settings.log_sample)
         self._traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, version)
+        self.watches: dict[str, WatchHealth] = {}
         self.observer = Observers(self.metrics, self.logs, *([self._traces] if self._traces else []))
 
     def refused_files(self, what: str) -> Callable[[str], None]:
@@ -39,12 +41,16 @@ class Telemetry:
 
     def watched(self, resource: str) -> Watched:
         """Return whom to tell how the watch on a kind of object fares."""
+        self.watches[resource] = WatchHealth()
 
         def contact() -> None:
-            self.metrics.kubernetes_contact(resource, time.time())
+            now_seconds = time.time()
+            self.metrics.kubernetes_contact(resource, now_seconds)
+            self.watches[resource] = WatchHealth(int(now_seconds * 1_000_000))
 
         def trouble(reason: str) -> None:
             self.metrics.kubernetes_failed(resource)
+            self.watches[resource] = WatchHealth(self.watches[resource].contact_us, reason)
             self.logs.said("warning", "watch failed, what is known stays", resource=resource, reason=reason)
 
         return Watched(contact, trouble)
