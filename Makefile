@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.locked
 
-.PHONY: setup demo test check bench lock
+.PHONY: setup demo test check bench lock controlplane-up controlplane-down
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
@@ -17,7 +17,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	@if [ -t 1 ]; then $(BIN)/podgate demo; else $(BIN)/podgate demo --once; fi
 
+# The first time it builds a Kubernetes control plane, which takes minutes.
 test: setup
+	$(BIN)/python -m tests.cluster build
 	$(BIN)/pytest
 
 check: setup
@@ -25,6 +27,14 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m tests.bench
+
+# A cluster without machines, for a person: the one that tests/cluster runs on. `eval "$(make -s controlplane-up)"`
+controlplane-up: setup
+	@$(BIN)/python -m tests.cluster build
+	@$(BIN)/python -m tests.cluster up
+
+controlplane-down: setup
+	@$(BIN)/python -m tests.cluster down
 
 lock:
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock

@@ -11,8 +11,8 @@ _NAMESPACE = "request.namespace"
 
 
 def quoted(text: str) -> str:
-    """Return a CEL string literal; what is not plainly printable goes by its code point."""
-    plain = (c if " " <= c <= "~" and c not in "'\\" else f"\\U{ord(c):08x}" for c in text)
+    """Return a CEL string literal; what cannot be printed, or would end it, goes by its code point."""
+    plain = (c if c.isprintable() and c not in "'\\" else f"\\U{ord(c):08x}" for c in text)
     return f"'{''.join(plain)}'"
 
 

@@ -43,8 +43,9 @@ class Region:
 
     def minus(self, other: "Region") -> Iterator["Region"]:
         """Yield disjoint regions that are, together, this one without `other`, whose names have no exceptions."""
-        shared = self.names.within(other.names.inside)
-        if not shared or narrowed(self.labels, *requirements(other.labels)) is None:
+        can_meet = narrowed(self.labels, *requirements(other.labels)) is not None
+        shared = self.names.within(other.names.inside) if can_meet else None
+        if not shared:
             yield self
             return
         rest = self.names.without(other.names.inside)

@@ -1,47 +1,18 @@
 """The three configurations, as kubectl takes them: mutate, validate (closed and open), and the policy's own."""
 
-import base64
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from webhook.core.configurations import conditions
+from webhook.core.configurations.client import ClientConfig, Json
 from webhook.core.configurations.expressions import pieces
 from webhook.core.configurations.names import Names
 from webhook.core.configurations.regions import METADATA_NAME, Region, all_regions, regions
+from webhook.core.document import configmap
 from webhook.core.policy import Policy
 
-Json = dict[str, Any]
-
-SYSTEM_NAMESPACE = "podgate-system"
-POLICY_CONFIG_MAP = "podgate-policy"
 # The mutating half is only a convenience to the user, who waits; the validating half may have to ask a store.
 _TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 10}
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceReference:
-    """The Service that stands before us."""
-
-    namespace: str = SYSTEM_NAMESPACE
-    name: str = "podgate"
-    port: int = 443
-
-
-@dataclass(frozen=True, slots=True)
-class ClientConfig:
-    """How the API server reaches us: a Service or a base URL, and the PEM bundle that our certificate is judged by."""
-
-    target: ServiceReference | str
-    ca_bundle: bytes
-
-    def at(self, path: str) -> Json:
-        bundle = base64.b64encode(self.ca_bundle).decode()
-        if isinstance(self.target, str):
-            return {"url": f"{self.target.rstrip('/')}/{path}", "caBundle": bundle}
-        to = self.target
-        service = {"namespace": to.namespace, "name": to.name, "port": to.port, "path": f"/{path}"}
-        return {"service": service, "caBundle": bundle}
 
 
 def configurations(policy: Policy, client: ClientConfig) -> tuple[Json, Json, Json]:
@@ -95,8 +66,8 @@ def _validating(
 
 def _of_the_policy(client: ClientConfig) -> Json:
     """Return the webhook that judges a policy at `kubectl apply`. It fails open: else the first could never come in."""
-    here = {"key": METADATA_NAME, "operator": "In", "values": [SYSTEM_NAMESPACE]}
-    only = {"name": "podgate-policy", "expression": f"object.metadata.name == '{POLICY_CONFIG_MAP}'"}
+    here = {"key": METADATA_NAME, "operator": "In", "values": [configmap.NAMESPACE]}
+    only = {"name": "podgate-policy", "expression": f"object.metadata.name == '{configmap.NAME}'"}
     return {
         **_webhook("policy.podgate.io", client, "validate-policy"),
         "rules": [_rule("configmaps", "CREATE", "UPDATE")],

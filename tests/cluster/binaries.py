@@ -1,0 +1,140 @@
+"""The programs of a control plane: built once from pinned, checksummed modules into a cache outside the tree."""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tests.cluster.toolchain import BuildError, environment, go, locked
+
+TOOLS = Path(__file__).parent / "tools"
+OUR_STAGES = TOOLS / "kwok" / "stages"
+
+# readonly: what go.mod and go.sum do not name exactly is an error, never a download.
+_FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")
+_KUBERNETES = " ".join(
+    f"-X k8s.io/{package}/version.gitVersion=v1.36.3"
+    f" -X k8s.io/{package}/version.gitMajor=1 -X k8s.io/{package}/version.gitMinor=36"
+    for package in ("component-base", "client-go/pkg")  # without these, servers and clients say v0.0.0
+)
+
+# What becomes of Nodes and Pods that nobody runs: out of kwok's module, and beside it what we have in its stead.
+_KWOK_STAGES = (
+    "node/fast/node-initialize.yaml",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-complete.yaml",
+    "pod/fast/pod-delete.yaml",
+)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One program: the folder of its go.mod, its package, and what the linker writes into it."""
+
+    module: str
+    package: str
+    stamps: str = ""
+
+
+_TOOLS = {
+    "etcd": Tool("etcd", "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": Tool("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _KUBERNETES),
+    "kube-scheduler": Tool("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _KUBERNETES),
+    "kube-controller-manager": Tool("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", _KUBERNETES),
+    "kubectl": Tool("kubernetes", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES),
+    "kwok": Tool("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+}
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where the programs are."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_scheduler: Path
+    kube_controller_manager: Path
+    kubectl: Path
+    kwok: Path
+    kwok_stages: tuple[Path, ...]
+
+
+def binaries() -> Binaries:
+    """Return all programs: those of KUBEBUILDER_ASSETS where it has them, the others built if they are not yet."""
+    folder = cache() / f"controlplane-{_digest()}"
+    given = {name: path for name in _TOOLS if (path := _given(name))}
+    wanted = [name for name in _TOOLS if name not in given]
+    stages = folder / "stages"
+    if not stages.exists() or not all((folder / name).exists() for name in wanted):
+        with locked(folder):
+            _make(wanted, folder, go(cache()))
+    paths = {name.replace("-", "_"): given.get(name, folder / name) for name in _TOOLS}
+    return Binaries(**paths, kwok_stages=(*sorted(stages.iterdir()), *sorted(OUR_STAGES.iterdir())))
+
+
+def cache() -> Path:
+    """Return the folder, outside the tree, that outlives a run."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "podgate"
+
+
+def _given(name: str) -> Path | None:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    path = Path(assets).absolute() / name if assets else None
+    return path if path and path.is_file() and os.access(path, os.X_OK) else None
+
+
+def _digest() -> str:
+    """Return what tells one build from another: modules, checksums, flags, and the machine."""
+    files = sorted([*TOOLS.glob("*/go.mod"), *TOOLS.glob("*/go.sum")])
+    parts = [path.read_bytes() for path in files]
+    parts.append(repr((_FLAGS, _TOOLS, _KWOK_STAGES, platform.system(), platform.machine())).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _make(wanted: list[str], folder: Path, compiler: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for draft in folder.glob(".*.*"):
+        draft.unlink()
+    missing = [name for name in wanted if not (folder / name).exists()]
+    for number, name in enumerate(missing, 1):
+        click.echo(f"[{number}/{len(missing)}] building {name} ...", err=True)
+        started = time.monotonic()
+        _build(_TOOLS[name], folder / name, compiler)
+        click.echo(f"[{number}/{len(missing)}] built {name} in {time.monotonic() - started:.0f} s", err=True)
+    if not (folder / "stages").exists():
+        _collect_stages(folder / "stages", compiler)
+
+
+def _build(tool: Tool, path: Path, compiler: Path) -> None:
+    # A compiler whose run was killed may go on writing: what it writes has a name of its own, and nobody runs it.
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    _go(compiler, tool.module, "build", *_FLAGS, "-ldflags", f"-s -w {tool.stamps}", "-o", draft, tool.package)
+    draft.rename(path)
+
+
+def _collect_stages(folder: Path, compiler: Path) -> None:
+    source = Path(json.loads(_go(compiler, "kwok", "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"])
+    draft = folder.with_name(f".{folder.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    for name in _KWOK_STAGES:
+        path = source / "kustomize" / "stage" / name
+        (draft / path.name).write_bytes(path.read_bytes())
+    draft.rename(folder)
+
+
+def _go(compiler: Path, module: str, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [compiler, *arguments], cwd=TOOLS / module, env=environment(), check=False, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        said = " ".join(str(part) for part in ("go", *arguments))
+        raise BuildError(f"{said}, in {TOOLS / module}, exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout

@@ -1,0 +1,68 @@
+"""The cluster's own authority: a client certificate for each user, a serving one, the key of service account tokens."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from certs.authority import Authority, Credentials, san, server_names
+from certs.files import write, write_credentials
+from certs.tokens import key_pem
+
+_LIFETIME = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class ClusterAuthority:
+    """Signs what authenticates inside the cluster; has nothing to do with the authority that Podgate trusts."""
+
+    folder: Path
+    authority: Authority
+
+    @classmethod
+    def create(cls, folder: Path) -> "ClusterAuthority":
+        authority = Authority.create("kubernetes")
+        write_credentials(authority.credentials, folder / "ca.crt", folder / "ca.key")
+        names = (*server_names("localhost"), *server_names("127.0.0.1"), *server_names("kubernetes.default.svc"))
+        server = authority.issue_server("kube-apiserver", (*names, san("ip:10.0.0.1")))
+        write_credentials(server, folder / "apiserver.crt", folder / "apiserver.key")
+        signing = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        write(folder / "sa.key", key_pem(signing), secret=True)
+        public = signing.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        write(folder / "sa.pub", public, secret=False)
+        return cls(folder, authority)
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / "ca.crt"
+
+    def user(self, name: str, *groups: str) -> tuple[Path, Path]:
+        """Return certificate and key of a user: CN is the name, each O a group."""
+        stem = "-".join((name, *groups)).replace(":", "-").replace("/", "-")
+        certificate, key = self.folder / f"{stem}.crt", self.folder / f"{stem}.key"
+        if not certificate.exists():
+            write_credentials(self._issue(name, groups), certificate, key)
+        return certificate, key
+
+    def _issue(self, name: str, groups: tuple[str, ...]) -> Credentials:
+        """Sign a subject with O, which certs.authority has no use for."""
+        ca = self.authority.credentials
+        key = ec.generate_private_key(ec.SECP256R1())
+        now = datetime.now(UTC)
+        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([*subject, x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(ca.certificate.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + _LIFETIME)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        )
+        return Credentials(builder.sign(ca.key, hashes.SHA256()), key)

@@ -1,0 +1,117 @@
+"""How each component is called: command lines and configuration files, from paths and ports alone."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.binaries import Binaries
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+"""Who signs service account tokens: kubeadm's default."""
+
+SCHEDULERS = ("default-scheduler", "podgate-scheduler")
+
+_CONTROLLERS = (
+    *("deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob"),
+    *("garbage-collector", "pod-garbage-collector", "namespace", "node-lifecycle", "taint-eviction", "disruption"),
+    *("serviceaccount", "serviceaccount-token", "root-ca-certificate-publisher", "resourcequota"),
+    *("endpointslice", "ttl-after-finished", "clusterrole-aggregation"),
+)
+
+Command = list[str | Path]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where the components listen, on loopback."""
+
+    etcd: int
+    etcd_peer: int
+    apiserver: int
+
+
+def etcd(binaries: Binaries, folder: Path, ports: Ports) -> Command:
+    client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
+    return [
+        binaries.etcd,
+        f"--data-dir={folder / 'etcd'}",
+        *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
+        *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"),
+        "--unsafe-no-fsync=true",  # the data outlives a restart of the process, which is all that is asked of it
+    ]
+
+
+def kube_apiserver(binaries: Binaries, folder: Path, ports: Ports, admission: Path | None) -> Command:
+    pki = folder / "pki"
+    return [
+        binaries.kube_apiserver,
+        f"--etcd-servers=http://127.0.0.1:{ports.etcd}",
+        *("--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--secure-port={ports.apiserver}"),
+        *("--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none"),
+        *("--authorization-mode=RBAC", "--allow-privileged=true"),
+        *(f"--tls-cert-file={pki / 'apiserver.crt'}", f"--tls-private-key-file={pki / 'apiserver.key'}"),
+        *(f"--client-ca-file={pki / 'ca.crt'}", f"--cert-dir={pki}"),
+        f"--service-account-issuer={ISSUER}",
+        *(f"--service-account-key-file={pki / 'sa.pub'}", f"--service-account-signing-key-file={pki / 'sa.key'}"),
+        "--shutdown-watch-termination-grace-period=1s",  # else its watchers hold up a restart for a minute
+        *([f"--admission-control-config-file={admission}"] if admission else []),
+    ]
+
+
+def kube_scheduler(binaries: Binaries, folder: Path, kubeconfig: Path) -> Command:
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 200, "burst": 400},
+        "leaderElection": {"leaderElect": False},
+        "podMaxBackoffSeconds": 2,  # a Pod that fits nowhere is tried again soon after a node has come
+        "profiles": [{"schedulerName": name} for name in SCHEDULERS],
+    }
+    path = write_json(folder / "scheduler.json", configuration)
+    return [binaries.kube_scheduler, f"--config={path}", "--secure-port=0"]
+
+
+def kube_controller_manager(binaries: Binaries, folder: Path, kubeconfig: Path) -> Command:
+    pki = folder / "pki"
+    return [
+        binaries.kube_controller_manager,
+        f"--kubeconfig={kubeconfig}",
+        *("--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"),
+        # Each controller under a service account of its own, as in a kubeadm cluster: webhooks see who creates a Pod.
+        "--use-service-account-credentials=true",
+        *(f"--root-ca-file={pki / 'ca.crt'}", f"--service-account-private-key-file={pki / 'sa.key'}"),
+        f"--controllers={','.join(f'{name}-controller' for name in _CONTROLLERS)}",
+    ]
+
+
+def kwok(binaries: Binaries, folder: Path, kubeconfig: Path) -> Command:
+    configuration = {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration"}
+    # No kubelet's port on the nodes: there is nothing behind it, and two runs would fight for one.
+    listening = {"nodePort": 0, "serverAddress": ""}
+    pace = {"nodePlayStageParallelism": 4, "podPlayStageParallelism": 4, "nodeLeaseParallelism": 4}
+    options = {**listening, **pace, "manageAllNodes": True, "cidr": "10.64.0.0/16", "nodeLeaseDurationSeconds": 40}
+    path = write_json(folder / "kwok.json", {**configuration, "options": options})
+    return [
+        binaries.kwok,
+        "--v=WARN",
+        f"--kubeconfig={kubeconfig}",
+        *(f"--config={one}" for one in (path, *binaries.kwok_stages)),
+    ]
+
+
+def kubeconfig(server: str, authority: Path, user: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "tests", "cluster": {"server": server, "certificate-authority": str(authority)}}],
+        "users": [{"name": "user", "user": user}],
+        "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "user"}}],
+        "current-context": "tests",
+    }
+
+
+def write_json(path: Path, document: Any) -> Path:
+    """Write what is read as YAML, of which JSON is a part."""
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    return path

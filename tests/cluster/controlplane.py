@@ -1,0 +1,191 @@
+"""A real control plane: etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok, on loopback."""
+
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+from urllib.request import urlopen
+
+from tests.cluster import components
+from tests.cluster.access import Access
+from tests.cluster.binaries import Binaries, binaries
+from tests.cluster.callers import Caller, admission_configuration
+from tests.cluster.certificates import ClusterAuthority
+from tests.cluster.components import Ports
+from tests.cluster.entrances import Entrance, Entrances
+from tests.cluster.kwok import KWOK_OBJECTS, is_usable
+from tests.cluster.processes import ComponentError, Processes, free_ports
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok")
+_TIMEOUT_SECONDS = 120.0
+_PROBE_SECONDS = 5.0
+_STARTS_MAX = 3
+_PORT_TAKEN = "address already in use"
+
+
+class ControlPlane(Access):
+    """A cluster without machines, and an entrance for each of `callers`.
+
+    The API server calls a webhook as the caller whose entrance it goes through (`plane.entrances["good"].port`).
+    `admission` is an AdmissionConfiguration of one's own in place of `callers`. `folder` is deleted in the end.
+    """
+
+    def __init__(
+        self, callers: Mapping[str, Caller] | None = None, *, admission: Path | None = None, folder: Path | None = None
+    ) -> None:
+        self.admission = admission
+        self.callers = callers or {}
+        self.entrances: Mapping[str, Entrance] = {}
+        self.folder = folder or Path(tempfile.gettempdir()) / f"podgate-controlplane-{secrets.token_hex(4)}"
+        self._binaries: Binaries = binaries()
+        self._kubectl = self._binaries.kubectl
+        self._doors: Entrances | None = None
+        self._processes: Processes | None = None
+
+    # --- life ---
+
+    def start(self) -> Self:
+        """Start everything and wait until it is ready."""
+        self._processes = Processes(self.folder)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.authority = ClusterAuthority.create(self.folder / "pki")
+            self._open_entrances()
+            self._start_on_free_ports()
+            self.apply(*KWOK_OBJECTS)
+            for name in COMPONENTS[2:]:
+                self.start_component(name)
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End everything; the folder goes with it."""
+        if self._processes is not None:
+            self._processes.close()
+            self._processes = None
+        if self._doors is not None:
+            self._doors.close()
+            self._doors = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _open_entrances(self) -> None:
+        self._doors = Entrances()
+        self.entrances = {name: self._doors.open() for name in self.callers}
+        if self.callers:
+            ports = {self.entrances[name].port: caller for name, caller in self.callers.items()}
+            self.admission = admission_configuration(self.folder, ports)
+
+    def _start_on_free_ports(self) -> None:
+        for attempt in range(1, _STARTS_MAX + 1):
+            self._let_in(Ports(*free_ports(3)))
+            try:
+                for name in COMPONENTS[:2]:
+                    self.start_component(name)
+            except ComponentError as error:
+                if _PORT_TAKEN not in str(error) or attempt == _STARTS_MAX:
+                    raise
+                for name in self.processes.names:
+                    self.stop_component(name, kill=True)
+            else:
+                return
+
+    # --- components ---
+
+    @property
+    def processes(self) -> Processes:
+        assert self._processes is not None, "the control plane is not running: call start()"
+        return self._processes
+
+    def start_component(self, name: str) -> None:
+        """Start one on the ports and data that it had; wait until it answers, where it can be asked."""
+        self.processes.start(name, self._command(name))
+        if name == "etcd":
+            self.wait(self._etcd_answers, "etcd to be healthy", "etcd")
+        elif name == "kube-apiserver":
+            self.wait(self._api_server_answers, "kube-apiserver to be ready", "kube-apiserver")
+
+    def stop_component(self, name: str, *, kill: bool = False) -> None:
+        """End one as Kubernetes would (SIGTERM), or as a crash would (`kill`)."""
+        self.processes.stop(name, kill=kill)
+
+    def restart(self, name: str, *, kill: bool = False) -> None:
+        self.stop_component(name, kill=kill)
+        self.start_component(name)
+
+    def log(self, name: str, lines: int = 30) -> str:
+        """Return the end of a component's log."""
+        return self.processes.log(name, lines)
+
+    def _command(self, name: str) -> Sequence[str | Path]:
+        match name:
+            case "etcd":
+                return components.etcd(self._binaries, self.folder, self.ports)
+            case "kube-apiserver":
+                return components.kube_apiserver(self._binaries, self.folder, self.ports, self.admission)
+            case "kube-scheduler":
+                user = self.kubeconfig_for("system:kube-scheduler")
+                return components.kube_scheduler(self._binaries, self.folder, user)
+            case "kube-controller-manager":
+                user = self.kubeconfig_for("system:kube-controller-manager")
+                return components.kube_controller_manager(self._binaries, self.folder, user)
+            case "kwok":
+                return components.kwok(self._binaries, self.folder, self.kubeconfig_for("kwok-controller"))
+        raise AssertionError(f"no component {name!r}: one of {', '.join(COMPONENTS)}")
+
+    # --- waiting ---
+
+    def wait(
+        self, condition: Callable[[], Any], what: str, *suspects: str, timeout_seconds: float = _TIMEOUT_SECONDS
+    ) -> Any:
+        """Return the first true value of `condition`; what the suspects logged is in the error where there is none."""
+        deadline = time.monotonic() + timeout_seconds
+        while not (found := condition()):
+            self.processes.require(*(name for name in self.processes.names if name in (suspects or COMPONENTS)))
+            if time.monotonic() > deadline:
+                logs = "".join(f"\n--- {name}:\n{self.log(name)}" for name in suspects or COMPONENTS)
+                raise ComponentError(f"waited {timeout_seconds:g} s for {what}, in vain{logs}")
+            time.sleep(0.05)
+        return found
+
+    def wait_ready(self) -> None:
+        """Wait until Pods can be created: the API server answers, and controllers have made the service account."""
+        self.wait(self._api_server_answers, "kube-apiserver to be ready", "kube-apiserver", "etcd")
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self.wait(lambda: self.api.get(account), "the default service account", "kube-controller-manager")
+
+    def _etcd_answers(self) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.ports.etcd}/health", timeout=_PROBE_SECONDS) as response:
+                return bool(response.status == 200)
+        except OSError:
+            return False
+
+    def _api_server_answers(self) -> bool:
+        try:
+            return self.api.request("GET", "/readyz", timeout_seconds=_PROBE_SECONDS)[0] == 200
+        except OSError:
+            return False
+
+    # --- what is in it ---
+
+    def create_namespace(self, name: str, **labels: str) -> None:
+        """Create a namespace and wait until Pods may be created in it."""
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        self.wait(lambda: self.api.get(account), f"the default service account of {name}", "kube-controller-manager")
+
+    def add_nodes(self, *nodes: Mapping[str, Any]) -> None:
+        """Create Nodes and wait until the scheduler would use them."""
+        self.apply(*nodes)
+        paths = [f"/api/v1/nodes/{one['metadata']['name']}" for one in nodes]
+        self.wait(lambda: all(is_usable(self.api.get(path)) for path in paths), "nodes to be Ready", *COMPONENTS[3:])

@@ -1,0 +1,152 @@
+"""Loopback ports that stay, in front of servers that come and go: what a Service is to the Pods behind it."""
+
+import asyncio
+import contextlib
+import itertools
+import threading
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from tests.cluster.relay import relay, reset, wants_connections
+
+_POLL_SECONDS = 0.2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server: its HOST:PORT, and a URL (http, loopback) that answers 200 while it wants new connections."""
+
+    address: str
+    ready_url: str | None = None
+
+    async def is_ready(self) -> bool:
+        return self.ready_url is None or await wants_connections(self.ready_url)
+
+
+class Entrance:
+    """One port. Connections go to the ready targets in turn; those that are there stay where they are."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.port = 0
+        self.accepted = 0
+        """Connections so far, for tests that ask whether there was one."""
+        self._loop = loop
+        self._targets: tuple[Target, ...] = ()
+        self._ready: tuple[Target, ...] = ()
+        self._turn = itertools.count()
+        self._open: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._poller: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return self._targets
+
+    @targets.setter
+    def targets(self, targets: Sequence[Target | str]) -> None:
+        """Send new connections here from now on."""
+        self._targets = tuple(Target(one) if isinstance(one, str) else one for one in targets)
+        _run(self._loop, self._look())
+
+    @property
+    def ready(self) -> tuple[Target, ...]:
+        """Which targets get new connections."""
+        return self._ready
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def cut(self) -> None:
+        """End all open connections at once, as a network failure would; new ones are let in."""
+        _run(self._loop, self._cut())
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
+        self.port = int(self._server.sockets[0].getsockname()[1])
+        self._poller = asyncio.create_task(self._poll())
+
+    async def close(self) -> None:
+        assert self._server is not None
+        assert self._poller is not None
+        self._server.close()
+        self._poller.cancel()
+        await self._cut()
+
+    async def _cut(self) -> None:
+        ending = list(self._open)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        while True:
+            await self._look()
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _look(self) -> None:
+        targets = self._targets
+        answers = await asyncio.gather(*(target.is_ready() for target in targets))
+        if targets == self._targets:
+            self._ready = tuple(target for target, wants in zip(targets, answers, strict=True) if wants)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await self._receive(reader, writer)
+                return
+            reset(writer)  # as the other side ended, or as `cut` wants it: not in good order
+        finally:
+            self._open.discard(task)
+
+    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ready = self._ready
+        if not ready:
+            raise ConnectionRefusedError("no target is ready")
+        await relay(reader, writer, ready[next(self._turn) % len(ready)].address)
+
+
+class Entrances:
+    """All entrances of a control plane, on an event loop in a thread: tests may block theirs as they please."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="entrances", daemon=True)
+        self._thread.start()
+        self._entrances: list[Entrance] = []
+
+    def open(self) -> Entrance:
+        """Return a new entrance, on a port of its own, without targets."""
+        entrance = Entrance(self._loop)
+        _run(self._loop, entrance.open())
+        self._entrances.append(entrance)
+        return entrance
+
+    def close(self) -> None:
+        for entrance in self._entrances:
+            _run(self._loop, entrance.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _run(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run_coroutine_threadsafe(work, loop).result()

@@ -1,0 +1,85 @@
+"""Who the API server can pretend to be: the good caller, and one for each way in which a caller can be wrong."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from certs.authority import Credentials, server_names
+from certs.files import write_credentials
+from tests.cluster.callers import SERVICE_HOST, Caller
+from tests.server.identity import AUDIENCE, Pki, Signer, segment
+from tests.server.serving import Files
+
+CLUSTER_TOKEN = "cluster-token"
+"""Good certificate, and a token file that a test fills, such as from `kubectl create token`."""
+
+
+@dataclass(frozen=True)
+class Identities:
+    """What servers are started with (`files`), and whom the API server may call them as, by the entrance's name."""
+
+    files: Files
+    callers: dict[str, Caller]
+
+    @classmethod
+    def create(cls, folder: Path) -> "Identities":
+        files = Files.create(folder)
+        names = (*server_names("localhost"), *server_names("127.0.0.1"), *server_names(SERVICE_HOST))
+        leaf = files.pki.authority.issue_server(SERVICE_HOST, names)
+        write_credentials(leaf, files.pki.paths.certificate, files.pki.paths.key, replace=True)
+        return cls(files, _callers(files, folder))
+
+
+def _callers(files: Files, folder: Path) -> dict[str, Caller]:
+    stranger = Pki.create(folder / "stranger", "stranger-ca")
+    now = datetime.now(UTC)
+    ago, soon, late = (now + timedelta(hours=hours) for hours in (-2, 2, 100))
+    good = _certificate(folder, "good", files.caller)
+    token = _token(folder, "good", files.signer.token())
+    kid = files.signer.jwk()["kid"]
+    another_key = Signer(kid=kid)
+    tokens = {
+        "expired-token": files.signer.token(ago.timestamp()),
+        "not-yet-valid": files.signer.token(soon.timestamp()),
+        "too-long-a-life": files.signer.token(exp=int(late.timestamp())),
+        "without-subject": files.signer.token(sub=None),
+        "two-audiences": files.signer.token(aud=[AUDIENCE, "somebody-else"]),
+        "unsigned": f"{segment({'alg': 'none', 'kid': kid})}.{segment(files.signer.claims())}.{segment(b'x')}",
+        "unknown-key": Signer().token(),
+        "no-token-at-all": "a password",
+        "wrong-audience": files.signer.token(aud="somebody-else"),
+        "wrong-issuer": files.signer.token(iss="somebody-else"),
+        "wrong-subject": files.signer.token(sub="somebody-else"),
+        "wrong-key": another_key.token(),
+        "another-role": files.other.token(),
+    }
+    certificates = {
+        "stranger": stranger.client(),
+        "expired-certificate": files.pki.client(expired=True),
+        "server-certificate": files.pki.client(server_only=True),
+        "wrong-name": files.pki.client("somebody-else"),
+    }
+    return {
+        "good": Caller(*good, token),
+        "without-certificate": Caller(token=token),
+        "without-token": Caller(*good),
+        "reporter": Caller(
+            *_certificate(folder, "reporter", files.pki.client("prober")),
+            _token(folder, "reporter", files.other.token(client_id="prober")),
+        ),
+        CLUSTER_TOKEN: Caller(*good, folder / f"{CLUSTER_TOKEN}.token"),
+        **{name: Caller(*good, _token(folder, name, text)) for name, text in tokens.items()},
+        **{name: Caller(*_certificate(folder, name, leaf), token) for name, leaf in certificates.items()},
+    }
+
+
+def _certificate(folder: Path, name: str, credentials: Credentials) -> tuple[Path, Path]:
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    write_credentials(credentials, certificate, key)
+    return certificate, key
+
+
+def _token(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.token"
+    path.write_text(text)
+    return path

@@ -1,0 +1,213 @@
+"""Podgate in a cluster, as its manifests install it: policy in a ConfigMap, servers, webhook configurations."""
+
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from tests.cluster.callers import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.entrances import Entrance, Target
+from tests.server.serving import Files
+from webhook.core.configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.document import Purpose, load
+
+RBAC = Path(__file__).parents[2] / "manifests" / "10-rbac.yaml"
+SERVICE_ACCOUNT = "podgate"
+POLICY, LAST_GOOD, KEY = "podgate-policy", "podgate-policy-last-good", "policy.yaml"
+_CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Server:
+    """One `podgate serve`."""
+
+    name: str
+    admission: str
+    plain: str
+
+    def status(self) -> dict[str, Any]:
+        with urlopen(f"http://{self.plain}/status", timeout=10) as response:
+            shown: dict[str, Any] = json.load(response)
+        return shown
+
+    def metrics(self) -> dict[str, float]:
+        with urlopen(f"http://{self.plain}/metrics", timeout=10) as response:
+            lines = response.read().decode().splitlines()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+    def total(self, name: str, *labels: str) -> float:
+        """Return the sum over all series of a metric that have these labels."""
+        rows = self.metrics().items()
+        return sum(value for key, value in rows if key.split("{")[0] == name and all(label in key for label in labels))
+
+
+@dataclass
+class Installation:
+    """What `installed` made; `entrance` is the API server's way to the servers."""
+
+    plane: ControlPlane
+    files: Files
+    entrance: Entrance
+    policy: str
+    namespaces: Sequence[str] = ()
+    servers: list[Server] = field(default_factory=list)
+
+    # --- servers ---
+
+    def start_server(self, *arguments: str, kubeconfig: Path | None = None) -> Server:
+        """Start one under the rights of the manifests, and wait until it listens."""
+        name = f"podgate-{next(_numbers)}"
+        told = self.files.arguments()[2:]  # the policy comes from the cluster
+        command = [sys.executable, "-m", "webhook", "serve", *told]
+        self.plane.processes.start(name, [*command, "--kubeconfig", kubeconfig or self.kubeconfig(), *arguments])
+        said = self.plane.wait(lambda: self._listening(name), f"{name} to listen", name)
+        server = Server(name, said["admission"][0], said["plain"][0])
+        self.servers.append(server)
+        self.route()
+        return server
+
+    def stop_server(self, server: Server, *, kill: bool = False) -> None:
+        """End one as Kubernetes would: first it gets no more new connections, then SIGTERM; its log must be clean."""
+        self.servers.remove(server)
+        self.route()
+        self.plane.stop_component(server.name, kill=kill)
+        assert "Traceback" not in self.log(server), self.log(server)
+
+    def route(self) -> None:
+        self.entrance.targets = [Target(one.admission, f"http://{one.plain}/readyz") for one in self.servers]
+
+    def log(self, server: Server, lines: int = 1000) -> str:
+        return self.plane.log(server.name, lines)
+
+    def kubeconfig(self, server: str | None = None) -> Path:
+        """Return a kubeconfig of the service account; `server` is for a way to the API server of one's own."""
+        token = self.plane.kubectl("create", "token", SERVICE_ACCOUNT, "-n", NAMESPACE).stdout.strip()
+        return self.plane.kubeconfig_for("podgate", token=token, server=server)
+
+    def _listening(self, name: str) -> dict[str, Any] | None:
+        for line in self.plane.log(name, 1000).splitlines():
+            if '"msg":"listening"' in line:
+                said: dict[str, Any] = json.loads(line)
+                return said
+        return None
+
+    # --- policy ---
+
+    def apply_policy(self, text: str, *, check: bool = True) -> str:
+        """Apply a policy as its owner would; return what kubectl said."""
+        config_map = json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": POLICY, "namespace": NAMESPACE},
+                "data": {KEY: text},
+            }
+        )
+        done = self.plane.kubectl("apply", "-f", "-", input=config_map, check=check)
+        return done.stdout + done.stderr
+
+    def change_policy(self, text: str) -> None:
+        """Apply a policy and wait until every server judges by it."""
+        self.apply_policy(text)
+        self.wait_for_policy(text)
+
+    def wait_for_policy(self, text: str) -> None:
+        wanted = load(text.encode(), Purpose.SERVE).policy.hash
+        self.plane.wait(
+            lambda: all(one.status()["policy"]["hash"] == wanted for one in self.servers),
+            f"policy {wanted} to be in force",
+            *(one.name for one in self.servers),
+        )
+
+    def stored(self, name: str) -> str | None:
+        """Return the document in a ConfigMap of ours."""
+        found = self.plane.api.get(f"{_CONFIG_MAPS}/{name}")
+        return None if found is None else found["data"][KEY]
+
+    # --- webhooks ---
+
+    def configure(self, policy: str | None = None) -> None:
+        """Apply the webhook configurations of a policy, and wait until the API server goes by them."""
+        judged = load((policy or self.policy).encode(), Purpose.SERVE).policy.policy
+        bundle = (self.files.folder / "ca.crt").read_bytes()
+        client = ClientConfig(ServiceReference(port=self.entrance.port), bundle)
+        self.plane.apply(*configurations(judged, client))
+
+    def wait_asked(self) -> None:
+        """Wait until the API server asks about Pods of the first namespace, in both halves, and about policies."""
+        namespace = self.namespaces[0]
+        text = (self.stored(POLICY) or self.policy) + "# changed\n"
+        patch = {"data": {KEY: text}}
+
+        def asked() -> bool:
+            before = self._asked()
+            self.create_pod(namespace, dry_run=True)
+            content_type = "application/merge-patch+json"
+            self.plane.api.request("PATCH", f"{_CONFIG_MAPS}/{POLICY}?dryRun=All", patch, content_type)
+            return all(now > then for now, then in zip(self._asked(), before, strict=True))
+
+        self.plane.wait(asked, f"the API server to ask about {namespace}", "kube-apiserver")
+
+    def _asked(self) -> tuple[float, ...]:
+        halves = [("podgate_reviews_total", f'half="{half}"') for half in ("mutate", "validate")]
+        names = [*halves, ("podgate_policy_reviews_total",)]
+        return tuple(sum(one.total(*name) for one in self.servers) for name in names)
+
+    # --- Pods ---
+
+    def create_pod(
+        self, namespace: str, name: str | None = None, *, dry_run: bool = False, **spec: Any
+    ) -> tuple[int, Any]:
+        """Create a Pod as the administrator; return the API server's status and answer."""
+        metadata = {"name": name} if name else {"generateName": "web-"}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**metadata, "labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+        }
+        query = "?dryRun=All" if dry_run else ""
+        return self.plane.api.request("POST", f"/api/v1/namespaces/{namespace}/pods{query}", pod)
+
+    def pods(self, namespace: str) -> list[dict[str, Any]]:
+        found = self.plane.api.get(f"/api/v1/namespaces/{namespace}/pods")
+        return list(found["items"])
+
+
+@contextmanager
+def installed(
+    plane: ControlPlane,
+    files: Files,
+    policy: str,
+    namespaces: Sequence[str],
+    *,
+    entrance: str = "good",
+    servers: int = 1,
+    arguments: Sequence[str] = ("--drain", "0s"),
+) -> Iterator[Installation]:
+    """Install Podgate for some new namespaces and this policy; take it all away again."""
+    for namespace in namespaces:
+        plane.create_namespace(namespace)
+    plane.kubectl("apply", "-f", str(RBAC))
+    found = Installation(plane, files, plane.entrances[entrance], policy, namespaces)
+    found.apply_policy(policy)
+    try:
+        for _ in range(servers):
+            found.start_server(*arguments)
+        found.configure()
+        yield found
+    finally:
+        for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+            plane.kubectl("delete", kind, "--all", "--wait=false")
+        for server in list(found.servers):
+            found.stop_server(server)
+        plane.kubectl("delete", "configmap", POLICY, LAST_GOOD, "-n", NAMESPACE, "--ignore-not-found")
+        # It takes a while: a test has namespaces of its own.
+        plane.kubectl("delete", "namespace", "--wait=false", "--ignore-not-found", *(namespaces or ["none"]))

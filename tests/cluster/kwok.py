@@ -1,0 +1,58 @@
+"""Nodes that nobody runs: kwok's own permissions, and the Nodes that it keeps alive."""
+
+from collections.abc import Iterable
+from typing import Any
+
+ZONE = "topology.kubernetes.io/zone"
+
+_ALL = ["get", "list", "watch", "create", "update", "patch", "delete"]
+_RULES = [
+    {"apiGroups": [""], "resources": ["events"], "verbs": _ALL},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes/status", "pods/status"], "verbs": ["update", "patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "update", "patch", "delete"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": _ALL},
+]
+_RBAC = "rbac.authorization.k8s.io"
+KWOK_OBJECTS: tuple[dict[str, Any], ...] = (
+    {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "kwok-controller"},
+        "rules": _RULES,
+    },
+    {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "kwok-controller"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "kwok-controller"},
+        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "kwok-controller"}],
+    },
+)
+
+
+def node(name: str, taints: Iterable[dict[str, str]] = (), **labels: str) -> dict[str, Any]:
+    """Return a Node with room for plenty. `zone=` stands for the well-known label; any other label is its own name."""
+    zone = labels.pop("zone", None)
+    known = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **({ZONE: zone} if zone else {})}
+    room = {"cpu": "64", "memory": "256Gi", "pods": "500"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**known, **labels}},
+        "spec": {"taints": list(taints)},
+        "status": {"allocatable": room, "capacity": room},
+    }
+
+
+NODES = tuple(node(f"node-{zone}{number}", zone=f"zone-{zone}") for zone in "ab" for number in (1, 2))
+
+
+def is_usable(found: dict[str, Any] | None) -> bool:
+    """Whether the scheduler would take it: Ready, and rid of the taint that every new Node carries."""
+    if found is None:
+        return False
+    conditions = found.get("status", {}).get("conditions", [])
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    taints = {taint["key"] for taint in found["spec"].get("taints", [])}
+    return ready and "node.kubernetes.io/not-ready" not in taints

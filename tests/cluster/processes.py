@@ -1,0 +1,102 @@
+"""Programs in the background: a log each, one group for all, and a reaper that outlives us, should we be killed."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_REAPER = Path(__file__).with_name("reaper.py")
+_STOP_TIMEOUT_SECONDS = 30
+
+
+class ComponentError(AssertionError):
+    """A component did not do what it should; says what it logged."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return free TCP ports of loopback. Another process may take one before it is used: whoever starts tries again."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+class Processes:
+    """Named processes in `folder`, which is deleted with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._reaper = subprocess.Popen(
+            [sys.executable, "-I", "-S", _REAPER, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is for us, not for it
+        )
+        assert self._reaper.stdout is not None
+        with self._reaper.stdout as said:
+            self._group = int(said.readline())
+
+    def start(self, name: str, command: Sequence[str | Path]) -> None:
+        assert not self.alive(name), f"{name} runs already"
+        with self._log(name).open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [str(part) for part in command],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=self._group,
+            )
+
+    def stop(self, name: str, *, kill: bool = False) -> None:
+        """End a process: as Kubernetes would, or as a crash would; nothing where it has ended already."""
+        process = self._running.pop(name)
+        process.kill() if kill else process.terminate()
+        try:
+            process.wait(_STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def alive(self, name: str) -> bool:
+        process = self._running.get(name)
+        return process is not None and process.poll() is None
+
+    def pid(self, name: str) -> int:
+        return self._running[name].pid
+
+    @property
+    def names(self) -> list[str]:
+        """What was started and not stopped, dead or alive."""
+        return list(self._running)
+
+    def require(self, *names: str) -> None:
+        """Raise ComponentError where one of these has ended by itself."""
+        for name in names:
+            if not self.alive(name):
+                code = self._running[name].returncode if name in self._running else "nothing: it was not started"
+                raise ComponentError(f"{name} ended with {code}:\n{self.log(name)}")
+
+    def log(self, name: str, lines: int = 30) -> str:
+        """Return the end of what a process said."""
+        path = self._log(name)
+        text = path.read_text(errors="replace") if path.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def close(self) -> None:
+        """End everything at once and delete the folder: this is the reaper's work, whether or not we live to ask."""
+        for process in self._running.values():
+            process.kill()
+        for process in self._running.values():
+            process.wait()
+        self._running.clear()
+        assert self._reaper.stdin is not None
+        self._reaper.stdin.close()
+        self._reaper.wait()
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"

@@ -1,0 +1,109 @@
+"""The steps of the manifests' README, taken in a cluster: what a person would do, command by command."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import shipped
+from tests.cluster.binaries import binaries
+from tests.cluster.callers import NAMESPACE, SERVICE_HOST
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.entrances import Entrance, Target
+
+SERVER = "podgate-of-the-manifests"
+ON_THE_NODE = "/etc/kubernetes/podgate"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster, a folder with the manifests where commands run, and the port where kube-apiserver finds the server."""
+
+    plane: ControlPlane
+    folder: Path
+    door: Entrance
+
+    def __post_init__(self) -> None:
+        shutil.copytree(shipped.FOLDER, self.folder / "manifests")
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin/kubectl").symlink_to(binaries().kubectl)
+
+    def take(self, step: str) -> str:
+        """Run the commands of a step. A node's /etc is in our folder, and our door has another port than 443."""
+        step = step.replace(ON_THE_NODE, str(self.folder / "node"))
+        step = step.replace("webhooks --policy", f"webhooks --service podgate-system/podgate:{self.door.port} --policy")
+        tools = (self.folder / "bin", Path(sys.executable).parent, "/usr/bin", "/bin")
+        own = {"PATH": os.pathsep.join(map(str, tools)), "KUBECONFIG": str(self.plane.kubeconfig)}
+        command = ["bash", "-o", "errexit", "-o", "pipefail", "-o", "nounset", "-c", step]
+        done = subprocess.run(
+            command, cwd=self.folder, env={**own, "HOME": str(self.folder)}, check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    def restart_api_server(self) -> None:
+        """Start it with what step 3 has put on the node."""
+        for path in (self.folder / "node").glob("*.yaml"):
+            text = path.read_text().replace(ON_THE_NODE, str(path.parent))
+            path.write_text(text.replace(SERVICE_HOST, f"{SERVICE_HOST}:{self.door.port}"))
+        self.plane.admission = self.folder / "node/admission-configuration.yaml"
+        self.plane.restart("kube-apiserver")
+        self.plane.wait_ready()
+
+    def start_server(self) -> str:
+        """Start what the Deployment starts, with the objects that it mounts and its account; return its address.
+
+        kwok only pretends to run it: the Service leads to loopback instead.
+        """
+        flags = mounted(self.folder / "pod")
+        for volume in shipped.pod_spec()["volumes"]:
+            self._mount(volume)
+        token = self.plane.kubectl("create", "token", "podgate", "-n", NAMESPACE).stdout.strip()
+        flags |= {"--listen": "127.0.0.1:0", "--plain-listen": "127.0.0.1:0"}
+        flags |= {"--kubeconfig": str(self.plane.kubeconfig_for("podgate", token=token))}
+        command = [sys.executable, "-m", "webhook", "serve", *(f"{flag}={text}" for flag, text in flags.items())]
+        self.plane.processes.start(SERVER, command)
+        said = self.plane.wait(self._listening, "the server to listen", SERVER)
+        self.door.targets = [Target(said["admission"][0], f"http://{said['plain'][0]}/readyz")]
+        self.plane.wait(lambda: self.door.ready, "the server to be ready", SERVER)
+        elsewhere = {
+            "spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": None, "clusterIPs": None}
+        }
+        self.plane.kubectl("patch", "service", "podgate", "-n", NAMESPACE, "--patch", json.dumps(elsewhere))
+        return str(said["admission"][0])
+
+    def _mount(self, volume: dict[str, Any]) -> None:
+        if "secret" in volume:
+            found = self._data("secrets", volume["secret"]["secretName"])
+            content = {key: base64.b64decode(text) for key, text in found.items()}
+        else:
+            found = self._data("configmaps", volume["configMap"]["name"])
+            content = {key: text.encode() for key, text in found.items()}
+        for key, data in content.items():
+            (self.folder / "pod" / volume["name"] / key).write_bytes(data)
+
+    def _data(self, kind: str, name: str) -> dict[str, str]:
+        found: dict[str, str] = self.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")["data"]
+        return found
+
+    def _listening(self) -> dict[str, Any] | None:
+        for line in self.plane.log(SERVER, 1000).splitlines():
+            if '"msg":"listening"' in line:
+                said: dict[str, Any] = json.loads(line)
+                return said
+        return None
+
+
+def mounted(folder: Path) -> dict[str, str]:
+    """Return the Deployment's flags where its mounts are folders in `folder`, with an empty file for each they name."""
+    flags = {flag: text.replace("/etc/podgate", str(folder)) for flag, text in shipped.arguments().items()}
+    for text in flags.values():
+        if text.startswith(str(folder)):
+            Path(text).parent.mkdir(parents=True, exist_ok=True)
+            Path(text).touch()
+    return flags

@@ -1,0 +1,40 @@
+"""The shipped manifests, read: their objects, what the Deployment starts, and the commands of their README."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parents[2] / "manifests"
+WEBHOOKS = FOLDER / "50-webhooks.yaml"
+PLACEHOLDER = b"PLACEHOLDER: podgate policy webhooks --ca FILE puts your CA here"
+
+
+def objects(name: str) -> list[dict[str, Any]]:
+    """Return the objects of one file."""
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def policy() -> str:
+    [config_map] = objects("20-policy.yaml")
+    text: str = config_map["data"]["policy.yaml"]
+    return text
+
+
+def pod_spec() -> dict[str, Any]:
+    """Return the spec of the Deployment's Pods."""
+    [deployment] = objects("30-deployment.yaml")
+    found: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return found
+
+
+def arguments() -> dict[str, str]:
+    """Return the flags that the Deployment starts the server with."""
+    [container] = pod_spec()["containers"]
+    return dict(argument.split("=", 1) for argument in container["args"])
+
+
+def steps() -> list[str]:
+    """Return the commands of each step of the README."""
+    return re.findall(r"^```sh\n(.+?)^```$", (FOLDER / "README.md").read_text(), re.DOTALL | re.MULTILINE)

@@ -1,0 +1,96 @@
+"""The cluster that a person keeps: started in the background, found again by its folder, ended on request."""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from tests.cluster.callers import Caller, admission_configuration, stand_in_service
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.kwok import NODES
+
+
+def up(folder: Path, *arguments: str) -> bool:
+    """Start a process that holds a cluster in `folder`; return whether there was none yet."""
+    if _holder(folder) is not None:
+        return False
+    shutil.rmtree(folder, ignore_errors=True)  # of one that went with the machine
+    folder.mkdir(parents=True)
+    with (folder / "holder.log").open("w+", errors="replace") as log:
+        holder = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster", "hold", "--folder", folder, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            _await_ready(folder, holder, log)
+        except KeyboardInterrupt:
+            holder.terminate()
+            holder.wait()
+            raise
+    return True
+
+
+def _await_ready(folder: Path, holder: subprocess.Popen[bytes], log: TextIO) -> None:
+    while not (folder / "ready").exists():
+        if holder.poll() is not None:
+            log.seek(0)  # the folder is gone by now, and the file with it, but for us
+            raise click.ClickException(f"the control plane ended with {holder.returncode}\n{log.read()}")
+        time.sleep(0.05)
+
+
+def down(folder: Path) -> bool:
+    """End the cluster in `folder` and wait until nothing is left of it; return whether there was one."""
+    pid = _holder(folder)
+    if pid is not None:
+        with (folder / "lock").open() as lock:
+            os.kill(pid, signal.SIGTERM)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the holder's until it has cleared up
+    shutil.rmtree(folder, ignore_errors=True)
+    return pid is not None
+
+
+def hold(folder: Path, callers: Mapping[int, Caller]) -> None:
+    """Hold a cluster until SIGTERM. `callers` are by the port of the webhook that is called."""
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: sys.exit(0))
+    admission = admission_configuration(folder, callers)
+    with _taken(folder), ControlPlane(folder=folder, admission=admission) as plane:
+        plane.apply(*stand_in_service())
+        plane.add_nodes(*NODES)
+        (folder / "ready").touch()
+        while True:
+            signal.pause()
+
+
+@contextmanager
+def _taken(folder: Path) -> Iterator[None]:
+    """Be the holder until everything is cleared up."""
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+def _holder(folder: Path) -> int | None:
+    """Return who holds the cluster; a lock that nobody holds was left behind."""
+    try:
+        with (folder / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return int((folder / "lock").read_text())
+    return None

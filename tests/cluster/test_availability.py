@@ -1,0 +1,189 @@
+"""Nothing fails that need not: servers replaced under load; policy and matching while the API server comes and goes."""
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.entrances import Entrance, Entrances
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+
+CALLERS = 6
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: busy
+  match: {namespaces: ["busy-*"]}
+  failureMode: Closed
+  placement: {schedulerName: podgate-scheduler}
+"""
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "web-"},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
+
+
+@dataclass
+class Load:
+    """What came of a stream of Pods. A mutating half that is skipped fails open, so it is looked at, too."""
+
+    admitted: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def add(self, status: int, answer: dict[str, object]) -> None:
+        if status != 201:
+            self.failures[json.dumps(answer)] += 1
+        elif "podgate-scheduler" not in json.dumps(answer["spec"]):
+            self.failures["admitted, and not rewritten"] += 1
+        else:
+            self.admitted += 1
+
+
+@asynccontextmanager
+async def loaded(plane: ControlPlane, namespace: str) -> AsyncIterator[Load]:
+    """Create Pods (dry run: as all are admitted alike) from several callers for as long as the block lasts."""
+    load, url = Load(), f"{plane.server}/api/v1/namespaces/{namespace}/pods?dryRun=All"
+
+    async def create(session: aiohttp.ClientSession) -> None:
+        while True:
+            async with session.post(url, json=POD) as response:
+                load.add(response.status, await response.json())
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=plane.api.context)) as session:
+        callers = [asyncio.create_task(create(session)) for _ in range(CALLERS)]
+        try:
+            yield load
+        finally:
+            for caller in callers:
+                caller.cancel()
+            ended = await asyncio.gather(*callers, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended
+
+
+async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fails(
+    plane: ControlPlane, identities: Identities
+) -> None:
+    with installed(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=()) as found:
+        found.wait_asked()
+        async with loaded(plane, "busy-rollout") as load:
+            for server in list(found.servers):
+                await served_more(load)
+                await asyncio.to_thread(found.stop_server, server)
+                await served_more(load)
+                await asyncio.to_thread(found.start_server)
+        assert load.failures == {}
+        assert load.admitted > 1000
+        assert found.servers[0].total("podgate_reviews_total") > 0, "it has taken over from the second"
+        for server in list(found.servers):
+            assert server.total("podgate_refused_calls_total") == 0
+            found.stop_server(server, kill=True)  # nobody calls any more: a drain would wait for idle connections
+
+
+async def served_more(load: Load) -> None:
+    """Wait until the load has gone on for a while, whatever that takes here."""
+    wanted = load.admitted + 200
+    async with asyncio.timeout(120):
+        while load.admitted < wanted:
+            await asyncio.sleep(0.05)
+            assert load.failures == {}
+
+
+FIRST = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaceSelector: {matchLabels: {team: web}}}
+  failureMode: Closed
+  placement: {nodeSelector: {tier: v0}}
+"""
+
+
+@pytest.fixture
+def door(own_plane: ControlPlane) -> Iterator[Entrance]:
+    """Stand in front of the API server: the servers' watches go through it."""
+    with Entrances() as doors:
+        door = doors.open()
+        door.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
+        yield door
+
+
+def test_policy_and_matching_go_on_while_the_api_server_comes_and_goes(
+    own_plane: ControlPlane, identities: Identities, door: Entrance
+) -> None:
+    with installed(own_plane, identities.files, FIRST, ["team-0"], servers=0) as found:
+        own_plane.kubectl("label", "namespace", "team-0", "team=web")
+        kubeconfig = found.kubeconfig(server=f"https://127.0.0.1:{door.port}")
+        server = found.start_server("--drain", "0s", kubeconfig=kubeconfig)
+        own_plane.wait(lambda: tier(found, "team-0") == "v0", "the policy to act", server.name)
+
+        door.cut()
+        followed(found, 1)
+
+        own_plane.stop_component("kube-apiserver")
+        assert in_force(found) == hash_of(policy(1))
+        own_plane.start_component("kube-apiserver")
+        followed(found, 2)
+
+        own_plane.restart("etcd", kill=True)
+        assert in_force(found) == hash_of(policy(2))
+        own_plane.wait_ready()
+        followed(found, 3)
+
+        door.targets = []
+        door.cut()
+        found.apply_policy(policy(4))
+        own_plane.wait(lambda: failures(found) >= 1, "the servers to miss the API server", server.name)
+        assert tier(found, "team-3") == "v3"
+        door.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
+        own_plane.wait(lambda: tier(found, "team-3") == "v4", "the policy that was missed", server.name)
+
+
+def policy(number: int) -> str:
+    return FIRST.replace("v0", f"v{number}")
+
+
+def followed(found: Installation, number: int) -> None:
+    """Change the policy, bring a new Namespace, give one away: all of it must act."""
+    found.change_policy(policy(number))
+    found.plane.create_namespace(f"team-{number}", team="web")
+    found.plane.wait(lambda: tier(found, f"team-{number}") == f"v{number}", "the new Namespace to be owned")
+    found.plane.kubectl("label", "namespace", f"team-{number - 1}", "team=other", "--overwrite")
+    found.plane.wait(lambda: tier(found, f"team-{number - 1}") is None, "the other one to be nobody's")
+
+
+def tier(found: Installation, namespace: str) -> str | None:
+    """Return what a new Pod is told by the policy; None where nobody owns it."""
+    status, pod = found.create_pod(namespace, dry_run=True)
+    return (
+        str(pod["spec"].get("nodeSelector", {}).get("tier"))
+        if status == 201 and "nodeSelector" in pod["spec"]
+        else None
+    )
+
+
+def in_force(found: Installation) -> str:
+    [server] = found.servers
+    shown = server.status()["policy"]
+    assert shown["errors"] == []
+    return str(shown["hash"])
+
+
+def hash_of(policy: str) -> str:
+    return hashlib.sha256(policy.encode()).hexdigest()[:16]
+
+
+def failures(found: Installation) -> float:
+    [server] = found.servers
+    return server.total("podgate_kubernetes_watch_failures_total")

@@ -1,0 +1,53 @@
+"""What is built is built once; what KUBEBUILDER_ASSETS has is taken from there; what cannot be built says why."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import binaries as building
+from tests.cluster import toolchain
+from tests.cluster.binaries import Tool, binaries
+from tests.cluster.toolchain import BuildError
+
+
+def no_compiler(*_: object) -> str:
+    raise AssertionError("the compiler was called")
+
+
+def test_a_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    binaries()
+    monkeypatch.setattr(building, "_go", no_compiler)
+    found = binaries()
+    assert found.kube_apiserver.stat().st_size > 0
+    assert {"node-initialize.yaml", "pod-ready.yaml"} <= {path.name for path in found.kwok_stages}
+
+
+def test_what_the_assets_folder_has_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kube-apiserver", "etcd", "kubectl"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    monkeypatch.setattr(building, "_go", no_compiler)
+    found = binaries()
+    assert {found.kube_apiserver.parent, found.etcd.parent, found.kubectl.parent} == {tmp_path}
+    assert found.kube_scheduler.parent == found.kwok.parent != tmp_path
+
+
+def test_a_build_that_fails_says_what_the_compiler_said_and_leaves_no_program(tmp_path: Path) -> None:
+    compiler = toolchain.go(building.cache())
+    wrong = Tool("etcd", "go.etcd.io/etcd/server/v3/no-such-package")
+    with pytest.raises(BuildError, match="no-such-package"):
+        building._build(wrong, tmp_path / "program", compiler)
+    assert not (tmp_path / "program").exists()
+
+
+@pytest.mark.parametrize(("said", "is_taken"), [("go1.26.8", True), ("go1.27", True), ("go1.25.5", False), ("", False)])
+def test_go_is_taken_from_the_path_where_it_is_new_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, said: str, is_taken: bool
+) -> None:
+    own = tmp_path / "bin" / "go"
+    own.parent.mkdir()
+    own.write_text(f"#!/bin/sh\necho {said}\n")
+    own.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{own.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(toolchain, "_install", lambda folder: folder.mkdir(parents=True))
+    assert (toolchain.go(tmp_path / "cache") == own) is is_taken

@@ -1,0 +1,125 @@
+"""Whom Podgate answers, with the API server as the caller: every other way in is refused, and says why in a metric."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster.callers import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import CLUSTER_TOKEN, Identities
+from tests.cluster.installation import Installation, installed
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: closed
+  match: {namespaces: ["closed-*"]}
+  failureMode: Closed
+  placement: {schedulerName: podgate-scheduler}
+- name: open
+  match: {namespaces: ["open-*"]}
+  placement: {schedulerName: podgate-scheduler}
+"""
+CALLER = "kube-apiserver-caller"
+REFUSED = "podgate_refused_calls_total"
+
+
+def is_rewritten(found: Installation, namespace: str) -> bool:
+    """Create a Pod; say whether both halves took part."""
+    status, pod = found.create_pod(namespace)
+    assert status == 201, pod
+    return bool(
+        pod["spec"]["schedulerName"] == "podgate-scheduler" and "podgate.io/service" in pod["metadata"]["labels"]
+    )
+
+
+def test_a_token_of_podgates_own_issuer_is_taken(plane: ControlPlane, identities: Identities) -> None:
+    with installed(plane, identities.files, POLICY, ["closed-own"]) as found:
+        found.wait_asked()
+        assert is_rewritten(found, "closed-own")
+        [server] = found.servers
+        assert server.total("podgate_calls_total", 'client_id="kube-apiserver"') >= 2
+
+
+def test_a_token_of_the_clusters_own_issuer_is_taken(
+    plane: ControlPlane, identities: Identities, tmp_path: Path
+) -> None:
+    """`kubectl create token` for a service account, with our audience, in the API server's token file."""
+    plane.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CALLER, "namespace": NAMESPACE}})
+    token = plane.kubectl("create", "token", CALLER, "-n", NAMESPACE, "--audience", "podgate").stdout
+    path = identities.callers[CLUSTER_TOKEN].token
+    assert path is not None
+    path.write_text(token)
+    arguments = ("--drain", "0s", *trusting_the_cluster(plane, tmp_path))
+    with installed(
+        plane, identities.files, POLICY, ["closed-cluster"], entrance=CLUSTER_TOKEN, arguments=arguments
+    ) as found:
+        found.wait_asked()
+        assert is_rewritten(found, "closed-cluster")
+        [server] = found.servers
+        assert server.total("podgate_calls_total", f'client_id="system:serviceaccount:podgate-system:{CALLER}"') >= 2
+
+
+def trusting_the_cluster(plane: ControlPlane, folder: Path) -> list[str]:
+    """Return the arguments of a server that takes the tokens of the cluster's own issuer."""
+    discovered = json.loads(plane.kubectl("get", "--raw", "/.well-known/openid-configuration").stdout)
+    (folder / "jwks.json").write_text(plane.kubectl("get", "--raw", "/openid/v1/jwks").stdout)
+    identity = {
+        "role": "apiserver",
+        "certificate": {"commonName": "kube-apiserver"},
+        "issuer": discovered["issuer"],
+        "audience": "podgate",
+        "subject": f"system:serviceaccount:{NAMESPACE}:{CALLER}",
+        "clientId": {"from": "subject"},
+    }
+    (folder / "identities.yaml").write_text(yaml.safe_dump([identity]))
+    return ["--jwks", str(folder / "jwks.json"), "--identities", str(folder / "identities.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("entrance", "reason"),
+    [
+        ("without-certificate", "handshake_no_certificate"),
+        ("stranger", "handshake_certificate_foreign"),
+        ("expired-certificate", "handshake_certificate_expired"),
+        ("server-certificate", "handshake_certificate_purpose"),
+        ("wrong-name", "authentication_identity_mismatch"),
+        ("without-token", "authentication_no_token"),
+        ("expired-token", "authentication_expired"),
+        ("wrong-audience", "authentication_audience"),
+        ("wrong-issuer", "authentication_issuer"),
+        ("wrong-subject", "authentication_identity_mismatch"),
+        ("wrong-key", "authentication_signature"),
+        ("not-yet-valid", "authentication_not_yet_valid"),
+        ("too-long-a-life", "authentication_lifetime"),
+        ("without-subject", "authentication_claims"),
+        ("two-audiences", "authentication_audience"),
+        ("unsigned", "authentication_algorithm"),
+        ("unknown-key", "authentication_unknown_key"),
+        ("no-token-at-all", "authentication_malformed_token"),
+        ("reporter", "authentication_role"),
+        ("another-role", "authentication_identity_mismatch"),
+    ],
+)
+def test_any_other_caller_is_refused_and_the_failure_policy_decides(
+    plane: ControlPlane, identities: Identities, entrance: str, reason: str
+) -> None:
+    closed, open_ = f"closed-{entrance}", f"open-{entrance}"
+    with installed(plane, identities.files, POLICY, [closed, open_], entrance=entrance) as found:
+        [server] = found.servers
+        status, answer = plane.wait(lambda: refused(found, closed), "the API server to be turned away", server.name)
+        assert (status, answer["reason"]) == (500, "InternalError")
+        assert 'failed calling webhook "validate-closed.podgate.io"' in answer["message"]
+        assert server.total(REFUSED, f'reason="{reason}"') >= 1, server.metrics()
+        assert server.total("podgate_reviews_total") == 0
+        assert found.pods(closed) == []
+        assert not is_rewritten(found, open_)
+
+
+def refused(found: Installation, namespace: str) -> tuple[int, dict[str, str]] | None:
+    """Try to create a Pod; None while the webhooks are not yet in force."""
+    status, answer = found.create_pod(namespace, dry_run=True)
+    return None if status == 201 else (status, answer)

@@ -1,0 +1,373 @@
+"""The rendered webhook configurations in force: what the API server asks about, and what goes on while we are away."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.entrances import Entrance
+from tests.cluster.identities import Identities
+from tests.cluster.recorder import Call, Recorder
+from webhook.core.configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.document import Purpose, load
+from webhook.core.matching import DAEMON_SET_CONTROLLER, MIRROR_ANNOTATION
+
+ODD_USER = "o'neil\\ || true || \" é"
+POLICY = f"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+exemptions: {{namespaces: [asked-exempt, "asked-old-*"], usernames: [{json.dumps(ODD_USER)}], runtimeClasses: [spared]}}
+services:
+- {{name: named, failureMode: Closed, match: {{namespaces: [asked-exact, "asked-pre-*"]}}}}
+- name: selected
+  match:
+    namespaceSelector:
+      matchLabels: {{asked: "yes"}}
+      matchExpressions: [{{key: asked-stage, operator: NotIn, values: [dev, test]}}]
+- name: crossing
+  failureMode: Closed
+  match: {{namespaces: ["asked-x*"], namespaceSelector: {{matchLabels: {{asked: "yes"}}}}}}
+"""
+CLOSED, OPEN, NOBODY = "validate-closed", "validate-open", ""
+NAMESPACES = [
+    ("asked-exact", {}, CLOSED),
+    ("asked-exactly", {}, NOBODY),
+    ("asked-pre-a", {}, CLOSED),
+    ("asked-pre", {}, NOBODY),
+    ("asked-both-pre", {"asked": "yes"}, OPEN),
+    ("asked-pre-both", {"asked": "yes"}, CLOSED),
+    ("asked-staged", {"asked": "yes", "asked-stage": "live"}, OPEN),
+    ("asked-dev", {"asked": "yes", "asked-stage": "dev"}, NOBODY),
+    ("asked-no", {"asked": "no"}, NOBODY),
+    ("asked-x1", {"asked": "yes"}, CLOSED),
+    ("asked-x2", {"asked": "yes", "asked-stage": "test"}, CLOSED),
+    ("asked-x3", {}, NOBODY),
+    ("asked-exempt", {"asked": "yes"}, NOBODY),
+    ("asked-old-1", {"asked": "yes"}, NOBODY),
+    ("asked-older", {"asked": "yes"}, OPEN),
+]
+BOTH = [("/mutate", "CREATE"), ("/validate", "CREATE")]
+JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A cluster whose API server asks a recorder."""
+
+    plane: ControlPlane
+    recorder: Recorder
+    entrance: Entrance
+    client: ClientConfig
+
+    def request(self, method: str, path: str, body: Any, content_type: str = "application/json") -> tuple[int, str]:
+        """Make a request; the calls of those before are forgotten."""
+        self.recorder.taken()
+        status, answer = self.plane.api.request(method, path, body, content_type)
+        return status, answer.get("message", "") if isinstance(answer, dict) else str(answer)
+
+    def create(self, namespace: str, name: str = "", user: str = "", **spec: Any) -> tuple[int, str]:
+        """Create a Pod (a dry run where it has no name), perhaps as another user."""
+        metadata = {"name": name} if name else {"generateName": "asked-"}
+        metadata |= spec.pop("metadata", {})
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+        pod["spec"] = {"containers": [{"name": "c", "image": "i"}], **spec}
+        path = f"/api/v1/namespaces/{namespace}/pods{'' if name else '?dryRun=All'}"
+        if not user:
+            return self.request("POST", path, pod)
+        self.recorder.taken()
+        told = ("create", "--raw", path, "-f", "-", f"--as={user}", "--as-group=system:masters")
+        done = self.plane.kubectl(*told, input=json.dumps(pod), check=False)
+        return (201 if done.returncode == 0 else 500), done.stderr
+
+    def patch(self, path: str, patch: Any, *, sub_resource: str = "") -> tuple[int, str]:
+        content_type = JSON_PATCH if isinstance(patch, list) else MERGE_PATCH
+        where = f"/api/v1/namespaces/{path}"
+        return self.request("PATCH", f"{where}/{sub_resource}" if sub_resource else where, patch, content_type)
+
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        """What the last request led to: paths and operations."""
+        return [(call.path, call.operation) for call in self.recorder.taken()]
+
+    def away(self) -> None:
+        self.entrance.targets = []
+        self.entrance.cut()
+
+    def back(self) -> None:
+        self.entrance.targets = [self.recorder.address]
+
+
+def rendered(policy: str, client: ClientConfig) -> tuple[dict[str, Any], ...]:
+    return configurations(load(policy.encode(), Purpose.SERVE).policy.policy, client)
+
+
+@pytest.fixture(scope="module")
+def asking(plane: ControlPlane, identities: Identities) -> Iterator[Asking]:
+    """Render POLICY's configurations, and wait until they are in force."""
+    entrance = plane.entrances["good"]
+    bundle = (identities.files.folder / "ca.crt").read_bytes()
+    client = ClientConfig(ServiceReference(port=entrance.port), bundle)
+    for name, labels, _ in NAMESPACES:
+        plane.create_namespace(name, **labels)
+    plane.apply(
+        *(
+            {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "h"}
+            for name in ("spared", "asked")
+        )
+    )
+    with Recorder(identities.files.pki.paths) as recorder:
+        found = Asking(plane, recorder, entrance, client)
+        found.back()
+        plane.apply(*rendered(POLICY, client))
+
+        def in_force() -> bool:
+            found.create("asked-exact")
+            return found.asked == BOTH
+
+        plane.wait(in_force, "the webhooks to be in force", "kube-apiserver")
+        yield found
+        found.away()
+        plane.kubectl("delete", "mutatingwebhookconfiguration", "podgate")
+        plane.kubectl("delete", "validatingwebhookconfiguration", "podgate", "podgate-policy")
+        plane.kubectl("delete", "runtimeclass", "spared", "asked")
+        plane.kubectl("delete", "namespace", *(name for name, *_ in NAMESPACES), "--wait=false")
+
+
+@pytest.mark.parametrize(("namespace", "entry"), [(name, entry) for name, _, entry in NAMESPACES])
+def test_pods_come_once_from_where_a_service_may_own_them_and_from_nowhere_else(
+    asking: Asking, namespace: str, entry: str
+) -> None:
+    assert asking.create(namespace)[0] == 201
+    assert asking.asked == (BOTH if entry else [])
+
+
+@pytest.mark.parametrize(("namespace", "entry"), [(name, entry) for name, _, entry in NAMESPACES])
+def test_while_the_server_is_away_pods_are_kept_out_only_where_a_closed_service_may_own_them(
+    asking: Asking, namespace: str, entry: str
+) -> None:
+    asking.away()
+    try:
+        status, said = asking.create(namespace)
+    finally:
+        asking.back()
+    assert status == (500 if entry == CLOSED else 201)
+    assert ('failed calling webhook "validate-closed' in said) is (entry == CLOSED)
+
+
+EXEMPT = [
+    ("an exempt user", {"user": ODD_USER}, True),
+    ("another user", {"user": "o'neil"}, False),
+    ("the DaemonSet controller", {"user": DAEMON_SET_CONTROLLER}, True),
+    ("another controller", {"user": "system:serviceaccount:kube-system:replicaset-controller"}, False),
+    (
+        "a kubelet's mirror Pod",
+        {"user": "system:node:node-a1", "nodeName": "node-a1", "metadata": {"annotations": {MIRROR_ANNOTATION: "x"}}},
+        True,
+    ),
+    ("another Pod of a kubelet", {"user": "system:node:node-a1", "nodeName": "node-a1"}, False),
+    (
+        "a tenant's mirror Pod",
+        {"user": "tenant", "nodeName": "node-a1", "metadata": {"annotations": {MIRROR_ANNOTATION: "x"}}},
+        False,
+    ),
+    ("a Pod of an exempt runtime class", {"runtimeClassName": "spared"}, True),
+    ("a Pod of another runtime class", {"runtimeClassName": "asked"}, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("pod", "exempt"), [(pod, exempt) for _, pod, exempt in EXEMPT], ids=[row[0] for row in EXEMPT]
+)
+def test_the_exempt_go_on_and_nobody_else(asking: Asking, pod: dict[str, Any], *, exempt: bool) -> None:
+    status, said = asking.create("asked-exact", **dict(pod))
+    assert status == 201, said
+    assert asking.asked == ([] if exempt else BOTH)
+    asking.away()
+    try:
+        status, said = asking.create("asked-exact", **dict(pod))
+    finally:
+        asking.back()
+    assert status == (201 if exempt else 500), said
+
+
+def test_pods_of_a_daemon_set_come_up_while_the_server_is_away(asking: Asking) -> None:
+    labels = {"app": "agent"}
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}
+    spec["template"]["spec"] = {"containers": [{"name": "c", "image": "i"}]}
+    asking.away()
+    try:
+        metadata = {"name": "agent", "namespace": "asked-exact"}
+        asking.plane.apply({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec})
+        path = "/apis/apps/v1/namespaces/asked-exact/daemonsets/agent"
+        asking.plane.wait(lambda: asking.plane.api.get(path)["status"].get("numberReady") == 4, "4 Pods to be ready")
+    finally:
+        asking.back()
+        asking.plane.kubectl("delete", "daemonset", "agent", "-n", "asked-exact")
+
+
+TOLERATION = [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "k", "operator": "Exists"}}]
+HASH = "podgate.io/policy-hash"
+UPDATES = [
+    ("another annotation", {"metadata": {"annotations": {"a": "1"}}}, "", False),
+    ("our annotation", {"metadata": {"annotations": {HASH: "1"}}}, "", True),
+    ("our annotation taken away", {"metadata": {"annotations": {HASH: None}}}, "", True),
+    ("a label", {"metadata": {"labels": {"a": "1"}}}, "", True),
+    ("all labels taken away", {"metadata": {"labels": None}}, "", True),
+    ("a finalizer", {"metadata": {"finalizers": ["example.com/f"]}}, "", False),
+    ("the finalizer taken away", {"metadata": {"finalizers": None}}, "", False),
+    ("an image", [{"op": "replace", "path": "/spec/containers/0/image", "value": "j"}], "", False),
+    ("a toleration", TOLERATION, "", False),
+    ("the status", {"status": {"message": "m"}}, "status", False),
+]
+
+
+@pytest.fixture(scope="module")
+def running(asking: Asking) -> str:
+    """Create a Pod that runs, with resources; return its path."""
+    resources = {"requests": {"cpu": "100m"}}
+    assert (
+        asking.create("asked-exact", "run", containers=[{"name": "c", "image": "i", "resources": resources}])[0] == 201
+    )
+    path = "/api/v1/namespaces/asked-exact/pods/run"
+    asking.plane.wait(lambda: asking.plane.api.get(path)["status"]["phase"] == "Running", "the Pod to run")
+    return "asked-exact/pods/run"
+
+
+@pytest.mark.parametrize(
+    ("patch", "sub_resource", "arrives"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES]
+)
+def test_an_update_comes_only_if_it_could_be_refused(
+    asking: Asking, running: str, patch: Any, sub_resource: str, *, arrives: bool
+) -> None:
+    status, said = asking.patch(running, patch, sub_resource=sub_resource)
+    assert status == 200, said
+    assert asking.asked == ([("/validate", "UPDATE")] if arrives else [])
+
+
+def test_a_resize_comes_and_a_debug_container_does_not(asking: Asking, running: str) -> None:
+    resized = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}}}]}}
+    path = f"/api/v1/namespaces/{running}"
+    strategic = "application/strategic-merge-patch+json"
+    status, said = asking.request("PATCH", f"{path}/resize", resized, strategic)
+    assert status == 200, said
+    assert asking.recorder.taken() == [Call("/validate", "UPDATE", "resize", "run")]
+    debug = {"spec": {"ephemeralContainers": [{"name": "d", "image": "i"}]}}
+    status, said = asking.request("PATCH", f"{path}/ephemeralcontainers", debug, strategic)
+    assert (status, asking.asked) == (200, []), said
+
+
+GATES = [{"name": "example.com/a"}, {"name": "example.com/b"}]
+REQUIRED = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]}
+AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": REQUIRED}}
+GATED_UPDATES = [
+    ("another annotation", {"metadata": {"annotations": {"a": "1"}}}, False),
+    ("a node selector", {"spec": {"nodeSelector": {"a": "1"}}}, True),
+    ("an affinity", {"spec": {"affinity": AFFINITY}}, True),
+    ("a toleration", TOLERATION, True),
+    ("one gate of two", [{"op": "remove", "path": "/spec/schedulingGates/0"}], True),
+    ("the last gate", [{"op": "remove", "path": "/spec/schedulingGates"}], True),
+    ("a toleration once the gates are gone", TOLERATION, False),
+]
+
+
+def test_a_gated_pods_scheduling_fields_and_gates_come(asking: Asking) -> None:
+    assert asking.create("asked-staged", "gated", schedulingGates=GATES)[0] == 201
+    for what, patch, arrives in GATED_UPDATES:
+        status, said = asking.patch("asked-staged/pods/gated", patch)
+        assert status == 200, said
+        assert asking.asked == ([("/validate", "UPDATE")] if arrives else []), what
+
+
+def test_a_pod_on_its_way_out_is_left_alone(asking: Asking) -> None:
+    path = "asked-exact/pods/leaving"
+    assert asking.create("asked-exact", "leaving", metadata={"finalizers": ["example.com/f"]})[0] == 201
+    status, _ = asking.request("DELETE", f"/api/v1/namespaces/{path}?gracePeriodSeconds=0", None)
+    assert (status, asking.asked) == (200, [])
+    for patch in ({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"finalizers": None}}):
+        status, said = asking.patch(path, patch)
+        assert (status, asking.asked) == (200, []), said
+
+
+def test_what_no_policy_would_refuse_works_while_the_server_is_away(asking: Asking, running: str) -> None:
+    label = {"metadata": {"labels": {"b": "1"}}}
+    assert asking.create("asked-staged", "labelled")[0] == 201
+    asking.away()
+    try:
+        assert asking.patch(running, {"metadata": {"annotations": {"b": "1"}}})[0] == 200
+        assert asking.patch(running, {"status": {"message": "n"}}, sub_resource="status")[0] == 200
+        assert asking.patch(running, label)[0] == 500
+        assert asking.patch("asked-staged/pods/labelled", label)[0] == 200
+        assert asking.request("DELETE", f"/api/v1/namespaces/{running}-none", None)[0] == 404
+    finally:
+        asking.back()
+
+
+def test_a_dry_run_is_told_as_one(asking: Asking) -> None:
+    asking.create("asked-exact")
+    assert [review["dryRun"] for review in asking.recorder.reviews[-2:]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "arrives"),
+    [
+        ("podgate-system", "podgate-policy", True),
+        ("podgate-system", "other", False),
+        ("asked-exact", "podgate-policy", False),
+    ],
+)
+def test_of_config_maps_only_the_policy_comes(asking: Asking, namespace: str, name: str, *, arrives: bool) -> None:
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
+    status, said = asking.request("POST", f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All", config_map)
+    assert status == 201, said
+    assert asking.asked == ([("/validate-policy", "CREATE")] if arrives else [])
+
+
+def test_thousands_of_names_and_odd_users_are_within_the_api_servers_limits(asking: Asking) -> None:
+    """One expression holds about a thousand long names; these need three, and prefixes and exemptions besides."""
+    names = [f"{'asked' * 9}-{number:04}" for number in range(4000)]
+    document = {
+        "apiVersion": "podgate.io/v1alpha1",
+        "kind": "Policy",
+        "exemptions": {"usernames": ["é\u2028" * 20 + str(number) for number in range(500)]},
+        "services": [
+            {"name": f"exact-{start}", "match": {"namespaces": names[start : start + 1000]}}
+            for start in range(0, 4000, 1000)
+        ]
+        + [
+            {
+                "name": "prefixes",
+                "failureMode": "Closed",
+                "match": {"namespaces": [f"asked-{n}-*" for n in range(1000)]},
+            }
+        ],
+    }
+    mutating, validating, _ = rendered(json.dumps(document), asking.client)
+    for one in (mutating, validating):
+        one["metadata"]["name"] = "podgate-many"
+    for name in (names[-1], "asked-999-x"):
+        asking.plane.create_namespace(name)
+    asking.plane.apply(mutating, validating)
+    try:
+        for name in (names[-1], "asked-999-x"):
+            asking.plane.wait(lambda name=name: asking.create(name) and asking.asked == BOTH, f"{name} to be asked for")
+        asking.create("asked-no")
+        assert asking.asked == []
+    finally:
+        kinds = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
+        asking.plane.kubectl("delete", kinds, "podgate-many")
+        asking.plane.kubectl("delete", "namespace", names[-1], "asked-999-x", "--wait=false")
+
+
+def test_no_condition_ever_failed(asking: Asking) -> None:
+    """An expression that errs leaves it to failurePolicy: the API server counts these."""
+    metrics = asking.plane.kubectl("get", "--raw", "/metrics").stdout
+    assert "apiserver_admission_match_condition_evaluation_seconds_count" in metrics
+    errors = [
+        line
+        for line in metrics.splitlines()
+        if line.startswith("apiserver_admission_match_condition_evaluation_errors")
+    ]
+    assert [line for line in errors if "podgate.io" in line] == []

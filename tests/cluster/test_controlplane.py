@@ -1,0 +1,129 @@
+"""The control plane itself: it does what a real one does, keeps what it holds, and comes up where others run."""
+
+import base64
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import controlplane
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.processes import free_ports
+
+REPLICASETS_ONLY = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "replicasets-only"},
+    "spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "namespaceSelector": {"matchLabels": {"replicasets": "only"}},
+            "resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+            ],
+        },
+        "validations": [
+            {"expression": "request.userInfo.username == 'system:serviceaccount:kube-system:replicaset-controller'"}
+        ],
+    },
+}
+BINDING = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "replicasets-only"},
+    "spec": {"policyName": "replicasets-only", "validationActions": ["Deny"]},
+}
+
+
+def deploy(plane: ControlPlane, namespace: str, replicas: int) -> None:
+    where = f"--namespace={namespace}"
+    plane.kubectl("create", "deployment", "web", "--image=web", f"--replicas={replicas}", where)
+    plane.kubectl("rollout", "status", "deployment/web", where, "--timeout=120s")
+
+
+def test_twenty_replicas_become_ready_on_the_nodes_of_kwok(plane: ControlPlane) -> None:
+    plane.create_namespace("twenty")
+    deploy(plane, "twenty", 20)
+    pods = plane.api.get("/api/v1/namespaces/twenty/pods")["items"]
+    assert [pod["status"]["phase"] for pod in pods] == ["Running"] * 20
+    assert {pod["spec"]["nodeName"] for pod in pods} <= {"node-a1", "node-a2", "node-b1", "node-b2"}
+
+
+def test_both_schedulers_place_pods(plane: ControlPlane) -> None:
+    plane.create_namespace("schedulers")
+    for name in ("default-scheduler", "podgate-scheduler"):
+        overrides = json.dumps({"spec": {"schedulerName": name}})
+        plane.kubectl("run", name, "--image=web", f"--overrides={overrides}", "--namespace=schedulers")
+        plane.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--namespace=schedulers", "--timeout=120s")
+
+
+def test_pods_come_from_the_service_account_of_their_controller(plane: ControlPlane) -> None:
+    plane.create_namespace("controllers", replicasets="only")
+    plane.apply(REPLICASETS_ONLY, BINDING)
+    person = ("run", "mine", "--image=web", "--namespace=controllers", "--dry-run=server")
+    plane.wait(lambda: plane.kubectl(*person, check=False).returncode, "a person's Pod to be refused")
+    deploy(plane, "controllers", 1)
+
+
+def test_a_running_pod_is_resized(plane: ControlPlane) -> None:
+    plane.create_namespace("resizing")
+    where = "--namespace=resizing"
+
+    def with_cpu(quantity: str) -> str:
+        container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": quantity}}}
+        return json.dumps({"spec": {"containers": [container]}})
+
+    plane.kubectl("run", "web", "--image=web", f"--overrides={with_cpu('100m')}", where)
+    plane.kubectl("wait", "--for=condition=Ready", "pod/web", where, "--timeout=120s")
+    plane.kubectl("patch", "pod", "web", "--subresource=resize", "--patch", with_cpu("200m"), where)
+
+    def actuated() -> bool:
+        status = plane.api.get("/api/v1/namespaces/resizing/pods/web")["status"]
+        return bool(status["containerStatuses"][0]["resources"] == {"requests": {"cpu": "200m"}})
+
+    plane.wait(actuated, "the new resources in the Pod's status", "kwok")
+
+
+def test_a_service_account_token_carries_the_audience_asked_for(plane: ControlPlane) -> None:
+    token = plane.kubectl("create", "token", "default", "--audience=podgate").stdout
+    payload = token.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    assert claims["aud"] == ["podgate"]
+    assert claims["sub"] == "system:serviceaccount:default:default"
+
+
+def test_who_has_no_role_may_do_nothing(plane: ControlPlane) -> None:
+    nobody = plane.kubeconfig_for("nobody")
+    assert "Forbidden" in plane.kubectl("get", "pods", kubeconfig=nobody, check=False).stderr
+    readers = plane.kubeconfig_for("nobody", "system:masters")
+    assert plane.kubectl("get", "pods", kubeconfig=readers).returncode == 0
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["restarted", "crashed"])
+def test_objects_outlive_the_api_server_and_etcd(own_plane: ControlPlane, *, kill: bool) -> None:
+    deploy(own_plane, "default", 2)
+    for name in ("kube-apiserver", "etcd"):
+        own_plane.restart(name, kill=kill)
+    own_plane.wait_ready()
+    own_plane.kubectl("scale", "deployment/web", "--replicas=3")
+    own_plane.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
+
+
+@pytest.mark.parametrize("which", [0, 2], ids=["etcd", "kube-apiserver"])
+def test_a_port_that_was_taken_meanwhile_costs_another_attempt(monkeypatch: pytest.MonkeyPatch, which: int) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ports = free_ports(3)
+        ports[which] = taken.getsockname()[1]
+        answers = iter([ports])
+        monkeypatch.setattr(controlplane, "free_ports", lambda count: next(answers, None) or free_ports(count))
+        with ControlPlane() as plane:
+            assert plane.ports.apiserver != ports[2]
+
+
+def test_a_component_that_ends_is_reported_with_what_it_said(tmp_path: Path) -> None:
+    wrong = tmp_path / "admission.json"
+    wrong.write_text("{}")
+    with pytest.raises(AssertionError, match=r"(?s)kube-apiserver ended with 1:.*admission"):
+        ControlPlane(admission=wrong).start()

@@ -1,0 +1,135 @@
+"""An entrance: new connections go to servers that are ready, in turn; those that are there stay until they are cut."""
+
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.cluster.entrances import Entrance, Entrances, Target
+
+
+class Handler(socketserver.StreamRequestHandler):
+    """Answers each line with the server's answer, and the end with a last word."""
+
+    def handle(self) -> None:
+        try:
+            while self.rfile.readline().strip():
+                self.wfile.write(self.server.answer)
+            self.wfile.write(b"over\n")
+        except ConnectionError:
+            return
+
+
+class Server(socketserver.ThreadingTCPServer):
+    daemon_threads = False
+    answer = b""
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+@contextmanager
+def answering(answer: str) -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Handler) as server:
+        server.answer = f"{answer}\n".encode()
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+class Visitor:
+    """A client's connection through an entrance."""
+
+    def __init__(self, entrance: Entrance, stack: ExitStack) -> None:
+        self.socket = stack.enter_context(socket.create_connection(("127.0.0.1", entrance.port), timeout=20))
+        self._file = stack.enter_context(self.socket.makefile("rb"))
+
+    def ask(self) -> str:
+        self.socket.sendall(b"?\n")
+        return self.read()
+
+    def read(self) -> str:
+        return self._file.readline().decode().strip()
+
+
+@pytest.fixture
+def entrance() -> Iterator[Entrance]:
+    with Entrances() as doors:
+        yield doors.open()
+
+
+@pytest.fixture
+def visit(entrance: Entrance) -> Iterator[Callable[[], Visitor]]:
+    with ExitStack() as stack:
+        yield lambda: Visitor(entrance, stack)
+
+
+@pytest.fixture
+def one() -> Iterator[Server]:
+    with answering("one") as server:
+        yield server
+
+
+@pytest.fixture
+def two() -> Iterator[Server]:
+    with answering("two") as server:
+        yield server
+
+
+Visit = Callable[[], Visitor]
+
+
+def test_connections_take_turns(one: Server, two: Server, entrance: Entrance, visit: Visit) -> None:
+    entrance.targets = [one.address, two.address]
+    assert sorted(visit().ask() for _ in range(4)) == ["one", "one", "two", "two"]
+
+
+def test_a_server_that_is_not_ready_gets_no_new_connection_and_keeps_the_old(
+    one: Server, two: Server, entrance: Entrance, visit: Visit
+) -> None:
+    with answering("HTTP/1.1 200 OK") as probe:
+        first = Target(one.address, f"http://{probe.address}/readyz")
+        entrance.targets = [first]
+        old = visit()
+        assert old.ask() == "one"
+        entrance.targets = [first, two.address]
+        probe.answer = b"HTTP/1.1 503 Service Unavailable\n"
+        deadline = time.monotonic() + 20
+        while entrance.ready != (Target(two.address),):
+            assert time.monotonic() < deadline, entrance.ready
+            time.sleep(0.01)
+        assert [visit().ask() for _ in range(3)] == ["two"] * 3
+        assert old.ask() == "one"
+
+
+def test_without_a_ready_server_a_connection_ends_at_once(visit: Visit) -> None:
+    with pytest.raises(ConnectionError):
+        assert visit().ask() == "nobody's answer"
+
+
+def test_cut_ends_what_is_open_and_lets_new_ones_in(one: Server, entrance: Entrance, visit: Visit) -> None:
+    entrance.targets = [one.address]
+    old = visit()
+    assert old.ask() == "one"
+    entrance.cut()
+    assert entrance.connections == 0
+    with pytest.raises(ConnectionError):
+        old.read()
+    assert visit().ask() == "one"
+
+
+def test_the_end_of_one_direction_is_handed_on_and_the_other_stays(
+    one: Server, entrance: Entrance, visit: Visit
+) -> None:
+    entrance.targets = [one.address]
+    visitor = visit()
+    assert visitor.ask() == "one"
+    visitor.socket.shutdown(socket.SHUT_WR)
+    assert visitor.read() == "over"

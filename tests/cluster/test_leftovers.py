@@ -1,0 +1,103 @@
+"""Nothing is left behind: not by a test process that is killed, not by the cluster that a person has ended."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+
+# A test process in short: it starts a cluster, says what there is of it, and stays until it is ended.
+STAYS = """
+import json, signal, sys
+from pathlib import Path
+from tests.cluster.controlplane import ControlPlane
+with ControlPlane(folder=Path(sys.argv[1])) as plane:
+    pids = [plane.processes.pid(name) for name in plane.processes.names]
+    print(json.dumps({"pids": pids, "ports": [plane.ports.etcd, plane.ports.apiserver]}), flush=True)
+    signal.pause()
+"""
+
+
+def runs(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # where there is no /proc either
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+def test_a_cluster_goes_with_its_process_however_that_ends(tmp_path: Path, ended_by: signal.Signals) -> None:
+    folder = tmp_path / "cluster"
+    with subprocess.Popen(
+        [sys.executable, "-c", STAYS, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        assert all(runs(pid) for pid in said["pids"])
+        assert all(listens(port) for port in said["ports"])
+        assert (folder / "admin.kubeconfig").exists()
+        process.send_signal(ended_by)
+    until(lambda: not any(runs(pid) for pid in said["pids"]), "all components had ended")
+    until(lambda: not any(listens(port) for port in said["ports"]), "all ports were free")
+    until(lambda: not folder.exists(), "the folder was gone")
+
+
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ControlPlane, "wait_ready", lambda _: pytest.fail("on purpose"))
+    plane = ControlPlane(folder=tmp_path / "cluster")
+    with pytest.raises(pytest.fail.Exception, match="on purpose"):
+        plane.start()
+    assert not plane.folder.exists()
+    assert not listens(plane.ports.apiserver)
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "tests.cluster", command, "--folder", folder]
+    return subprocess.run(line, check=False, capture_output=True, text=True)
+
+
+def test_a_cluster_for_a_person_is_up_until_it_is_ended(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    try:
+        first = run("up", folder)
+        assert first.returncode == 0, first.stderr
+        exported = f"{first.stdout}kubectl get nodes --output=name"
+        nodes = subprocess.run(["sh", "-ec", exported], check=True, capture_output=True, text=True).stdout.split()
+        assert nodes == ["node/node-a1", "node/node-a2", "node/node-b1", "node/node-b2"]
+        again = run("up", folder)
+        assert "up already" in again.stderr
+        assert again.stdout == first.stdout
+        port = int(re.findall(r"127\.0\.0\.1:(\d+)", (folder / "admin.kubeconfig").read_text())[0])
+        holder = int((folder / "lock").read_text())
+    finally:
+        ended = run("down", folder)
+    assert ended.stderr == "The control plane is down.\n"
+    assert not folder.exists()
+    until(lambda: not runs(holder), "the process that held it had ended")
+    assert not listens(port)
+    assert run("down", folder).stderr == "No control plane is up.\n"

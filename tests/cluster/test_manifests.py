@@ -1,0 +1,200 @@
+"""What is shipped for a cluster: a real API server accepts it, it has no rights to spare, and its README works."""
+
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import fields
+from http.client import HTTPSConnection
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster import shipped
+from tests.cluster.callers import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.entrances import Entrances
+from tests.cluster.kwok import NODES
+from tests.cluster.readme import SERVER, Site, mounted
+from webhook import settings
+from webhook.cli.webhooks import yaml_stream
+from webhook.core.configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.document import Purpose, load
+
+HEADER = """\
+# What `podgate policy webhooks` prints for the policy in 20-policy.yaml, to be read beside it.
+# caBundle is a PLACEHOLDER: with it the API server cannot verify Podgate, and does as failurePolicy says.
+# Apply what is printed for your own policy and CA instead, once the server answers (README.md):
+#   podgate policy webhooks --policy policy.yaml --ca pki/ca.crt | kubectl apply --server-side -f -
+"""
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:podgate"
+CALLER = f"system:serviceaccount:{NAMESPACE}:kube-apiserver-caller"
+NUMBERED = sorted(path.name for path in shipped.FOLDER.glob("[0-9]*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Take the first two steps: credentials, and all that runs in the cluster."""
+    with Entrances() as doors, ControlPlane() as plane:
+        plane.add_nodes(*NODES)
+        found = Site(plane, tmp_path_factory.mktemp("site"), doors.open())
+        for step in shipped.steps()[:2]:
+            found.take(step)
+        yield found
+
+
+def test_the_webhooks_are_those_of_the_policy_beside_them(*, refresh_goldens: bool) -> None:
+    loaded = load(shipped.policy().encode(), Purpose.SERVE)
+    assert loaded.warnings == ()
+    client = ClientConfig(ServiceReference(), shipped.PLACEHOLDER)
+    rendered = HEADER + yaml_stream(configurations(loaded.policy.policy, client))
+    if refresh_goldens:
+        shipped.WEBHOOKS.write_text(rendered)
+    assert shipped.WEBHOOKS.read_text() == rendered
+
+
+def test_every_numbered_manifest_is_applied_but_the_webhooks() -> None:
+    listed = yaml.safe_load((shipped.FOLDER / "kustomization.yaml").read_text())["resources"]
+    assert [*listed, shipped.WEBHOOKS.name] == NUMBERED
+
+
+def test_the_deployments_flags_are_the_servers_and_its_pod_outlives_the_longest_shutdown(tmp_path: Path) -> None:
+    flags = mounted(tmp_path)
+    named = {item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
+    assert flags == {}, "the server has no such flags"
+    understood = settings.parse(named, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    pod = shipped.pod_spec()
+    [container] = pod["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert (understood.listen.port, understood.plain_listen.port) == (ports["admission"], ports["plain"])
+    before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod["terminationGracePeriodSeconds"] > before + understood.drain_seconds + understood.grace_seconds
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_the_api_server_accepts_it(site: Site, name: str) -> None:
+    site.take(f"kubectl apply --server-side --dry-run=server -f manifests/{name}")
+
+
+def test_applied_again_nothing_changes(site: Site) -> None:
+    said = site.take("kubectl apply -k manifests").splitlines()
+    assert len(said) == 12
+    assert [line for line in said if not line.endswith(" unchanged")] == []
+
+
+def test_the_services_lead_to_the_servers_pod(site: Site) -> None:
+    def ports(service: str) -> list[int]:
+        query = f"labelSelector=kubernetes.io/service-name%3D{service}"
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices?{query}"
+        slices = site.plane.api.get(path)["items"]
+        return [port["port"] for found in slices if found["endpoints"] for port in found["ports"]]
+
+    for service, port in (("podgate", 8443), ("podgate-metrics", 8081)):
+        site.plane.wait(lambda service=service, port=port: ports(service) == [port], f"{service} to have endpoints")
+
+
+CAN = [(verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "list", "watch")] + [
+    *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("get", "update")),
+    ("create", "configmaps", NAMESPACE),
+    *((verb, "namespaces", "") for verb in ("get", "list", "watch")),
+]
+CANNOT = [
+    *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
+    *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
+    *((verb, "configmaps/podgate-policy", "default") for verb in ("get", "create")),
+    *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
+    *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
+    *((verb, "pods", "default") for verb in ("get", "list", "create", "delete")),
+    ("get", "nodes", ""),
+    ("create", "serviceaccounts/token", NAMESPACE),
+    ("patch", "validatingwebhookconfigurations.admissionregistration.k8s.io", ""),
+    ("impersonate", "users", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "namespace", "answer"),
+    [(*one, "yes") for one in CAN] + [(*one, "no") for one in CANNOT],
+)
+def test_the_server_may_do_what_it_does_and_no_more(
+    site: Site, verb: str, resource: str, namespace: str, answer: str
+) -> None:
+    where = ("-n", namespace) if namespace else ("--all-namespaces",)
+    said = site.plane.kubectl("auth", "can-i", verb, resource, *where, f"--as={ACCOUNT}", check=False)
+    assert said.stdout.split()[:1] == [answer], said.stderr
+
+
+@pytest.mark.parametrize("namespace", ["default", NAMESPACE])
+def test_the_account_that_the_api_server_calls_as_may_do_nothing(site: Site, namespace: str) -> None:
+    """Nothing but what every service account may: ask what it may do, and read how the API is made."""
+
+    def rules(account: str) -> list[str]:
+        told = site.plane.kubectl("auth", "can-i", "--list", "-n", namespace, f"--as={account}")
+        return sorted(told.stdout.splitlines())
+
+    assert rules(CALLER) == rules("system:serviceaccount:default:default")
+
+
+def test_the_webhooks_as_they_are_shipped_keep_no_pod_out(site: Site) -> None:
+    """Whoever applies the placeholder by mistake has no policy, and no outage."""
+    site.plane.create_namespace("payments-placeholder")
+    site.take("kubectl apply --server-side -f manifests/50-webhooks.yaml")
+
+    def passed_over() -> bool:
+        site.plane.kubectl("run", "p", "--image=i", "-n", "payments-placeholder", "--dry-run=server")
+        metrics = site.plane.kubectl("get", "--raw", "/metrics").stdout.splitlines()
+        counted = [line for line in metrics if line.startswith("apiserver_admission_webhook_fail_open_count{")]
+        return all(any(name in line for line in counted) for name in ("mutate.podgate.io", "validate-open.podgate.io"))
+
+    site.plane.wait(passed_over, "the API server to find nobody to ask", "kube-apiserver")
+    site.take("kubectl delete --wait -f manifests/50-webhooks.yaml")
+
+
+def test_who_takes_every_step_of_the_readme_has_pods_judged_by_the_policy(site: Site) -> None:
+    *_, on_the_node, webhooks = shipped.steps()
+    site.take(on_the_node)
+    site.restart_api_server()
+    address = site.start_server()
+    site.take(webhooks)
+    site.plane.create_namespace("payments")
+    run = ("run", "p", "--image=i", "--labels=app=payment-api", "-n", "payments", "--dry-run=server", "-o", "json")
+
+    def owner() -> str | None:
+        labels: dict[str, str] = json.loads(site.plane.kubectl(*run).stdout)["metadata"]["labels"]
+        return labels.get("podgate.io/service")
+
+    site.plane.wait(lambda: owner() == "payment-api", "the Pod to be its service's", SERVER, "kube-apiserver")
+    assert "PlacementUnfulfilled" in site.plane.kubectl(*run).stderr, "it only warns"
+    _the_clusters_own_token_is_good_too(site, address)
+
+
+def _the_clusters_own_token_is_good_too(site: Site, address: str) -> None:
+    keys = site.plane.kubectl("get", "--raw", "/openid/v1/jwks").stdout
+    (site.folder / "pod/jwks/jwks.json").write_text(keys)
+    made = ("create", "token", "kube-apiserver-caller", "-n", NAMESPACE, "--audience=podgate", "--duration=24h")
+    token = site.plane.kubectl(*made).stdout.strip()
+    pki = site.folder / "pki"
+    context = ssl.create_default_context(cafile=pki / "ca.crt")
+    context.check_hostname = False  # it is named after its Service
+    context.load_cert_chain(pki / "kube-apiserver.crt", pki / "kube-apiserver.key")
+    body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": REQUEST})
+
+    def status() -> int:
+        connection = HTTPSConnection(address, context=context, timeout=10)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        connection.request("POST", "/mutate", body, headers)
+        found = connection.getresponse().status
+        connection.close()
+        return found
+
+    site.plane.wait(lambda: status() == 200, "the key set to be read", SERVER)
+
+
+REQUEST = {
+    "uid": "u",
+    "operation": "CREATE",
+    "resource": {"group": "", "version": "v1", "resource": "pods"},
+    "namespace": "payments",
+    "object": {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+}

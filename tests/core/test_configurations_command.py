@@ -1,0 +1,148 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from certs.authority import Authority
+from certs.files import write_credentials
+from webhook.cli import root
+from webhook.cli.webhooks import yaml_stream
+from webhook.core.configurations import ClientConfig, ServiceReference, configurations
+from webhook.core.document import Purpose, load
+from webhook.errors import UserError
+
+HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
+POLICY = f"""{HEAD}exemptions: {{namespaces: ["ops-*", infra], usernames: [zoe, "o'neil"]}}
+services:
+- {{name: a, failureMode: Closed, match: {{namespaces: [payments, "pay-*", shop]}}}}
+- {{name: b, match: {{namespaceSelector: {{matchLabels: {{tier: prod, team: x}}}}}}}}
+- {{name: c, match: {{namespaceSelector: {{matchExpressions: [{{key: tier, operator: Exists}}]}}, namespaces: ["s*"]}}}}
+"""
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Path:
+    """Make a CA; its key lies in the same file, as people do it."""
+    certificate, key = tmp_path / "ca.crt", tmp_path / "ca.key"
+    write_credentials(Authority.create().credentials, certificate, key)
+    both = tmp_path / "both.pem"
+    both.write_bytes(key.read_bytes() + b"words between\n" + certificate.read_bytes())
+    return both
+
+
+def run(ca: Path, *arguments: str, policy: str = POLICY) -> Result:
+    command = ["policy", "webhooks", "--policy", "-", "--ca", str(ca), *arguments]
+    return CliRunner().invoke(root, command, input=policy)
+
+
+def expected(ca: Path, target: ServiceReference | str) -> tuple[object, ...]:
+    bundle = (ca.parent / "ca.crt").read_bytes()
+    return configurations(load(POLICY.encode(), Purpose.SERVE).policy.policy, ClientConfig(target, bundle))
+
+
+def test_it_prints_a_stream_of_the_three_objects_with_the_certificate_and_never_the_key(ca: Path) -> None:
+    result = run(ca)
+    assert result.exit_code == 0, result.output
+    assert tuple(yaml.safe_load_all(result.stdout)) == expected(ca, ServiceReference())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "target"),
+    [
+        (("--service", "ns/name:8443"), ServiceReference("ns", "name", 8443)),
+        (("--url", "https://10.0.0.1:8443"), "https://10.0.0.1:8443"),
+        (("--url", "https://[::1]:8443"), "https://[::1]:8443"),
+    ],
+)
+def test_json_is_a_list_for_kubectl_and_the_server_is_where_it_is_told_to_be(
+    ca: Path, arguments: tuple[str, ...], target: ServiceReference | str
+) -> None:
+    found = json.loads(run(ca, "-o", "json", *arguments).stdout)
+    assert (found["apiVersion"], found["kind"]) == ("v1", "List")
+    assert tuple(found["items"]) == expected(ca, target)
+
+
+def test_what_is_printed_does_not_depend_on_chance(ca: Path) -> None:
+    """Sets are ordered by the process's hash seed: none of them may reach the output as it is."""
+    command = [sys.executable, "-m", "webhook", "policy", "webhooks", "--policy", "-", "--ca", str(ca)]
+    printed = {
+        subprocess.run(
+            command,
+            input=POLICY,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(printed) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--service", "podgate:443"), "podgate:443"),
+        (("--service", "ns/Name:443"), "ns/Name:443"),
+        (("--service", "ns/name:65536"), "ns/name:65536"),
+        (("--service", "ns/name:0"), "ns/name:0"),
+        (("--url", "http://10.0.0.1"), "http://10.0.0.1"),
+        (("--url", "https://"), "https://"),
+        (("--url", "https://a:port"), "https://a:port"),
+        (("--url", "https://user@a"), "https://user@a"),
+        (("--url", "https://a?b"), "https://a?b"),
+        (("--url", "https://a", "--service", "ns/name:1"), "--service and --url"),
+    ],
+)
+def test_a_target_that_the_api_server_would_refuse_is_the_users_error(
+    ca: Path, arguments: tuple[str, ...], named: str
+) -> None:
+    error = run(ca, *arguments).exception
+    assert isinstance(error, UserError)
+    assert named in str(error)
+    assert error.remedy
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate"])
+def test_a_ca_file_without_a_certificate_is_the_users_error(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "other.crt"
+    if content is not None:
+        path.write_bytes(content)
+    error = run(path).exception
+    assert isinstance(error, UserError)
+    assert "other.crt" in str(error)
+
+
+def test_a_bad_policy_tells_its_problems_and_prints_nothing(ca: Path) -> None:
+    result = run(ca, policy=f"{HEAD}services:\n- {{name: a, match: {{namespaces: [Payments]}}}}\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: -:4:34: services[0].match.namespaces[0]: Payments: ")
+
+
+def test_what_serve_would_refuse_is_not_rendered(ca: Path) -> None:
+    result = run(
+        ca,
+        policy=f"{HEAD}services:\n- {{name: a, match: {{namespaces: [a]}}, resources: {{pod: {{max: {{cpu: 1}}}}}}}}\n",
+    )
+    assert result.exit_code == 1
+    assert "not supported yet" in result.stderr
+
+
+def test_selectors_that_cannot_be_told_apart_are_the_users_error(ca: Path) -> None:
+    services = "".join(
+        f"- {{name: s{n}, match: {{namespaceSelector: {{matchLabels: {{a{n}: x, b{n}: x}}}}}}}}\n" for n in range(20)
+    )
+    error = run(ca, policy=f"{HEAD}services:\n{services}").exception
+    assert isinstance(error, UserError)
+    assert str(error).startswith("-: services[].match.namespaceSelector: ")
+    assert error.remedy
+
+
+def test_long_and_quoted_expressions_survive_yaml() -> None:
+    document = {"a": "x == 'y' ||\n  b", "b": "!(c)", "c": "None", "d": "x" * 1000 + " y" * 1000}
+    assert list(yaml.safe_load_all(yaml_stream((document, document)))) == [document, document]
