@@ -1,6 +1,8 @@
 """Golden pairs: POLICY/policy.yaml, POLICY/CASE/request.json as a kube-apiserver sends it, and what both halves answer.
 
 Every request is put to both halves: none may stumble over what the other one gets. `error` stands for a 4xx.
+What stands in policies/ is about the policy itself, and is answered without one. Both that and recorded/ come from a
+real API server (tests/cluster/test_shapes.py); elsewhere are other policies, and what takes a fault to be sent at all.
 `pytest tests/reviews --refresh-goldens` writes every response.json anew: read the difference.
 """
 
@@ -16,11 +18,13 @@ from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.decision import Half
 from webhook.core.document import Purpose, load
+from webhook.core.policy_review import judge
 from webhook.core.review import BadReviewError
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 
 HERE = Path(__file__).parent
+POLICIES = HERE / "policies"
 NOW_US = 1_800_000_000_000_000
 CASES = sorted(path for path in HERE.glob("*/*") if path.is_dir() and path.name != "__pycache__")
 
@@ -29,15 +33,27 @@ def shown(case: Path) -> str:
     return f"{case.parent.name}/{case.name}"
 
 
-async def answered(case: Path, half: Half) -> dict[str, Any]:
+async def answers(case: Path) -> dict[str, dict[str, Any]]:
+    """Return what each path that gets such a request answers."""
+    body = (case / "request.json").read_bytes()
+    if case.parent == POLICIES:
+        return {"validate-policy": response_of(judge(body).body)}
+    return {half.value: await answered(case, half, body) for half in Half}
+
+
+async def answered(case: Path, half: Half, body: bytes) -> dict[str, Any]:
     clock = VirtualClock(NOW_US)
     loaded = load((case.parent / "policy.yaml").read_bytes(), Purpose.SERVE).policy
     interceptor = Interceptor(FixedPolicy(loaded, clock), MemoryStore(clock), clock, FixedNamespaces(), Observers())
     try:
-        answer = await interceptor.review(half, (case / "request.json").read_bytes())
+        answer = await interceptor.review(half, body)
     except BadReviewError as error:
         return {"error": str(error)}
-    review: dict[str, Any] = msgspec.json.decode(answer.body)
+    return response_of(answer.body)
+
+
+def response_of(body: bytes) -> dict[str, Any]:
+    review: dict[str, Any] = msgspec.json.decode(body)
     assert (review.pop("apiVersion"), review.pop("kind")) == ("admission.k8s.io/v1", "AdmissionReview")
     response: dict[str, Any] = review.pop("response")
     assert review == {}
@@ -47,8 +63,8 @@ async def answered(case: Path, half: Half) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=shown)
-async def test_both_halves_answer_as_written_down(case: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
-    found = {half.value: await answered(case, half) for half in Half}
+async def test_every_answer_is_as_written_down(case: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
+    found = await answers(case)
     written = case / "response.json"
     if refresh_goldens:
         written.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
@@ -56,9 +72,9 @@ async def test_both_halves_answer_as_written_down(case: Path, refresh_goldens: b
 
 
 def test_there_is_no_file_too_many_and_none_too_few() -> None:
-    assert CASES
+    assert {case.parent for case in CASES} >= {HERE / "recorded", POLICIES}
     expected = {HERE / name for name in ("__init__.py", "test_reviews.py")}
-    expected |= {case.parent / "policy.yaml" for case in CASES}
+    expected |= {case.parent / "policy.yaml" for case in CASES if case.parent != POLICIES}
     expected |= {case / name for case in CASES for name in ("request.json", "response.json")}
     found = {path for path in HERE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert found == expected
@@ -68,12 +84,12 @@ def test_there_is_no_file_too_many_and_none_too_few() -> None:
 def test_a_golden_answer_has_the_shape_that_an_api_server_takes(case: Path) -> None:
     """Whatever a refresh wrote: these hold for every answer."""
     uid = msgspec.json.decode((case / "request.json").read_bytes())["request"]["uid"]
-    answers = msgspec.json.decode((case / "response.json").read_bytes())
-    for half, response in answers.items():
+    written = msgspec.json.decode((case / "response.json").read_bytes())
+    for path, response in written.items():
         if "error" in response:
             continue
         assert response["uid"] == uid
         assert ("patch" in response) == (response.get("patchType") == "JSONPatch") == ("patchType" in response)
-        assert half == "mutate" or "patch" not in response
-        assert half == "validate" or response["allowed"] is True
+        assert path == "mutate" or "patch" not in response
+        assert path != "mutate" or response["allowed"] is True
         assert response["allowed"] or response["status"]["code"] >= 400

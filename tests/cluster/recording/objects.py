@@ -1,0 +1,129 @@
+"""What the scenario of the recordings creates: Pods, what makes Pods, and a policy."""
+
+from typing import Any
+
+from tests.cluster.recording.scene import NODE, SPACE
+from webhook.core.document.configmap import KEY, NAME, NAMESPACE
+
+ZONE = "topology.kubernetes.io/zone"
+HOLD = "example.com/hold"
+"""A finalizer."""
+
+
+def pod(name: str, *, app: str = "payment-api", cpu: str = "100m", **spec: Any) -> dict[str, Any]:
+    """Return a Pod; a name that ends in "-" is for the API server to complete."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName" if name.endswith("-") else "name": name,
+            "namespace": SPACE,
+            "labels": {"app": app},
+        },
+        "spec": {"containers": [_container(cpu)], **spec},
+    }
+
+
+def with_metadata(found: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {**found, "metadata": {**found["metadata"], **metadata}}
+
+
+def workload(api_version: str, kind: str, *, selects: bool = True, **pod_spec: Any) -> dict[str, Any]:
+    """Return what makes one Pod, named by its kind in small letters."""
+    # Without a label of their own a DaemonSet would adopt the others' Pods, and delete them.
+    own = {"made-by": kind.lower()}
+    labels = {"app": "payment-api", **own}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [_container("100m")], **pod_spec}}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": kind.lower(), "namespace": SPACE},
+        "spec": {**({"selector": {"matchLabels": own}} if selects else {}), "template": template},
+    }
+
+
+def _container(cpu: str) -> dict[str, Any]:
+    return {
+        "name": "main",
+        "image": "registry.example/payment-api:1.4.2",
+        "ports": [{"containerPort": 8080}],
+        "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}, "limits": {"memory": "64Mi"}},
+    }
+
+
+def policy(text: str) -> dict[str, Any]:
+    metadata = {"name": NAME, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
+
+
+def asking_for(cpu: str) -> dict[str, Any]:
+    """Return what pods/resize is told."""
+    return {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
+
+
+GATED: dict[str, Any] = {"schedulingGates": [{"name": "example.com/capacity"}]}
+MIRRORED = {"kubernetes.io/config.mirror": "9c1d", "kubernetes.io/config.source": "file"}
+DEBUGGED = {
+    "spec": {
+        "ephemeralContainers": [{"name": "debug", "image": "registry.example/debug:1", "targetContainerName": "main"}]
+    }
+}
+CHECKED = {"status": {"conditions": [{"type": "example.com/Checked", "status": "True"}]}}
+
+CONFLICTING: dict[str, Any] = {
+    "schedulerName": "volcano",
+    "nodeSelector": {"disk-type": "hdd", "kubernetes.io/os": "linux"},
+}
+ON_OUR_NODE: dict[str, Any] = {
+    "nodeSelector": {"kubernetes.io/hostname": NODE},
+    "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+}
+_ON_OUR_NODE_ALONE = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [NODE]}]}
+_NEIGHBOURS = {"labelSelector": {"matchLabels": {"app": "payment-api"}}, "topologyKey": "kubernetes.io/hostname"}
+CHOOSY: dict[str, Any] = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "accelerator", "operator": "Exists"}]},
+                    {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["cn-hangzhou-b"]}]},
+                    _ON_OUR_NODE_ALONE,
+                ]
+            },
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "preference": {"matchExpressions": [{"key": "spot", "operator": "DoesNotExist"}]}}
+            ],
+        },
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": _NEIGHBOURS}]
+        },
+    }
+}
+
+# What a tenant may try: to pass for another service's Pod, for a DaemonSet's, for a kubelet's.
+FORGED_FIELDS = with_metadata(
+    pod("forged-fields"),
+    labels={"app": "payment-api", "podgate.io/service": "ledger"},
+    annotations={"podgate.io/policy-hash": "ffffffffffffffff"},
+)
+_OWNER = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "name": "agent",
+    "uid": "0d9f0f2e-55d3-4c0e-8a1e-0c4a5a1d7a11",
+    "controller": True,
+}
+_REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_ON_OUR_NODE_ALONE]}}
+FORGED_OWNER = with_metadata(pod("forged-owner", affinity={"nodeAffinity": _REQUIRED}), ownerReferences=[_OWNER])
+FORGED_MIRROR = with_metadata(pod("forged-mirror", nodeName=NODE), annotations=MIRRORED)
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaces: [web]}
+  placement: {nodeSelector: {disk-type: ssd}}
+"""
+CHANGED_POLICY = POLICY.replace("ssd", "nvme")
+BROKEN_POLICY = POLICY.replace("[web]", "[Web_1]")

@@ -1,0 +1,141 @@
+"""What makes the API server ask: a step for each shape of a review, and the recording of them all."""
+
+from dataclasses import dataclass
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.recording import acts, objects
+from tests.cluster.recording.acts import Act, apply_policy, create, kubectl, patch
+from tests.cluster.recording.objects import pod, workload
+from tests.cluster.recording.recorder import CONFIGURATIONS, HALVES, POLICY_PATH, Call, Recorder
+from tests.cluster.recording.scene import CAPACITY, KUBELET, SPACE, Scene, staged
+from tests.server.serving import Files
+from webhook.core.document.configmap import NAME, NAMESPACE
+
+
+@dataclass(frozen=True)
+class Step:
+    """Do something, and take the first review of each of `paths` about what has this name, or begins with it."""
+
+    name: str
+    subject: str
+    act: Act
+    operation: str = "CREATE"
+    sub_resource: str = ""
+    paths: tuple[str, ...] = HALVES
+
+    def recorded(self, scene: Scene, recorder: Recorder) -> dict[str, Call]:
+        """Take the step; return the calls by their paths."""
+        start = len(recorder.calls)
+        self.act(scene)
+
+        def found() -> dict[str, Call]:
+            # Backwards: what is said last, stays.
+            return {call.path: call for call in reversed(recorder.calls[start:]) if self._fits(call)}
+
+        return dict(scene.plane.wait(lambda: len(found()) == len(self.paths) and found(), f"reviews of {self.name}"))
+
+    def _fits(self, call: Call) -> bool:
+        asked = call.request["operation"], call.request.get("subResource", "")
+        wanted = call.path in self.paths and call.subject.startswith(self.subject)
+        return wanted and asked == (self.operation, self.sub_resource)
+
+
+def of_new(name: str, subject: str, act: Act) -> Step:
+    return Step(f"create_{name}", subject, act)
+
+
+def of_running(name: str, act: Act, operation: str = "UPDATE", sub_resource: str = "") -> Step:
+    return Step(name, "running", act, operation, sub_resource)
+
+
+def of_policy(name: str, act: Act, operation: str = "UPDATE") -> Step:
+    return Step(name, NAME, act, operation, paths=(POLICY_PATH,))
+
+
+_UNGATE = [{"op": "remove", "path": "/spec/schedulingGates"}]
+
+STEPS = (
+    of_new("named", "named", create(pod("named"))),
+    of_new("generate_name", "generated-", create(pod("generated-"))),
+    of_new("dry_run", "dry", create(pod("dry"), "--dry-run=server")),
+    of_new("by_replica_set", "deployment-", create(workload("apps/v1", "Deployment"))),
+    of_new("by_daemon_set", "daemonset-", create(workload("apps/v1", "DaemonSet", **objects.ON_OUR_NODE))),
+    of_new("by_job", "job-", create(workload("batch/v1", "Job", selects=False, restartPolicy="Never"))),
+    of_new("mirror_pod_by_its_kubelet", "mirror", acts.create_mirror),
+    of_new("with_affinity_of_its_own", "choosy", create(pod("choosy", **objects.CHOOSY))),
+    of_new("conflict_denied", "conflict", create(pod("conflict", **objects.CONFLICTING), refused=True)),
+    of_new("conflict_overridden", "ledger", create(pod("ledger", app="ledger", **objects.CONFLICTING))),
+    of_new("unmatched_denied", "cache", create(pod("cache", app="cache"), refused=True)),
+    of_new("larger_than_the_quota", "large", create(pod("large", cpu="3"), refused=True)),
+    of_new("with_forged_label_and_hash", "forged-fields", create(objects.FORGED_FIELDS)),
+    of_new("daemon_set_pod_forged", "forged-owner", create(objects.FORGED_OWNER)),
+    of_new("mirror_pod_forged", "forged-mirror", create(objects.FORGED_MIRROR)),
+    Step("update_gated_tightened", "gated", acts.tighten, "UPDATE"),
+    Step("update_gate_removed", "gated", patch("gated", _UNGATE, "--type=json", user=CAPACITY), "UPDATE"),
+    Step("update_while_being_deleted", "held", acts.let_go, "UPDATE"),
+    Step("delete", "deleted", acts.delete, "DELETE"),
+    of_running("binding", acts.run, "CREATE", "binding"),
+    of_running("update_of_a_label", kubectl("label", "pod", "running", "version=2")),
+    of_running(
+        "update_of_the_label",
+        kubectl("label", "pod", "running", "podgate.io/service=ledger", "--overwrite", refused=True),
+    ),
+    of_running(
+        "update_without_the_annotation",
+        kubectl("annotate", "pod", "running", "podgate.io/policy-hash-", refused=True),
+    ),
+    of_running(
+        "update_of_status",
+        patch("running", objects.CHECKED, "--subresource=status", user=KUBELET),
+        sub_resource="status",
+    ),
+    of_running(
+        "ephemeral_container",
+        patch("running", objects.DEBUGGED, "--subresource=ephemeralcontainers"),
+        sub_resource="ephemeralcontainers",
+    ),
+    of_running(
+        "resize_above_the_quota",
+        patch("running", objects.asking_for("3"), "--subresource=resize", refused=True),
+        sub_resource="resize",
+    ),
+    of_running(
+        "resize_larger",
+        patch("running", objects.asking_for("200m"), "--subresource=resize"),
+        sub_resource="resize",
+    ),
+    # From here on kwok carries out the resize: what follows must not show the Pod.
+    # No kubelet is behind the node: the API server asks before it finds out.
+    of_running("exec", kubectl("exec", "running", "--", "true", refused=True), "CONNECT", "exec"),
+    of_running("eviction", acts.evict, "CREATE", "eviction"),
+    of_policy("created", apply_policy(objects.POLICY), "CREATE"),
+    of_policy("changed", apply_policy(objects.CHANGED_POLICY)),
+    of_policy("broken", apply_policy(objects.BROKEN_POLICY, refused=True)),
+    of_policy("labelled", acts.label_policy),
+)
+
+
+def record(plane: ControlPlane, files: Files, policy: bytes) -> dict[str, dict[str, Call]]:
+    """Take all steps, with Pods rewritten by this policy; return the calls by step and path."""
+    paths = files.pki.paths
+    with staged(plane) as scene, Recorder(policy, paths.certificate, paths.key) as recorder:
+        try:
+            plane.apply(*recorder.configurations(SPACE, files.folder / "ca.crt"))
+            everything = {*HALVES, POLICY_PATH}
+            plane.wait(lambda: _asked(plane, recorder) == everything, "the recorder to be asked", "kube-apiserver")
+            found = {step.name: step.recorded(scene, recorder) for step in STEPS}
+        finally:
+            for kind in CONFIGURATIONS:
+                plane.kubectl("delete", kind, "recording", "--ignore-not-found")
+            plane.wait(lambda: not _asked(plane, recorder), "the recorder to be asked no more", "kube-apiserver")
+            plane.kubectl("delete", "configmap", NAME, "-n", NAMESPACE, "--ignore-not-found")
+            assert not recorder.failures  # also where another error came of it
+    return found
+
+
+def _asked(plane: ControlPlane, recorder: Recorder) -> set[str]:
+    """Return what the API server asks about a Pod and a policy that it is not to keep."""
+    start = len(recorder.calls)
+    for where, document in (f"{SPACE}/pods", pod("probe")), (f"{NAMESPACE}/configmaps", objects.policy(objects.POLICY)):
+        plane.api.request("POST", f"/api/v1/namespaces/{where}?dryRun=All", document)
+    return {call.path for call in recorder.calls[start:] if call.request["dryRun"]}

@@ -1,0 +1,98 @@
+"""That the golden inputs of tests/reviews are what the API server sends: one scenario, recorded and compared.
+
+`pytest tests/cluster/test_shapes.py --refresh-goldens` records them anew, `pytest tests/reviews --refresh-goldens`
+then writes what is answered: read both differences.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.recording.recorder import POLICY_PATH, Call
+from tests.cluster.recording.scenario import STEPS, Step, record
+from tests.cluster.recording.stand_ins import normalized
+
+GOLDENS = Path(__file__).parents[1] / "reviews"
+RECORDED, POLICIES = GOLDENS / "recorded", GOLDENS / "policies"
+Recording = dict[str, dict[str, Call]]
+
+
+@pytest.fixture(scope="module")
+def recording(plane: ControlPlane, identities: Identities) -> Recording:
+    return record(plane, identities.files, (RECORDED / "policy.yaml").read_bytes())
+
+
+def cases(name: str, calls: dict[str, Call]) -> dict[Path, dict[str, Any]]:
+    """Return where each review of a step belongs: one case for both halves, where both are sent the same."""
+    reviews = {path: normalized(call.review) for path, call in calls.items()}
+    if POLICY_PATH in reviews:
+        return {POLICIES / name: reviews[POLICY_PATH]}
+    if reviews["mutate"] == reviews["validate"]:
+        return {RECORDED / name: reviews["mutate"]}
+    return {RECORDED / f"{name}_{half}": review for half, review in reviews.items()}
+
+
+def stored(step: Step) -> set[Path]:
+    names = (step.name, f"{step.name}_mutate", f"{step.name}_validate")
+    return {folder / name for folder in (RECORDED, POLICIES) for name in names if (folder / name).is_dir()}
+
+
+def keep(sent: dict[Path, dict[str, Any]], before: set[Path]) -> None:
+    for case in before - sent.keys():
+        shutil.rmtree(case)
+    for case, review in sent.items():
+        case.mkdir(parents=True, exist_ok=True)
+        (case / "request.json").write_text(json.dumps(review, indent=2) + "\n")
+
+
+def differences(kept: Any, sent: Any, where: str = "") -> Iterator[str]:
+    """Name each field that differs, and how."""
+    if isinstance(kept, dict) and isinstance(sent, dict):
+        for key in sorted(kept.keys() | sent.keys()):
+            place = f"{where}.{key}" if where else key
+            if key not in sent:
+                yield f"{place}: {json.dumps(kept[key])} is stored, and no longer sent"
+            elif key not in kept:
+                yield f"{place}: {json.dumps(sent[key])} is sent, and not stored"
+            else:
+                yield from differences(kept[key], sent[key], place)
+    elif isinstance(kept, list) and isinstance(sent, list) and len(kept) == len(sent):
+        for index, (one, other) in enumerate(zip(kept, sent, strict=True)):
+            yield from differences(one, other, f"{where}[{index}]")
+    elif kept != sent:
+        yield f"{where}: {json.dumps(kept)} is stored, {json.dumps(sent)} is sent"
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_the_api_server_sends_what_is_stored(
+    step: Step,
+    recording: Recording,
+    refresh_goldens: bool,  # noqa: FBT001  a fixture
+) -> None:
+    sent = cases(step.name, recording[step.name])
+    if refresh_goldens:
+        keep(sent, stored(step))
+    assert sorted(stored(step)) == sorted(sent)
+    found = [
+        f"{case.name}: {line}"
+        for case, review in sent.items()
+        for line in differences(json.loads((case / "request.json").read_text()), review)
+    ]
+    assert not found, "\n".join(["what the API server sends has changed:", *found])
+
+
+def test_nothing_is_stored_that_nobody_sends(recording: Recording) -> None:
+    sent = {case for name, calls in recording.items() for case in cases(name, calls)}
+    assert {path.parent for folder in (RECORDED, POLICIES) for path in folder.glob("*/request.json")} == sent
+
+
+def test_no_two_calls_have_the_same_uid(recording: Recording) -> None:
+    """The golden inputs cannot show it: the halves are called about one Pod under two uids."""
+    uids = [call.request["uid"] for calls in recording.values() for call in calls.values()]
+    assert len(set(uids)) == len(uids)
