@@ -3,16 +3,14 @@
 import asyncio
 import contextlib
 import itertools
-import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Self
 
+from tests.cluster.background import BackgroundLoop
 from tests.cluster.relay import relay, reset, wants_connections
 
 _POLL_SECONDS = 0.2
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Target:
 class Entrance:
     """One port. Connections go to the ready targets in turn; those that are there stay where they are."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: BackgroundLoop) -> None:
         self.port = 0
         self.accepted = 0
         """Connections so far, for tests that ask whether there was one."""
@@ -53,7 +51,7 @@ class Entrance:
     def targets(self, targets: Sequence[Target | str]) -> None:
         """Send new connections here from now on."""
         self._targets = tuple(Target(one) if isinstance(one, str) else one for one in targets)
-        _run(self._loop, self._look())
+        self._loop.run(self._look())
 
     @property
     def ready(self) -> tuple[Target, ...]:
@@ -67,7 +65,7 @@ class Entrance:
 
     def cut(self) -> None:
         """End all open connections at once, as a network failure would; new ones are let in."""
-        _run(self._loop, self._cut())
+        self._loop.run(self._cut())
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
@@ -119,26 +117,22 @@ class Entrance:
 
 
 class Entrances:
-    """All entrances of a control plane, on an event loop in a thread: tests may block theirs as they please."""
+    """All entrances of a control plane, on an event loop of their own: tests may block theirs as they please."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="entrances", daemon=True)
-        self._thread.start()
+        self._loop = BackgroundLoop("entrances")
         self._entrances: list[Entrance] = []
 
     def open(self) -> Entrance:
         """Return a new entrance, on a port of its own, without targets."""
         entrance = Entrance(self._loop)
-        _run(self._loop, entrance.open())
+        self._loop.run(entrance.open())
         self._entrances.append(entrance)
         return entrance
 
     def close(self) -> None:
         for entrance in self._entrances:
-            _run(self._loop, entrance.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+            self._loop.run(entrance.close())
         self._loop.close()
 
     def __enter__(self) -> Self:
@@ -146,7 +140,3 @@ class Entrances:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _run(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run_coroutine_threadsafe(work, loop).result()

@@ -2,17 +2,16 @@
 
 import itertools
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Entrance, Target
+from tests.cluster.entrances import Entrance
+from tests.cluster.server import Server
 from tests.server.serving import Files
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
@@ -22,30 +21,6 @@ SERVICE_ACCOUNT = "podgate"
 POLICY, LAST_GOOD, KEY = "podgate-policy", "podgate-policy-last-good", "policy.yaml"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _numbers = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Server:
-    """One `podgate serve`."""
-
-    name: str
-    admission: str
-    plain: str
-
-    def status(self) -> dict[str, Any]:
-        with urlopen(f"http://{self.plain}/status", timeout=10) as response:
-            shown: dict[str, Any] = json.load(response)
-        return shown
-
-    def metrics(self) -> dict[str, float]:
-        with urlopen(f"http://{self.plain}/metrics", timeout=10) as response:
-            lines = response.read().decode().splitlines()
-        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
-
-    def total(self, name: str, *labels: str) -> float:
-        """Return the sum over all series of a metric that have these labels."""
-        rows = self.metrics().items()
-        return sum(value for key, value in rows if key.split("{")[0] == name and all(label in key for label in labels))
 
 
 @dataclass
@@ -65,10 +40,7 @@ class Installation:
         """Start one under the rights of the manifests, and wait until it listens."""
         name = f"podgate-{next(_numbers)}"
         told = self.files.arguments()[2:]  # the policy comes from the cluster
-        command = [sys.executable, "-m", "webhook", "serve", *told]
-        self.plane.processes.start(name, [*command, "--kubeconfig", kubeconfig or self.kubeconfig(), *arguments])
-        said = self.plane.wait(lambda: self._listening(name), f"{name} to listen", name)
-        server = Server(name, said["admission"][0], said["plain"][0])
+        server = Server.start(self.plane, name, *told, "--kubeconfig", kubeconfig or self.kubeconfig(), *arguments)
         self.servers.append(server)
         self.route()
         return server
@@ -81,7 +53,7 @@ class Installation:
         assert "Traceback" not in self.log(server), self.log(server)
 
     def route(self) -> None:
-        self.entrance.targets = [Target(one.admission, f"http://{one.plain}/readyz") for one in self.servers]
+        self.entrance.targets = [one.target for one in self.servers]
 
     def log(self, server: Server, lines: int = 1000) -> str:
         return self.plane.log(server.name, lines)
@@ -90,13 +62,6 @@ class Installation:
         """Return a kubeconfig of the service account; `server` is for a way to the API server of one's own."""
         token = self.plane.kubectl("create", "token", SERVICE_ACCOUNT, "-n", NAMESPACE).stdout.strip()
         return self.plane.kubeconfig_for("podgate", token=token, server=server)
-
-    def _listening(self, name: str) -> dict[str, Any] | None:
-        for line in self.plane.log(name, 1000).splitlines():
-            if '"msg":"listening"' in line:
-                said: dict[str, Any] = json.loads(line)
-                return said
-        return None
 
     # --- policy ---
 

@@ -14,7 +14,8 @@ from tests.cluster import shipped
 from tests.cluster.binaries import binaries
 from tests.cluster.callers import NAMESPACE, SERVICE_HOST
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Entrance, Target
+from tests.cluster.entrances import Entrance
+from tests.cluster.server import Server
 
 SERVER = "podgate-of-the-manifests"
 ON_THE_NODE = "/etc/kubernetes/podgate"
@@ -66,16 +67,14 @@ class Site:
         token = self.plane.kubectl("create", "token", "podgate", "-n", NAMESPACE).stdout.strip()
         flags |= {"--listen": "127.0.0.1:0", "--plain-listen": "127.0.0.1:0"}
         flags |= {"--kubeconfig": str(self.plane.kubeconfig_for("podgate", token=token))}
-        command = [sys.executable, "-m", "webhook", "serve", *(f"{flag}={text}" for flag, text in flags.items())]
-        self.plane.processes.start(SERVER, command)
-        said = self.plane.wait(self._listening, "the server to listen", SERVER)
-        self.door.targets = [Target(said["admission"][0], f"http://{said['plain'][0]}/readyz")]
+        server = Server.start(self.plane, SERVER, *(f"{flag}={text}" for flag, text in flags.items()))
+        self.door.targets = [server.target]
         self.plane.wait(lambda: self.door.ready, "the server to be ready", SERVER)
         elsewhere = {
             "spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": None, "clusterIPs": None}
         }
         self.plane.kubectl("patch", "service", "podgate", "-n", NAMESPACE, "--patch", json.dumps(elsewhere))
-        return str(said["admission"][0])
+        return server.admission
 
     def _mount(self, volume: dict[str, Any]) -> None:
         if "secret" in volume:
@@ -90,13 +89,6 @@ class Site:
     def _data(self, kind: str, name: str) -> dict[str, str]:
         found: dict[str, str] = self.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")["data"]
         return found
-
-    def _listening(self) -> dict[str, Any] | None:
-        for line in self.plane.log(SERVER, 1000).splitlines():
-            if '"msg":"listening"' in line:
-                said: dict[str, Any] = json.loads(line)
-                return said
-        return None
 
 
 def mounted(folder: Path) -> dict[str, str]:

@@ -1,43 +1,67 @@
-"""A webhook server that admits everything and remembers what it was asked: which calls arrive, and which do not."""
+"""A webhook server that remembers what it was asked: which calls arrive, which do not, and all that is in them."""
 
 import json
 import ssl
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Self
 
+from aiohttp import web
+
+from tests.cluster.background import BackgroundLoop
 from webhook.tls import TlsPaths
 
+Answer = Callable[[str, bytes], Awaitable[bytes]]
+"""From the path and the body of a call to the body of the answer."""
 
-class Call(NamedTuple):
-    """One AdmissionReview, in short."""
+
+@dataclass(frozen=True)
+class Call:
+    """One AdmissionReview: the path that it came to, without the slash, and all of it."""
 
     path: str
-    operation: str
-    sub_resource: str
-    name: str
+    review: dict[str, Any]
+
+    @property
+    def request(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.review["request"]
+        return found
+
+    @property
+    def operation(self) -> str:
+        return str(self.request["operation"])
+
+    @property
+    def sub_resource(self) -> str:
+        return str(self.request.get("subResource", ""))
+
+    @property
+    def name(self) -> str:
+        """The name of what is reviewed, or what it will be made of."""
+        metadata = (self.request["object"] or {}).get("metadata", {})
+        return str(self.request.get("name") or metadata.get("generateName", ""))
+
+
+async def admit(_: str, body: bytes) -> bytes:
+    response = {"uid": json.loads(body)["request"]["uid"], "allowed": True}
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).encode()
 
 
 class Recorder:
-    """Listens on `address` from the moment it is entered."""
+    """Listens on `address` once it is entered; when it is left, it raises what `answer` stumbled over."""
 
-    def __init__(self, paths: TlsPaths) -> None:
+    def __init__(self, paths: TlsPaths, answer: Answer = admit) -> None:
+        self.address = ""
         self.calls: list[Call] = []
-        self.reviews: list[dict[str, Any]] = []
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(paths.certificate, paths.key)
-        self._server = _server(self)
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="recorder", daemon=True)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._server.server_port}"
-
-    def record(self, path: str, request: dict[str, Any]) -> None:
-        name = request.get("name") or request["object"]["metadata"].get("generateName", "")
-        self.calls.append(Call(path, request["operation"], request.get("subResource", ""), name))
-        self.reviews.append(request)
+        """Those that came since they were last taken."""
+        self._answer = answer
+        self._failures: list[Exception] = []
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(paths.certificate, paths.key)
+        app = web.Application()
+        app.router.add_post("/{path}", self._take)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        self._loop = BackgroundLoop("recorder")
 
     def taken(self) -> list[Call]:
         """Return the calls since the last time that this was asked."""
@@ -45,39 +69,33 @@ class Recorder:
         return calls
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._loop.run(self._open())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._loop.run(self._close())
+        self._loop.close()
+        if self._failures:
+            raise ExceptionGroup("the recorder could not answer", self._failures)
 
+    async def _open(self) -> None:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context).start()
+        self.address = f"127.0.0.1:{self._runner.addresses[0][1]}"
 
-def _server(recorder: Recorder) -> ThreadingHTTPServer:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    async def _close(self) -> None:
+        assert self._runner.server is not None
+        for connection in self._runner.server.connections:
+            assert connection.transport is not None
+            connection.transport.abort()  # to close in good order would be to wait for the API server
+        await self._runner.cleanup()
 
-        def do_POST(self) -> None:
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
-            recorder.record(self.path.partition("?")[0], request)
-            response = {"uid": request["uid"], "allowed": True}
-            answer = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-            body = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        block_on_close = False  # kept connections end with the caller
-
-        def handle_error(self, *_: object) -> None:
-            """Say nothing of connections that were cut."""
-
-    return Server(("127.0.0.1", 0), Handler)
+    async def _take(self, request: web.Request) -> web.Response:
+        path, body = request.match_info["path"], await request.read()
+        try:
+            self.calls.append(Call(path, json.loads(body)))
+            answer = await self._answer(path, body)
+        except Exception as error:  # the test in the other thread is to see it, whatever it is
+            self._failures.append(error)
+            raise
+        return web.Response(body=answer, content_type="application/json")

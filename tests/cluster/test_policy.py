@@ -5,7 +5,8 @@ import pytest
 from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import LAST_GOOD, POLICY, Installation, Server, installed
+from tests.cluster.installation import LAST_GOOD, POLICY, Installation, installed
+from tests.cluster.server import Server
 
 FIRST = """\
 apiVersion: podgate.io/v1alpha1

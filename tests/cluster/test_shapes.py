@@ -14,9 +14,10 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.recording.recorder import POLICY_PATH, Call
+from tests.cluster.recorder import Call
 from tests.cluster.recording.scenario import STEPS, Step, record
 from tests.cluster.recording.stand_ins import normalized
+from tests.cluster.recording.webhooks import POLICY_PATH
 
 GOLDENS = Path(__file__).parents[1] / "reviews"
 RECORDED, POLICIES = GOLDENS / "recorded", GOLDENS / "policies"

@@ -25,7 +25,6 @@ from webhook.errors import UserError
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _USER_AGENT = f"podgate/{version('podgate')}"
 _KUBECONFIG_BYTES_MAX = 4 << 20
-_PLUGIN_SECONDS = 30.0
 
 
 def in_cluster() -> bool:
@@ -75,10 +74,7 @@ async def _from_kubeconfig(configuration: Any, path: Path) -> None:
         # Nothing is ever written back: whoever owns the file may be another program.
         loader = await load_kube_config(str(path), client_configuration=configuration, persist_config=False)
     except Exception as error:  # noqa: BLE001  a document that is no kubeconfig fails there in any way
-        said = str(error) or repr(error)
-        if isinstance(error, FileNotFoundError) and error.filename is None:
-            said = "the exec plugin's command is not there"
-        raise UserError(f"{path}: not a usable kubeconfig: {said}", _try_it(path)) from None
+        raise UserError(f"{path}: not a usable kubeconfig: {_why(error)}", _try_it(path)) from None
     user = _user(document)
     if user.get("tokenFile"):
         token = path.parent / str(user["tokenFile"])
@@ -120,6 +116,15 @@ def _named(entries: list[dict[str, Any]] | None, name: Any, key: str) -> dict[st
     return next((entry.get(key) or {} for entry in entries or () if entry.get("name") == name), {})
 
 
+def _why(error: Exception) -> str:
+    match error:
+        case FileNotFoundError(filename=None):
+            return "the exec plugin's command is not there"
+        case TypeError() | AttributeError():
+            return "a part of it is of the wrong type, or the current context's user is not there"
+    return str(error) or repr(error)
+
+
 def _try_it(path: Path) -> str:
     return f"try it with: kubectl --kubeconfig {path} get --raw /readyz"
 
@@ -143,14 +148,20 @@ def _token_file(path: Path) -> Callable[[Any], None]:
 
 def _exec_plugin(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
     """Return a hook that runs the plugin again once its token has expired. Without an expiry it is run only once."""
-    running = asyncio.Lock()
+    running: asyncio.Task[None] | None = None
 
     async def refresh(configuration: Any) -> None:
-        async with running:
-            if hasattr(loader, "exec_plugin_expiry"):
-                async with asyncio.timeout(_PLUGIN_SECONDS):
-                    await loader.load_from_exec_plugin()
-                configuration.api_key["BearerToken"] = loader.token
+        nonlocal running
+        if not hasattr(loader, "exec_plugin_expiry"):
+            return
+        if running is None or running.done():
+            running = asyncio.create_task(loader.load_from_exec_plugin(), name="exec-plugin")
+        await asyncio.wait([running])  # a request that gives up does not end it: nobody would end its process
+        try:
+            running.result()
+        except Exception as error:  # whatever a plugin says or does is no defect of ours
+            raise ConfigException(f"the exec plugin failed: {error!r}") from error
+        configuration.api_key["BearerToken"] = loader.token
 
     return refresh
 
@@ -158,7 +169,8 @@ def _exec_plugin(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
 def _proxy(server: str) -> str | None:
     """Return the proxy that the environment names for the API server, as kubectl would take it."""
     parts = urlsplit(server)
-    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def _trust_no_environment(rest: Any) -> None:

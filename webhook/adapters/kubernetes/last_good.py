@@ -7,14 +7,14 @@ from typing import Any
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.collection import decoded
-from webhook.adapters.kubernetes.objects import ConfigMap
 from webhook.adapters.kubernetes.pace import Backoff, Pace
 from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, Told, answer
+from webhook.core.document.configmap import KEY, LAST_GOOD, NAMESPACE, ConfigMap, NoDocumentError, document_of
 
-NAMESPACE, NAME, KEY = "podgate-system", "podgate-policy-last-good", "policy.yaml"
+PLACE = f"configmap {NAMESPACE}/{LAST_GOOD}"
 _ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_THIS = f"{_ALL}/{NAME}"
-_RIGHT = f"create configmaps in {NAMESPACE}, and to get and update {NAME}"
+_THIS = f"{_ALL}/{LAST_GOOD}"
+_RIGHT = f"create configmaps in {NAMESPACE}, and to get and update {LAST_GOOD}"
 _LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
 
 
@@ -35,18 +35,21 @@ class LastGood:
         try:
             found = decoded(await self._get(self._pace.refresh_seconds), ConfigMap)
         except ApiError as error:
-            if not (isinstance(error, RefusedError) and error.status == NOT_FOUND):
-                self._reading.trouble(f"cannot read configmap {NAMESPACE}/{NAME}: {error.told(_RIGHT)}")
+            if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+                self._reading.over()
+            else:
+                self._reading.trouble(f"cannot read {PLACE}: {error.told(_RIGHT)}")
             return None
         self._reading.over()
-        text = (found.data or {}).get(KEY)
-        return None if text is None else text.encode()
+        try:
+            return document_of(found)
+        except NoDocumentError:  # whoever emptied it: it is filled again in time
+            return None
 
     def keep(self, document: bytes) -> None:
         """Have it written. Returns at once."""
         self._wanted = document
-        if document != self._kept:
-            self._changed.set()
+        self._changed.set()
 
     async def run(self) -> None:
         """Write what is to be kept, until cancelled."""
@@ -62,10 +65,11 @@ class LastGood:
             try:
                 await self._make_equal(wanted.decode())
             except ApiError as error:
-                # Another server was faster: usual, and its document is ours. One that goes on is worth a word.
-                conflicts += isinstance(error, RefusedError) and error.status == CONFLICT
-                if conflicts != 1:
-                    self._writing.trouble(f"cannot write configmap {NAMESPACE}/{NAME}: {error.told(_RIGHT)}")
+                overtaken = isinstance(error, RefusedError) and error.status == CONFLICT
+                conflicts += overtaken
+                # Another server was faster: usual, and its document is ours. Conflicts that go on are worth a word.
+                if not overtaken or conflicts > 1:
+                    self._writing.trouble(f"cannot write {PLACE}: {error.told(_RIGHT)}")
                 await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
             else:
                 self._kept = wanted
@@ -77,7 +81,7 @@ class LastGood:
         except RefusedError as error:
             if error.status != NOT_FOUND:
                 raise
-            metadata = {"name": NAME, "namespace": NAMESPACE, "labels": _LABELS}
+            metadata = {"name": LAST_GOOD, "namespace": NAMESPACE, "labels": _LABELS}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
             await answer(self._client, "POST", _ALL, self._pace.request_seconds, body=body)
             return

@@ -69,7 +69,9 @@ class WatchedNamespaces:
         try:
             found = await listed(self._client, asked, self._pace.look_seconds)
         except ApiError as error:
-            self._looking.trouble(f"cannot look up a namespace: {error.told(_NAMESPACES.right)}")
+            # Without the name, which a refusal repeats: what is wrong is the same for all, and is told once.
+            said = error.told(_NAMESPACES.right).replace(f' "{namespace}"', "")
+            self._looking.trouble(f"cannot look up a namespace: {said}")
             return None
         self._looking.over()
         if not found.items:

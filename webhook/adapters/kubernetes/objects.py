@@ -1,8 +1,24 @@
 """Kubernetes' own types as they travel, as far as they are read here. Lax on purpose: Go writes null for empty."""
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct
+
+
+class Named(Protocol):
+    """What is read of any object's metadata."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
+
+
+class Object(Protocol):
+    """What can be listed and watched."""
+
+    @property
+    def metadata(self) -> Named: ...
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
@@ -11,19 +27,8 @@ class Metadata(Struct, frozen=True, rename="camel"):
     labels: dict[str, str] | None = None
 
 
-class Object(Struct, frozen=True):
-    """All that every object has, and all that a bookmark brings."""
-
+class Namespace(Struct, frozen=True):
     metadata: Metadata
-
-
-class ConfigMap(Object, frozen=True, rename="camel"):
-    data: dict[str, str] | None = None
-    binary_data: dict[str, str] | None = None
-
-
-class Namespace(Object, frozen=True):
-    pass
 
 
 AnObject = TypeVar("AnObject", bound=Object)
@@ -39,6 +44,12 @@ class Event(Struct, frozen=True):
 
     type: str
     object: Raw
+
+
+class Mark(Struct, frozen=True):
+    """What a bookmark brings: how far the watch has come."""
+
+    metadata: Metadata
 
 
 class Status(Struct, frozen=True):

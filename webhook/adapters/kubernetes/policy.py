@@ -11,26 +11,26 @@ from collections.abc import Callable
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.collection import Collection, Snapshot, listed
-from webhook.adapters.kubernetes.last_good import KEY, NAMESPACE, LastGood
-from webhook.adapters.kubernetes.last_good import NAME as LAST_GOOD_NAME
-from webhook.adapters.kubernetes.objects import ConfigMap, Listed
+from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
+from webhook.adapters.kubernetes.last_good import LastGood
+from webhook.adapters.kubernetes.objects import Listed
 from webhook.adapters.kubernetes.requests import ApiError, Told
 from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
+from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
 from webhook.core.policy import LoadedPolicy
 from webhook.policy_keeper import PolicyKeeper
 
-_NAME = "podgate-policy"
-_PLACE = f"configmap {NAMESPACE}/{_NAME}"
+_PLACE = f"configmap {NAMESPACE}/{NAME}"
 _POLICY = Collection(
     item=ConfigMap,
     items=Listed[ConfigMap],
     path=f"/api/v1/namespaces/{NAMESPACE}/configmaps",
     name=_PLACE,
-    right=f"list and watch configmaps named {_NAME} in {NAMESPACE}",
-    object_name=_NAME,
+    right=f"list and watch configmaps named {NAME} in {NAMESPACE}",
+    object_name=NAME,
 )
-_PUT_IT_THERE = f"kubectl -n {NAMESPACE} create configmap {_NAME} --from-file={KEY}"
-_KEYS_SHOWN = 10
+_CREATE = f"kubectl -n {NAMESPACE} create configmap {NAME} --from-file={KEY}"
+_NONE = f"{_PLACE}: there is none: create it, such as with `{_CREATE}`"
 
 
 class ConfigMapPolicy:
@@ -112,31 +112,26 @@ class ConfigMapPolicy:
                 await self._take(None if deleted else changed)
 
     async def _take(self, found: ConfigMap | None) -> None:
-        document = _document(found)
+        document, missing = _read_from(found)
         if self._keeper.current() is None:
             # Whatever the policy is now, what was good before comes first: a bad one then leaves that in force.
             last_good = await self._last_good.read()
             if last_good is not None and last_good != document:
-                await self._keeper.offer(last_good, f"configmap {NAMESPACE}/{LAST_GOOD_NAME}: {KEY}")
+                await self._keeper.offer(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
         if document is None:
-            self._keeper.refuse([_missing(found)])
+            self._keeper.refuse([missing])
         elif await self._keeper.offer(document, f"{_PLACE}: {KEY}"):
             self._last_good.keep(document)
 
 
-def _document(found: ConfigMap | None) -> bytes | None:
-    text = (found.data or {}).get(KEY) if found is not None else None
-    return None if text is None else text.encode()
-
-
-def _missing(found: ConfigMap | None) -> str:
+def _read_from(found: ConfigMap | None) -> tuple[bytes | None, str]:
+    """Return the document, or None and why there is none."""
     if found is None:
-        return f"{_PLACE}: there is none: create it, such as with `{_PUT_IT_THERE}`"
-    if KEY in (found.binary_data or {}):
-        return f"{_PLACE}: binaryData.{KEY}: kubectl puts a file there that is not UTF-8 text: save it as UTF-8"
-    keys = sorted([*(found.data or ()), *(f"binaryData.{key}" for key in found.binary_data or ())])
-    shown = ", ".join(keys[:_KEYS_SHOWN]) + (", ..." if len(keys) > _KEYS_SHOWN else "") or "nothing"
-    return f"{_PLACE}: data: no key {KEY}, it has {shown}: put the document under the key {KEY}"
+        return None, _NONE
+    try:
+        return document_of(found), ""
+    except NoDocumentError as error:
+        return None, str(error)
 
 
 def _number(version: str) -> int:

@@ -1,5 +1,6 @@
 """One request to the API server: bounded, its status checked, every way to fail named; closed whatever happens."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from io import BytesIO
@@ -47,9 +48,12 @@ class RefusedError(ApiError):
 
     def told(self, right: str) -> str:
         if self.status == FORBIDDEN:
-            return f"{self}: grant the right to {right}"
+            # So it says to all but administrators, too, while it starts and has not read the roles yet.
+            return f"{self}: grant the right to {right}, unless the API server has only just started"
         if self.status == UNAUTHORIZED:
-            return f"{self}: the credentials are not accepted: check the service account's token or the kubeconfig's user"
+            return (
+                f"{self}: the credentials are not accepted: check the service account's token or the kubeconfig's user"
+            )
         return str(self)
 
 
@@ -113,7 +117,8 @@ async def _sent(
     if body is not None:
         headers["Content-Type"] = "application/json"
     try:
-        await client.update_params_for_auth(headers, [], ["BearerToken"])
+        async with asyncio.timeout(patience.total):  # a plugin for credentials may hang too
+            await client.update_params_for_auth(headers, [], ["BearerToken"])
         response: aiohttp.ClientResponse = await session.request(
             method,
             configuration.host + path,
@@ -143,7 +148,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> RefusedError:
 
 
 async def _body(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    """Return the body. The response's own `read` would keep it, and the client keeps the response."""
+    """Return the body, in bounds."""
     chunks = []
     length = 0
     async for chunk in response.content.iter_any():

@@ -18,7 +18,7 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.collection import Collection, Snapshot, decoded, listed
-from webhook.adapters.kubernetes.objects import AnObject, Event, Object, Status
+from webhook.adapters.kubernetes.objects import AnObject, Event, Mark, Status
 from webhook.adapters.kubernetes.pace import Backoff, Pace
 from webhook.adapters.kubernetes.requests import (
     GONE,
@@ -118,7 +118,7 @@ class Watch(Generic[AnObject]):
             broken = str(error)
         except RefusedError as error:
             usual = error.status == GONE and (resumed or self._version is not None)
-            self._version = version if error.status == TOO_MANY else None
+            self._version = (self._version or version) if error.status == TOO_MANY else None
             if usual:  # it happens to every watch that was cut for long
                 return
             raise
@@ -155,7 +155,7 @@ class Watch(Generic[AnObject]):
             status = decoded(event.object, Status)
             raise RefusedError(status.code, status.message or status.reason)
         if event.type == "BOOKMARK":
-            self._version = decoded(event.object, Object).metadata.resource_version or None
+            self._version = decoded(event.object, Mark).metadata.resource_version or None
         elif event.type in _CHANGES:
             changed = decoded(event.object, self._collection.item)
             await self._taker.one(changed, event.type == "DELETED")

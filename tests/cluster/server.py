@@ -1,0 +1,54 @@
+"""A `podgate serve` beside the cluster: it ends with the components, and is asked what it shows of itself."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from urllib.request import urlopen
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.entrances import Target
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running one, and the HOST:PORT of its two listeners."""
+
+    name: str
+    admission: str
+    plain: str
+
+    @classmethod
+    def start(cls, plane: ControlPlane, name: str, *arguments: str | Path) -> Self:
+        """Start one with these arguments, and wait until it listens."""
+        plane.processes.start(name, [sys.executable, "-m", "webhook", "serve", *arguments])
+
+        def listening() -> dict[str, Any] | None:
+            for line in plane.log(name, 1000).splitlines():
+                if '"msg":"listening"' in line:
+                    said: dict[str, Any] = json.loads(line)
+                    return said
+            return None
+
+        said = plane.wait(listening, f"{name} to listen", name)
+        return cls(name, said["admission"][0], said["plain"][0])
+
+    @property
+    def target(self) -> Target:
+        return Target(self.admission, f"http://{self.plain}/readyz")
+
+    def status(self) -> dict[str, Any]:
+        with urlopen(f"http://{self.plain}/status", timeout=10) as response:
+            shown: dict[str, Any] = json.load(response)
+        return shown
+
+    def metrics(self) -> dict[str, float]:
+        with urlopen(f"http://{self.plain}/metrics", timeout=10) as response:
+            lines = response.read().decode().splitlines()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+    def total(self, name: str, *labels: str) -> float:
+        """Return the sum over all series of a metric that have these labels."""
+        rows = self.metrics().items()
+        return sum(value for key, value in rows if key.split("{")[0] == name and all(label in key for label in labels))

@@ -1,0 +1,197 @@
+"""Policy and Namespaces followed on a real API server, under the rights of the manifests, through what befalls it."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.cluster.callers import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.entrances import Entrance, Entrances
+from tests.cluster.installation import KEY, LAST_GOOD, POLICY, RBAC, SERVICE_ACCOUNT
+from tests.contract.watching import QUICK, Watching, document, following, kept
+
+_CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+# Far below what the API server takes to say anything at all in a quiet cluster: a bookmark comes once a minute.
+IMPATIENT = replace(QUICK, inactivity_seconds=2, request_seconds=2)
+
+
+class RealWorld:
+    """A `watching.World` of a control plane. Podgate comes through a door of its own, which can be shut."""
+
+    def __init__(self, plane: ControlPlane, door: Entrance) -> None:
+        self.plane = plane
+        self.door = door
+        self._open()
+        token = plane.kubectl("create", "token", SERVICE_ACCOUNT, "-n", NAMESPACE).stdout.strip()
+        self.kubeconfig = plane.kubeconfig_for("podgate", token=token, server=f"https://{door.address}")
+
+    def _open(self) -> None:
+        self.door.targets = [f"127.0.0.1:{self.plane.ports.apiserver}"]
+
+    async def put_namespace(self, name: str, **labels: str) -> None:
+        await self._apply("Namespace", {"name": name, "labels": labels})
+
+    async def remove_namespace(self, name: str) -> None:
+        await asyncio.to_thread(self.plane.kubectl, "delete", "namespace", name)
+
+    async def put_policy(self, text: str) -> None:
+        await self._apply("ConfigMap", {"name": POLICY, "namespace": NAMESPACE}, data={KEY: text})
+
+    async def remove_policy(self) -> None:
+        await self._delete(POLICY)
+
+    async def last_good(self) -> str | None:
+        found = await asyncio.to_thread(self.plane.api.get, f"{_CONFIGMAPS}/{LAST_GOOD}")
+        return found["data"][KEY] if found else None
+
+    @asynccontextmanager
+    async def apart(self, *, forgotten: bool = False) -> AsyncIterator[None]:
+        await asyncio.to_thread(self._shut)
+        yield
+        if forgotten:
+            await asyncio.to_thread(self.forget)
+        await asyncio.to_thread(self._open)
+
+    def forget(self) -> None:
+        """Compact etcd up to now, and end the API server, whose cache remembers a little longer."""
+        revision = self._etcd("kv/range", {"key": "AA==", "limit": 1})["header"]["revision"]
+        self._etcd("kv/compaction", {"revision": revision, "physical": True})
+        self.plane.restart("kube-apiserver", kill=True)
+
+    async def tidy(self) -> None:
+        await asyncio.to_thread(self._open)
+        for name in (POLICY, LAST_GOOD):
+            await self._delete(name)
+
+    def _shut(self) -> None:
+        self.door.targets = []
+        self.door.cut()
+
+    def _etcd(self, call: str, body: dict[str, Any]) -> Any:
+        request = Request(f"http://127.0.0.1:{self.plane.ports.etcd}/v3/{call}", json.dumps(body).encode())
+        with urlopen(request, timeout=30) as response:  # noqa: S310  loopback
+            return json.load(response)
+
+    async def _apply(self, kind: str, metadata: dict[str, Any], **fields: Any) -> None:
+        await asyncio.to_thread(self.plane.apply, {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields})
+
+    async def _delete(self, name: str) -> None:
+        await asyncio.to_thread(self.plane.kubectl, "delete", "configmap", name, "-n", NAMESPACE, "--ignore-not-found")
+
+
+def _with_etcd_away(plane: ControlPlane, change: Callable[[], object]) -> None:
+    for name in ("kube-apiserver", "etcd"):
+        plane.stop_component(name, kill=name == "kube-apiserver")
+    change()
+    for name in ("etcd", "kube-apiserver"):
+        plane.start_component(name)
+    plane.wait_ready()
+
+
+def _replace(folder: Path, saved: Path) -> None:
+    shutil.rmtree(folder)
+    saved.rename(folder)
+
+
+@pytest.fixture(scope="module")
+def watched_plane() -> Iterator[ControlPlane]:
+    """Start a cluster for these tests alone: they end its API server under way."""
+    with ControlPlane() as plane:
+        plane.kubectl("create", "namespace", NAMESPACE)
+        plane.kubectl("apply", "-f", str(RBAC))
+        yield plane
+
+
+@pytest.fixture
+async def world(watched_plane: ControlPlane) -> AsyncIterator[RealWorld]:
+    with Entrances() as doors:
+        found = await asyncio.to_thread(RealWorld, watched_plane, doors.open())
+        yield found
+        await found.tidy()
+
+
+class TestARealOne(Watching):
+    pass
+
+
+async def test_a_version_that_is_no_more_leads_to_a_list(world: RealWorld) -> None:
+    await world.put_namespace("compacted")
+    await asyncio.to_thread(world.forget)
+    old = "/api/v1/namespaces?watch=true&resourceVersion=1&timeoutSeconds=5"
+    _, event = await asyncio.to_thread(world.plane.api.request, "GET", old)
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410), "that is what is being got over"
+    async with following(world) as follower:
+        follower.namespaces._watch._version = "1"
+        await follower.until(lambda: follower.namespaces.labels("compacted") is not None)
+        await world.put_namespace("compacted", tier="prod")
+        await follower.until(lambda: "tier" in (follower.namespaces.labels("compacted") or {}))
+
+
+@pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
+@pytest.mark.parametrize("kill", [False, True], ids=["restarted", "crashed"])
+async def test_changes_arrive_after_a_restart(world: RealWorld, component: str, *, kill: bool) -> None:
+    await world.put_policy(document(1))
+    async with following(world) as follower:
+        await follower.until(lambda: follower.pods() == "1")
+        await asyncio.to_thread(world.plane.restart, component, kill=kill)
+        await asyncio.to_thread(world.plane.wait_ready)
+        assert follower.pods() == "1"
+        await world.put_policy(document(2))
+        await world.put_namespace("restarted", now=f"{component}-{kill}")
+        await follower.until(lambda: follower.pods() == "2")
+        expected = f"{component}-{kill}"
+        await follower.until(lambda: (follower.namespaces.labels("restarted") or {}).get("now") == expected)
+        await kept(world, document(2))
+
+
+async def test_an_api_server_that_hangs_is_told_and_followed_again_when_it_goes_on(world: RealWorld) -> None:
+    await world.put_policy(document(1))
+    async with following(world, IMPATIENT) as follower:
+        await follower.until(lambda: follower.pods() == "1")
+        await kept(world, document(1))
+        pid = world.plane.processes.pid("kube-apiserver")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await follower.until(lambda: len(follower.troubles) >= 2)
+            assert any("configmap podgate-system/podgate-policy" in trouble for trouble in follower.troubles)
+            assert any("namespaces" in trouble for trouble in follower.troubles)
+            assert await follower.namespaces.look("anything") is None
+            assert follower.pods() == "1"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await world.put_policy(document(2))
+        await follower.until(lambda: follower.pods() == "2")
+        contacts = follower.contacts
+        await follower.until(lambda: follower.contacts > contacts)
+
+
+async def test_a_store_restored_from_an_older_state_is_followed_again(world: RealWorld) -> None:
+    """Versions count from there again: those that a watch has brought are yet to come."""
+    plane = world.plane
+    await world.put_policy(document(1))
+    await world.put_namespace("restored", tier="old")
+    saved = plane.folder / "etcd-saved"
+    await asyncio.to_thread(_with_etcd_away, plane, lambda: shutil.copytree(plane.folder / "etcd", saved))
+    for number in range(20):
+        await world.put_namespace("restored", tier=f"new-{number}")
+    await world.put_policy(document(2))
+    async with following(world, IMPATIENT) as follower:
+        await follower.until(lambda: follower.pods() == "2")
+        await world.put_policy(document(3))
+        await follower.until(lambda: follower.pods() == "3")
+        await asyncio.to_thread(_with_etcd_away, plane, lambda: _replace(plane.folder / "etcd", saved))
+        await follower.until(lambda: follower.pods() == "1")
+        labels = follower.namespaces.labels
+        await follower.until(lambda: (labels("restored") or {}).get("tier") == "old")
+        await world.put_policy(document(4))
+        await follower.until(lambda: follower.pods() == "4")

@@ -1,0 +1,53 @@
+"""The fake API server keeps to what a real one does, as far as following goes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.contract.watching import Watching
+from tests.server.fake_apiserver import CONFIGMAPS, NAMESPACES, FakeApiServer, drop, fake_apiserver
+
+
+class FakeWorld:
+    """A `watching.World` of the fake."""
+
+    def __init__(self, fake: FakeApiServer, folder: Path) -> None:
+        self._fake = fake
+        self.kubeconfig = folder / "kubeconfig"
+
+    async def put_namespace(self, name: str, **labels: str) -> None:
+        self._fake.put(NAMESPACES, name, labels=labels)
+
+    async def remove_namespace(self, name: str) -> None:
+        self._fake.remove(NAMESPACES, name)
+
+    async def put_policy(self, text: str) -> None:
+        self._fake.put(CONFIGMAPS, "podgate-policy", data={"policy.yaml": text})
+
+    async def remove_policy(self) -> None:
+        self._fake.remove(CONFIGMAPS, "podgate-policy")
+
+    async def last_good(self) -> str | None:
+        found = self._fake.stored(CONFIGMAPS, "podgate-policy-last-good")
+        return found["data"]["policy.yaml"] if found else None
+
+    @asynccontextmanager
+    async def apart(self, *, forgotten: bool = False) -> AsyncIterator[None]:
+        self._fake.always = {"list": drop, "watch": drop}
+        self._fake.cut()
+        yield
+        if forgotten:
+            self._fake.compact()
+        self._fake.always = {}
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[FakeWorld]:
+    async with fake_apiserver(tmp_path) as fake:
+        yield FakeWorld(fake, tmp_path)
+
+
+class TestTheFake(Watching):
+    pass

@@ -1,0 +1,211 @@
+"""What following a cluster must do: one body, run on the fake API server and on a real one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, WatchedNamespaces, connect
+from webhook.core.policy import LoadedPolicy
+from webhook.policy_keeper import PolicyKeeper
+
+QUICK = Pace(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)
+_PATIENCE_SECONDS = 90
+
+
+class World(Protocol):
+    """A cluster, as somebody else changes it."""
+
+    @property
+    def kubeconfig(self) -> Path: ...
+
+    async def put_namespace(self, name: str, **labels: str) -> None:
+        """Create it, or replace its labels."""
+        ...
+
+    async def remove_namespace(self, name: str) -> None: ...
+
+    async def put_policy(self, text: str) -> None: ...
+
+    async def remove_policy(self) -> None: ...
+
+    async def last_good(self) -> str | None: ...
+
+    def apart(self, *, forgotten: bool = False) -> AbstractAsyncContextManager[None]:
+        """Cut what is open, and let nothing through until the end; `forgotten`: older versions are unknown then."""
+        ...
+
+
+class Clock:
+    def now_us(self) -> int:
+        return 0
+
+
+class Recorder:
+    def policy_loaded(self, loaded: LoadedPolicy) -> None: ...
+
+    def policy_failed(self, errors: Sequence[str]) -> None: ...
+
+
+class Follower:
+    """Both adapters on one connection, running."""
+
+    def __init__(self, client: Any, pace: Pace) -> None:
+        self.troubles: list[str] = []
+        self.contacts = 0
+        told: dict[str, Any] = {"on_contact": self._contact, "on_trouble": self.troubles.append, "pace": pace}
+        recorder: Any = Recorder()
+        self.keeper = PolicyKeeper(recorder, Clock())
+        self.policy = ConfigMapPolicy(client, self.keeper, **told)
+        self.namespaces = WatchedNamespaces(client, **told)
+
+    def _contact(self) -> None:
+        self.contacts += 1
+
+    def pods(self) -> str | None:
+        loaded = self.policy.current()
+        quota = loaded.policy.services[0].quota if loaded else None
+        return quota.windows[0].hard["pods"].text if quota else None
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for what comes over the network."""
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while not holds():  # noqa: ASYNC110  there is no event of ours: that is what is being waited for
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"waited in vain; told: {self.troubles}, {self.keeper.last_errors()}") from None
+
+
+@asynccontextmanager
+async def following(world: World, pace: Pace = QUICK) -> AsyncIterator[Follower]:
+    async with await connect(world.kubeconfig) as client:
+        follower = Follower(client, pace)
+        running = [asyncio.create_task(one.run()) for one in (follower.policy, follower.namespaces)]
+        try:
+            yield follower
+            assert not any(task.done() for task in running), "following ends only when it is cancelled"
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+async def kept(world: World, text: str) -> None:
+    """Wait until this is the last good policy."""
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while await world.last_good() != text:  # noqa: ASYNC110  it comes to be on the other side
+            await asyncio.sleep(0.01)
+
+
+def document(pods: int) -> str:
+    return (
+        "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n- name: payment-api\n"
+        f"  match: {{namespaces: [payments]}}\n  quota: {{windows: [{{window: 1m, hard: {{pods: {pods}}}}}]}}\n"
+    )
+
+
+BAD = document(5).replace("pods", "pod")
+
+
+class Watching:
+    """The body. Namespaces are the tests' own: a real one takes a while to go."""
+
+    async def test_what_is_there_and_what_changes_is_known(self, world: World) -> None:
+        await world.put_policy(document(1))
+        await world.put_namespace("known-a", tier="prod")
+        async with following(world) as follower:
+            labels = follower.namespaces.labels
+            await follower.until(lambda: "tier" in (labels("known-a") or {}) and follower.pods() == "1")
+            await world.put_namespace("known-a", tier="test")
+            await world.put_namespace("known-b")
+            await world.put_policy(document(2))
+            await follower.until(lambda: (labels("known-a") or {}).get("tier") == "test")
+            await follower.until(lambda: labels("known-b") is not None and follower.pods() == "2")
+            await world.remove_namespace("known-b")
+            await follower.until(lambda: labels("known-b") is None)
+            assert follower.troubles == []
+
+    async def test_a_bad_policy_or_none_changes_nothing_and_a_good_one_is_kept(self, world: World) -> None:
+        await world.put_policy(document(1))
+        async with following(world) as follower:
+            await follower.until(lambda: follower.pods() == "1")
+            await kept(world, document(1))
+            await world.put_policy(BAD)
+            await follower.until(lambda: bool(follower.keeper.last_errors()))
+            [error] = follower.keeper.last_errors()
+            assert error.startswith("configmap podgate-system/podgate-policy: policy.yaml:6:")
+            await world.remove_policy()
+            await follower.until(lambda: "there is none" in follower.keeper.last_errors()[0])
+            assert follower.pods() == "1"
+            await world.put_policy(document(2))
+            await follower.until(lambda: follower.pods() == "2")
+            await kept(world, document(2))
+            assert follower.troubles == []
+
+    async def test_at_a_start_the_last_good_is_in_force_where_the_policy_is_bad(self, world: World) -> None:
+        await world.put_policy(document(3))
+        async with following(world) as follower:
+            await follower.until(lambda: follower.pods() == "3")
+            await kept(world, document(3))
+        await world.put_policy(BAD)
+        async with following(world) as follower:
+            await follower.policy.refresh()
+            assert follower.pods() == "3"
+            assert "podgate-policy: policy.yaml:6:" in follower.keeper.last_errors()[0]
+
+    async def test_a_document_of_nearly_a_mebibyte_goes_both_ways(self, world: World) -> None:
+        text = document(1) + "# " + "\u00e9" * 450_000 + "\n"
+        await world.put_policy(text)
+        async with following(world) as follower:
+            await kept(world, text)
+            changed = text.replace("pods: 1}", "pods: 2}")
+            await world.put_policy(changed)
+            await follower.until(lambda: follower.pods() == "2")
+            await kept(world, changed)
+            assert follower.troubles == []
+
+    async def test_what_is_not_known_yet_is_looked_up_and_read_at_once(self, world: World) -> None:
+        await world.put_policy(document(1))
+        await world.put_namespace("looked-up", tier="prod")
+        async with await connect(world.kubeconfig) as client:
+            follower = Follower(client, QUICK)
+            await follower.policy.refresh()
+            assert follower.pods() == "1"
+            assert follower.namespaces.labels("looked-up") is None
+            found = await follower.namespaces.look("looked-up")
+            assert found is not None
+            assert found["tier"] == "prod"
+            assert follower.namespaces.labels("looked-up") == found
+            assert await follower.namespaces.look("never-made") is None
+            assert follower.troubles == []
+
+    async def test_what_happens_while_the_connection_is_cut_is_known_afterwards(self, world: World) -> None:
+        await self._apart(world, "cut", forgotten=False)
+
+    async def test_what_happens_until_older_versions_are_forgotten_is_known_afterwards(self, world: World) -> None:
+        await self._apart(world, "forgotten", forgotten=True)
+
+    async def _apart(self, world: World, name: str, *, forgotten: bool) -> None:
+        await world.put_policy(document(1))
+        await world.put_namespace(f"{name}-gone")
+        async with following(world) as follower:
+            labels = follower.namespaces.labels
+            await follower.until(lambda: labels(f"{name}-gone") is not None and follower.pods() == "1")
+            await world.put_namespace(f"{name}-changed", tier="prod")  # so that the watch has a version of its own
+            await world.put_policy(document(2))
+            await follower.until(lambda: labels(f"{name}-changed") is not None and follower.pods() == "2")
+            async with world.apart(forgotten=forgotten):
+                await world.remove_namespace(f"{name}-gone")
+                await world.put_namespace(f"{name}-changed", tier="test")
+                await world.put_namespace(f"{name}-new")
+                await world.put_policy(document(3))
+                assert follower.pods() == "2", "nothing comes through"
+                await follower.policy.refresh()
+                assert follower.troubles, "and that is told"
+            await follower.until(lambda: labels(f"{name}-new") is not None and follower.pods() == "3")
+            assert labels(f"{name}-gone") is None
+            assert (labels(f"{name}-changed") or {})["tier"] == "test"
+            await world.put_policy(document(4))
+            await follower.until(lambda: follower.pods() == "4")

@@ -1,0 +1,289 @@
+"""A small API server for ConfigMaps and Namespaces, which can be told to fail in every way that a real one does."""
+
+import asyncio
+import json
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aiohttp import web
+
+NAMESPACES = "/api/v1/namespaces"
+CONFIGMAPS = f"{NAMESPACES}/podgate-system/configmaps"
+_KINDS = {NAMESPACES: "Namespace", CONFIGMAPS: "ConfigMap"}
+_CUT, _END = object(), object()
+
+Fault = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what happens on the other side of a connection."""
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  there is no event of ours: that is what is being waited for
+            await asyncio.sleep(0.001)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request that came in."""
+
+    verb: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+
+
+@dataclass(eq=False, slots=True)
+class OpenWatch:
+    """A watch that somebody has open. It hears of nothing up to `version`, also where that is yet to come."""
+
+    request: web.Request
+    version: int
+    items: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+
+    def offer(self, revision: int, kind: str, path: str, found: dict[str, Any]) -> None:
+        if revision > self.version and path == self.request.path and _selected(self.request, found):
+            self.items.put_nowait(_line(kind, found))
+
+
+def refuse(code: int, message: str = "", **headers: str) -> Fault:
+    """Answer with a Status."""
+
+    async def fault(_: web.Request) -> web.StreamResponse:
+        return _status(code, message, {name.replace("_", "-"): value for name, value in headers.items()})
+
+    return fault
+
+
+def say(body: bytes, *, cut: bool = False) -> Fault:
+    """Answer 200 with this body; `cut` breaks the connection off instead of ending the answer."""
+
+    async def fault(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(body)
+        if cut:
+            _abort(request)
+        return response
+
+    return fault
+
+
+async def hang(_: web.Request) -> web.StreamResponse:
+    """Take the request and never answer."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def drop(request: web.Request) -> web.StreamResponse:
+    """Close the connection without an answer."""
+    _abort(request)
+    return web.Response()
+
+
+class FakeApiServer:
+    """Starts empty. `revision` counts writes, as etcd's does."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.faults: dict[str, deque[Fault]] = {}
+        """What the next requests of a verb come to, in order."""
+        self.always: dict[str, Fault] = {}
+        """What every request of a verb comes to, after the faults in order."""
+        self.revision = 100
+        self.watching: list[OpenWatch] = []
+        self.url = ""
+        self.port = 0
+        self._objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self._log: list[tuple[int, str, str, dict[str, Any]]] = []
+        self._oldest = 0
+
+    def verbs(self) -> list[str]:
+        return [seen.verb for seen in self.seen]
+
+    def last(self, verb: str) -> Seen:
+        return [seen for seen in self.seen if seen.verb == verb][-1]
+
+    def next(self, verb: str, *faults: Fault) -> None:
+        self.faults.setdefault(verb, deque()).extend(faults)
+
+    def put(self, path: str, name: str, **fields: Any) -> dict[str, Any]:
+        """Write an object, as somebody else would. `labels` belong to the metadata."""
+        labels = fields.pop("labels", None)
+        kept = self._objects.get((path, name), {}).get("metadata", {})
+        metadata = {**kept, "name": name} | ({"labels": labels} if labels is not None else {})
+        return self._write(path, {"apiVersion": "v1", "kind": _KINDS[path], "metadata": metadata, **fields})
+
+    def remove(self, path: str, name: str) -> None:
+        gone = self._objects.pop((path, name))
+        self.revision += 1
+        metadata = {**gone["metadata"], "resourceVersion": str(self.revision)}
+        self._tell("DELETED", path, {**gone, "metadata": metadata})
+
+    def stored(self, path: str, name: str) -> dict[str, Any] | None:
+        return self._objects.get((path, name))
+
+    def compact(self) -> None:
+        """Forget all versions up to now: whoever watches from one of them gets a 410."""
+        self._oldest = self.revision
+        self._log.clear()
+
+    def bookmark(self) -> None:
+        self.send(_line("BOOKMARK", {"kind": "X", "metadata": {"resourceVersion": str(self.revision)}}))
+
+    def error(self, code: int, message: str = "") -> None:
+        """Put an ERROR event into every open watch, which then ends."""
+        self.send(_line("ERROR", _status_object(code, message)))
+        self.end()
+
+    def cut(self) -> None:
+        """Break every watch off."""
+        self.send(_CUT)
+
+    def end(self) -> None:
+        """End every watch as when its time is over."""
+        self.send(_END)
+
+    def send(self, item: object) -> None:
+        """Put bytes into every open watch."""
+        for watch in self.watching:
+            watch.items.put_nowait(item)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        verb = _verb(request)
+        self.seen.append(Seen(verb, request.path, dict(request.query), dict(request.headers)))
+        faults = self.faults.get(verb)
+        fault = faults.popleft() if faults else self.always.get(verb)
+        if fault is not None:
+            return await fault(request)
+        handler = {"list": self.list, "watch": self._watch, "get": self._get}.get(verb, self.change)
+        return await handler(request)
+
+    async def list(self, request: web.Request) -> web.StreamResponse:
+        items = [
+            found for (path, _), found in self._objects.items() if path == request.path and _selected(request, found)
+        ]
+        kind = f"{_KINDS[request.path]}List"
+        return web.json_response({"kind": kind, "metadata": {"resourceVersion": str(self.revision)}, "items": items})
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        version = int(request.query["resourceVersion"])
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if version < self._oldest:
+            await response.write(_line("ERROR", _status_object(410, "too old resource version")))
+            return response
+        watch = OpenWatch(request, version)
+        for entry in self._log:
+            watch.offer(*entry)
+        self.watching.append(watch)
+        try:
+            while (item := await watch.items.get()) is not _END:
+                if item is _CUT:
+                    _abort(request)
+                    break
+                await response.write(item)
+        finally:
+            self.watching.remove(watch)
+        return response
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        path, _, name = request.path.rpartition("/")
+        found = self._objects.get((path, name))
+        return _status(404, f'"{name}" not found') if found is None else web.json_response(found)
+
+    async def change(self, request: web.Request) -> web.StreamResponse:
+        sent = await request.json()
+        name = sent["metadata"]["name"]
+        path = request.path.removesuffix(f"/{name}")
+        there = self._objects.get((path, name))
+        if request.method == "POST" and there is not None:
+            return _status(409, f'"{name}" already exists')
+        if request.method == "PUT" and there is None:
+            return _status(404, f'"{name}" not found')
+        version = sent["metadata"].get("resourceVersion")
+        if there is not None and version not in (None, there["metadata"]["resourceVersion"]):
+            return _status(409, "the object has been modified")
+        return web.json_response(self._write(path, sent))
+
+    def _write(self, path: str, found: dict[str, Any]) -> dict[str, Any]:
+        self.revision += 1
+        name = found["metadata"]["name"]
+        kind = "MODIFIED" if (path, name) in self._objects else "ADDED"
+        written = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.revision)}}
+        self._objects[path, name] = written
+        self._tell(kind, path, written)
+        return written
+
+    def _tell(self, kind: str, path: str, found: dict[str, Any]) -> None:
+        entry = (self.revision, kind, path, found)
+        self._log.append(entry)
+        for watch in self.watching:
+            watch.offer(*entry)
+
+
+@asynccontextmanager
+async def fake_apiserver(
+    folder: Path, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+) -> AsyncIterator[FakeApiServer]:
+    """Serve on loopback, with a kubeconfig in the folder."""
+    fake = FakeApiServer()
+    application = web.Application(client_max_size=8 << 20)
+    application.router.add_route("*", "/{path:.*}", fake.handle)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, host, 0, ssl_context=tls)
+    await site.start()
+    fake.port = runner.addresses[0][1]
+    fake.url = f"{'https' if tls else 'http'}://{host}:{fake.port}"
+    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(fake.url)))
+    try:
+        yield fake
+    finally:
+        await runner.cleanup()
+
+
+def kubeconfig(server: str, **user: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+
+
+def _verb(request: web.Request) -> str:
+    if request.method != "GET":
+        return {"POST": "create", "PUT": "update"}[request.method]
+    if request.path not in _KINDS:
+        return "get"
+    return "watch" if request.query.get("watch") == "true" else "list"
+
+
+def _selected(request: web.Request, found: dict[str, Any]) -> bool:
+    selector = request.query.get("fieldSelector")
+    return selector is None or selector == f"metadata.name={found['metadata']['name']}"
+
+
+def _line(kind: str, found: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": found}).encode() + b"\n"
+
+
+def _status_object(code: int, message: str) -> dict[str, Any]:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "message": message}
+
+
+def _status(code: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.json_response(_status_object(code, message), status=code, headers=headers)
+
+
+def _abort(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
