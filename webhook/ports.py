@@ -1,6 +1,7 @@
 """The named seams: everything that the decision needs from the world comes in through one of these."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Struct
@@ -135,6 +136,15 @@ class Observer(Protocol):
     def policy_judged(self, user: str, errors: Sequence[str]) -> None:
         """Say that `user` wants to store a policy; it was refused for `errors`, admitted where there are none."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class WatchReports:
+    """Whom a watch tells how it fares. A trouble is told once, with the same words when it is over."""
+
+    on_contact: Callable[[], None]
+    on_trouble: Callable[[str], None]
+    on_over: Callable[[str], None]
 
 
 class NamespaceLabels(Protocol):

@@ -13,6 +13,7 @@ from webhook.tokens import LEEWAY_MAX_SECONDS
 
 ENVIRONMENT_PREFIX = "PODGATE_"
 _MIB = 1 << 20
+_SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _LONGEST_NUMBER = 12  # digits; a longer number is a mistake
 # Kubernetes puts these into every container for each Service whose name starts with `podgate`: not settings.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
@@ -153,8 +154,8 @@ def variable_of(name: str) -> str:
 
 
 def in_cluster(environment: Mapping[str, str]) -> bool:
-    """Return whether this runs in a container of a cluster: the kubelet says so in each of them."""
-    return "KUBERNETES_SERVICE_HOST" in environment
+    """Return whether this runs in a Pod that may talk to its cluster."""
+    return bool(environment.get("KUBERNETES_SERVICE_HOST")) and _SERVICE_ACCOUNT_TOKEN.is_file()
 
 
 def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
@@ -178,7 +179,7 @@ def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Se
     told = [_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
     if told == [None, None] and not in_cluster(environment):
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
-        mistakes.insert(0, f"--policy: missing, and this is no cluster: {remedy}")
+        mistakes.insert(0, f"--policy: missing, and this is no Pod with a service account's token: {remedy}")
     known = {variable_of(item.name) for item in fields(Settings)}
     mistakes += [
         f"{name}: no such setting: see podgate serve --help"

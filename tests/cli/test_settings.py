@@ -142,3 +142,19 @@ def test_serve_tells_all_of_it_and_exits_2() -> None:
 def test_a_shutdown_may_wait_for_nothing(flags: dict[str, str | None]) -> None:
     parsed = parse({**flags, "drain_seconds": "0s", "grace_seconds": "0"}, {})
     assert (parsed.drain_seconds, parsed.grace_seconds) == (0, 0)
+
+
+def test_without_a_policy_it_takes_that_of_its_cluster(
+    flags: dict[str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags["policy"] = None
+    (token := tmp_path / "token").write_text("one")
+    monkeypatch.setattr("webhook.settings._SERVICE_ACCOUNT_TOKEN", token)
+    inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert parse(flags, inside).policy is None
+    assert parse({**flags, "kubeconfig": str(token)}, {}).kubeconfig == token
+    [outside] = mistakes(flags)
+    token.unlink()
+    [without_token] = mistakes(flags, inside)
+    assert outside == without_token
+    assert outside.startswith("--policy: missing, and this is no Pod with a service account's token: give --policy")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, WatchedNamespaces, connect
 from webhook.core.policy import LoadedPolicy
 from webhook.policy_keeper import PolicyKeeper
+from webhook.ports import WatchReports
 
 QUICK = Pace(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)
 _PATIENCE_SECONDS = 90
@@ -53,8 +54,10 @@ class Follower:
 
     def __init__(self, client: Any, pace: Pace) -> None:
         self.troubles: list[str] = []
+        self.overs: list[str] = []
         self.contacts = 0
-        told: dict[str, Any] = {"on_contact": self._contact, "on_trouble": self.troubles.append, "pace": pace}
+        reports = WatchReports(self._contact, self.troubles.append, self.overs.append)
+        told: dict[str, Any] = {"reports": reports, "pace": pace}
         recorder: Any = Recorder()
         self.keeper = PolicyKeeper(recorder, Clock())
         self.policy = ConfigMapPolicy(client, self.keeper, **told)

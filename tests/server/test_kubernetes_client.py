@@ -15,7 +15,7 @@ from certs.authority import Authority, san
 from certs.files import write_credentials
 from tests.server.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, kubeconfig
 from webhook.adapters.kubernetes import client as module
-from webhook.adapters.kubernetes.client import connect, in_cluster
+from webhook.adapters.kubernetes.client import connect
 from webhook.adapters.kubernetes.requests import UnreachedError, answer
 from webhook.errors import UserError
 
@@ -255,7 +255,6 @@ def serving(folder: Path, authority: Authority, *names: str) -> ssl.SSLContext:
 async def test_a_pod_talks_to_its_cluster_by_certificate_and_token(
     tmp_path: Path, authority: Authority, account: Path, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    assert in_cluster()
     async with fake_apiserver(tmp_path, serving(tmp_path, authority, f"ip:{host}"), host) as fake:
         inside(monkeypatch, host, fake.port)
         async with connected(None) as client:
@@ -339,12 +338,3 @@ async def test_a_certificate_authority_that_is_none_is_refused(account: Path) ->
     (account / "ca.crt").write_text("none")
     with pytest.raises(UserError, match="unusable certificates"):
         await connect(None)
-
-
-def test_outside_of_a_cluster_it_is_not_in_one(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert in_cluster()
-    (account / "token").unlink()
-    assert not in_cluster()
-    (account / "token").write_text("one")
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
-    assert not in_cluster()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.server.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, hang, refuse, say, until
 from webhook.adapters.kubernetes import Pace, WatchedNamespaces, connect
-from webhook.ports import NamespaceLabels
+from webhook.ports import NamespaceLabels, WatchReports
 
 QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01)
 
@@ -21,9 +21,12 @@ class Known:
     def __init__(self, fake: FakeApiServer, client: Any, pace: Pace = QUICK) -> None:
         self.fake = fake
         self.troubles: list[str] = []
+        self.overs: list[str] = []
         self.contacts: list[None] = []
         self.source = WatchedNamespaces(
-            client, on_contact=lambda: self.contacts.append(None), on_trouble=self.troubles.append, pace=pace
+            client,
+            reports=WatchReports(lambda: self.contacts.append(None), self.troubles.append, self.overs.append),
+            pace=pace,
         )
         self._task: asyncio.Task[None] | None = None
 

@@ -14,7 +14,7 @@ from tests.server.test_policy_file import FakeClock, Recorder, document
 from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, connect
 from webhook.core.document.text import LARGEST_BYTES
 from webhook.policy_keeper import PolicyKeeper
-from webhook.ports import Observer, PolicySource
+from webhook.ports import Observer, PolicySource, WatchReports
 
 POLICY, LAST_GOOD = "podgate-policy", "podgate-policy-last-good"
 QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
@@ -29,11 +29,12 @@ class Followed:
         self.fake = fake
         self.recorder = Recorder()
         self.troubles: list[str] = []
+        self.overs: list[str] = []
         self.contacts = 0
         observer: Observer = self.recorder
         self.keeper = PolicyKeeper(observer, FakeClock())
         self.source = ConfigMapPolicy(
-            client, self.keeper, on_contact=self._contact, on_trouble=self.troubles.append, pace=pace
+            client, self.keeper, reports=WatchReports(self._contact, self.troubles.append, self.overs.append), pace=pace
         )
         self._task: asyncio.Task[None] | None = None
 

@@ -14,8 +14,9 @@ from webhook.adapters.kubernetes.client import connect
 from webhook.adapters.kubernetes.collection import Collection, Snapshot
 from webhook.adapters.kubernetes.objects import Listed, Namespace
 from webhook.adapters.kubernetes.pace import Backoff, Pace
-from webhook.adapters.kubernetes.requests import GarbledError
+from webhook.adapters.kubernetes.requests import GarbledError, Told
 from webhook.adapters.kubernetes.watch import Lines, Taker, Watch
+from webhook.ports import WatchReports
 
 COLLECTION = Collection(
     item=Namespace, items=Listed[Namespace], path=NAMESPACES, name="namespaces", right="list and watch namespaces"
@@ -33,6 +34,7 @@ class Follower:
         self.changes: list[tuple[str, str]] = []
         self.contacts = 0
         self.troubles: list[str] = []
+        self.overs: list[str] = []
         self.taking: Callable[[], Awaitable[None]] | None = None
 
     async def all(self, snapshot: Snapshot[Namespace]) -> None:
@@ -71,8 +73,7 @@ async def follow(tmp_path: Path) -> AsyncIterator[Callable[..., Follower]]:
             client,
             COLLECTION,
             Taker(follower.all, follower.one),
-            on_contact=follower.contact,
-            on_trouble=follower.troubles.append,
+            reports=WatchReports(follower.contact, follower.troubles.append, follower.overs.append),
             pace=pace,
         )
         running.append(asyncio.create_task(watch.run()))
@@ -440,7 +441,9 @@ async def test_a_defect_in_what_takes_the_changes_is_not_swallowed(tmp_path: Pat
         raise LookupError("a defect of ours")
 
     async with await connect(tmp_path / "kubeconfig") as client:
-        watch = Watch(client, COLLECTION, Taker(broken, Follower().one), on_contact=list, on_trouble=str, pace=QUICK)
+        watch = Watch(
+            client, COLLECTION, Taker(broken, Follower().one), reports=WatchReports(list, str, str), pace=QUICK
+        )
         with pytest.raises(LookupError):
             await watch.run()
 
@@ -460,8 +463,7 @@ async def test_cancelled_at_any_point_it_leaves_nothing_open(fake: FakeApiServer
         client,
         COLLECTION,
         Taker(follower.all, follower.one),
-        on_contact=follower.contact,
-        on_trouble=follower.troubles.append,
+        reports=WatchReports(follower.contact, follower.troubles.append, follower.overs.append),
         pace=QUICK,
     )
 
@@ -528,3 +530,17 @@ async def test_a_healthy_stretch_ends_the_series_of_failures(
     follow(replace(QUICK, healthy_seconds=0))
     await until(lambda: len(fake.watching) == 1)
     assert len(resets) == 2
+
+
+def test_a_trouble_is_told_once_and_then_that_it_is_over() -> None:
+    said: list[str] = []
+    told = Told(
+        WatchReports(list, lambda text: said.append(f"trouble {text}"), lambda text: said.append(f"over {text}"))
+    )
+    told.over()
+    for text in ("cut", "cut", "refused"):
+        told.trouble(text)
+    told.over()
+    told.over()
+    told.trouble("cut")
+    assert said == ["trouble cut", "over cut", "trouble refused", "over refused", "trouble cut"]

@@ -38,15 +38,13 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
 
     client = await kubernetes.connect(settings.kubeconfig)
     keeper = PolicyKeeper(telemetry.observer, clock)
-    told = telemetry.watched("namespaces")
-    namespaces = kubernetes.WatchedNamespaces(client, on_contact=told.on_contact, on_trouble=told.on_trouble)
+    namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
     policies: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
         name, policies = str(settings.policy), PolicyFile(settings.policy, keeper)
     else:
-        told = telemetry.watched("configmaps")
         name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
-        policies = kubernetes.ConfigMapPolicy(client, keeper, on_contact=told.on_contact, on_trouble=told.on_trouble)
+        policies = kubernetes.ConfigMapPolicy(client, keeper, reports=telemetry.watched("configmaps"))
     return Sources(name, keeper, policies, namespaces, (policies.run, namespaces.run), client.close)
 
 

@@ -2,22 +2,14 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Metrics
 from webhook.adapters.traces import open_traces
 from webhook.observers import Observers
+from webhook.ports import WatchReports
 from webhook.settings import Settings
 from webhook.status import WatchHealth
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """What a watch on a kind of object in Kubernetes reports."""
-
-    on_contact: Callable[[], None]
-    on_trouble: Callable[[str], None]
 
 
 class Telemetry:
@@ -39,21 +31,34 @@ class Telemetry:
 
         return refused
 
-    def watched(self, resource: str) -> Watched:
+    def watched(self, resource: str) -> WatchReports:
         """Return whom to tell how the watch on a kind of object fares."""
-        self.watches[resource] = WatchHealth()
+        contact_us: int | None = None
+        troubles: list[str] = []
+
+        def show() -> None:
+            self.watches[resource] = WatchHealth(contact_us, "; ".join(troubles))
 
         def contact() -> None:
+            nonlocal contact_us
             now_seconds = time.time()
+            contact_us = int(now_seconds * 1_000_000)
             self.metrics.kubernetes_contact(resource, now_seconds)
-            self.watches[resource] = WatchHealth(int(now_seconds * 1_000_000))
+            show()
 
         def trouble(reason: str) -> None:
+            troubles.append(reason)
             self.metrics.kubernetes_failed(resource)
-            self.watches[resource] = WatchHealth(self.watches[resource].contact_us, reason)
             self.logs.said("warning", "watch failed, what is known stays", resource=resource, reason=reason)
+            show()
 
-        return Watched(contact, trouble)
+        def over(reason: str) -> None:
+            troubles.remove(reason)
+            self.logs.said("info", "watch recovered", resource=resource, reason=reason)
+            show()
+
+        show()
+        return WatchReports(contact, trouble, over)
 
     def close(self) -> None:
         """Send what is still to be sent; takes as long as the receiver does."""

@@ -27,11 +27,6 @@ _USER_AGENT = f"podgate/{version('podgate')}"
 _KUBECONFIG_BYTES_MAX = 4 << 20
 
 
-def in_cluster() -> bool:
-    """Whether this runs in a Pod that may talk to its cluster."""
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and (_ACCOUNT / "token").is_file()
-
-
 async def connect(kubeconfig: Path | None) -> ApiClient:
     """Return a client for the kubeconfig's current context; None is the cluster that this runs in. Asks nothing yet."""
     configuration = Configuration()

@@ -1,7 +1,6 @@
 """The last good policy, kept in a ConfigMap of its own, for a server that starts while the policy itself is bad."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
@@ -10,6 +9,7 @@ from webhook.adapters.kubernetes.collection import decoded
 from webhook.adapters.kubernetes.pace import Backoff, Pace
 from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, Told, answer
 from webhook.core.document.configmap import KEY, LAST_GOOD, NAMESPACE, ConfigMap, NoDocumentError, document_of
+from webhook.ports import WatchReports
 
 PLACE = f"configmap {NAMESPACE}/{LAST_GOOD}"
 _ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -21,11 +21,11 @@ _LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": 
 class LastGood:
     """Reads it when asked, writes it in the background."""
 
-    def __init__(self, client: ApiClient, on_trouble: Callable[[str], None], pace: Pace) -> None:
+    def __init__(self, client: ApiClient, reports: WatchReports, pace: Pace) -> None:
         self._client = client
         self._pace = pace
-        self._reading = Told(on_trouble)
-        self._writing = Told(on_trouble)
+        self._reading = Told(reports)
+        self._writing = Told(reports)
         self._wanted: bytes | None = None
         self._kept: bytes | None = None
         self._changed = asyncio.Event()

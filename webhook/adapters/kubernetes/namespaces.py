@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
@@ -11,6 +11,7 @@ from webhook.adapters.kubernetes.collection import Collection, Snapshot, listed
 from webhook.adapters.kubernetes.objects import Listed, Namespace
 from webhook.adapters.kubernetes.requests import ApiError, Told
 from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
+from webhook.ports import WatchReports
 
 _NAMESPACES = Collection(
     item=Namespace,
@@ -29,17 +30,16 @@ class WatchedNamespaces:
         self,
         client: ApiClient,
         *,
-        on_contact: Callable[[], None],
-        on_trouble: Callable[[str], None],
+        reports: WatchReports,
         pace: Pace = Pace(),  # noqa: B008  frozen
     ) -> None:
         self._client = client
         self._pace = pace
         self._labels: dict[str, Mapping[str, str]] = {}
         self._looks: dict[str, asyncio.Task[Mapping[str, str] | None]] = {}
-        self._looking = Told(on_trouble)
+        self._looking = Told(reports)
         taker = Taker(self._all, self._one)
-        self._watch = Watch(client, _NAMESPACES, taker, on_contact=on_contact, on_trouble=on_trouble, pace=pace)
+        self._watch = Watch(client, _NAMESPACES, taker, reports=reports, pace=pace)
 
     def labels(self, namespace: str) -> Mapping[str, str] | None:
         return self._labels.get(namespace)

@@ -6,7 +6,6 @@ store restored from a backup, and where it is merely late the watch that follows
 """
 
 import asyncio
-from collections.abc import Callable
 
 from kubernetes_asyncio.client import ApiClient
 
@@ -19,6 +18,7 @@ from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
 from webhook.core.policy import LoadedPolicy
 from webhook.policy_keeper import PolicyKeeper
+from webhook.ports import WatchReports
 
 _PLACE = f"configmap {NAMESPACE}/{NAME}"
 _POLICY = Collection(
@@ -41,18 +41,17 @@ class ConfigMapPolicy:
         client: ApiClient,
         keeper: PolicyKeeper,
         *,
-        on_contact: Callable[[], None],
-        on_trouble: Callable[[str], None],
+        reports: WatchReports,
         pace: Pace = Pace(),  # noqa: B008  frozen
     ) -> None:
         self._client = client
         self._keeper = keeper
-        self._on_contact = on_contact
+        self._on_contact = reports.on_contact
         self._pace = pace
-        self._told = Told(on_trouble)
-        self._last_good = LastGood(client, on_trouble, pace)
+        self._told = Told(reports)
+        self._last_good = LastGood(client, reports, pace)
         taker = Taker(self._all, self._one)
-        self._watch = Watch(client, _POLICY, taker, on_contact=on_contact, on_trouble=on_trouble, pace=pace)
+        self._watch = Watch(client, _POLICY, taker, reports=reports, pace=pace)
         self._taking = asyncio.Lock()
         self._version = 0
         """Of the newest state that was taken in."""

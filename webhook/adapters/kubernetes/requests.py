@@ -1,7 +1,7 @@
 """One request to the API server: bounded, its status checked, every way to fail named; closed whatever happens."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any
@@ -12,6 +12,7 @@ from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.objects import Status
+from webhook.ports import WatchReports
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
 # A list of 100,000 Namespaces takes 120 MB; what is longer is no answer of an API server.
@@ -58,18 +59,21 @@ class RefusedError(ApiError):
 
 
 class Told:
-    """Tells a trouble once, until it is over or becomes another one."""
+    """Tells a trouble once, until it is over or becomes another one; and then that the former one is over."""
 
-    def __init__(self, on_trouble: Callable[[str], None]) -> None:
-        self._on_trouble = on_trouble
+    def __init__(self, reports: WatchReports) -> None:
+        self._reports = reports
         self._last: str | None = None
 
     def trouble(self, text: str) -> None:
         if text != self._last:
+            self.over()
             self._last = text
-            self._on_trouble(text)
+            self._reports.on_trouble(text)
 
     def over(self) -> None:
+        if self._last is not None:
+            self._reports.on_over(self._last)
         self._last = None
 
 

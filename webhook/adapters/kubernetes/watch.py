@@ -30,6 +30,7 @@ from webhook.adapters.kubernetes.requests import (
     UnreachedError,
     answered,
 )
+from webhook.ports import WatchReports
 
 __all__ = ["Pace", "Taker", "Watch"]
 
@@ -57,17 +58,16 @@ class Watch(Generic[AnObject]):
         collection: Collection[AnObject],
         taker: Taker[AnObject],
         *,
-        on_contact: Callable[[], None],
-        on_trouble: Callable[[str], None],
+        reports: WatchReports,
         pace: Pace,
     ) -> None:
         self._client = client
         self._collection = collection
         self._taker = taker
-        self._on_contact = on_contact
+        self._on_contact = reports.on_contact
         self._pace = pace
-        self._listing = Told(on_trouble)
-        self._watching = Told(on_trouble)
+        self._listing = Told(reports)
+        self._watching = Told(reports)
         self._version: str | None = None
         """From where a watch can go on; None where only a list can tell."""
 

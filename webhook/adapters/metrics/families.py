@@ -69,7 +69,10 @@ POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policy documents ju
 POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
 
 KUBERNETES_FAILURES = _counter(
-    "kubernetes_watch_failures_total", "resource", "Lists and watches that failed; what was known stayed.", REASONS_MAX
+    "kubernetes_watch_failures_total",
+    "resource",
+    "Troubles with the API server, each once until it is over.",
+    REASONS_MAX,
 )
 KUBERNETES_CONTACT = _gauge(
     "kubernetes_watch_contact_timestamp_seconds", "resource", "When the API server last sent anything."
