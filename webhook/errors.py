@@ -1,4 +1,4 @@
-"""Errors, split by blame: the user's (exit 2, one line and a remedy) and the caller's (an HTTP status, no details)."""
+"""Errors, split by blame: the user's (exit 2, one line and a remedy), the caller's (an HTTP status), the store's."""
 
 
 class UserError(Exception):
@@ -7,6 +7,10 @@ class UserError(Exception):
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
         self.remedy = remedy
+
+
+class StoreUnavailableError(Exception):
+    """The counters cannot be asked, or did not answer in time; says why. Whether they were changed is not known."""
 
 
 class AuthenticationError(Exception):

@@ -11,6 +11,7 @@ from webhook.core.draft import Compiled, Draft, conclude
 from webhook.core.mutation import HASH_ANNOTATION
 from webhook.core.policy import LoadedPolicy
 from webhook.core.review import Request
+from webhook.errors import StoreUnavailableError
 from webhook.ports import Caller, Clock, CounterStore, NamespaceLabels, Observer, PolicySource, Review
 
 _POLICIES_REMEMBERED = 8
@@ -143,7 +144,11 @@ class Interceptor:
         stages.refuse_open(draft, self._store.known_breaker(draft.plan), self._clock.now_us())
 
     async def _charge(self, draft: Draft) -> None:
-        receipt = await self._store.acquire(stages.acquire(draft))
+        try:
+            receipt = await self._store.acquire(stages.acquire(draft))
+        except StoreUnavailableError as error:
+            stages.uncounted(draft, str(error))
+            return
         stages.charged(draft, receipt)
         for transition in receipt.transitions:
             self._observer.transitioned(transition)

@@ -37,7 +37,7 @@ class PolicySource(Protocol):
 
 
 class CounterStore(Protocol):
-    """Windows, uid records and breakers. Each call is indivisible."""
+    """Windows, uid records and breakers. Each call is indivisible; StoreUnavailableError where there is no answer."""
 
     async def acquire(self, request: Acquire) -> Receipt:
         """Judge and charge one Pod in one step, all or nothing. A repeated uid is answered as before, uncharged.

@@ -68,6 +68,7 @@ def everything(metrics: Metrics) -> None:
     metrics.reviewed(review(WOULD_BE_DENIED))
     metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
     metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
+    metrics.reviewed(review(replace(ADMITTED, uncounted=True)))
     probe = Receipt(AT_US, charged=True, breaker=look(state=State.HALF_OPEN).breaker)
     metrics.reviewed(review(replace(ADMITTED, receipt=probe)))
     metrics.refused("authentication_expired", "exp was 3 s ago")
@@ -97,11 +98,11 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
     shown = {key: value for key, value in samples(metrics).items() if "duration_seconds" not in key}
     assert shown == {
         f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 1,
-        f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 4,
+        f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 5,
         f'podgate_reviews_total{{decision="Deny",half="validate",operation="CREATE",{pay}}}': 2,
         'podgate_reviews_total{decision="Unmatched",half="validate",operation="CREATE",service=""}': 1,
         'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
-        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 9,
+        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 10,
         "podgate_calls_in_flight": 3,
         'podgate_refused_calls_total{reason="authentication_expired"}': 1,
         f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
@@ -119,6 +120,7 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f'podgate_quota_limit{{namespace="",resource="cpu",{pay},window="1m"}}': 40,
         'podgate_quota_limit{namespace="team-a",resource="pods",service="ledger",window="24h"}': 10,
         f'podgate_quota_denied_total{{resource="pods",{pay},window="1m"}}': 1,
+        f"podgate_uncounted_total{{{pay}}}": 1,
         f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
         f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
         f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,

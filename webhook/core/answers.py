@@ -5,10 +5,10 @@ from http import HTTPStatus
 
 from webhook.core.breaker import BreakerView, State
 from webhook.core.decision import Code, Finding, Status
-from webhook.core.policy import Service
+from webhook.core.policy import FailureMode, Service
 from webhook.core.quota import Receipt, Refusal, Use
 from webhook.core.resources import shown
-from webhook.core.stanzas import Denial, RetryAfter
+from webhook.core.stanzas import Denial, RetryAfter, WhenStoreUnavailable
 
 _SECOND_US = 1_000_000
 
@@ -28,6 +28,22 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     if Refusal.QUOTA in objections:
         findings.append(_quota_finding(service, receipt))
     return tuple(findings)
+
+
+def store_finding(service: Service, reason: str) -> Finding | None:
+    """Return what stands against a Pod that could not be counted; None where the service lets it in uncounted.
+
+    `Local` has no counting of its own yet: it goes by failureMode, as a service without a quota does.
+    """
+    when = service.quota.when_store_unavailable if service.quota else WhenStoreUnavailable.LOCAL
+    lets_in = service.failure_mode is FailureMode.OPEN
+    if when is not WhenStoreUnavailable.LOCAL:
+        lets_in = when is WhenStoreUnavailable.ALLOW
+    if lets_in:
+        return None
+    mode = service.modes.quota if service.quota else service.modes.breaker
+    message = f"service {service.name}: the counters cannot be asked ({reason}): try again soon"
+    return Finding(Code.STORE_UNAVAILABLE, "quota" if service.quota else "breaker", mode, message)
 
 
 def breaker_finding(service: Service, view: BreakerView, now_us: int) -> Finding:
@@ -79,7 +95,7 @@ def _when(receipt: Receipt) -> str:
 
 def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> Status:
     """Return the HTTP status of a denial by its first finding."""
-    if finding.concern == "breaker":
+    if finding.concern == "breaker" or finding.code is Code.STORE_UNAVAILABLE:
         return Status(503, "ServiceUnavailable")
     if finding.code is not Code.QUOTA_EXCEEDED or service is None or service.quota is None or receipt is None:
         return Status(403, "Forbidden")

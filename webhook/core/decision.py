@@ -35,6 +35,7 @@ class Code(StrEnum):
     PLACEMENT_CONFLICT = "PlacementConflict"
     PLACEMENT_UNFULFILLED = "PlacementUnfulfilled"
     IMMUTABLE = "PodgateFieldImmutable"
+    STORE_UNAVAILABLE = "StoreUnavailable"
     QUOTA_EXCEEDED = "QuotaExceeded"
     BREAKER_OPEN = "BreakerOpen"
     BREAKER_PROBING = "BreakerProbing"
@@ -94,6 +95,8 @@ class Decision(Struct, frozen=True):
     patch: tuple[Operation, ...] = ()
     audit: Mapping[str, str] = {}
     receipt: Receipt | None = None
+    uncounted: bool = False
+    """The counters could not be asked, and the Pod is admitted without them."""
     steps: tuple[Step, ...] = ()
 
     @property

@@ -46,6 +46,7 @@ class Draft:
     findings: list[Finding] = field(default_factory=list)
     patch: tuple[Operation, ...] = ()
     receipt: Receipt | None = None
+    uncounted: bool = False
     steps: list[Step] = field(default_factory=list)
 
     @property
@@ -120,5 +121,6 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         patch=draft.patch,
         audit=audit,
         receipt=draft.receipt,
+        uncounted=draft.uncounted,
         steps=tuple(draft.steps),
     )

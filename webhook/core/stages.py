@@ -154,6 +154,16 @@ def charged(draft: Draft, receipt: Receipt) -> None:
         draft.settle(Verdict.ADMIT, "charge", _charge_in_words(draft, receipt))
 
 
+def uncounted(draft: Draft, reason: str) -> None:
+    """Decide without the store, which gave no answer, as the service says."""
+    has_counters = draft.plan.windows or draft.plan.breaker  # else nothing but a record is missed
+    finding = answers.store_finding(draft.owner, reason) if has_counters else None
+    draft.object_to("charge", () if finding is None else (finding,))
+    if draft.verdict is None:
+        draft.uncounted = True
+        draft.settle(Verdict.ADMIT, "charge", f"not counted: {reason}")
+
+
 def _charge_in_words(draft: Draft, receipt: Receipt) -> str:
     if draft.request.dry_run:
         return "not charged (dry run)"

@@ -24,6 +24,7 @@ class Decisions:
         self._exempt = Totals(families.EXEMPT)
         self._unmatched = Totals(families.UNMATCHED)
         self._quota_denied = Totals(families.QUOTA_DENIED)
+        self._uncounted = Totals(families.UNCOUNTED)
         self._not_permitted = Totals(families.BREAKER_NOT_PERMITTED)
         self._probes = Totals(families.BREAKER_PROBES)
         self.totals = tuple(value for value in vars(self).values() if isinstance(value, Totals))
@@ -47,6 +48,8 @@ class Decisions:
                 self._exempt.add(decision.exemption)
         if decision.findings:
             self._objected(decision, service)
+        if decision.uncounted:
+            self._uncounted.add(service)
         if decision.receipt is not None:
             self._charged(decision.receipt, service, resize=bool(decision.sub_resource))
 

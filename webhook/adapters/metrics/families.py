@@ -56,6 +56,8 @@ QUOTA_USED = _gauge("quota_used", "service resource window namespace", "Charged 
 QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace", "The window's hard limit in force.")
 QUOTA_DENIED = _counter("quota_denied_total", "service resource window", "Pods denied because this limit was reached.")
 
+UNCOUNTED = _counter("uncounted_total", "service", "Pods let in without being counted: the store gave no answer.")
+
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
 BREAKER_TRIPPED = _gauge("breaker_tripped_timestamp_seconds", "service", "When the breaker last opened.")
@@ -86,7 +88,7 @@ BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 FAMILIES = (
     *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
     *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED),
-    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED),
+    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, UNCOUNTED),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),

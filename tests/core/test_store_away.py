@@ -1,0 +1,57 @@
+import pytest
+
+from tests.core.reviewing import Gate, policy_of
+from webhook.core.decision import Code, Verdict
+from webhook.core.quota import Acquire, Receipt
+from webhook.errors import StoreUnavailableError
+
+QUOTA = "quota: {windows: [{window: 1m, hard: {pods: 2}}]%s}"
+BREAKER = "breaker: {quotaExceeded: {}}"
+
+
+class Away(Gate):
+    """A gate whose store gives no answer."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(policy_of(f"- {{name: web, match: {{namespaces: [shop]}}, {service}}}"))
+
+        async def acquire(_: Acquire) -> Receipt:
+            raise StoreUnavailableError("no answer within 50 ms")
+
+        self.store.acquire = acquire  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("service", "admitted"),
+    [
+        ("failureMode: Closed, " + QUOTA % "", False),
+        ("failureMode: Open, " + QUOTA % "", True),
+        ("failureMode: Closed, " + QUOTA % ", whenStoreUnavailable: Allow", True),
+        ("failureMode: Open, " + QUOTA % ", whenStoreUnavailable: Deny", False),
+        ("failureMode: Closed, quota: {windows: [{window: 1m, hard: {pods: 2}}]}, modes: {quota: Disabled}", True),
+        ("failureMode: Closed", True),
+        ("modes: {quota: Warn}, failureMode: Closed, " + QUOTA % "", True),
+        ("modes: {quota: Audit}, failureMode: Closed, " + QUOTA % "", True),
+    ],
+)
+async def test_the_service_says_what_holds_while_the_store_is_away(service: str, *, admitted: bool) -> None:
+    gate = Away(service)
+    decision = await gate.validate(object=gate.owned("u"))
+    assert (decision.verdict is Verdict.ADMIT, decision.uncounted) == (admitted, admitted)
+    if not admitted:
+        assert (decision.status.code, decision.status.reason) == (503, "ServiceUnavailable")
+        message = "StoreUnavailable: service web: the counters cannot be asked (no answer within 50 ms): try again soon"
+        assert decision.status.message == message
+
+
+async def test_a_mode_that_warns_says_so() -> None:
+    gate = Away("modes: {quota: Warn}, failureMode: Closed, " + QUOTA % "")
+    decision = await gate.validate(object=gate.owned("u"))
+    assert [warning.partition(":")[0] for warning in decision.warnings] == [Code.STORE_UNAVAILABLE]
+
+
+async def test_what_charges_nothing_needs_no_store() -> None:
+    gate = Away("failureMode: Closed, " + QUOTA % "")
+    sent = gate.owned("u")
+    assert (await gate.mutate(object=sent)).allowed
+    assert (await gate.validate(operation="UPDATE", object=sent, oldObject=sent)).allowed
