@@ -12,8 +12,11 @@ from webhook.errors import UserError
 from webhook.tokens import LEEWAY_MAX_SECONDS
 
 ENVIRONMENT_PREFIX = "PODGATE_"
+MEMORY = "memory"
 _MIB = 1 << 20
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_REDIS_SCHEMES = frozenset({"redis", "rediss", "unix"})
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_NUMBER = 12  # digits; a longer number is a mistake
 # Kubernetes puts these into every container for each Service whose name starts with `podgate`: not settings.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
@@ -93,8 +96,14 @@ def _ratio(text: str) -> float:
 
 
 def _store(text: str) -> str:
-    if text != "memory":
-        raise ValueError("not supported yet: this version counts in process, write memory")
+    if text != MEMORY and urlsplit(text).scheme not in _REDIS_SCHEMES:
+        raise ValueError("write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0")
+    return text
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("write a name of small letters, digits and dashes, such as prod-eu-1")
     return text
 
 
@@ -127,7 +136,9 @@ class Settings:
     identities: Path = _setting(_file, "who may call: identity tuples, YAML")
     listen: Address = _setting(_address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
     plain_listen: Address = _setting(_address, "plain: /healthz /readyz /metrics /status", "0.0.0.0:8081")
-    store: str = _setting(_store, "where counters live", "memory")
+    store: str = _setting(_store, "where counters live: memory, or the URL of a Redis that replicas share", MEMORY)
+    store_deadline_seconds: float = _setting(_seconds, "longest wait of an admission for the store", "50ms")
+    cluster: str = _setting(_name, "this cluster's name in a shared Redis", "default")
     max_body_bytes: int = _setting(_positive, "largest request body", str(7 * _MIB))
     body_timeout_seconds: float = _setting(_seconds, "longest time for a body to arrive", "5s")
     header_timeout_seconds: float = _setting(_seconds, "longest time for the first request on a connection", "10s")

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Json, installed, podgate
+from tests.redis_servers import RedisServer
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
 
 REPLAYS = Path(__file__).parent / "replays"
 NAMES = sorted(folder.name for folder in REPLAYS.iterdir())
@@ -46,6 +49,28 @@ def test_every_line_is_as_it_was_written_down(name: str, *, refresh_goldens: boo
     assert done.lines == [json.loads(line) for line in expected.read_text().splitlines()]
     asked = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     assert [line["at"] for line in done.lines] == [event["at"] for event in asked], "one line out for each line in"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_scripts_in_redis_say_the_same_line_by_line_and_leave_nothing(name: str, redis_server: RedisServer) -> None:
+    folder = REPLAYS / name
+    policy = ("--policy", folder / "policy.yaml")
+    done = podgate("replay", folder / "events.jsonl", *policy, "--store", redis_server.url)
+    assert done.code == 0, done.err
+    assert done.lines == [json.loads(line) for line in (folder / "expected.jsonl").read_text().splitlines()]
+    assert redis_server.cli("DBSIZE") == 0
+
+
+def test_a_redis_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    folder = REPLAYS / NAMES[0]
+    policy = ("--policy", folder / "policy.yaml")
+    for url, words in (
+        (f"unix://{tmp_path}/nobody.sock", "--store: "),
+        ("http://localhost", "--store: not a Redis URL"),
+    ):
+        done = podgate("replay", folder / "events.jsonl", *policy, "--store", url)
+        assert (done.code, done.out) == (2, "")
+        assert done.error.startswith(words)
 
 
 def test_no_file_of_a_replay_is_forgotten() -> None:

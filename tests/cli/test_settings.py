@@ -42,7 +42,7 @@ def test_flags_win_over_variables_and_variables_over_defaults(flags: dict[str, s
 
 
 def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(flags: dict[str, str | None]) -> None:
-    flags |= {"tls_cert": "nowhere.crt", "jwks": None, "listen": "8443", "store": "redis://x", "policy": ""}
+    flags |= {"tls_cert": "nowhere.crt", "jwks": None, "listen": "8443", "store": "http://x", "policy": ""}
     environment = {
         "PODGATE_DRAIN": "15",
         "PODGATE_LOG_SAMPLE": "many",
@@ -54,7 +54,7 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         "--tls-cert: 'nowhere.crt': there is no such file",
         "--jwks: missing: public keys that tokens are signed with, JWKS; watched: give --jwks or PODGATE_JWKS",
         "--listen: '8443': write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)",
-        "--store: 'redis://x': not supported yet: this version counts in process, write memory",
+        "--store: 'http://x': write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0",
         "PODGATE_DRAIN: '15': not a Go duration: write a number with a unit, such as 500ms, 30s, 5m or 24h",
         "PODGATE_LOG_SAMPLE: 'many': write a whole number, 0 or more",
         "PODGATE_TRACE_RATIO: '2': write a ratio from 0 to 1, such as 0.01",

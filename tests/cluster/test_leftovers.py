@@ -21,6 +21,7 @@ STAYS = """
 import json, signal, sys
 from pathlib import Path
 from tests.cluster.controlplane import ControlPlane
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script in the background hands it down ignored
 with ControlPlane(folder=Path(sys.argv[1])) as plane:
     pids = [plane.processes.pid(name) for name in plane.processes.names]
     print(json.dumps({"pids": pids, "ports": [plane.ports.etcd, plane.ports.apiserver]}), flush=True)

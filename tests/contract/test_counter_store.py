@@ -1,17 +1,21 @@
 """What every implementation of `ports.CounterStore` keeps to: one body, run against each."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
+from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
+from webhook.adapters.redis_store import RedisStore, connect
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
 from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
 from webhook.core.stanzas import Mode
-from webhook.ports import Clock, CounterStore, Outcome
+from webhook.ports import CounterStore, Outcome, WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
 
 SECOND_US = 1_000_000
 ONE = {"pods": 1}
@@ -30,7 +34,8 @@ class HandClock:
         self.us += round(seconds * SECOND_US)
 
 
-IMPLEMENTATIONS: dict[str, Callable[[Clock], CounterStore]] = {"memory": MemoryStore}
+MEMORY = "memory"
+DEADLINE_SECONDS = 30.0  # nothing here is about time
 
 BREAKER = BreakerPlan(
     has_outcomes=True,
@@ -48,9 +53,25 @@ def clock() -> HandClock:
     return HandClock()
 
 
-@pytest.fixture(params=IMPLEMENTATIONS)
-def store(request: pytest.FixtureRequest, clock: HandClock) -> CounterStore:
-    return IMPLEMENTATIONS[request.param](clock)
+@pytest.fixture(params=(MEMORY, *names()))
+async def store(
+    request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
+) -> AsyncIterator[CounterStore]:
+    if request.param == MEMORY:
+        yield MemoryStore(clock)
+        return
+    troubles: list[str] = []
+    redis = RedisStore(
+        connect(shared_redis(request.param).url),
+        "test",
+        clock,
+        WatchReports(int, troubles.append, str),
+        deadline_seconds=DEADLINE_SECONDS,
+        time_us=clock.now_us,
+    )
+    yield redis
+    await redis.close()
+    assert troubles == []
 
 
 async def ask(store: CounterStore, plan: CounterPlan, uid: str, cost: dict[str, int] = ONE, **more: Any) -> Receipt:
@@ -274,9 +295,14 @@ async def test_what_is_known_of_a_breaker_without_asking_agrees_with_a_look(
     plan = plan_of(breaker=BREAKER)
     assert store.known_breaker(plan_of()) is None
     await trip(store, clock, plan)
-    for _ in range(2):
-        assert store.known_breaker(plan) == (await store.look(plan)).breaker
-        clock.sleep(180)
+    await store.tick([plan])
+    known = store.known_breaker(plan)
+    assert known is not None
+    assert known == (await store.look(plan)).breaker
+    assert known.state is State.OPEN
+    clock.sleep(180)
+    known = store.known_breaker(plan)
+    assert known is None or known == (await store.look(plan)).breaker
 
 
 async def test_a_breaker_that_the_policy_took_away_comes_back_closed(store: CounterStore, clock: HandClock) -> None:

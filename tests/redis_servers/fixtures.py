@@ -4,7 +4,8 @@ Each runs its test once on every server. Take `redis_server` where the data are 
 `own_redis_server` to stop, pause or configure one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,18 +21,26 @@ def redis_program(request: pytest.FixtureRequest) -> RedisProgram:
 
 
 @pytest.fixture(scope="session")
-def shared_redis_server(redis_program: RedisProgram, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """Run one server of each kind for all tests: take `redis_server`, which is this one, emptied."""
-    with RedisServer(redis_program, tmp_path_factory.mktemp(redis_program.name) / "server") as server:
-        yield server
+def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RedisServer]]:
+    """Return a running server by its name, the same one for all tests, without data or scripts."""
+    running: dict[str, RedisServer] = {}
+    with ExitStack() as stack:
+
+        def emptied(name: str) -> RedisServer:
+            if name not in running:
+                folder = tmp_path_factory.mktemp(name) / "server"
+                running[name] = stack.enter_context(RedisServer(program(name), folder))
+            running[name].cli("FLUSHALL")
+            running[name].cli("SCRIPT", "FLUSH")
+            return running[name]
+
+        yield emptied
 
 
 @pytest.fixture
-def redis_server(shared_redis_server: RedisServer) -> RedisServer:
-    """Return a running server without data or scripts."""
-    shared_redis_server.cli("FLUSHALL")
-    shared_redis_server.cli("SCRIPT", "FLUSH")
-    return shared_redis_server
+def redis_server(redis_program: RedisProgram, shared_redis: Callable[[str], RedisServer]) -> RedisServer:
+    """Return a running server without data or scripts, shared with other tests."""
+    return shared_redis(redis_program.name)
 
 
 @pytest.fixture

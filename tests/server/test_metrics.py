@@ -76,6 +76,7 @@ def everything(metrics: Metrics) -> None:
     metrics.policy_failed(["3:1: services: missing"])
     metrics.policy_judged("alice", ["3:1: services: missing"])
     metrics.file_refused("key set")
+    metrics.store_failed()
     metrics.kubernetes_failed("namespaces")
     metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
     metrics.certificates({"serving": 1_800_600_000.0})
@@ -121,6 +122,8 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         'podgate_quota_limit{namespace="team-a",resource="pods",service="ledger",window="24h"}': 10,
         f'podgate_quota_denied_total{{resource="pods",{pay},window="1m"}}': 1,
         f"podgate_uncounted_total{{{pay}}}": 1,
+        "podgate_store_up": 0,
+        "podgate_store_failures_total": 1,
         f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
         f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
         f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,

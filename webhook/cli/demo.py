@@ -41,20 +41,18 @@ _POD: dict[str, Any] = {
 
 @click.command()
 @click.option("--once", is_flag=True, help="exit when the story is told, instead of staying up")
-@click.option("--redis", help="not supported yet: count in Redis")
+@click.option("--redis", metavar="URL", help="count in this Redis; what it counts is gone a day later")
 def demo(*, once: bool, redis: str | None) -> None:
     """Show the main job on loopback, in half a minute: mutual TLS and JWT, rewriting, a quota, a breaker."""
-    if redis is not None:
-        raise UserError("--redis: not supported yet", "this version counts in process: leave it out")
     with tempfile.TemporaryDirectory(prefix="podgate-demo-") as folder:
         make_files(Path(folder))
-        asyncio.run(_tell(Path(folder), once=once))
+        asyncio.run(_tell(Path(folder), redis, once=once))
 
 
-async def _tell(folder: Path, *, once: bool) -> None:
+async def _tell(folder: Path, redis: str | None, *, once: bool) -> None:
     _end_on_signals()
     try:
-        async with server(folder) as running:
+        async with server(folder, redis) as running:
             api = ApiServer(folder, running)
             try:
                 await _live(Story(folder, running, api), running, once=once)
@@ -104,6 +102,7 @@ class Story:
     async def _who_may_call(self) -> None:
         _title("A real server, called as an API server calls it")
         _say(f"podgate serve answers on https://{self._running.admission} (TLS 1.3, client certificates, JWT)")
+        await self._store()
         _say(f"keys, certificates, policy and log are in {self._folder} while it is up")
         review = admission_review(self._ask(), as_sent_to_mutate(self._ask()), Half.MUTATE)
         try:
@@ -127,6 +126,12 @@ class Story:
         is_stable = "patch" not in again
         _fact(f"asked again with the result: {'no further patch' if is_stable else again}", holds=is_stable)
 
+    async def _store(self) -> None:
+        store = (await self._api.status())["store"]
+        if not store["healthy"]:
+            raise UserError(f"--redis: {store['error']}", "give the URL of a Redis that answers, or leave it out")
+        _say(f"counters are in {'this process' if store['kind'] == 'memory' else 'Redis, for all replicas'}")
+
     async def _quota(self) -> None:
         _title("Quota: never more than 3 Pods (or 2 CPUs) in any 8 seconds")
         admitted = 0
@@ -138,12 +143,12 @@ class Story:
 
     async def _breaker(self) -> None:
         _title("Breaker: three denials by quota within a minute open it; then nothing is let in for 6 seconds")
-        while (await self._api.status())["breaker"]["state"] == "CLOSED":
+        while (await self._api.service())["breaker"]["state"] == "CLOSED":
             await self._create()
         await self._create()
         last = ""
         while last != "HALF_OPEN":
-            breaker = (await self._api.status())["breaker"]
+            breaker = (await self._api.service())["breaker"]
             last = breaker["state"]
             left = f" for {breaker['openRemainingSeconds']}s more" if last == "OPEN" else ""
             _say(f"{last}{left}: {breaker['reason']}")
@@ -152,7 +157,7 @@ class Story:
         for _ in range(2):
             await self._room("a probe needs room in the quota, too")
             await self._create()
-        breaker = (await self._api.status())["breaker"]
+        breaker = (await self._api.service())["breaker"]
         _fact(f"{breaker['state']}: {breaker['reason']}", holds=breaker["state"] == "CLOSED")
         _title("What a scrape shows of it")
         for line in (await self._api.metrics()).splitlines():
@@ -177,7 +182,7 @@ class Story:
 
     async def _room(self, why: str) -> None:
         """Wait until one more Pod fits: places become free one by one, as they were taken."""
-        while free := (await self._api.status())["windows"][0]["nextFreeSeconds"]:
+        while free := (await self._api.service())["windows"][0]["nextFreeSeconds"]:
             _say(f"{why}: {free}s ...")
             await asyncio.sleep(free)
 

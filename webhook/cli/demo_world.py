@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import ssl
 import sys
 import time
@@ -71,10 +72,13 @@ def make_files(folder: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def server(folder: Path) -> AsyncIterator[Running]:
+async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
     """Run `podgate serve` on free ports of loopback until the block ends; its log goes to `server.log`."""
     arguments = [word for flag, name in _FILES.items() for word in (flag, str(folder / name))]
     arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--drain", "1s"]
+    if redis is not None:
+        # A cluster's name of its own: nothing that was counted before, or by others, takes part.
+        arguments += ["--store", redis, "--cluster", f"demo-{secrets.token_hex(4)}"]
     log = folder / "server.log"
     # Whoever tries the demo may have settings of a real server around.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
@@ -151,10 +155,14 @@ class ApiServer:
         ) as response:
             return response.status, await response.read()
 
+    async def service(self) -> dict[str, Any]:
+        service: dict[str, Any] = (await self.status())["services"][0]
+        return service
+
     async def status(self) -> dict[str, Any]:
         async with self._session.get(f"http://{self._running.plain}/status") as response:
-            service: dict[str, Any] = (await response.json())["services"][0]
-            return service
+            status: dict[str, Any] = await response.json()
+            return status
 
     async def metrics(self) -> str:
         async with self._session.get(f"http://{self._running.plain}/metrics") as response:

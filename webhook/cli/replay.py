@@ -12,7 +12,7 @@ import msgspec
 from webhook.cli.events import EXAMPLES, Event, parse
 from webhook.cli.manifests import standard_input
 from webhook.cli.replaying import Replay
-from webhook.errors import UserError
+from webhook.errors import StoreUnavailableError, UserError
 
 _EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (behind some: what may be added):\n" + "\n".join(
     f"  {example}" for example in EXAMPLES
@@ -22,16 +22,14 @@ _EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (behind some: wha
 @click.command(epilog=_EPILOG)
 @click.argument("events", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--policy", required=True, type=click.Path(path_type=Path), help="the policy document to judge by")
-@click.option("--store", default="memory", show_default=True, help="where counters live: memory")
+@click.option("--store", default="memory", show_default=True, help="where counters live: memory, or a Redis by its URL")
 def replay(events: Path, policy: Path, store: str) -> None:
     """Play EVENTS over virtual time against a policy: one JSON line out for each line in, a summary on stderr.
 
     `-` reads standard input. A bad line stops the replay with exit 2 and is named on stderr.
     """
-    if store != "memory":
-        raise UserError(f"--store: {store!r}: not supported yet", "this version counts in process: leave it out")
     folder = Path() if str(events) == "-" else events.parent
-    player = Replay(policy, folder)
+    player = Replay(policy, folder, store)
     summary: Counter[str] = Counter()
     if str(events) == "-":
         asyncio.run(_play(player, standard_input(), "-", summary))
@@ -47,6 +45,15 @@ def replay(events: Path, policy: Path, store: str) -> None:
 
 
 async def _play(player: Replay, lines: BinaryIO, name: str, summary: Counter[str]) -> None:
+    """Play all lines, in process or with the real scripts in a real Redis."""
+    try:
+        async with player.counting():
+            await _play_lines(player, lines, name, summary)
+    except StoreUnavailableError as error:
+        raise UserError(f"--store: {error}", "give the URL of a Redis that answers, or leave it out") from None
+
+
+async def _play_lines(player: Replay, lines: BinaryIO, name: str, summary: Counter[str]) -> None:
     """Play line by line; the first bad line stops the replay and names itself."""
     before = 0.0
     for number, line in enumerate(lines, start=1):

@@ -1,5 +1,6 @@
-"""Plays events: a virtual clock, an in-process store, and the one evaluation."""
+"""Plays events: a virtual clock, a store, and the one evaluation."""
 
+from contextlib import AbstractAsyncContextManager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,17 @@ _SECOND_US = 1_000_000
 class Replay:
     """One replay: what the world looks like so far."""
 
-    def __init__(self, policy: Path, folder: Path) -> None:
+    def __init__(self, policy: Path, folder: Path, store: str) -> None:
         self._folder = folder
-        self._offline = Offline(load_policy(policy, Purpose.REPLAY))
+        self._offline = Offline(load_policy(policy, Purpose.REPLAY), store=store)
         self._plans: dict[str, CounterPlan] = {}
         self._taken: set[str] = set()
         self._numbers = count(1)
         self._ticked_second = -1
+
+    def counting(self) -> AbstractAsyncContextManager[None]:
+        """Return the block within which events are played."""
+        return self._offline.counting()
 
     async def play(self, event: Event) -> dict[str, Any]:
         """Return what one event's line says, without `at`."""

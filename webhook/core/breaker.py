@@ -38,8 +38,12 @@ class ErrorRatePlan(Struct, frozen=True):
     def crossed(self, outcomes: int, errors: int) -> bool:
         return outcomes >= self.minimum and 100 * errors >= self.percent * outcomes
 
+    @property
+    def reason_head(self) -> str:
+        return f"errorRate: >= {self.percent}% {_each(self)}, "
+
     def reason(self, outcomes: int, errors: int) -> str:
-        return f"errorRate: >= {self.percent}% {_each(self)}, {errors} of {outcomes} in the last"
+        return f"{self.reason_head}{errors} of {outcomes} in the last"
 
 
 class LatencyPlan(Struct, frozen=True):
@@ -55,10 +59,14 @@ class LatencyPlan(Struct, frozen=True):
     def crossed(self, outcomes: int, latency_us: int) -> bool:
         return outcomes >= self.minimum and latency_us > self.mean_us * outcomes
 
+    @property
+    def reason_head(self) -> str:
+        return f"latency: mean > {span(self.mean_us)} {_each(self)}, "
+
     def reason(self, outcomes: int, latency_us: int) -> str:
         # Rounded up: what stands above the threshold is shown above it.
         mean = span(-(-latency_us // (outcomes * 1000)) * 1000)
-        return f"latency: mean > {span(self.mean_us)} {_each(self)}, {mean} over {outcomes} in the last"
+        return f"{self.reason_head}{mean} over {outcomes} in the last"
 
 
 def _each(rule: ErrorRatePlan | LatencyPlan) -> str:

@@ -1,6 +1,9 @@
 """What stands behind the ports of the offline commands: a clock that only they move, and counters in process."""
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
@@ -10,17 +13,40 @@ from webhook.core.matching import fits
 from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
+from webhook.ports import CounterStore, WatchReports
+from webhook.settings import MEMORY
+
+if TYPE_CHECKING:
+    from webhook.adapters.redis_store import RedisStore
+
+_PATIENCE_SECONDS = 30.0  # nobody waits for an admission here
 
 
 class Offline:
-    """The evaluation over virtual time, in process: for `replay` and `review`."""
+    """The evaluation over virtual time: for `replay` and `review`. Counters are in process, or in Redis by its URL."""
 
-    def __init__(self, loaded: LoadedPolicy, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    def __init__(
+        self, loaded: LoadedPolicy, namespaces: Mapping[str, Mapping[str, str]] | None = None, store: str = MEMORY
+    ) -> None:
         self.clock = VirtualClock()
         self.policies = FixedPolicy(loaded, self.clock)
         self.namespaces = FixedNamespaces(namespaces)
-        self.store = MemoryStore(self.clock)
+        self._redis = None if store == MEMORY else _redis(store, self.clock)
+        self.store: CounterStore = self._redis or MemoryStore(self.clock)
         self.interceptor = Interceptor(self.policies, self.store, self.clock, self.namespaces, Observers())
+
+    @asynccontextmanager
+    async def counting(self) -> AsyncIterator[None]:
+        """Count within this block: nothing is left in Redis after it. StoreUnavailableError where there is none."""
+        if self._redis is None:
+            yield
+            return
+        try:
+            await self._redis.ping()
+            yield
+            await self._redis.forget()
+        finally:
+            await self._redis.close()
 
     def compiled(self, policy_hash: str = "") -> Compiled:
         """Return the policy in force, or the one that a decision was made by, which may be a moment older."""
@@ -33,3 +59,21 @@ class Offline:
         if self.namespaces.labels(namespace) is not None or any(fits(pattern, namespace) for pattern in exempt):
             return False
         return compiled.matcher.needs_labels(namespace)
+
+
+def _redis(url: str, clock: VirtualClock) -> "RedisStore":
+    """Return the server's store under a name of its own and with a time that only this replay knows."""
+    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
+
+    return redis_store.RedisStore(
+        redis_store.connect(url),
+        f"replay-{secrets.token_hex(4)}",
+        clock,
+        WatchReports(_nothing, _nothing, _nothing),
+        deadline_seconds=_PATIENCE_SECONDS,
+        time_us=clock.now_us,
+    )
+
+
+def _nothing(*_: str) -> None:
+    """Say nothing: whoever replays sees the error itself."""

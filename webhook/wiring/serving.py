@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 
@@ -9,12 +10,11 @@ import uvloop
 
 from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.jwks_file import JwksFile
-from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.authentication import Authenticator
 from webhook.edge import AdmissionEdge
 from webhook.edge import Limits as CallLimits
-from webhook.errors import UserError
+from webhook.errors import StoreUnavailableError, UserError
 from webhook.identity_file import load_identities
 from webhook.interceptor import Interceptor
 from webhook.listener import Limits as ConnectionLimits
@@ -27,6 +27,7 @@ from webhook.settings import Address, Settings
 from webhook.tls import TlsFiles, TlsPaths
 from webhook.wiring.shown import Shown
 from webhook.wiring.sources import Loop, Sources, open_sources
+from webhook.wiring.store import open_store
 from webhook.wiring.telemetry import Telemetry
 
 VERSION = version("podgate")
@@ -47,8 +48,9 @@ class Podgate:
         paths = TlsPaths(settings.tls_cert, settings.tls_key, settings.client_ca)
         self._tls = TlsFiles(paths, telemetry.refused_files("certificates"))
         self._keys = JwksFile(settings.jwks, telemetry.refused_files("key set"))
-        self._store = MemoryStore(clock)
-        self._interceptor = Interceptor(sources.policies, self._store, clock, sources.namespaces, observer)
+        self._store = open_store(settings, telemetry, clock)
+        counters = self._store.counters
+        self._interceptor = Interceptor(sources.policies, counters, clock, sources.namespaces, observer)
         authenticator = Authenticator(
             load_identities(settings.identities),
             self._keys,
@@ -107,6 +109,7 @@ class Podgate:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._sources.close()
+        await self._store.close()
         await asyncio.to_thread(self._telemetry.close)
         self._logs.said("info", "stopped")
         self._logs.close()
@@ -128,8 +131,9 @@ class Podgate:
             loaded = self._sources.policies.current()
             if loaded is not None:
                 plans = tuple(self._interceptor.compiled(loaded).plans.values())
-                for transition in await self._store.tick(plans):
-                    self._telemetry.observer.transitioned(transition)
+                with suppress(StoreUnavailableError):  # it has been told; the next second asks again
+                    for transition in await self._store.counters.tick(plans):
+                        self._telemetry.observer.transitioned(transition)
 
 
 def _addresses(listener: Listener) -> list[str]:

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from webhook.adapters.memory_store import MemoryStore
 from webhook.core.quota import Look
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock
-from webhook.status import Snapshot, status_document
+from webhook.status import Snapshot, StoreHealth, status_document
 from webhook.tls import TlsFiles
 from webhook.wiring.sources import Sources
+from webhook.wiring.store import Store
 from webhook.wiring.telemetry import Telemetry
 
 
@@ -22,7 +22,7 @@ class Shown:
         version: str,
         clock: Clock,
         sources: Sources,
-        store: MemoryStore,
+        store: Store,
         interceptor: Interceptor,
         telemetry: Telemetry,
         tls: TlsFiles,
@@ -65,6 +65,7 @@ class Shown:
                 errors=self._policies.last_errors(),
                 plans=self._interceptor.compiled(loaded).plans if loaded else {},
                 looks=await self._looks(),
+                store=StoreHealth(self._store.kind, self._telemetry.store_trouble),
                 watches=self._telemetry.watches,
                 certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
             )
@@ -80,7 +81,11 @@ class Shown:
         if loaded is None:
             return {}
         plans = self._interceptor.compiled(loaded).plans
-        return {name: await self._store.look(plan) for name, plan in plans.items()}
+        looks = await asyncio.gather(
+            *(self._store.counters.look(plan) for plan in plans.values()), return_exceptions=True
+        )
+        # What a store that is away cannot show is left out.
+        return {name: look for name, look in zip(plans, looks, strict=True) if isinstance(look, Look)}
 
     def _certificates(self) -> dict[str, float]:
         loaded = self._tls.value

@@ -20,6 +20,8 @@ class Telemetry:
         self.logs = Logs(sample_every=settings.log_sample)
         self._traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, version)
         self.watches: dict[str, WatchHealth] = {}
+        self.store_trouble = ""
+        """Why the shared store gives no answer, "" where it does."""
         self.observer = Observers(self.metrics, self.logs, *([self._traces] if self._traces else []))
 
     def refused_files(self, what: str) -> Callable[[str], None]:
@@ -59,6 +61,21 @@ class Telemetry:
 
         show()
         return WatchReports(contact, trouble, over)
+
+    def store_reports(self) -> WatchReports:
+        """Return whom to tell how the shared store fares."""
+
+        def trouble(reason: str) -> None:
+            self.store_trouble = reason
+            self.metrics.store_failed()
+            self.logs.said("error", "the store does not answer, each service goes by its own rule", reason=reason)
+
+        def over(reason: str) -> None:
+            self.store_trouble = ""
+            self.metrics.store_recovered()
+            self.logs.said("info", "the store answers again", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over)
 
     def close(self) -> None:
         """Send what is still to be sent; takes as long as the receiver does."""

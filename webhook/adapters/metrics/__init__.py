@@ -36,9 +36,12 @@ class Metrics:
         self._policy_reviews = Totals(families.POLICY_REVIEWS, (_SUCCESS,), (_FAILURE,))
         # From 0 on, so that the first failure is an increase.
         self._files = Totals(families.FILE_RELOAD_FAILURES, *((name,) for name in families.FILES))
+        self._store_up = True
+        self._store_failures = Totals(families.STORE_FAILURES, ())
         self._watches = Totals(families.KUBERNETES_FAILURES)
-        told = (self._refused, self._transitions, self._reloads, self._policy_reviews, self._files, self._watches)
-        self._totals = (*self._decisions.totals, *told)
+        told = (self._refused, self._transitions, self._reloads, self._policy_reviews)
+        troubles = (self._files, self._watches, self._store_failures)
+        self._totals = (*self._decisions.totals, *told, *troubles)
         self._standing = Standing()
         self._services: frozenset[str] | None = None
         self._policy_hash: str | None = None
@@ -92,6 +95,14 @@ class Metrics:
         """Count a changed file, or files that belong together, that could not be used."""
         self._files.add(name)
 
+    def store_failed(self) -> None:
+        """Count a trouble with the store, which lasts until `store_recovered`."""
+        self._store_up = False
+        self._store_failures.add()
+
+    def store_recovered(self) -> None:
+        self._store_up = True
+
     def kubernetes_failed(self, resource: str) -> None:
         """Count a list or a watch that failed."""
         self._watches.add(resource)
@@ -125,6 +136,7 @@ class Metrics:
             *self._standing.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
+            (families.STORE_UP, [((), float(self._store_up))]),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
         ]

@@ -58,6 +58,9 @@ QUOTA_DENIED = _counter("quota_denied_total", "service resource window", "Pods d
 
 UNCOUNTED = _counter("uncounted_total", "service", "Pods let in without being counted: the store gave no answer.")
 
+STORE_UP = _gauge("store_up", "", "1 if the counters' store answers, else 0.")
+STORE_FAILURES = _counter("store_failures_total", "", "Troubles with the store, each once until it is over.")
+
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
 BREAKER_TRIPPED = _gauge("breaker_tripped_timestamp_seconds", "service", "When the breaker last opened.")
@@ -88,7 +91,7 @@ BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 FAMILIES = (
     *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
     *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED),
-    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, UNCOUNTED),
+    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, UNCOUNTED, STORE_UP, STORE_FAILURES),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),

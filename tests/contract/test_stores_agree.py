@@ -1,0 +1,108 @@
+"""The script against the pure ledger: whatever happens in whatever order, both answer the same, word for word."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.contract.test_counter_store import BREAKER, DEADLINE_SECONDS, SECOND_US, HandClock
+from tests.core.plans import plan_of, window
+from tests.redis_servers import RedisServer, names
+from webhook.adapters.memory_store import MemoryStore
+from webhook.adapters.redis_store import RedisStore, connect
+from webhook.core.quota import Acquire, CounterPlan
+from webhook.core.stanzas import Mode
+from webhook.ports import CounterStore, Outcome, WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+EAGER = replace(
+    BREAKER,
+    error_rate=replace(BREAKER.error_rate, minimum=1, consecutive=2),
+    latency=replace(BREAKER.latency, consecutive=2),
+    open_for_us=3 * SECOND_US,
+    probes=2,
+    probe_timeout_us=4 * SECOND_US,
+)
+BLIND = replace(EAGER, has_outcomes=False, error_rate=None, latency=None)
+SMALL = plan_of(window(1, pods=2), window(64, pods=5, cpu=300), breaker=EAGER)
+PLANS = (
+    SMALL,
+    plan_of(window(64, pods=3, cpu=700), window(2, cpu=900, memory=50), breaker=EAGER),
+    replace(SMALL, breaker=BLIND),
+    replace(
+        SMALL, breaker=replace(EAGER, quota=None, probes=1, error_rate=replace(EAGER.error_rate, interval_us=500_000))
+    ),
+    replace(SMALL, quota_mode=Mode.AUDIT, breaker_mode=Mode.WARN),
+    replace(SMALL, per_namespace=True),
+    plan_of(breaker=EAGER),
+    plan_of(window(64, pods=4), remember_us=5 * SECOND_US),
+    plan_of(),
+)
+UIDS = st.sampled_from("abcdefgh")
+COSTS = st.fixed_dictionaries(
+    {"pods": st.just(1)},
+    optional={"requests.cpu": st.integers(0, 400), "requests.memory": st.integers(0, 60)},
+)
+PAUSES_US = st.one_of(
+    st.integers(0, 20_000), st.integers(0, 3 * SECOND_US), st.sampled_from([15_625, SECOND_US, 70 * SECOND_US])
+)
+STEPS = st.one_of(
+    st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xyz"), st.booleans()),
+    st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xyz"), st.just(False)),  # noqa: FBT003
+    st.tuples(st.just("resize"), UIDS, COSTS, COSTS, st.booleans()),
+    st.tuples(st.just("refund"), UIDS),
+    st.tuples(
+        st.just("outcome"), st.booleans(), st.integers(0, 3_000_000), st.none() | UIDS, st.none() | st.integers(0, 3)
+    ),
+    st.tuples(st.just("look"), st.sampled_from(["", "x", "z"])),
+    st.tuples(st.just("tick")),
+    st.tuples(st.just("plan"), st.sampled_from(range(len(PLANS)))),
+    st.tuples(st.just("pause"), PAUSES_US),
+)
+
+
+async def done(store: CounterStore, plan: CounterPlan, step: tuple[Any, ...]) -> Any:
+    match step:
+        case ("acquire", uid, cost, namespace, peek):
+            return await store.acquire(Acquire(plan, namespace, uid, cost, f"user:{namespace}", peek=peek))
+        case ("resize", uid, old, new, peek):
+            return await store.acquire(Acquire(plan, "x", uid, new, "user:x", peek=peek, resize_from=old))
+        case ("refund", uid):
+            return await store.refund(plan, uid)
+        case ("outcome", ok, latency_us, uid, generation):
+            return tuple(await store.outcome(plan, Outcome(ok, latency_us, uid, generation)))
+        case ("look", namespace):
+            return await store.look(plan, namespace)
+    return tuple(await store.tick([plan]))
+
+
+async def agree(redis: RedisStore, clock: HandClock, steps: list[tuple[Any, ...]]) -> None:
+    memory, plan = MemoryStore(clock), SMALL
+    for step in steps:
+        if step[0] == "pause":
+            clock.us += step[1]
+        elif step[0] == "plan":
+            plan = PLANS[step[1]]
+        else:
+            assert await done(redis, plan, step) == await done(memory, plan, step), step
+    await redis.close()
+
+
+@pytest.mark.parametrize("server", names())
+@given(steps=st.lists(STEPS, min_size=10, max_size=60))
+@settings(max_examples=150)
+def test_both_stores_answer_the_same(
+    server: str, shared_redis: Callable[[str], RedisServer], steps: list[tuple[Any, ...]]
+) -> None:
+    clock, troubles = HandClock(), []
+    clock.us += 123_456
+    reports = WatchReports(int, troubles.append, str)
+    client = connect(shared_redis(server).url)
+    redis = RedisStore(client, "test", clock, reports, deadline_seconds=DEADLINE_SECONDS, time_us=clock.now_us)
+    asyncio.run(agree(redis, clock, steps))
+    assert troubles == []

@@ -1,0 +1,40 @@
+"""Where counters live: in this process, or in a Redis that replicas share; which of them, the settings say."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from webhook.adapters.memory_store import MemoryStore
+from webhook.ports import Clock, CounterStore
+from webhook.settings import MEMORY, Settings
+from webhook.wiring.telemetry import Telemetry
+
+_REDIS = "redis"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The counters. `kind` is for people; `close` comes after the last call."""
+
+    kind: str
+    counters: CounterStore
+    close: Callable[[], Awaitable[None]]
+
+
+def open_store(settings: Settings, telemetry: Telemetry, clock: Clock) -> Store:
+    """Return the store that the settings name; asks nothing of it yet, so that a Redis may come later."""
+    if settings.store == MEMORY:
+        return Store(MEMORY, MemoryStore(clock), _nothing)
+    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
+
+    redis = redis_store.RedisStore(
+        redis_store.connect(settings.store),
+        settings.cluster,
+        clock,
+        telemetry.store_reports(),
+        deadline_seconds=settings.store_deadline_seconds,
+    )
+    return Store(_REDIS, redis, redis.close)
+
+
+async def _nothing() -> None:
+    """Do nothing: there is no connection."""
