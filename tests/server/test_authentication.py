@@ -168,10 +168,14 @@ def twice(name: str) -> bytes:
     return b'{"' + name.encode() + b'": "x", ' + json.dumps(good()).encode()[1:]
 
 
-NOW = int(time.time())
+def present() -> int:
+    """Return the time of asking: a module may have been read long before its tests run."""
+    return int(time.time())
+
+
 R = Refusal
 TOKENS: dict[str, tuple[Callable[[], str], Refusal]] = {
-    "expired": (lambda: APISERVER.token(exp=NOW - 60, iat=NOW - 3600), R.EXPIRED),
+    "expired": (lambda: APISERVER.token(exp=present() - 60, iat=present() - 3600), R.EXPIRED),
     "wrong audience": (lambda: APISERVER.token(aud="vault"), R.AUDIENCE),
     "a second audience": (lambda: APISERVER.token(aud=["podgate", "vault"]), R.AUDIENCE),
     "no audience": (lambda: APISERVER.token(aud=None), R.CLAIMS),
@@ -219,17 +223,17 @@ TOKENS: dict[str, tuple[Callable[[], str], Refusal]] = {
     "a deeply nested header": (lambda: signed(b"[" * 1000, good()), R.TOKEN_MALFORMED),
     "missing exp": (lambda: APISERVER.token(exp=None), R.CLAIMS),
     "missing iat": (lambda: APISERVER.token(iat=None), R.CLAIMS),
-    "exp as a string": (lambda: APISERVER.token(exp=str(NOW + 600)), R.CLAIMS),
-    "exp as a fraction": (lambda: APISERVER.token(exp=NOW + 600.5), R.CLAIMS),
+    "exp as a string": (lambda: APISERVER.token(exp=str(present() + 600)), R.CLAIMS),
+    "exp as a fraction": (lambda: APISERVER.token(exp=present() + 600.5), R.CLAIMS),
     "exp 1e308": (lambda: APISERVER.token(exp=1e308), R.CLAIMS),
     "exp true": (lambda: APISERVER.token(exp=True), R.CLAIMS),
     "exp of 4000 digits": (lambda: APISERVER.token(exp=10**3999), R.CLAIMS),
     "infinite exp": (lambda: signed(header(), b'{"exp": Infinity}'), R.CLAIMS),
-    "future iat": (lambda: APISERVER.token(iat=NOW + 600), R.NOT_YET_VALID),
-    "future nbf": (lambda: APISERVER.token(nbf=NOW + 600), R.NOT_YET_VALID),
+    "future iat": (lambda: APISERVER.token(iat=present() + 600), R.NOT_YET_VALID),
+    "future nbf": (lambda: APISERVER.token(nbf=present() + 600), R.NOT_YET_VALID),
     "nbf as a string": (lambda: APISERVER.token(nbf="0"), R.CLAIMS),
-    "a year of life": (lambda: APISERVER.token(exp=NOW + 365 * 86_400), R.LIFETIME),
-    "exp before iat": (lambda: APISERVER.token(exp=(now := int(time.time())), iat=now + 1), R.LIFETIME),
+    "a year of life": (lambda: APISERVER.token(exp=present() + 365 * 86_400), R.LIFETIME),
+    "exp before iat": (lambda: APISERVER.token(exp=(now := present()), iat=now + 1), R.LIFETIME),
     "duplicate claims": (lambda: signed(header(), twice("sub")), R.CLAIMS),
     "a lone surrogate": (lambda: signed(header(), b'{"x": "\\ud800", ' + json.dumps(good()).encode()[1:]), R.CLAIMS),
     "claims in UTF-16": (lambda: signed(header(), json.dumps(good()).encode("utf-16")), R.CLAIMS),
@@ -289,7 +293,7 @@ async def test_the_scheme_is_read_in_any_case(edge: Edge) -> None:
 
 
 async def test_the_one_audience_may_stand_in_a_list_as_kubernetes_writes_it(edge: Edge) -> None:
-    claims = {**good(), "aud": ["podgate"], "nbf": NOW, "kubernetes.io": {"namespace": "a", "serviceaccount": {}}}
+    claims = {**good(), "aud": ["podgate"], "nbf": present(), "kubernetes.io": {"namespace": "a", "serviceaccount": {}}}
     assert (await edge.call(edge.pki.client(), bearer(signed(header(typ=None), claims))))[0] == 200
 
 

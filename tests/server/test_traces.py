@@ -215,7 +215,7 @@ async def test_the_server_traces_a_sampled_call_and_no_other(tmp_path: Path) -> 
             assert status == 200
     spans = [span for *_, body in received for span in body.resource_spans[0].scope_spans[0].spans]
     assert {span.trace_id.hex() for span in spans} == {TRACE_ID}
-    assert [span.name for span in spans] == ["decode", "policy", "own", "rewrite", "answer", "review mutate"]
+    assert [span.name for span in spans] == ["decode", "policy", "exempt", "own", "rewrite", "answer", "review mutate"]
 
 
 def test_the_sdk_is_not_loaded_before_it_is_wanted() -> None:
