@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.locked
 
-.PHONY: setup demo test check bench lock controlplane-up controlplane-down
+.PHONY: setup demo test check soak bench lock controlplane-up controlplane-down
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
@@ -25,6 +25,10 @@ test: setup
 check: setup
 	$(BIN)/pytest tests/architecture tests/core tests/reviews tests/contract
 
+# The long form of what `make test` proves in short.
+soak: setup
+	PODGATE_TEST_RACE_SECONDS=30 PODGATE_TEST_EXAMPLES=2000 $(BIN)/pytest tests/contract
+
 bench: setup
 	$(BIN)/python -m tests.bench
 
@@ -36,5 +40,7 @@ controlplane-up: setup
 controlplane-down: setup
 	@$(BIN)/python -m tests.cluster down
 
+# The second one is the image's: the same versions without the tools, and the backend that installs the project there.
 lock:
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
+	echo setuptools | uv pip compile pyproject.toml - --constraints requirements.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.serve.lock

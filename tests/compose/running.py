@@ -1,0 +1,164 @@
+"""docker-compose.yml without containers: a service is a process, a volume a folder, a name an address of loopback.
+
+The commands are the file's own. Only what a container would give is put into them: `/pki` becomes a folder of ours,
+`podgate:8443` the address where that service listens.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+from urllib.request import urlopen
+
+from tests.cluster.processes import Processes
+from tests.compose import shipped
+from tests.compose.shipped import Service
+from tests.redis_servers import RedisServer, program
+
+_PATIENCE_SECONDS = 60
+_REDIS_PORT = 6379  # the image's own
+
+
+class Composition:
+    """The services that were started; use it as a context manager: leaving ends everything."""
+
+    def __init__(self, image: Path, folder: Path) -> None:
+        self._image = image
+        self._volumes = folder / "volumes"
+        self._services = shipped.services()
+        self._processes = Processes(folder / "processes")
+        self._processes.folder.mkdir(parents=True)
+        self._redis = _redis(self._services["redis"], folder / "redis")
+        self._is_set_up = False
+        self._addresses: dict[tuple[str, int], str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._processes.close()
+        self._redis.close()
+
+    def up(self, name: str) -> None:
+        """Start a service that is not up yet, after all that it needs, each waited for as the file says."""
+        if self._is_up(name):
+            return
+        service = self._services[name]
+        for other, condition in service.needs.items():
+            self.up(other)
+            if condition == "service_healthy":
+                self._wait_for_health(other)
+        match name:
+            case "redis":
+                self._redis.start()
+                self._addresses[name, _REDIS_PORT] = f"127.0.0.1:{self._redis.port}"
+            case "setup":
+                self.set_up()
+            case _:
+                self._processes.start(name, self._command(service, service.command))
+                self._learn_addresses(service)
+
+    def set_up(self) -> None:
+        """Run `setup` to its end."""
+        service = self._services["setup"]
+        done = subprocess.run(self._command(service, service.command), check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        self._is_set_up = True
+
+    def stop(self, name: str) -> int:
+        """End a service as `docker compose stop` would; return its exit code."""
+        process = self._processes._running[name]
+        self._processes.stop(name)
+        return process.returncode
+
+    def log(self, name: str) -> str:
+        return self._processes.log(name, 10_000)
+
+    def wait(self, seen: Callable[[], bool], what: str, *names: str) -> None:
+        """Wait until something is seen, as long as these services are alive."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not seen():
+            self._processes.require(*names)
+            logs = "\n".join(f"{name}:\n{self._processes.log(name)}" for name in names)
+            assert time.monotonic() < deadline, f"waited for {what}\n{logs}"
+            time.sleep(0.1)
+
+    def volume(self, name: str) -> Path:
+        return self._volumes / name
+
+    def plain(self, name: str, path: str) -> str:
+        """Return what a server's plain port shows."""
+        with urlopen(f"http://{self._addresses[name, 8081]}{path}", timeout=10) as response:
+            shown: bytes = response.read()
+        return shown.decode()
+
+    def keys_in_redis(self) -> int:
+        return int(self._redis.cli("DBSIZE"))
+
+    def restart_redis(self) -> None:
+        """Restart it as `docker compose restart` would: its folder stays."""
+        self._redis.stop()
+        self._redis.start()
+
+    def _is_up(self, name: str) -> bool:
+        known = {"redis": self._redis.alive, "setup": self._is_set_up}
+        return known.get(name, name in self._processes.names)
+
+    def _wait_for_health(self, name: str) -> None:
+        service = self._services[name]
+        if name == "redis":
+            program_name, *words = service.health_check
+            assert program_name == "redis-cli", "the tests have a client of their own in its place"
+            self.wait(lambda: self._redis.cli(*words) is True, name)
+        else:
+            command = self._command(service, service.health_check)
+            self.wait(lambda: subprocess.run(command, check=False, capture_output=True).returncode == 0, name, name)
+
+    def _learn_addresses(self, service: Service) -> None:
+        """Ask a server's log where it listens: it was given free ports, in place of those of its container."""
+        ports = service.listens
+
+        def listening() -> list[str]:
+            return [line for line in self.log(service.name).splitlines() if '"listening"' in line]
+
+        if ports:
+            self.wait(lambda: bool(listening()), f"{service.name} to listen", service.name)
+            said = json.loads(listening()[-1])
+            for flag, kind in {"--listen": "admission", "--plain-listen": "plain"}.items():
+                self._addresses[service.name, ports[flag]] = said[kind][0]
+
+    def _command(self, service: Service, words: list[str]) -> list[str]:
+        """Return what to run for `words` in the service's container: its own environment and nobody else's."""
+        own = {"PATH": "$PATH", **(shipped.environment() if service.is_ours else {}), **service.environment}
+        told = [f"{name}={self._here(service, value)}" for name, value in own.items()]
+        told = [one.replace("$PATH", os.environ["PATH"]) for one in told]
+        return ["env", "-i", *told, *(self._here(service, word) for word in words)]
+
+    def _here(self, service: Service, word: str) -> str:
+        """Put in what a container would give: folders for mounts, addresses of loopback for names."""
+        folders = {inside: self._outside(source) for inside, source in service.mounts.items()}
+        if service.is_ours:
+            folders["/opt"] = self._image / "opt"
+        for inside, outside in folders.items():
+            word = re.sub(rf"(?<![\w./-]){re.escape(inside)}(?![\w.-])", str(outside), word)
+        word = re.sub(r"(?<=listen=)0\.0\.0\.0:\d+$", "127.0.0.1:0", word)
+        for (name, port), address in self._addresses.items():
+            hosts = rf"(?:{name}|127\.0\.0\.1)" if name == service.name else name
+            word = re.sub(rf"(?<=//){hosts}:{port}\b", address, word)
+        return word
+
+    def _outside(self, source: str) -> Path:
+        return shipped.ROOT / source if source.startswith(".") else self.volume(source)
+
+
+def _redis(service: Service, folder: Path) -> RedisServer:
+    """Return a server of the image's version, of those that the tests run on, with the service's options."""
+    version = re.match(r"redis:(\d+\.\d+)-", service.image)
+    assert version is not None, f"{service.image}: the tests have no such server"
+    name, *options = service.command
+    assert name == "redis-server"
+    return RedisServer(program(f"redis-{version[1]}"), folder, *options)
