@@ -1,6 +1,7 @@
 """The script against the pure ledger: whatever happens in whatever order, both answer the same, word for word."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,9 @@ from webhook.core.stanzas import Mode
 from webhook.ports import CounterStore, Outcome, WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
+
+EXAMPLES = int(os.environ.get("PODGATE_TEST_EXAMPLES", "150"))
+"""`make soak` tries thousands."""
 
 EAGER = replace(
     BREAKER,
@@ -95,7 +99,7 @@ async def agree(redis: RedisStore, clock: HandClock, steps: list[tuple[Any, ...]
 
 @pytest.mark.parametrize("server", names())
 @given(steps=st.lists(STEPS, min_size=10, max_size=60))
-@settings(max_examples=150)
+@settings(max_examples=EXAMPLES)
 def test_both_stores_answer_the_same(
     server: str, shared_redis: Callable[[str], RedisServer], steps: list[tuple[Any, ...]]
 ) -> None:

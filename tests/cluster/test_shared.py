@@ -1,0 +1,34 @@
+"""Two servers on one Redis behind a real API server: one quota, not two."""
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import installed
+from tests.redis_servers import RedisServer
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: shared
+  match: {namespaces: ["shared-*"]}
+  failureMode: Closed
+  quota: {windows: [{window: 10m, hard: {pods: 7}}]}
+"""
+
+
+def test_twenty_replicas_find_room_for_seven_not_for_fourteen(
+    plane: ControlPlane, identities: Identities, redis_server: RedisServer
+) -> None:
+    namespace = f"shared-{redis_server.port}"
+    arguments = ("--drain", "0s", "--store", redis_server.url)
+    with installed(plane, identities.files, POLICY, [namespace], servers=2, arguments=arguments) as found:
+        found.wait_asked()
+        plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=20", "-n", namespace)
+        plane.wait(lambda: len(found.pods(namespace)) == 7, "seven Pods")
+        denials = 'podgate_quota_denied_total{resource="pods",service="shared",window="10m"}'
+        servers = found.servers
+        # Who counts for itself alone refuses only after seven of its own: both could not have.
+        plane.wait(lambda: all(one.metrics().get(denials, 0) > 0 for one in servers), "both servers to refuse")
+        assert len(found.pods(namespace)) == 7
