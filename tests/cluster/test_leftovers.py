@@ -1,20 +1,16 @@
 """Nothing is left behind: not by a test process that is killed, not by the cluster that a person has ended."""
 
-import contextlib
 import json
-import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.observing import listens, runs, until
 
 # A test process in short: it starts a cluster, says what there is of it, and stays until it is ended.
 STAYS = """
@@ -27,28 +23,6 @@ with ControlPlane(folder=Path(sys.argv[1])) as plane:
     print(json.dumps({"pids": pids, "ports": [plane.ports.etcd, plane.ports.apiserver]}), flush=True)
     signal.pause()
 """
-
-
-def runs(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):  # where there is no /proc either
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, 0)
-        return True
-    return False
-
-
-def listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)

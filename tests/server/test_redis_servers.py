@@ -14,8 +14,8 @@ import redis
 from redis.asyncio import Redis
 
 from certs.files import write_credentials
+from tests.cluster.observing import listens, runs, until
 from tests.cluster.processes import ComponentError
-from tests.cluster.test_leftovers import listens, runs, until
 from tests.cluster.toolchain import BuildError
 from tests.redis_servers import RedisProgram, RedisServer, behind_tls, inventory, names, program, programs
 from tests.redis_servers import server as serving
@@ -223,7 +223,7 @@ def test_a_server_goes_with_its_process_when_that_is_killed(
 def test_servers_are_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     programs()
     program.cache_clear()
-    monkeypatch.setattr(inventory, "_install", lambda _: pytest.fail("fetched again"))
+    monkeypatch.setattr(inventory, "install_wheels", lambda *_, **__: pytest.fail("fetched again"))
     assert all(one.path.exists() for one in programs())
 
 

@@ -47,42 +47,36 @@ class Batch:
 
     async def ask(self, operation: Operation) -> Any:
         """Return the operation's result; StoreUnavailableError at the deadline, or at once while a call is late."""
-        if self._late:
-            seconds = asyncio.get_running_loop().time() - self._called_at
-            raise StoreUnavailableError(f"no answer for {seconds:.1f} s")
-        return await self._asked(self._urgent, operation, self._deadline_seconds, self._give_up)
+        return await self._asked(self._urgent, operation, self._deadline_seconds)
 
     async def ask_patiently(self, operation: Operation) -> Any:
-        """Return the operation's result, some time; StoreUnavailableError after seconds."""
-        return await self._asked(self._patient, operation, max(_PATIENT_SECONDS, self._deadline_seconds), _expire)
+        """Return the operation's result, some time; StoreUnavailableError after seconds, or while a call is late."""
+        return await self._asked(self._patient, operation, max(_PATIENT_SECONDS, self._deadline_seconds))
 
     async def close(self) -> None:
         """Let the call under way end."""
         if self._calling is not None:
             await asyncio.wait([self._calling])
 
-    async def _asked(
-        self,
-        waiting: list[Asked],
-        operation: Operation,
-        seconds: float,
-        expire: Callable[["asyncio.Future[Any]", float], None],
-    ) -> Any:
+    async def _asked(self, waiting: list[Asked], operation: Operation, seconds: float) -> Any:
         loop = asyncio.get_running_loop()
+        if self._late:
+            raise StoreUnavailableError(f"no answer for {loop.time() - self._called_at:.1f} s")
         future: asyncio.Future[Any] = loop.create_future()
         waiting.append((operation, future))
         if self._calling is None:
             # What else is asked in this turn of the loop comes along: the task begins in the next.
             self._calling = asyncio.create_task(self._call_all(), name="store-calls")
-        alarm = loop.call_later(seconds, expire, future, seconds)
+        alarm = loop.call_later(seconds, self._give_up, future, seconds)
         try:
             return await future
         finally:
             alarm.cancel()
 
     def _give_up(self, future: "asyncio.Future[Any]", seconds: float) -> None:
-        self._late = self._late or not future.done()
-        _expire(future, seconds)
+        if not future.done():
+            self._late = True
+            future.set_exception(StoreUnavailableError(f"no answer within {seconds * 1000:g} ms"))
 
     async def _call_all(self) -> None:
         try:
@@ -111,8 +105,3 @@ def _taken(waiting: list[Asked], most: int) -> list[Asked]:
     staying = [asked for asked in waiting if not asked[1].done()]
     waiting[:] = staying[most:]
     return staying[:most]
-
-
-def _expire(future: "asyncio.Future[Any]", seconds: float) -> None:
-    if not future.done():
-        future.set_exception(StoreUnavailableError(f"no answer within {seconds * 1000:g} ms"))

@@ -1,0 +1,30 @@
+"""What runs and what listens on this machine: how a test sees that nothing was left behind."""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def runs(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # where there is no /proc either
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.02)
