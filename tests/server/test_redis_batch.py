@@ -22,6 +22,7 @@ class Server:
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
+        self.late: list[str] = []
         self.answers: list[asyncio.Future[None]] = []
 
     async def send(self, operations: Sequence[Operation]) -> Sequence[Any]:
@@ -45,7 +46,7 @@ def server() -> Server:
 
 
 async def test_what_is_asked_in_one_turn_travels_together_and_the_rest_in_the_next_call(server: Server) -> None:
-    batch = Batch(server.send, 30)
+    batch = Batch(server.send, 30, server.late.append)
     first = [asyncio.create_task(batch.ask(operation(name))) for name in "ab"]
     await server.called(1)
     second = [asyncio.create_task(batch.ask(operation(name))) for name in "cde"]
@@ -57,7 +58,7 @@ async def test_what_is_asked_in_one_turn_travels_together_and_the_rest_in_the_ne
 
 
 async def test_admissions_go_before_what_nobody_waits_for_and_not_without_it(server: Server) -> None:
-    batch = Batch(server.send, 30)
+    batch = Batch(server.send, 30, server.late.append)
     patient = [asyncio.create_task(batch.ask_patiently(operation(f"p{number}"))) for number in range(100)]
     urgent = asyncio.create_task(batch.ask(operation("u")))
     await server.called(1)
@@ -69,12 +70,13 @@ async def test_admissions_go_before_what_nobody_waits_for_and_not_without_it(ser
 
 
 async def test_who_waits_too_long_leaves_the_call_goes_on_and_others_do_not_wait_at_all(server: Server) -> None:
-    batch = Batch(server.send, 0.01)
+    batch = Batch(server.send, 0.01, server.late.append)
     with pytest.raises(StoreUnavailableError, match="no answer within 10 ms"):
         await batch.ask(operation("a"))
-    for ask in (batch.ask, batch.ask_patiently):
+    for method in (batch.ask, batch.ask_patiently):
         with pytest.raises(StoreUnavailableError, match=r"no answer for \d+\.\d s"):
-            await ask(operation("b"))
+            await method(operation("b"))
+    assert server.late == ["no answer within 10 ms"], "told once"
     assert server.calls == [["a"]], "the one that found it late asked nothing"
     server.answers[0].set_result(None)
     await batch.close()
@@ -85,7 +87,7 @@ async def test_who_waits_too_long_leaves_the_call_goes_on_and_others_do_not_wait
 
 
 async def test_who_leaves_before_the_call_is_not_asked_for(server: Server) -> None:
-    batch = Batch(server.send, 30)
+    batch = Batch(server.send, 30, server.late.append)
     first = asyncio.create_task(batch.ask(operation("a")))
     await server.called(1)
     gone, stays = (asyncio.create_task(batch.ask(operation(name))) for name in "bc")
@@ -100,7 +102,7 @@ async def test_who_leaves_before_the_call_is_not_asked_for(server: Server) -> No
 
 
 async def test_a_call_that_fails_fails_for_all_of_it_and_the_next_one_is_made(server: Server) -> None:
-    batch = Batch(server.send, 30)
+    batch = Batch(server.send, 30, server.late.append)
     asked = [asyncio.create_task(batch.ask(operation(name))) for name in "ab"]
     await server.called(1)
     server.answers[0].set_exception(StoreUnavailableError("refused"))

@@ -36,8 +36,9 @@ Asked = tuple[Operation, "asyncio.Future[Any]"]
 class Batch:
     """Gathers operations of one event loop. Admissions are urgent; whatever else there is fills up."""
 
-    def __init__(self, send: Send, deadline_seconds: float) -> None:
+    def __init__(self, send: Send, deadline_seconds: float, on_late: Callable[[str], None]) -> None:
         self._send = send
+        self._on_late = on_late
         self._deadline_seconds = deadline_seconds
         self._urgent: list[Asked] = []
         self._patient: list[Asked] = []
@@ -75,8 +76,11 @@ class Batch:
 
     def _give_up(self, future: "asyncio.Future[Any]", seconds: float) -> None:
         if not future.done():
-            self._late = True
-            future.set_exception(StoreUnavailableError(f"no answer within {seconds * 1000:g} ms"))
+            reason = f"no answer within {seconds * 1000:g} ms"
+            future.set_exception(StoreUnavailableError(reason))
+            if not self._late:
+                self._late = True
+                self._on_late(reason)
 
     async def _call_all(self) -> None:
         try:

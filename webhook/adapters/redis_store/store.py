@@ -39,7 +39,7 @@ class RedisStore:
         self._clock = clock
         self._reports = reports
         self._time_us = time_us
-        self._batch = Batch(self._send, deadline_seconds)
+        self._batch = Batch(self._send, deadline_seconds, self._tell)
         self._packed: dict[tuple[str, str], tuple[CounterPlan, Raw]] = {}
         self._views: dict[tuple[str, str], BreakerView] = {}
         self._ahead_us = 0
