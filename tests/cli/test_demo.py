@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import BIN, TRACE, installed
+from tests.cli.running import BIN, TRACE, Done, installed
+from tests.redis_servers import RedisServer
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
 
 STORY = (
     r"without a client certificate: no TLS connection",
@@ -50,14 +53,35 @@ def test_the_demo_tells_its_story_in_order_and_leaves_nothing_behind(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("PODGATE_STORE", "a setting of some real server, none of the demo's business")
     done = installed("demo", "--once")
+    assert "counters are in this process" in done.out
+    assert_story(done)
+    assert "\x1b" not in done.out, "no colours where there is no terminal"
+    assert leftovers(tmp_path) == []
+
+
+def assert_story(done: Done) -> None:
     assert (done.code, done.err) == (0, "")
     at = 0
     for fact in STORY:
         found = re.compile(fact).search(done.out, at)
         assert found, f"{fact!r} is not in, or not before:\n{done.out[at:]}"
         at = found.end()
-    assert "\x1b" not in done.out, "no colours where there is no terminal"
-    assert leftovers(tmp_path) == []
+
+
+def test_the_same_story_comes_true_in_redis(redis_server: RedisServer) -> None:
+    done = installed("demo", "--once", "--redis", redis_server.url)
+    assert "counters are in Redis, for all replicas" in done.out
+    assert_story(done)
+    keys = redis_server.cli("KEYS", "podgate:{payment-api}:v1:demo-*")
+    assert keys
+    assert all(redis_server.cli("PTTL", key) > 0 for key in keys), "all of it is gone by itself"
+
+
+def test_a_redis_that_does_not_answer_ends_the_demo() -> None:
+    done = installed("demo", "--once", "--redis", "redis://127.0.0.1:1")
+    assert done.code == 2
+    assert done.error.startswith("--redis: ")
+    assert "give the URL of a Redis that answers" in done.error
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)

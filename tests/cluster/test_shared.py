@@ -22,7 +22,7 @@ def test_twenty_replicas_find_room_for_seven_not_for_fourteen(
     plane: ControlPlane, identities: Identities, redis_server: RedisServer
 ) -> None:
     namespace = f"shared-{redis_server.port}"
-    arguments = ("--drain", "0s", "--store", redis_server.url)
+    arguments = ("--drain", "0s", "--store", redis_server.url, "--store-deadline", "30s")
     with installed(plane, identities.files, POLICY, [namespace], servers=2, arguments=arguments) as found:
         found.wait_asked()
         plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=20", "-n", namespace)

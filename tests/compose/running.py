@@ -132,8 +132,16 @@ class Composition:
                 self._addresses[service.name, ports[flag]] = said[kind][0]
 
     def _command(self, service: Service, words: list[str]) -> list[str]:
-        """Return what to run for `words` in the service's container: its own environment and nobody else's."""
-        own = {"PATH": "$PATH", **(shipped.environment() if service.is_ours else {}), **service.environment}
+        """Return what to run for `words` in the service's container: its own environment and nobody else's.
+
+        Only the store's deadline is longer: nothing here is about time.
+        """
+        own = {
+            "PATH": "$PATH",
+            "PODGATE_STORE_DEADLINE": "30s",
+            **(shipped.environment() if service.is_ours else {}),
+            **service.environment,
+        }
         told = [f"{name}={self._here(service, value)}" for name, value in own.items()]
         told = [one.replace("$PATH", os.environ["PATH"]) for one in told]
         return ["env", "-i", *told, *(self._here(service, word) for word in words)]

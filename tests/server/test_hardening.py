@@ -6,8 +6,10 @@ import json
 import re
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,33 @@ def unusual(server: Serving) -> dict[str, tuple[bytes, int]]:
         "token beyond ASCII": (head(server, "Authorization: Bearer \u00e9\u00e9", sized(), token=""), 401),
         "another scheme": (head(server, f"Authorization: Basic {SECRET}", sized(), token=""), 401),
     }
+
+
+@pytest.mark.parametrize(
+    ("start", "field", "closes"),
+    [
+        ("POST /mutate HTTP/1.1", "X-Nothing: 1", False),
+        ("POST /mutate HTTP/1.1", "Connection: close", True),
+        ("POST /mutate HTTP/1.0", "Connection: keep-alive", True),
+    ],
+)
+async def test_an_answer_says_its_date_its_type_and_whether_its_connection_ends(
+    server: Serving, start: str, field: str, *, closes: bool
+) -> None:
+    async with line(server) as one:
+        one.send(head(server, field, sized(), start=start) + BODY)
+        before = int(time.time())
+        first, *fields = (await one.answer()).partition(b"\r\n\r\n")[0].decode().split("\r\n")
+        said = dict(field.split(": ") for field in fields)
+        assert first == "HTTP/1.1 200 OK"
+        assert said["Content-Type"] == "application/json"
+        assert before - 1 <= parsedate_to_datetime(said["Date"]).timestamp() <= time.time()
+        assert (said.get("Connection") == "close") == closes
+        if closes:
+            assert await one.rest() == b""
+        else:
+            one.send(head(server, sized(), start=start) + BODY)
+            assert status(await one.answer()) == 200
 
 
 async def test_what_is_unusual_is_served_or_refused_with_a_word_and_ends_with_its_connection(server: Serving) -> None:

@@ -15,6 +15,8 @@ from webhook.cli.apiserver import Ask
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CALLERS = 8
+PATIENTLY = ("--store-deadline", "30s")
+"""For what is not about time."""
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -49,8 +51,8 @@ async def create(server: Serving, namespace: str) -> dict[str, Any]:
 
 
 async def test_replicas_share_quota_and_breaker(tmp_path: Path, redis_server: RedisServer) -> None:
-    files = Files.create(tmp_path, POLICY)
-    async with serving(files, *on(redis_server)) as one, serving(files, *on(redis_server)) as other:
+    files, shared = Files.create(tmp_path, POLICY), [*on(redis_server), *PATIENTLY]
+    async with serving(files, *shared) as one, serving(files, *shared) as other:
         admitted = [(await create(server, "few"))["allowed"] for server in (one, other, one, other, one)]
         assert admitted == [True, True, True, False, False]
         assert "hard 3, used 3" in (await create(other, "few"))["status"]["message"], "the third event opens it"

@@ -78,7 +78,7 @@ async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
     arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--drain", "1s"]
     if redis is not None:
         # A cluster's name of its own: nothing that was counted before, or by others, takes part.
-        arguments += ["--store", redis, "--cluster", f"demo-{secrets.token_hex(4)}"]
+        arguments += ["--store", redis, "--cluster", f"demo-{secrets.token_hex(4)}", "--store-deadline", "1s"]
     log = folder / "server.log"
     # Whoever tries the demo may have settings of a real server around.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
