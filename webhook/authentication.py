@@ -95,11 +95,10 @@ class Authenticator:
         return caller
 
     def _certificate(self, der: bytes) -> CertificateIdentity:
-        digest = sha256(der).digest()
-        certificate = self._certificates.get(digest)
+        certificate = self._certificates.get(der)
         if certificate is None:
-            certificate = read_certificate(der, digest)
-            _remember(self._certificates, digest, certificate, _CACHED_CERTIFICATES_MAX)
+            certificate = read_certificate(der, sha256(der).digest())
+            _remember(self._certificates, der, certificate, _CACHED_CERTIFICATES_MAX)
         return certificate
 
     def _caller(self, certificate: CertificateIdentity, claims: Claims) -> Caller:

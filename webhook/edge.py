@@ -17,9 +17,10 @@ from webhook.identities import Role
 from webhook.interceptor import Interceptor, NoPolicyError, UnknownNamespaceError
 from webhook.policy_reviewer import PolicyReviewer
 from webhook.ports import Caller, Observer
-from webhook.protocol import Handler, close_after, closing
+from webhook.protocol import Handler, JsonAnswer, close_after, closing
 
 _METHOD = "POST"
+_JSON = "application/json"
 _CALLER = "client_id"
 _FORWARDED_CERTIFICATE = "X-Forwarded-Client-Cert"
 Retires = Callable[[asyncio.BaseTransport | None], bool]
@@ -85,7 +86,7 @@ class AdmissionEdge:
         """Wait until no call is being answered."""
         await self._idle.wait()
 
-    async def _handle(self, request: web.BaseRequest) -> web.Response:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.in_flight += 1
         self._idle.clear()
         ends = self._retires(request.transport)
@@ -108,7 +109,7 @@ class AdmissionEdge:
             close_after(response)
         return response
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> JsonAnswer:
         caller, route = self._authenticate(request)
         if self.in_flight > self._limits.max_in_flight:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many reviews in flight")
@@ -121,19 +122,20 @@ class AdmissionEdge:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "no_policy", str(error)) from None
         except UnknownNamespaceError as error:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "namespace_unknown", str(error)) from None
-        return web.Response(body=answer, content_type="application/json")
+        return JsonAnswer(answer)
 
     async def _review(self, half: Half, body: bytes, caller: Caller, traceparent: str | None) -> bytes:
         return (await self._interceptor.review(half, body, caller, traceparent)).body
 
     def _authenticate(self, request: web.BaseRequest) -> tuple[Caller, Route]:
         """Know the caller before a byte of the body is read, and before saying which paths there are."""
-        if _FORWARDED_CERTIFICATE in request.headers:
+        headers = request.headers
+        if _FORWARDED_CERTIFICATE in headers:
             detail = f"{_FORWARDED_CERTIFICATE} was sent, and no proxy is expected here"
             raise RefusedError(HTTPStatus.FORBIDDEN, "forwarded_certificate", "", detail)
         tls = request.get_extra_info("ssl_object")
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
-        caller = self._authenticator.authenticate(certificate, request.headers.getall("Authorization", []))
+        caller = self._authenticator.authenticate(certificate, headers.getall("Authorization", []))
         request[_CALLER] = caller.client_id
         route = self._routes.get(request.path)
         if route is None:
@@ -144,16 +146,23 @@ class AdmissionEdge:
         return caller, route
 
     async def _body(self, request: web.BaseRequest) -> bytes:
-        limit = self._limits.max_body_bytes
-        if request.content_type != "application/json" or "Content-Encoding" in request.headers:
+        if not _is_plain_json(request):
             text = "send an AdmissionReview as application/json, not encoded"
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media_type", text)
-        too_large = RefusedError(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", f"the body is larger than {limit} bytes"
-        )
+        limit = self._limits.max_body_bytes
         if (request.content_length or 0) > limit:
-            raise too_large
-        await _want_body(request)
+            raise _too_large(limit)
+        if "Expect" in request.headers:
+            await _want_body(request)
+        if not request.content.is_eof():
+            return await self._arriving(request)
+        # All of it is here already, as is usual: there is nothing to wait for.
+        body = request.content.read_nowait()
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+
+    async def _arriving(self, request: web.BaseRequest) -> bytes:
         try:
             async with asyncio.timeout(self._limits.body_timeout_seconds):
                 return await request.read()
@@ -161,9 +170,21 @@ class AdmissionEdge:
             text = f"the body took longer than {self._limits.body_timeout_seconds:g}s"
             raise RefusedError(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", text) from None
         except web.HTTPRequestEntityTooLarge:
-            raise too_large from None
+            raise _too_large(self._limits.max_body_bytes) from None
         except (ConnectionError, web.RequestPayloadError) as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "body_broken", "the body ended early", repr(error)) from None
+
+
+def _too_large(limit_bytes: int) -> RefusedError:
+    text = f"the body is larger than {limit_bytes} bytes"
+    return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", text)
+
+
+def _is_plain_json(request: web.BaseRequest) -> bool:
+    headers = request.headers
+    if "Content-Encoding" in headers:
+        return False
+    return headers.get("Content-Type") == _JSON or request.content_type == _JSON
 
 
 def _asked_by(request: web.BaseRequest) -> str:
@@ -173,10 +194,9 @@ def _asked_by(request: web.BaseRequest) -> str:
 
 async def _want_body(request: web.BaseRequest) -> None:
     """Ask for the body of a caller that waits to be asked: only now, when it is known."""
-    expectation = request.headers.get("Expect")
-    if expectation is None or request.version < HttpVersion11:
+    if request.version < HttpVersion11:
         return
-    if expectation.lower() != "100-continue":
+    if request.headers["Expect"].lower() != "100-continue":
         raise RefusedError(HTTPStatus.EXPECTATION_FAILED, "expectation", "")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     request.writer.output_size = 0  # the answer has not begun

@@ -72,27 +72,22 @@ class Interceptor:
         BadReviewError: the body's fault. NoPolicyError, UnknownNamespaceError: there is nothing to judge by.
         """
         wall_ns, started_ns = time_ns(), perf_counter_ns()
-        laps: list[tuple[str, int]] = []
-
-        def lap(stage: str) -> None:
-            laps.append((stage, perf_counter_ns() - started_ns))
-
         request = review.decode(body)
-        lap("decode")
+        laps = [("decode", perf_counter_ns() - started_ns)]
         draft = await self._draft(half, request)
-        lap("policy")
+        laps.append(("policy", perf_counter_ns() - started_ns))
         for name, stage in self._stages[half]:
             pending = stage(draft)
             if pending is not None:
                 await pending
-            lap(name)
+            laps.append((name, perf_counter_ns() - started_ns))
             if draft.verdict is not None:
                 break
         decision = conclude(draft, caller.client_id if caller else "")
         answer = Answer(review.encode(decision), decision)
-        lap("answer")
-        record = Review(decision, caller, wall_ns, perf_counter_ns() - started_ns, tuple(laps), traceparent)
-        self._observer.reviewed(record)
+        took_ns = perf_counter_ns() - started_ns
+        laps.append(("answer", took_ns))
+        self._observer.reviewed(Review(decision, caller, wall_ns, took_ns, tuple(laps), traceparent))
         return answer
 
     def compiled(self, loaded: LoadedPolicy) -> Compiled:

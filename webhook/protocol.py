@@ -1,12 +1,16 @@
 """HTTP/1.1 as both ports speak it: aiohttp's protocol, kept from telling what it is made of and what it was sent."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 OnRefused = Callable[[str, str], None]
@@ -87,6 +91,39 @@ class _Discreet(web.RequestHandler):
         self._on_refused("internal_error", f"{type(exc_info).__name__} in a connection")
 
 
+class JsonAnswer(web.StreamResponse):
+    """A 200 with a JSON body, rendered at once and written in one piece: the general Response takes 10 us for it."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self._json = body
+        self._is_last = False
+
+    @property
+    def keep_alive(self) -> bool:
+        return not self._is_last
+
+    def force_close(self) -> None:
+        self._is_last = True
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
+        self._is_last = self._is_last or not request.keep_alive or request.version < HttpVersion11
+        ending = "\r\nConnection: close\r\n\r\n" if self._is_last else "\r\n\r\n"
+        head = f"{_ok_since(int(time.time()))}{len(self._json)}{ending}"
+        await request.writer.write_eof(head.encode() + self._json)
+        return request.writer
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: `prepare` has written all there is."""
+
+
+@lru_cache(maxsize=1)
+def _ok_since(second: int) -> str:
+    """Return the head of an answer as far as its length, which is the same for a second."""
+    date = formatdate(second, usegmt=True)
+    return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: {date}\r\nContent-Length: "
+
+
 def closing(status: HTTPStatus, text: str = "") -> web.Response:
     """Answer a call that went wrong, and end its connection: an unread body must not become the next request."""
     response = web.Response(status=status, text=f"{text or status.phrase.lower()}\n")
@@ -96,5 +133,5 @@ def closing(status: HTTPStatus, text: str = "") -> web.Response:
 
 def close_after(response: web.StreamResponse) -> None:
     """End the connection after this answer, and say so to the caller."""
-    response.headers["Connection"] = "close"
+    response.headers["Connection"] = "close"  # the general Response does not say it of itself
     response.force_close()

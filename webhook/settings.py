@@ -95,7 +95,8 @@ def _ratio(text: str) -> float:
     return value
 
 
-def _store(text: str) -> str:
+def store_of(text: str) -> str:
+    """Return where counters live; ValueError says what to write."""
     if text != MEMORY and urlsplit(text).scheme not in _REDIS_SCHEMES:
         raise ValueError("write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0")
     return text
@@ -136,7 +137,7 @@ class Settings:
     identities: Path = _setting(_file, "who may call: identity tuples, YAML")
     listen: Address = _setting(_address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
     plain_listen: Address = _setting(_address, "plain: /healthz /readyz /metrics /status", "0.0.0.0:8081")
-    store: str = _setting(_store, "where counters live: memory, or the URL of a Redis that replicas share", MEMORY)
+    store: str = _setting(store_of, "where counters live: memory, or the URL of a Redis that replicas share", MEMORY)
     store_deadline_seconds: float = _setting(_seconds, "longest wait of an admission for the store", "50ms")
     cluster: str = _setting(_name, "this cluster's name in a shared Redis", "default")
     max_body_bytes: int = _setting(_positive, "largest request body", str(7 * _MIB))

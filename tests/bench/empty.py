@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvloop
@@ -29,4 +31,19 @@ async def _serve(folder: Path) -> None:
     await asyncio.Event().wait()
 
 
-uvloop.run(_serve(Path(sys.argv[1])))
+@asynccontextmanager
+async def empty_server(folder: Path) -> AsyncIterator[tuple[int, str]]:
+    """Run it until the block ends, with the certificates in `folder`; its pid and its address."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.bench.empty", str(folder), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        yield process.pid, (await process.stdout.readline()).decode().strip()
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(Path(sys.argv[1])))

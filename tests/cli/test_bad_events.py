@@ -119,10 +119,11 @@ def test_events_that_cannot_be_read_are_named(tmp_path: Path, name: str) -> None
     assert str(tmp_path / name) in done.error
 
 
-def test_a_store_that_this_version_does_not_have_is_refused() -> None:
-    done = podgate("replay", "-", "--policy", "any", "--store", "redis://localhost")
+def test_a_store_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    done = podgate("replay", "-", "--policy", tmp_path / "policy.yaml", "--store", "http://localhost")
     assert done.code == 2
-    assert "'redis://localhost': not supported yet" in done.error
+    assert done.error.startswith("--store: not a Redis URL: ")
 
 
 def test_namespaces_that_no_policy_can_own_need_no_labels(tmp_path: Path) -> None:

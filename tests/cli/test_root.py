@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["review", "x", "--policy"], "requires an argument"),
         (["replay", "x"], "Missing option '--policy': see podgate replay --help"),
         (["replay", "x", "y", "--policy", "p"], "unexpected extra argument (y)"),
-        (["demo", "--redis", "x"], "--redis: not supported yet: this version counts in process: leave it out"),
+        (["demo", "--redis", "x"], "--redis: 'x': write memory, or the URL of a Redis, such as"),
         (["policy", "nonsense"], "No such command 'nonsense': see podgate policy --help"),
     ],
 )

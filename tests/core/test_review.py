@@ -12,7 +12,7 @@ from tests.core.reviewing import Gate, body, envelope, pod, policy_of
 from tests.core.strategies import PROPERTY, Json, pods
 from webhook.core.decision import ALLOWED, Decision, Half, Status, Verdict
 from webhook.core.patch import add
-from webhook.core.review import BadReviewError, decode, encode
+from webhook.core.review import BadReviewError, _at_once, _step_by_step, decode, encode
 
 WEB = policy_of(
     """
@@ -218,6 +218,19 @@ anything = st.recursive(
 def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(place for key, item in inner for place in places(item, (*path, key)))]
+
+
+@PROPERTY
+@given(
+    pods,
+    st.none() | pods,
+    st.sampled_from([("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize"), ("UPDATE", "status"), ("DELETE", "")]),
+)
+def test_one_pass_over_a_review_reads_what_two_read(raw: Json, old: Json | None, asked: tuple[str, str]) -> None:
+    sent = body(object=raw, oldObject=old, operation=asked[0], subResource=asked[1], dryRun=old is None)
+    at_once = _at_once(sent)
+    assert (at_once is not None) == (asked in {("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
+    assert decode(sent) == (at_once or _step_by_step(sent)) == _step_by_step(sent)
 
 
 @PROPERTY

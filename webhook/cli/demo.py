@@ -16,6 +16,7 @@ from webhook.cli.demo_world import ApiServer, Running, last_words, make_files, s
 from webhook.cli.output import as_diff
 from webhook.core.decision import Half
 from webhook.errors import UserError
+from webhook.settings import store_of
 
 _PODS_A_WINDOW = 3  # as in demo_policy.yaml
 _POD: dict[str, Any] = {
@@ -44,6 +45,11 @@ _POD: dict[str, Any] = {
 @click.option("--redis", metavar="URL", help="count in this Redis; what it counts is gone a day later")
 def demo(*, once: bool, redis: str | None) -> None:
     """Show the main job on loopback, in half a minute: mutual TLS and JWT, rewriting, a quota, a breaker."""
+    if redis is not None:
+        try:
+            store_of(redis)
+        except ValueError as error:
+            raise UserError(f"--redis: {redis!r}", str(error)) from None
     with tempfile.TemporaryDirectory(prefix="podgate-demo-") as folder:
         make_files(Path(folder))
         asyncio.run(_tell(Path(folder), redis, once=once))

@@ -21,6 +21,8 @@ def utc(at_us: int) -> str:
 
 def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     """Return what breaker and quota objected to, each under its own mode."""
+    if receipt.refused is None and not receipt.would_refuse:
+        return ()
     objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
     findings = []
     if Refusal.BREAKER in objections and receipt.breaker is not None:

@@ -61,6 +61,8 @@ class Step(NamedTuple):
 
 def advance(record: Record, plan: BreakerPlan, now_us: int) -> Step:
     """Do what the time alone brings about: a trip at an interval's end, and probing once `openFor` has passed."""
+    if record.state is State.CLOSED and record.windows is EMPTY:
+        return Step(record)  # as nearly every Pod finds it: nothing is under way that time could end
     transitions: tuple[Transition, ...] = ()
     if record.state is State.CLOSED:
         windows, trip = pass_time(record.windows, plan, now_us)

@@ -1,7 +1,8 @@
 """One review on its way to a Decision: what the stages found so far, and the finished record."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from webhook.core import answers
 from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict
@@ -11,12 +12,13 @@ from webhook.core.patch import Operation
 from webhook.core.pod import Pod
 from webhook.core.policy import LoadedPolicy, Service
 from webhook.core.quota import CounterPlan, Receipt
+from webhook.core.resources import counted
 from webhook.core.review import BadReviewError, Request
 from webhook.core.stanzas import Mode
 
 
 class Compiled:
-    """A loaded policy with what is worked out once: its matcher, its services by name, their counter plans."""
+    """A loaded policy with what is worked out once: its matcher, its services by name, what they count."""
 
     def __init__(self, loaded: LoadedPolicy) -> None:
         self.policy = loaded.policy
@@ -26,14 +28,14 @@ class Compiled:
         self.plans: Mapping[str, CounterPlan] = {
             name: CounterPlan.of(service) for name, service in self.services.items()
         }
+        self.counted: Mapping[str, tuple[str, ...]] = {name: counted(plan) for name, plan in self.plans.items()}
 
     def labelled(self, pod: Pod) -> Service | None:
         """Return the service that a Pod's label names, whoever wrote it."""
         return self.services.get(pod.labels.get(SERVICE_LABEL, ""))
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """One review on its way to a Decision."""
 
     half: Half
@@ -43,11 +45,11 @@ class Draft:
     verdict: Verdict | None = None
     service: Service | None = None
     exemption: str = ""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = []
     patch: tuple[Operation, ...] = ()
     receipt: Receipt | None = None
     uncounted: bool = False
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Step] = []
 
     @property
     def pod(self) -> Pod:
@@ -76,6 +78,8 @@ class Draft:
 
     def object_to(self, stage: str, findings: tuple[Finding, ...]) -> None:
         """Take findings in: an enforced one settles a denial, others only speak."""
+        if not findings:
+            return
         self.findings += findings
         for finding in findings:
             self.note(stage, f"{finding.mode}: {finding}")
@@ -86,7 +90,8 @@ class Draft:
 def conclude(draft: Draft, client_id: str) -> Decision:
     """Return the finished record."""
     request, pod = draft.request, draft.request.pod
-    denials = [finding for finding in draft.findings if finding.mode is Mode.ENFORCE]
+    findings = tuple(draft.findings)
+    denials = [finding for finding in findings if finding.mode is Mode.ENFORCE]
     status = ALLOWED
     if denials:
         status = answers.status_of(denials[0], draft.service, draft.receipt, request.user)
@@ -99,8 +104,8 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         audit["service"] = name
     if draft.exemption:
         audit["exemption"] = draft.exemption
-    if draft.findings:
-        audit["findings"] = ",".join(sorted({f"{finding.code}/{finding.mode}" for finding in draft.findings}))
+    if findings:
+        audit["findings"] = ",".join(sorted({f"{finding.code}/{finding.mode}" for finding in findings}))
     return Decision(
         half=draft.half,
         review_uid=request.uid,
@@ -116,8 +121,8 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         policy_hash=draft.compiled.hash,
         exemption=draft.exemption,
         status=status,
-        findings=tuple(draft.findings),
-        warnings=tuple(str(finding) for finding in draft.findings if finding.mode is Mode.WARN),
+        findings=findings,
+        warnings=tuple([str(finding) for finding in findings if finding.mode is Mode.WARN]),
         patch=draft.patch,
         audit=audit,
         receipt=draft.receipt,

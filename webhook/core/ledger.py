@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from webhook.core import breaker_states
-from webhook.core.breaker import BreakerPlan, BreakerView, Transition
+from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
 from webhook.core.quota import Acquire, Cost, CounterPlan, Look, Receipt, Refusal
 from webhook.core.service_state import NO_COST, Judged, PodRecord, ServiceState
 from webhook.core.stanzas import Mode
@@ -28,10 +28,13 @@ class _Breaker:
 
     def _move(self, step: breaker_states.Step) -> None:
         self.record, transitions = step
-        self.transitions += transitions
+        if transitions:
+            self.transitions += transitions
 
     def admits(self) -> bool:
-        return self._plan is None or breaker_states.admits(self.record, self._plan, self._now_us)
+        if self._plan is None or self.record.state is State.CLOSED:
+            return True
+        return breaker_states.admits(self.record, self._plan, self._now_us)
 
     def quota_event(self, source: str) -> None:
         if self._plan is not None:
@@ -40,8 +43,9 @@ class _Breaker:
     def take_probe(self, uid: str) -> bool:
         """Let the charged Pod be a probe if one is wanted; whether it was."""
         before = self.record
-        if self._plan is not None:
-            self._move(breaker_states.take_probe(before, self._plan, self._now_us, uid))
+        if self._plan is None or before.state is not State.HALF_OPEN:
+            return False
+        self._move(breaker_states.take_probe(before, self._plan, self._now_us, uid))
         return self.record is not before
 
     def view(self) -> BreakerView | None:
@@ -169,7 +173,10 @@ def _scope(request: Acquire) -> str:
 
 
 def _fits(judged: Iterable[Judged]) -> bool:
-    return all(one.free_at_us == 0 for one in judged)
+    for one in judged:  # noqa: SIM110  every Pod comes by here, and a generator costs more than what it would look at
+        if one.free_at_us != 0:
+            return False
+    return True
 
 
 def _objection(
@@ -189,16 +196,25 @@ def _receipt(
     *,
     charged: bool = False,
 ) -> Receipt:
-    over = tuple(one.use() for one in judged if one.free_at_us != 0)
-    moments = [use.free_at_us for use in over]
+    over = tuple([one.use() for one in judged if one.free_at_us != 0])
     return Receipt(
         at_us=now_us,
         refused=refused,
         would_refuse=would_refuse,
         charged=charged,
-        uses=tuple(one.use(charged=charged) for one in judged),
+        uses=tuple([one.use(charged=charged) for one in judged]),
         over=over,
-        free_at_us=None if None in moments else max((moment for moment in moments if moment is not None), default=0),
+        free_at_us=_latest([use.free_at_us for use in over]) if over else 0,
         breaker=breaker,
         transitions=transitions,
     )
+
+
+def _latest(moments: Iterable[int | None]) -> int | None:
+    """Return the moment by which all have come; None where one of them never does."""
+    latest = 0
+    for moment in moments:
+        if moment is None:
+            return None
+        latest = max(latest, moment)
+    return latest

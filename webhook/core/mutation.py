@@ -60,9 +60,12 @@ def implied(term: NodeSelectorTerm, wanted: NodeRequirement) -> bool:
     """Say whether a term already restricts a node at least as much as `wanted`; one that matches nothing does."""
     if not term.match_expressions and not term.match_fields:
         return True
+    own_expressions = term.match_expressions or ()
+    if wanted.values and wanted in own_expressions:
+        return True  # our own, as a rewrite leaves it
     return any(
         own.key == wanted.key and own.operator == "In" and own.values and set(own.values) <= set(wanted.values or ())
-        for own in term.match_expressions or ()
+        for own in own_expressions
     )
 
 
@@ -80,7 +83,13 @@ def covers(own: Toleration, wanted: Toleration) -> bool:
 def missing_tolerations(pod: Pod, placement: Placement) -> list[Toleration]:
     """Return what the Pod does not tolerate yet, in the policy's order; one that another of them covers is left out."""
     own = pod.spec.tolerations or ()
-    lacking = [wanted for wanted in placement.tolerations if not any(covers(have, wanted) for have in own)]
+    lacking = [
+        wanted
+        for wanted in placement.tolerations
+        if wanted not in own and not any(covers(have, wanted) for have in own)
+    ]
+    if len(lacking) <= 1:
+        return lacking
     return [
         wanted
         for index, wanted in enumerate(lacking)

@@ -8,37 +8,37 @@ Amounts = dict[str, str | int | float]
 """Resource name to quantity as it travels; numbers occur in hand-written files."""
 
 
-class PodNodeAffinity(Struct, frozen=True):
+class PodNodeAffinity(Struct, frozen=True, gc=False):
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None  # noqa: N815  the wire's own name
 
 
-class PodAffinityFields(Struct, frozen=True, rename="camel"):
+class PodAffinityFields(Struct, frozen=True, gc=False, rename="camel"):
     node_affinity: PodNodeAffinity | None = None
 
 
-class Resources(Struct, frozen=True):
+class Resources(Struct, frozen=True, gc=False):
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
-class Container(Struct, frozen=True, rename="camel"):
+class Container(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     resources: Resources | None = None
     restart_policy: str | None = None
 
 
-class SchedulingGate(Struct, frozen=True):
+class SchedulingGate(Struct, frozen=True, gc=False):
     name: str = ""
 
 
-class OwnerReference(Struct, frozen=True):
+class OwnerReference(Struct, frozen=True, gc=False):
     kind: str = ""
     name: str = ""
     uid: str = ""
     controller: bool | None = None
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
+class Metadata(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -49,7 +49,7 @@ class Metadata(Struct, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class Spec(Struct, frozen=True, rename="camel"):
+class Spec(Struct, frozen=True, gc=False, rename="camel"):
     scheduler_name: str | None = None
     node_selector: dict[str, str] | None = None
     affinity: PodAffinityFields | None = None
@@ -62,7 +62,7 @@ class Spec(Struct, frozen=True, rename="camel"):
     overhead: Amounts | None = None
 
 
-class Pod(Struct, frozen=True):
+class Pod(Struct, frozen=True, gc=False):
     metadata: Metadata
     spec: Spec
 

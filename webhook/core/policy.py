@@ -66,8 +66,7 @@ class Modes(Struct, frozen=True):
     breaker: Mode = Mode.ENFORCE
 
     def all_disabled(self) -> bool:
-        modes = (self.placement, self.resources, self.quota, self.breaker)
-        return all(mode is Mode.DISABLED for mode in modes)
+        return self.placement is self.resources is self.quota is self.breaker is Mode.DISABLED
 
 
 class Match(Struct, frozen=True, rename="camel"):

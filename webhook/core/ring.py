@@ -35,13 +35,20 @@ class Ring:
     def add(self, now_us: int, amounts: Mapping[str, int]) -> int:
         """Count `amounts`; return the moment that they are counted at, which `refund` needs."""
         self._last_us = max(now_us, self._last_us)
-        oldest = self._oldest(now_us)
+        newest = self._last_us // self._width_us
+        bucket = self._buckets.get(newest)
+        if bucket is None:
+            self._forget(newest - (BUCKETS_LIVE - 1))
+            bucket = self._buckets[newest] = {}
+        _add(bucket, amounts)
+        _add(self._sums, amounts)
+        return self._last_us
+
+    def _forget(self, oldest: int) -> None:
+        """Drop the buckets that have left. Until a newer bucket begins, none has since the last time."""
         while self._buckets and (number := next(iter(self._buckets))) < oldest:
             for resource, amount in self._buckets.pop(number).items():
                 self._sums[resource] -= amount
-        _add(self._buckets.setdefault(self._last_us // self._width_us, {}), amounts)
-        _add(self._sums, amounts)
-        return self._last_us
 
     def refund(self, now_us: int, charged_at_us: int, amounts: Mapping[str, int]) -> bool:
         """Take back what was counted at `charged_at_us`; False where its bucket has left, and with it the amounts."""

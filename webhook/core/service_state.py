@@ -9,7 +9,7 @@ from webhook.core.ring import Ring
 NO_COST: Cost = {}
 
 
-class PodRecord(Struct, frozen=True):
+class PodRecord(Struct, frozen=True, gc=False):
     """One admitted Pod. `charges` says what went where, so that a refund is exact even under a newer policy."""
 
     expires_us: int
@@ -23,7 +23,7 @@ class PodRecord(Struct, frozen=True):
     refunded: bool = False
 
 
-class Judged(Struct, frozen=True):
+class Judged(Struct, frozen=True, gc=False):
     """One limit as a Pod finds it. `free_at_us` is 0 where it holds what is asked, None where it never can."""
 
     window: WindowPlan

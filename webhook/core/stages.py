@@ -128,8 +128,9 @@ def acquire(draft: Draft) -> Acquire:
     if not pod.metadata.uid:
         raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
     try:
-        taken = resources.cost(pod, plan)
-        before = resources.cost(request.old_pod, plan) if request.sub_resource and request.old_pod else None
+        names = draft.compiled.counted[plan.service]
+        taken = resources.taken(pod, names)
+        before = resources.taken(request.old_pod, names) if request.sub_resource and request.old_pod else None
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object.spec: resources: {error}") from None
     return Acquire(

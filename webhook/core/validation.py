@@ -44,7 +44,8 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
     """
     if service.modes.all_disabled():
         return ()
-    skipped = SERVICE_LABEL not in pod.labels or HASH_ANNOTATION not in pod.annotations
+    labels = pod.labels
+    skipped = SERVICE_LABEL not in labels or HASH_ANNOTATION not in pod.annotations
     placement, mode = service.placement, service.modes.placement
     unfulfilled: tuple[Finding, ...] = ()
     if placement is not None and mode is not Mode.DISABLED:
@@ -53,7 +54,9 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
         # What is merely missing was never written; what the user asked for himself can be judged all the same.
         conflicts = tuple(found for found in unfulfilled if found.code is Code.PLACEMENT_CONFLICT)
         return (_mutation_missing(pod, service), *conflicts)
-    return (() if skipped else _label(pod, service)) + unfulfilled
+    if skipped or labels[SERVICE_LABEL] == service.name:
+        return unfulfilled
+    return (_label(labels[SERVICE_LABEL], service), *unfulfilled)
 
 
 def check_unowned(named: Service) -> tuple[Finding, ...]:
@@ -86,20 +89,18 @@ def _mutation_missing(pod: Pod, service: Service) -> Finding:
     )
 
 
-def _label(pod: Pod, service: Service) -> tuple[Finding, ...]:
-    carried = pod.labels[SERVICE_LABEL]
-    if carried == service.name:
-        return ()
+def _label(carried: str, service: Service) -> Finding:
     message = (
         f"service {service.name}: {_LABEL} is {carried!r}, expected {service.name!r}:"
         " something changed the Pod after Podgate; leave the label alone"
     )
-    return (_immutable(service, _LABEL, message),)
+    return _immutable(service, _LABEL, message)
 
 
 def placement_findings(pod: Pod, service: str, placement: Placement, mode: Mode) -> tuple[Finding, ...]:
     """Return what the Pod's fields leave unfulfilled of a placement, field by field."""
-    return _findings(_lacks(pod, placement), service, mode)
+    lacks = _lacks(pod, placement)
+    return _findings(lacks, service, mode) if lacks else ()
 
 
 class _Lack(NamedTuple):
@@ -136,6 +137,8 @@ def _scheduler_name(pod: Pod, placement: Placement) -> list[_Lack]:
 
 
 def _node_selector(pod: Pod, placement: Placement) -> list[_Lack]:
+    if not placement.node_selector:
+        return []
     own, rule = pod.spec.node_selector or {}, rule_for(placement.on_conflict, "node_selector")
     found: list[_Lack] = []
     for key, wanted in placement.node_selector.items():
@@ -165,12 +168,14 @@ def _topology(pod: Pod, placement: Placement) -> list[_Lack]:
     terms = (required.node_selector_terms or ()) if required is not None else ()
     found: list[_Lack] = []
     for wanted in required_expressions(placement):
-        expected = f"{wanted.key} In [{', '.join(wanted.values or ())}]"
         open_terms = [index for index, term in enumerate(terms) if not implied(term, wanted)]
+        if required is not None and not open_terms:
+            continue
+        expected = f"{wanted.key} In [{', '.join(wanted.values or ())}]"
         if required is None:
             text = f"required node affinity is missing, expected {expected}"
             found.append(_Lack(Code.PLACEMENT_UNFULFILLED, _TERMS, expected, text))
-        elif open_terms:
+        else:
             first, others = open_terms[0], len(open_terms) - 1
             which = f"nodeSelectorTerms[{first}]" + (f" and {others} more allow" if others else " allows")
             text = f"required node affinity: {which} other nodes, expected {expected} in every term"

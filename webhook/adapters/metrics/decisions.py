@@ -74,6 +74,8 @@ def _is_probe(receipt: Receipt) -> bool:
     """Return whether this charge leased a probe: it met a HALF_OPEN breaker that did not object."""
     if not receipt.charged or receipt.repeated or receipt.breaker is None or Refusal.BREAKER in receipt.would_refuse:
         return False
+    if not receipt.transitions:
+        return receipt.breaker.state is State.HALF_OPEN
     # Without outcomes a charged probe succeeds at once, and the last one closes the breaker in the same answer.
     return receipt.breaker.state is State.HALF_OPEN or any(
         change.old is State.HALF_OPEN and change.new is State.CLOSED for change in receipt.transitions

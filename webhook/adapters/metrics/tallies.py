@@ -27,9 +27,12 @@ class Totals:
 
     def add(self, *labels: str) -> None:
         values = self._values
-        if labels not in values and len(values) >= self.family.series_max:
-            labels = (OTHER,) * len(labels)
-        values[labels] = values.get(labels, 0) + 1
+        try:
+            values[labels] += 1
+        except KeyError:
+            if len(values) >= self.family.series_max:
+                labels = (OTHER,) * len(labels)
+            values[labels] = values.get(labels, 0) + 1
 
     def keep(self, services: frozenset[str]) -> None:
         """End the series of services that are gone; those of no service stay."""

@@ -1,0 +1,89 @@
+"""What a benchmark sends: a typical Pod on its way in, as whole HTTP calls rendered before anything is measured."""
+
+import json
+import uuid
+
+from webhook.cli.apiserver import Ask, admission_review, as_sent_to_validate
+from webhook.core.decision import Half
+
+POD_BYTES = 6_000
+_UID = "00000000-0000-4000-8000-000000000000"
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: payment-api
+  match: {namespaces: [payments]}
+  placement:
+    schedulerName: podgate-scheduler
+    topology: [{level: Zone, in: [zone-b, zone-g]}]
+    tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
+  quota: {windows: [{window: 1h, hard: {pods: 100000000, cpu: "100000000"}}]}
+  breaker: {quotaExceeded: {count: 10, within: 1m}}
+"""
+
+
+def typical_pod(policy_hash: str) -> dict[str, object]:
+    """Return a Pod as its policy wants it, of the size that Pods have."""
+    zones = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b", "zone-g"]}
+    containers = [
+        {
+            "name": f"c{number}",
+            "image": f"registry.example/payments/api-{number}:1.4.2",
+            "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+            "env": [{"name": f"SETTING_{name}", "value": "x" * 40} for name in range(20)],
+        }
+        for number in range(3)
+    ]
+    annotations = {"podgate.io/policy-hash": policy_hash, "padding": ""}
+    pod: dict[str, object] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "payment-api-",
+            "namespace": "payments",
+            "labels": {"app": "payment-api", "podgate.io/service": "payment-api"},
+            "annotations": annotations,
+        },
+        "spec": {
+            "schedulerName": "podgate-scheduler",
+            "containers": containers,
+            "tolerations": [
+                {"key": "dedicated", "operator": "Equal", "value": "payments", "effect": "NoSchedule"},
+            ],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [zones]}]
+                    }
+                }
+            },
+        },
+    }
+    annotations["padding"] = "x" * max(0, POD_BYTES - len(json.dumps(pod)))
+    return pod
+
+
+class Traffic:
+    """Calls of the validating half, each about a new Pod with a uid of its own: none is answered from memory."""
+
+    def __init__(self, policy_hash: str) -> None:
+        ask = Ask(typical_pod(policy_hash), "payments", _UID, "system:serviceaccount:kube-system:replicaset-controller")
+        review = admission_review(ask, as_sent_to_validate(ask, ask.pod), Half.VALIDATE)
+        # Compact, as the API server writes it.
+        self._body = json.dumps(review, separators=(",", ":")).encode()
+
+    @property
+    def body_bytes(self) -> int:
+        return len(self._body)
+
+    def calls(self, count: int, token: str) -> list[bytes]:
+        """Return that many."""
+        head = (
+            f"POST /validate?timeout=10s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: kube-apiserver-admission\r\n"
+            f"Content-Length: {len(self._body)}\r\nAccept: application/json, */*\r\nAuthorization: Bearer {token}\r\n"
+            f"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
+        )
+        whole = head.encode() + self._body
+        return [whole.replace(_UID.encode(), str(uuid.uuid4()).encode()) for _ in range(count)]
