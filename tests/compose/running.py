@@ -160,7 +160,14 @@ class Composition:
         return word
 
     def _outside(self, source: str) -> Path:
-        return shipped.ROOT / source if source.startswith(".") else self.volume(source)
+        if not source.startswith("."):
+            return self.volume(source)
+        # By a name without spaces, which a container's path has none of either: the commands' shells would stumble.
+        link = self._volumes / source.removeprefix("./").replace("/", "-")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(shipped.ROOT / source)
+        return link
 
 
 def _redis(service: Service, folder: Path) -> RedisServer:

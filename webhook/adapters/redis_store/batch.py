@@ -94,10 +94,11 @@ class Batch:
     async def _call(self, batch: Sequence[Asked]) -> None:
         try:
             results = await self._send([operation for operation, _ in batch])
-        except StoreUnavailableError as error:
+        except Exception as error:  # noqa: BLE001  a defect of ours must not let them wait, nor end the calls to come
+            reason = str(error) if isinstance(error, StoreUnavailableError) else repr(error)
             for _, future in batch:
                 if not future.done():
-                    future.set_exception(StoreUnavailableError(str(error)))
+                    future.set_exception(StoreUnavailableError(reason))
             return
         for (_, future), result in zip(batch, results, strict=True):
             if not future.done():

@@ -13,9 +13,22 @@ TEXT = "\n".join(
 _SHA = sha1(TEXT.encode(), usedforsecurity=False).hexdigest()
 
 
-async def run(client: Any, keys: Sequence[str], argument: bytes) -> Any:
-    """Run it once, whole, by a client of `redis.asyncio` (whose commands lack types); return the raw answer."""
+async def run(pool: Any, keys: Sequence[str], argument: bytes) -> Any:
+    """Run it once, whole, on a connection of a `redis.asyncio` pool (whose ways lack types); return the raw answer.
+
+    The connection is asked itself: the client's way there costs as much again as the call. One that did not end a
+    call in good order is closed, for its next answer would be taken for that of the next call.
+    """
+    connection: Any = await pool.get_connection()
     try:
-        return await client.execute_command("EVALSHA", _SHA, len(keys), *keys, argument)
-    except NoScriptError:
-        return await client.execute_command("EVAL", TEXT, len(keys), *keys, argument)
+        try:
+            await connection.send_command("EVALSHA", _SHA, len(keys), *keys, argument)
+            return await connection.read_response()
+        except NoScriptError:
+            await connection.send_command("EVAL", TEXT, len(keys), *keys, argument)
+            return await connection.read_response()
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    finally:
+        await pool.release(connection)

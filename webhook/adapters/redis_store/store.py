@@ -50,7 +50,8 @@ class RedisStore:
         plan = request.plan
         scope = request.namespace if plan.per_namespace else ""
         keys = self._keys
-        named = (keys.ring(plan), keys.ring(plan, scope), keys.breaker(plan), keys.pod(plan, request.uid))
+        ring = keys.ring(plan)
+        named = (ring, keys.ring(plan, scope) if scope else ring, keys.breaker(plan), keys.pod(plan, request.uid))
         asked = Operation(plan, named, wire.packed_acquire(request, scope))
         receipt = wire.receipt(plan, self._checked(await self._batch.ask(asked)))
         self._learn(plan, receipt.breaker, receipt.at_us)
@@ -145,11 +146,19 @@ class RedisStore:
     async def _send(self, operations: Sequence[Operation]) -> Sequence[Any]:
         plans = {id(operation.plan): operation.plan for operation in operations}
         numbers = {plan: number for number, plan in enumerate(plans, 1)}
-        packed = [(numbers[id(operation.plan)], len(operation.keys), operation.request) for operation in operations]
+        keys: dict[str, int] = {}
+        packed = [
+            (
+                numbers[id(operation.plan)],
+                [keys.setdefault(key, len(keys) + 1) for key in operation.keys],
+                operation.request,
+            )
+            for operation in operations
+        ]
         now_us = self._time_us() if self._time_us else False
         argument = _encode([now_us, [self._plan(plan) for plan in plans.values()], packed])
-        keys = [key for operation in operations for key in operation.keys]
-        results: Sequence[Any] = _decode(await self._own(script.run(self._client, keys, argument)))
+        answer = await self._own(script.run(self._client.connection_pool, list(keys), argument))
+        results: Sequence[Any] = _decode(answer)
         return results
 
     def _plan(self, plan: CounterPlan) -> Raw:

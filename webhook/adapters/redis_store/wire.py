@@ -16,6 +16,7 @@ _REFUSALS = {1: Refusal.BREAKER, 2: Refusal.QUOTA}
 _FIGURES = 3
 """Of each limit: used, asked, and from when it fits."""
 _NEVER = -1
+_STATES = {state.value: state for state in State}
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -65,7 +66,7 @@ def packed_acquire(request: Acquire, scope: str) -> list[Any]:
 
 def _exact(cost: Cost) -> Mapping[str, int]:
     """Cut what is above any limit that there can be: the script counts in doubles."""
-    if all(amount <= LARGEST_EXACT for amount in cost.values()):
+    if not cost or max(cost.values()) <= LARGEST_EXACT:
         return cost
     return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
 
@@ -79,42 +80,48 @@ def packed_outcome(outcome: Outcome) -> list[Any]:
 def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
     at_us, refused, would, charged, repeated, figures, view, moves = result
     judged = uses(plan, figures)
-    over = tuple(use for use in judged if use.free_at_us != 0)
-    moments = [use.free_at_us for use in over]
+    over: tuple[Use, ...] = ()
+    if refused or would:
+        over = tuple([use for use in judged if use.free_at_us != 0])
     if charged:
-        judged = tuple(Use(use.window, use.resource, use.used + use.asked, use.hard, use.asked) for use in judged)
+        judged = tuple([Use(use.window, use.resource, use.used + use.asked, use.hard, use.asked) for use in judged])
     return Receipt(
         at_us=at_us,
         refused=_REFUSALS.get(refused),
-        would_refuse=tuple(guard for bit, guard in _REFUSALS.items() if would & bit),
+        would_refuse=tuple([guard for bit, guard in _REFUSALS.items() if would & bit]) if would else (),
         charged=charged,
         repeated=repeated,
         uses=judged,
         over=over,
-        free_at_us=None if None in moments else max((moment for moment in moments if moment is not None), default=0),
+        free_at_us=_latest(over) if over else 0,
         breaker=breaker_view(view),
-        transitions=transitions(plan, moves),
+        transitions=transitions(plan, moves) if moves else (),
     )
+
+
+def _latest(over: Sequence[Use]) -> int | None:
+    moments = [use.free_at_us for use in over if use.free_at_us is not None]
+    return max(moments) if len(moments) == len(over) else None
 
 
 def uses(plan: CounterPlan, figures: Sequence[int]) -> tuple[Use, ...]:
     """Return every limit of a plan with its figures, which come in the same order."""
-    limits = ((window, limit) for window in plan.windows for limit in window.limits)
-    return tuple(
-        Use(window.name, limit.resource, figures[at], limit.hard, figures[at + 1], _moment(figures[at + 2]))
-        for at, (window, limit) in zip(range(0, len(figures), _FIGURES), limits, strict=True)
-    )
-
-
-def _moment(free_at_us: int) -> int | None:
-    return None if free_at_us == _NEVER else free_at_us
+    found = []
+    at = 0
+    for window in plan.windows:
+        for limit in window.limits:
+            used, asked, free_at_us = figures[at : at + _FIGURES]
+            moment = None if free_at_us == _NEVER else free_at_us
+            found.append(Use(window.name, limit.resource, used, limit.hard, asked, moment))
+            at += _FIGURES
+    return tuple(found)
 
 
 def breaker_view(view: Sequence[Any] | bool) -> BreakerView | None:  # noqa: FBT001  false stands for none there
     if isinstance(view, bool):
         return None
     state, generation, since_us, open_until_us, reason, leased, succeeded = view
-    return BreakerView(State(state), generation, since_us, open_until_us, reason, leased, succeeded)
+    return BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)
 
 
 def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:

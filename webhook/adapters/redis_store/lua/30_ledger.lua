@@ -33,11 +33,12 @@ local function remember(key, p, now)
   redis.call('SET', key, packed, 'PX', string.format('%.0f', math.ceil((p.expires - now) / 1000) + 1000))
 end
 
--- Hold `cost` against every limit: used, asked and from when it fits, in the plan's order; and whether all do.
+-- Hold `cost` against every limit: used, asked and from when it fits, in the plan's order; whether all do; the rings.
 local function judge(plan, ring_key, cost, now)
-  local judged, fits = {}, true
-  for _, window in ipairs(plan.windows) do
+  local judged, fits, rings = {}, true, {}
+  for number, window in ipairs(plan.windows) do
     local ring = ring_of(ring_key, window[1])
+    rings[number] = ring
     local used = ring_used(ring, now)
     for _, limit in ipairs(window[2]) do
       local resource, hard = limit[1], limit[2]
@@ -49,13 +50,13 @@ local function judge(plan, ring_key, cost, now)
       judged[#judged + 1], judged[#judged + 2], judged[#judged + 3] = has, asked, free_at
     end
   end
-  return judged, fits
+  return judged, fits, rings
 end
 
--- Count `cost` in every window that limits any of it; return what went where.
-local function charge(plan, service, ring_key, scope, cost, now)
+-- Count `cost` in every window that limits any of it, in the rings as they were judged; return what went where.
+local function charge(plan, service, ring_key, scope, cost, now, rings)
   local charges, begins, counts_until = {}, false, 0
-  for _, window in ipairs(plan.windows) do
+  for number, window in ipairs(plan.windows) do
     local amounts, any = {}, false
     for _, limit in ipairs(window[2]) do
       local amount = cost[limit[1]]
@@ -64,7 +65,7 @@ local function charge(plan, service, ring_key, scope, cost, now)
       end
     end
     if any then
-      local ring = ring_of(ring_key, window[1])
+      local ring = rings[number]
       begins = ring_add(ring, now, amounts) or begins
       counts_until = math.max(counts_until, ring_idle_at(ring))
       charges[#charges + 1] = {window[1], amounts}
@@ -108,7 +109,7 @@ local function resize(plan, keys, request, now)
       more[resource], any = amount - (before[resource] or 0), true
     end
   end
-  local judged, fits = judge(plan, ring_key, more, now)
+  local judged, fits, rings = judge(plan, ring_key, more, now)
   local refused, would = 0, 0
   if not fits then
     refused, would = objection(QUOTA, plan.quota_enforced, would)
@@ -116,7 +117,7 @@ local function resize(plan, keys, request, now)
   local r = breaker_of(breaker_key)
   local written = refused == 0 and not peek
   if written then
-    charge(plan, service, ring_key, scope, more, now)
+    charge(plan, service, ring_key, scope, more, now, rings)
     local record = known or {scope = '', charged_at = 0, charges = {}, generation = r.generation, probe = false, refunded = false}
     for resource in pairs(more) do
       before[resource] = cost[resource]
@@ -151,7 +152,7 @@ local function acquire(plan, keys, request, now)
   if plan.breaker and not admits(r, plan.breaker, now) then
     refused, would = objection(BREAKER, plan.breaker_enforced, would)
   end
-  local judged, fits = judge(plan, ring_key, refused == 0 and cost or {}, now)
+  local judged, fits, rings = judge(plan, ring_key, refused == 0 and cost or {}, now)
   if not fits then
     refused, would = objection(QUOTA, plan.quota_enforced, would)
   end
@@ -162,7 +163,7 @@ local function acquire(plan, keys, request, now)
   if refused == 0 then
     local record = {
       expires = now + plan.remember, high_water = cost, scope = scope, charged_at = now,
-      charges = charge(plan, service, ring_key, scope, cost, now), generation = r.generation,
+      charges = charge(plan, service, ring_key, scope, cost, now, rings), generation = r.generation,
       probe = false, refunded = false,
     }
     record.probe = plan.breaker and take_probe(r, plan.breaker, now, uid, moves)

@@ -1,5 +1,5 @@
--- KEYS: of all operations, one after the other. ARGV[1]: {now or false for this server's own time, plans, operations};
--- an operation is {plan, how many keys, request}, and a request begins with its kind. The answer is a list as long,
+-- KEYS: of all operations, each once. ARGV[1]: {now or false for this server's own time, plans, operations};
+-- an operation is {plan, numbers of its keys, request}, and a request begins with its kind. The answer is a list as long,
 -- of each operation's result, or of the words of its error.
 
 local KINDS = {acquire = acquire, refund = refund, outcome = outcome, look = look, tick = tick, scopes = scopes}
@@ -27,14 +27,12 @@ local plans = {}
 for index, packed in ipairs(packed_plans) do
   plans[index] = plan_of(packed)
 end
-local results, next_key = {}, 1
+local results = {}
 for index, operation in ipairs(operations) do
-  local plan, count, request = unpack(operation)
-  local keys = {}
-  for offset = 0, count - 1 do
-    keys[#keys + 1] = KEYS[next_key + offset]
+  local plan, keys, request = unpack(operation)
+  for position, number in ipairs(keys) do
+    keys[position] = KEYS[number]
   end
-  next_key = next_key + count
   local fine, result = pcall(KINDS[request[1]], plans[plan], keys, request, now)
   results[index] = fine and result or (type(result) == 'table' and result.err or tostring(result))
 end
