@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,10 +46,14 @@ class Installation:
         self.route()
         return server
 
-    def stop_server(self, server: Server, *, kill: bool = False) -> None:
-        """End one as Kubernetes would: first it gets no more new connections, then SIGTERM; its log must be clean."""
+    def stop_server(self, server: Server, *, kill: bool = False, pre_stop_seconds: float = 0.0) -> None:
+        """End one as Kubernetes would: first it gets no more new connections, then SIGTERM; its log must be clean.
+
+        `pre_stop_seconds` is the Deployment's preStop: whoever was on the way to it when it left the Service arrives.
+        """
         self.servers.remove(server)
         self.route()
+        time.sleep(pre_stop_seconds)
         self.plane.stop_component(server.name, kill=kill)
         assert "Traceback" not in self.log(server), self.log(server)
 

@@ -17,6 +17,7 @@ from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 
 CALLERS = 6
+PRE_STOP_SECONDS = 1.0
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -79,7 +80,7 @@ async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fail
         async with loaded(plane, "busy-rollout") as load:
             for server in list(found.servers):
                 await served_more(load)
-                await asyncio.to_thread(found.stop_server, server)
+                await asyncio.to_thread(found.stop_server, server, pre_stop_seconds=PRE_STOP_SECONDS)
                 await served_more(load)
                 await asyncio.to_thread(found.start_server)
         assert load.failures == {}
