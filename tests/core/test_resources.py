@@ -12,7 +12,8 @@ from webhook.core.pod import Pod
 from webhook.core.policy import Match, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import CounterPlan
-from webhook.core.resources import cost, shown
+from webhook.core.resources import counted, shown
+from webhook.core.resources import taken as taken_of
 from webhook.core.stanzas import Quota, Window
 
 
@@ -20,7 +21,7 @@ def taken(spec: Json, *resources: str) -> dict[str, int]:
     hard = {resource: Quantity.parse("1") for resource in resources}
     quota = Quota(windows=(Window(Duration.parse("1m"), hard),))
     plan = CounterPlan.of(Service("s", Match(any_namespace=True), quota=quota))
-    return dict(cost(msgspec.convert({"metadata": {}, "spec": spec}, Pod), plan))
+    return dict(taken_of(msgspec.convert({"metadata": {}, "spec": spec}, Pod), counted(plan)))
 
 
 def cpu(spec: Json) -> int:

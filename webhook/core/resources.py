@@ -87,11 +87,6 @@ def _meaning(resource: str) -> tuple[str, str, int]:
     )
 
 
-def cost(pod: Pod, plan: CounterPlan) -> Cost:
-    """Return what the Pod takes of every resource that the windows count. ValueError: an unreadable quantity."""
-    return taken(pod, counted(plan))
-
-
 def counted(plan: CounterPlan) -> tuple[str, ...]:
     """Return every resource that the windows count, by canonical name."""
     return tuple(dict.fromkeys(limit.counts for window in plan.windows for limit in window.limits))
