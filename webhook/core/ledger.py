@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from webhook.core import breaker_states
 from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
-from webhook.core.quota import Acquire, Cost, CounterPlan, Look, Receipt, Refusal
+from webhook.core.quota import Acquire, Cost, CounterPlan, Look, Receipt, Refusal, all_free_at_us
 from webhook.core.service_state import NO_COST, Judged, PodRecord, ServiceState
 from webhook.core.stanzas import Mode
 
@@ -204,17 +204,7 @@ def _receipt(
         charged=charged,
         uses=tuple([one.use(charged=charged) for one in judged]),
         over=over,
-        free_at_us=_latest([use.free_at_us for use in over]) if over else 0,
+        free_at_us=all_free_at_us(over),
         breaker=breaker,
         transitions=transitions,
     )
-
-
-def _latest(moments: Iterable[int | None]) -> int | None:
-    """Return the moment by which all have come; None where one of them never does."""
-    latest = 0
-    for moment in moments:
-        if moment is None:
-            return None
-        latest = max(latest, moment)
-    return latest

@@ -1,6 +1,6 @@
 """What a store is asked and what it answers: plans, acquires, receipts. The counting itself stands in `ring.py`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
 from math import ceil
@@ -127,6 +127,16 @@ class Use(Struct, frozen=True):
     hard: int
     asked: int = 0
     free_at_us: int | None = 0
+
+
+def all_free_at_us(over: Sequence[Use]) -> int | None:
+    """Return the moment from which all of these could hold the Pod; None where one of them never can."""
+    latest = 0
+    for use in over:
+        if use.free_at_us is None:
+            return None
+        latest = max(latest, use.free_at_us)
+    return latest
 
 
 class Refusal(StrEnum):

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
-from webhook.core.quota import HOUR_US, LARGEST_EXACT, Acquire, Cost, CounterPlan, Receipt, Refusal, Use
+from webhook.core.quota import HOUR_US, LARGEST_EXACT, Acquire, Cost, CounterPlan, Receipt, Refusal, Use, all_free_at_us
 from webhook.core.stanzas import Mode
 from webhook.ports import Outcome
 
@@ -93,15 +93,10 @@ def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
         repeated=repeated,
         uses=judged,
         over=over,
-        free_at_us=_latest(over) if over else 0,
+        free_at_us=all_free_at_us(over),
         breaker=breaker_view(view),
         transitions=transitions(plan, moves) if moves else (),
     )
-
-
-def _latest(over: Sequence[Use]) -> int | None:
-    moments = [use.free_at_us for use in over if use.free_at_us is not None]
-    return max(moments) if len(moments) == len(over) else None
 
 
 def uses(plan: CounterPlan, figures: Sequence[int]) -> tuple[Use, ...]:
