@@ -15,11 +15,11 @@ from tests.cluster.entrances import Entrance
 from tests.cluster.server import Server
 from tests.server.serving import Files
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
-from webhook.core.document import Purpose, load
+from webhook.core.document import Purpose, configmap, load
 
 RBAC = Path(__file__).parents[2] / "manifests" / "10-rbac.yaml"
 SERVICE_ACCOUNT = "podgate"
-POLICY, LAST_GOOD, KEY = "podgate-policy", "podgate-policy-last-good", "policy.yaml"
+POLICY, LAST_GOOD, KEY = configmap.NAME, configmap.LAST_GOOD, configmap.KEY
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _numbers = itertools.count(1)
 
