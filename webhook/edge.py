@@ -12,7 +12,7 @@ from aiohttp import HttpVersion11, web
 from webhook.authentication import Authenticator, require_role
 from webhook.core.decision import Half
 from webhook.core.review import BadReviewError
-from webhook.errors import AuthenticationError
+from webhook.errors import AuthenticationError, CheckFailedError
 from webhook.identities import Role
 from webhook.interceptor import Interceptor, NoPolicyError, UnknownNamespaceError
 from webhook.policy_reviewer import PolicyReviewer
@@ -122,6 +122,8 @@ class AdmissionEdge:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "no_policy", str(error)) from None
         except UnknownNamespaceError as error:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "namespace_unknown", str(error)) from None
+        except CheckFailedError as error:
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "policy_unchecked", str(error)) from None
         return JsonAnswer(answer)
 
     async def _review(self, half: Half, body: bytes, caller: Caller, traceparent: str | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Errors, split by blame: the user's (exit 2, one line and a remedy), the caller's (an HTTP status), the store's."""
+"""Errors, split by blame: the user's (exit 2, one line and a remedy), the caller's (an HTTP status), others'."""
 
 
 class UserError(Exception):
@@ -11,6 +11,10 @@ class UserError(Exception):
 
 class StoreUnavailableError(Exception):
     """The counters cannot be asked, or did not answer in time; says why. Whether they were changed is not known."""
+
+
+class CheckFailedError(Exception):
+    """A policy could not be checked, good or bad; says why. It can be tried again."""
 
 
 class AuthenticationError(Exception):

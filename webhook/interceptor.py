@@ -5,7 +5,7 @@ from time import perf_counter_ns, time_ns
 
 from msgspec import Struct
 
-from webhook.core import review, stages
+from webhook.core import review, stages, workloads
 from webhook.core.decision import Decision, Half
 from webhook.core.draft import Compiled, Draft, conclude
 from webhook.core.mutation import HASH_ANNOTATION
@@ -63,6 +63,12 @@ class Interceptor:
                 ("charge", self._charge),
             ),
         }
+        # Its Pods are charged, and meet the breaker, when there are any.
+        self._of_workloads: tuple[Stage, ...] = (
+            ("exempt", workloads.leave_alone),
+            ("own", self._own),
+            ("check", workloads.check),
+        )
 
     async def review(
         self, half: Half, body: bytes, caller: Caller | None = None, traceparent: str | None = None
@@ -76,14 +82,15 @@ class Interceptor:
         laps = [("decode", perf_counter_ns() - started_ns)]
         draft = await self._draft(half, request)
         laps.append(("policy", perf_counter_ns() - started_ns))
-        for name, stage in self._stages[half]:
+        for name, stage in self._stages[half] if request.workload is None else self._of_workloads:
             pending = stage(draft)
             if pending is not None:
                 await pending
             laps.append((name, perf_counter_ns() - started_ns))
             if draft.verdict is not None:
                 break
-        decision = conclude(draft, caller.client_id if caller else "")
+        finish = conclude if request.workload is None else workloads.conclude
+        decision = finish(draft, caller.client_id if caller else "")
         answer = Answer(review.encode(decision), decision)
         took_ns = perf_counter_ns() - started_ns
         laps.append(("answer", took_ns))
@@ -102,9 +109,9 @@ class Interceptor:
     async def _draft(self, half: Half, request: Request) -> Draft:
         """Judge a new Pod by the policy that it carries, if that was in force a moment ago: one Pod sees one policy."""
         current = self._policies.current()
-        carried = (
-            request.pod.annotations.get(HASH_ANNOTATION) if request.pod and request.operation == "CREATE" else None
-        )
+        carried = None
+        if request.pod and request.operation == "CREATE" and request.workload is None:
+            carried = request.pod.annotations.get(HASH_ANNOTATION)
         if carried is None or (current is not None and carried == current.hash):
             chosen, hash_known = current, True
         else:

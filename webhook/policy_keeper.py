@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.document import DocumentError, Purpose
 from webhook.core.history import PolicyHistory
 from webhook.core.policy import LoadedPolicy
-from webhook.ports import Clock, Observer
+from webhook.errors import CheckFailedError
+from webhook.ports import Clock, Observer, PolicyCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,10 @@ class _Attempt:
 class PolicyKeeper:
     """What a `ports.PolicySource` answers from; its source offers what it reads."""
 
-    def __init__(self, observer: Observer, clock: Clock, purpose: Purpose = Purpose.SERVE) -> None:
+    def __init__(self, observer: Observer, clock: Clock, check: PolicyCheck, purpose: Purpose = Purpose.SERVE) -> None:
         self._observer = observer
         self._clock = clock
+        self._check = check
         self._purpose = purpose
         self._history = PolicyHistory()
         self._last: _Attempt | None = None
@@ -51,17 +53,26 @@ class PolicyKeeper:
         async with self._checking:
             identity = sha256(raw).hexdigest()
             if self._last is None or identity != self._last.identity:
-                # Checking a large document takes a second: the loop goes on answering meanwhile.
-                self._accept(await asyncio.to_thread(_check, raw, identity, place, self._purpose))
+                self._accept(await self._attempt(raw, identity, place))
             return self._last is not None and self._last.loaded is not None
 
     def refuse(self, errors: Sequence[str]) -> None:
         """Say that the source has no document that could be checked: what is in force stays."""
-        attempt = _Attempt(f"refused: {errors}", errors=tuple(errors))
-        if self._last is None or attempt.identity != self._last.identity:
-            self._accept(attempt)
+        self._accept(_Attempt(f"refused: {errors}", errors=tuple(errors)))
+
+    async def _attempt(self, raw: bytes, identity: str, place: str) -> _Attempt:
+        try:
+            return _Attempt(identity, (await self._check.load(raw, self._purpose)).policy)
+        except DocumentError as error:
+            return _Attempt(identity, errors=tuple(f"{place}:{problem}" for problem in error.problems))
+        except CheckFailedError as error:
+            # Not the document's identity: whoever offers it again has it checked again.
+            told = f"{place}: the policy could not be checked: {error}: it is tried again when it is read again"
+            return _Attempt(f"unchecked: {told}", errors=(told,))
 
     def _accept(self, attempt: _Attempt) -> None:
+        if self._last is not None and attempt.identity == self._last.identity:
+            return
         self._last = attempt
         if attempt.loaded is None:
             self._observer.policy_failed(attempt.errors)
@@ -69,11 +80,3 @@ class PolicyKeeper:
         self._history.take(attempt.loaded, self._clock.now_us())
         # Also for the document that was in force all along, when it is back after a bad one: the trouble is over.
         self._observer.policy_loaded(attempt.loaded)
-
-
-def _check(raw: bytes, identity: str, place: str, purpose: Purpose) -> _Attempt:
-    """Return what a document comes to. Runs in a thread and touches nothing shared."""
-    try:
-        return _Attempt(identity, load(raw, purpose).policy)
-    except DocumentError as error:
-        return _Attempt(identity, errors=tuple(f"{place}:{problem}" for problem in error.problems))

@@ -1,21 +1,23 @@
 """Policies on their way into the cluster: each is judged beside the reviews of Pods, and told to the observers."""
 
-import asyncio
-
-from webhook.core.policy_review import judge
-from webhook.ports import Observer
+from webhook.core.policy_review import PolicyReview, question
+from webhook.ports import Observer, PolicyCheck
 
 
 class PolicyReviewer:
     """`/validate-policy`."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, check: PolicyCheck) -> None:
         self._observer = observer
+        self._check = check
 
     async def review(self, body: bytes) -> bytes:
-        """Return the answer to one AdmissionReview; BadReviewError: the body's fault."""
-        # Checking a large document takes a second: the loop goes on answering meanwhile.
-        found = await asyncio.to_thread(judge, body)
+        """Return the answer to one AdmissionReview.
+
+        BadReviewError: the body's fault. CheckFailedError: nothing came of it, and failurePolicy decides.
+        """
+        asked = question(body)
+        found = asked if isinstance(asked, PolicyReview) else await self._check.weigh(asked)
         if found.judged:
             self._observer.policy_judged(found.user, found.errors)
         return found.body

@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.decision import Decision
+from webhook.core.document import Loaded, Purpose
 from webhook.core.policy import LoadedPolicy
+from webhook.core.policy_review import PolicyReview, Question
 from webhook.core.quota import Acquire, CounterPlan, Look, Receipt
 
 
@@ -33,6 +35,18 @@ class PolicySource(Protocol):
 
     async def refresh(self) -> None:
         """Read the source once, now; concurrent callers share one reading."""
+        ...
+
+
+class PolicyCheck(Protocol):
+    """Checks documents where no review has to wait for it. CheckFailedError where nothing came of it."""
+
+    async def load(self, raw: bytes, purpose: Purpose) -> Loaded:
+        """Return, or raise DocumentError, as `webhook.core.document.load`."""
+        ...
+
+    async def weigh(self, asked: Question) -> PolicyReview:
+        """Return what `webhook.core.policy_review.weigh` does."""
         ...
 
 

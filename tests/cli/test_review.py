@@ -1,9 +1,13 @@
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.running import Json, installed, podgate, policy_text
+from tests.cli.running import TRACE, Json, installed, podgate, policy_text
+from webhook.core.templates import SOURCES
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},"
@@ -24,6 +28,8 @@ def owned(kind: str, namespace: str = "shop", cpu: int | None = None) -> Json:
     spec: Json = {"template": template(cpu)}
     if kind == "CronJob":
         spec = {"jobTemplate": {"spec": spec}}
+    if kind == "PodTemplate":
+        return {"kind": kind, "metadata": {"name": "web", "namespace": namespace}, **spec}
     return {"kind": kind, "metadata": {"name": "web", "namespace": namespace}, "spec": spec}
 
 
@@ -66,7 +72,7 @@ def refused(text: str, *more: str) -> str:
     return done.error
 
 
-WORKLOADS = ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "Job", "CronJob"]
+WORKLOADS = ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "Job", "CronJob", "PodTemplate"]
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
@@ -78,6 +84,10 @@ def test_every_workload_is_judged_by_the_pod_that_it_makes(kind: str) -> None:
     assert line["pod"]["metadata"]["generateName"] == "web-"
     assert {"uid", "name"}.isdisjoint(line["pod"]["metadata"]), "what only stands in for the API server's is not shown"
     assert {step["half"] for step in line["trace"]} == {"mutate", "validate"}
+
+
+def test_every_kind_that_the_server_reviews_is_known_here() -> None:
+    assert {f"{kind.lower()}s" for kind in (*WORKLOADS, "DaemonSet")} >= {source.resource for source in SOURCES}
 
 
 def test_a_daemon_set_is_exempt_and_pods_of_nobody_are_unmatched() -> None:
@@ -154,13 +164,24 @@ def test_a_recorded_update_delete_or_subresource_is_judged_as_what_it_is() -> No
         recorded("CREATE", subResource="binding", object={"kind": "Binding", "metadata": {"name": "p"}}),
         recorded("UPDATE", object=LABELLED, oldObject=LABELLED),
         recorded("UPDATE", object=tampered, oldObject=LABELLED),
-        recorded("CREATE", resource={"group": "apps", "version": "v1", "resource": "deployments"}, object=owned("Job")),
+        recorded("CREATE", resource={"group": "", "version": "v1", "resource": "secrets"}, object=owned("Job")),
     )
     assert (deleted["decision"], deleted["pod"]) == ("Unmatched", {})
     assert bound["decision"] == "Unmatched"
     assert (updated["decision"], updated["patch"]) == ("Admit", [])
     assert (guarded["decision"], guarded["status"]["code"]) == ("Deny", 403)
-    assert foreign["decision"] == "Unmatched"
+    assert (foreign["decision"], foreign["pod"]) == ("Unmatched", {})
+
+
+def test_a_recorded_review_of_a_workload_is_advised_as_its_author_was() -> None:
+    deployments = {"group": "apps", "version": "v1", "resource": "deployments"}
+    wrong = owned("Deployment")
+    wrong["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "hdd"}
+    (line,) = review(recorded("CREATE", resource=deployments, object=wrong))
+    assert (line["decision"], line["patch"], line["pod"]) == ("Admit", [], {})
+    [warning] = line["warnings"]
+    assert warning.startswith("PlacementConflict: Pods of deployment.apps/")
+    assert "will be denied: service web: spec.nodeSelector[disk] is 'hdd'" in warning
 
 
 LABELLED = pod()
@@ -176,23 +197,25 @@ BAD = {
     "just words": "an object without a kind",
     "- kind: Pod": "an object without a kind",
     "{kind: 7}": "an object without a kind",
-    "{kind: Pod}": "Pod: metadata is missing or no mapping",
-    "{kind: Pod, metadata: []}": "Pod: metadata is missing or no mapping",
-    "{kind: Pod, metadata: {name: p}}": "Pod default/p: pod: Object missing required field `spec`",
-    "{kind: Pod, metadata: {name: p, labels: x}, spec: {}}": "`$.metadata.labels`",
-    "{kind: Pod, metadata: {name: p, labels: {a: true}}, spec: {}}": "Expected `str`, got `bool`",
-    "{kind: Job, metadata: {name: j}}": "Job default/j: spec.template is missing or no mapping",
-    "{kind: Job, metadata: {name: j}, spec: {template: [x]}}": "spec.template is missing or no mapping",
-    "{kind: Job, metadata: {name: j}, spec: {template: {metadata: {}}}}": "template: spec is missing or no mapping",
-    "{kind: Job, metadata: {name: j}, spec: {template: {metadata: x, spec: {}}}}": "template: metadata is missing",
-    "{kind: List, items: 7}": "items: 7: not a list",
+    "{kind: Pod}": "Pod: metadata is missing",
+    "{kind: Pod, metadata: []}": "Pod: metadata: []: expected a mapping",
+    "{kind: Pod, metadata: {name: p}}": "Pod default/p: spec is missing",
+    "{kind: Pod, metadata: {name: p, labels: x}, spec: {}}": 'metadata.labels: "x": expected a mapping',
+    "{kind: Pod, metadata: {name: p, labels: {a: true}}, spec: {}}": "metadata.labels[a]: true: expected a string",
+    "{kind: Job, metadata: {name: j}}": "Job default/j: spec is missing",
+    "{kind: Job, metadata: {name: j}, spec: {template: [x]}}": 'spec.template: ["x"]: expected a mapping',
+    "{kind: Job, metadata: {name: j}, spec: {template: {metadata: {}}}}": "Job default/j: spec.template.spec is",
+    "{kind: Job, metadata: {name: j}, spec: {template: {metadata: x, spec: {}}}}": 'template.metadata: "x": expected',
+    "{kind: List, items: 7}": "List: items: 7: expected a list",
     "{kind: List, items: null}": "no object in it",
     "{kind: List, items: [7]}": "an object without a kind",
     "{kind: AdmissionReview}": "expected 'admission.k8s.io/v1'",
     "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1}": "request is missing",
-    "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1, request: x}": "got `str` - at `$.request`",
+    "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1, request: x}": 'request: "x": expected a mapping',
     json.dumps(recorded("CREATE")): "request.object is missing",
-    json.dumps(recorded("CREATE", object={"metadata": None})): "AdmissionReview.request.object",
+    json.dumps(
+        recorded("CREATE", object={"metadata": None})
+    ): "AdmissionReview r1: request.object.metadata: null: expected a mapping",
     json.dumps(recorded("UPDATE", object=LABELLED)): "request.oldObject is missing",
     json.dumps(recorded("CREATE", namespace="team-a", object=pod("team-a"))): "labels of Namespace 'team-a'",
     json.dumps(pod("team-a")): "labels of Namespace 'team-a', which are not known here: give them with --namespaces",
@@ -275,7 +298,7 @@ def shown(form: str, *documents: Json, explain: bool = False) -> tuple[str, str]
 
 def test_the_diff_shows_what_changes_and_names_each_object() -> None:
     out, _ = shown("diff", pod(), owned("DaemonSet"), pod(cpu=4))
-    assert "+  schedulerName: podgate-scheduler\n" in out
+    assert "\n+  schedulerName: podgate-scheduler" in out
     assert "# Pod shop/p: Admit (service web)\n" in out
     assert "# DaemonSet shop/web: Exempt (by daemonSet)\n" in out
     assert "# Pod shop/p: Deny (service web)\n# 429 TooManyRequests: QuotaExceeded: " in out
@@ -307,12 +330,97 @@ def test_explain_says_stage_by_stage_what_was_found(form: str) -> None:
     assert "#   validate charge   not charged (dry run)\n" in out
 
 
-@pytest.mark.parametrize("form", ["json", "patch"])
-def test_explain_keeps_lines_for_programs_as_they_are(form: str) -> None:
-    plain, _ = shown(form, pod())
-    out, err = shown(form, pod(), explain=True)
+OURS = ("/metadata/labels/podgate.io~1service", "/metadata/annotations/podgate.io~1policy-hash")
+
+
+def test_explain_keeps_lines_for_programs_lines_and_speaks_on_stderr() -> None:
+    plain, _ = shown("patch", pod())
+    out, err = shown("patch", pod(), explain=True)
     assert out == plain
     assert "#   validate charge   not charged (dry run)\n" in err
+
+
+def test_explained_lines_have_the_reasons_as_further_entries_of_the_trace() -> None:
+    (plain,) = map(json.loads, shown("json", pod(nodeSelector={"disk": "hdd"}))[0].splitlines())
+    (line,) = map(json.loads, shown("json", pod(nodeSelector={"disk": "hdd"}), explain=True)[0].splitlines())
+    assert {key: value for key, value in line.items() if key != "trace"} == {
+        key: value for key, value in plain.items() if key != "trace"
+    }
+    assert [entry for entry in line["trace"] if entry in plain["trace"]] == plain["trace"]
+    assert [tuple(entry.values()) for entry in line["trace"] if entry not in plain["trace"]] == [
+        (
+            "mutate",
+            "rewrite",
+            f"service: {', '.join(OURS)}",
+        ),
+        ("mutate", "rewrite", "placement.schedulerName: /spec/schedulerName"),
+        (
+            "mutate",
+            "rewrite",
+            "placement.nodeSelector[disk]: left hdd: the validating half denies it (onConflict Deny)",
+        ),
+        ("validate", "check", "placement.schedulerName: holds"),
+        ("validate", "check", "placement.nodeSelector[disk]: PlacementConflict at spec.nodeSelector[disk]"),
+    ]
+
+
+def test_explain_names_every_rule_under_the_stages_that_rewrite_and_check() -> None:
+    out, _ = shown("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)
+    (denial,) = [line.removeprefix("# 403 Forbidden: ") for line in out.splitlines() if "# 403" in line]
+    told = out[out.index("#   mutate   rewrite") :].splitlines()
+    assert told == [
+        "#   mutate   rewrite  3 operations",
+        f"#     + service                       {', '.join(OURS)}",
+        "#     + placement.schedulerName       /spec/schedulerName",
+        "#     ! placement.nodeSelector[disk]  left hdd: the validating half denies it (onConflict Deny)",
+        "#   validate own      service web",
+        f"#   validate check    Enforce: {denial}",
+        "#     ! placement.nodeSelector[disk]  PlacementConflict at spec.nodeSelector[disk]",
+        "#     = 1 of 2 rules hold",
+    ]
+
+
+def test_a_recorded_pod_with_everything_that_the_api_server_gives_is_explained_as_a_new_one() -> None:
+    """The class is replaced, and its number is filled in anew between the two halves."""
+    Path("policy.yaml").write_text(POLICY.replace("nodeSelector: {disk: ssd}}", "priorityClassName: high}", 1))
+    given = pod(priorityClassName="default", priority=7)
+    given["metadata"] |= {"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {"f:containers": {}}}}]}
+    (line,) = review(recorded("CREATE", object=given), more=("--explain",))
+    assert (line["decision"], line["pod"]["spec"]["priorityClassName"]) == ("Admit", "high")
+    assert "priority" not in line["pod"]["spec"]
+    assert "placement.priorityClassName: holds" in [entry["found"] for entry in line["trace"]]
+
+
+def test_the_stage_itself_tells_of_the_qos_class() -> None:
+    Path("policy.yaml").write_text(
+        POLICY.replace("placement:", "resources: {container: {max: {cpu: 1}}}, placement:", 1)
+    )
+    out, _ = shown("diff", pod(), explain=True)
+    told = [line.removeprefix("#   mutate   rewrite  ") for line in out.splitlines() if "mutate   rewrite" in line]
+    assert told == ["QoS class: BestEffort to Burstable", "5 operations"]
+
+
+def test_what_is_not_asked_about_is_not_explained() -> None:
+    (line,) = review(recorded("UPDATE", object=LABELLED, oldObject=LABELLED), more=("--explain",))
+    (plain,) = review(recorded("UPDATE", object=LABELLED, oldObject=LABELLED))
+    assert line == plain
+    out, _ = shown("diff", owned("DaemonSet"), explain=True)
+    assert out.endswith("#   validate own      exempt by daemonSet\n")
+
+
+def test_a_label_that_is_taken_off_has_its_reason_beside_it() -> None:
+    forged = pod("elsewhere")
+    forged["metadata"]["labels"] = {"a": "b", "podgate.io/service": "web"}
+    out, _ = shown("diff", forged)
+    reason = "# no service owns this Pod, and the label would pass for a service's"
+    assert f"-    podgate.io/service: web  {reason}\n" in out
+
+
+def test_objects_on_one_page_are_kept_apart() -> None:
+    out, _ = shown("diff", pod(), pod("elsewhere"), pod())
+    assert out.count("\n\n") == 2
+    assert not out.startswith("\n")
+    assert "\n\n# Pod elsewhere/p: Unmatched\n\n--- Pod shop/p\n" in out
 
 
 def test_the_default_form_without_a_terminal_is_json() -> None:
@@ -339,3 +447,132 @@ def test_objects_without_a_namespace_are_judged_in_the_one_that_is_told(tmp_path
         done = podgate("review", "-", "--policy", tmp_path / "policy.yaml", *words, stdin=manifest)
         judged[words] = done.lines[0]["pod"]["metadata"]["namespace"]
     assert judged == {(): "default", ("-n", "shop"): "shop"}
+
+
+def test_what_is_bad_is_told_and_does_not_hide_the_rest(tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(json.dumps(pod()))
+    bad = pod(tolerations=[{"key": "a", "tolerationSeconds": "soon"}])
+    listed = {"kind": "List", "items": [pod(), owned("Job"), {"kind": "Job", "metadata": {"name": "j"}}]}
+    text = "\n---\n".join(map(json.dumps, (pod(), bad, listed)))
+    done = podgate("review", "-", "nowhere.yaml", other, "--policy", "policy.yaml", "-o", "json", stdin=text)
+    assert done.code == 2
+    assert [line["decision"] for line in done.lines] == ["Admit"] * 4
+    field = "spec.tolerations[0].tolerationSeconds"
+    assert done.err.splitlines() == [
+        f'error: -: document 2: Pod shop/p: {field}: "soon": expected a whole number: mend its type',
+        "error: -: document 3: items[2]: Job default/j: spec is missing: give the whole object",
+        "error: nowhere.yaml: cannot be read: No such file or directory: give a readable file",
+    ]
+
+
+def test_broken_syntax_is_found_by_document_line_and_column() -> None:
+    error = refused("kind: Pod\n---\nkind: [\n  Pod: }\n")
+    assert error.startswith("-: document 2: line 4, column 8: not YAML: while parsing a flow")
+    assert refused("[" * 1500) == "-: not YAML: nested too deeply: flatten it"
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (
+            {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"},
+            "batch.volcano.sh/v1alpha1 is not Kubernetes' own",
+        ),
+        ({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}, "not one of Kubernetes' own kinds"),
+        ({"apiVersion": "apps/v1", "kind": "ControllerRevision"}, "makes no Pods"),
+        ({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}, "makes no Pods"),
+    ],
+)
+def test_kinds_of_others_are_not_taken_for_kubernetes_own(document: Json, reason: str) -> None:
+    text = json.dumps({"kind": "List", "items": [document, pod()]})
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)
+    assert (done.code, len(done.lines)) == (0, 1)
+    assert reason in done.err
+
+
+def test_a_name_can_do_nothing_to_a_terminal() -> None:
+    strange = pod()
+    strange["metadata"]["name"] = "p\x1b[31m\n\x07"
+    out, _ = shown("diff", strange)
+    assert {"\x1b", "\x07"}.isdisjoint(out)
+    assert "# Pod shop/p\\x1b[31m\\x0a\\x07: Admit (service web)\n" in out
+
+
+TERM = {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}], "matchFields": []}
+SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "Exists"}]}
+NEAR = {"topologyKey": "zone", "labelSelector": SELECTOR, "namespaces": ["n"], "matchLabelKeys": ["k"]}
+WHOLE = {
+    "schedulerName": "s",
+    "nodeSelector": {"a": "b"},
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": TERM}],
+        },
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]},
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": NEAR}]
+        },
+    },
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": SELECTOR}
+    ],
+    "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 3}],
+    "priorityClassName": "p",
+    "priority": 1,
+    "preemptionPolicy": "Never",
+    "runtimeClassName": "r",
+    "overhead": {"cpu": "1"},
+    "resources": {"requests": {"cpu": "1"}},
+    "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}],
+    "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+}
+GARBAGE = [None, True, 7, 1.5, "", "x", [], {}, [None], [7], [[]], {"a": None}, {"a": 7}, {"a": "\x1b["}, 2**70]
+
+
+def places(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+def with_garbage(spec: Json, path: tuple[str | int, ...], garbage: object) -> Json:
+    changed: Any = json.loads(json.dumps(spec))
+    holder = changed
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = garbage
+    return changed
+
+
+def test_garbage_in_any_field_of_scheduling_is_one_line_that_names_the_object_and_the_field() -> None:
+    cases = [(path, garbage) for path in places(WHOLE) for garbage in GARBAGE]
+    template_at = ("spec", "template", "spec")
+    items = [with_garbage(owned("Deployment"), template_at, with_garbage(WHOLE, *case)) for case in cases]
+    text = json.dumps({"kind": "List", "items": items})
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)
+    assert done.code == 2
+    assert TRACE not in done.err
+    assert "\x1b" not in done.err
+    errors = done.err.splitlines()
+    assert len(errors) + len(done.lines) == len(cases)
+    assert len(errors) > len(cases) / 2, "most of it is no Pod"
+    for error in errors:
+        found = re.match(r"error: -: items\[(\d+)\]: Deployment shop/web: spec\.template\.spec\.", error)
+        assert found, error
+        (first, *steps), _ = cases[int(found[1])]
+        field = str(first) + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+        of_a_map = re.sub(rf"\.({MAPS})\.(\w+)$", r".\1[\2]", f".{field}")
+        assert error[found.end() :].startswith(of_a_map[1:])
+
+
+MAPS = "nodeSelector|matchLabels|requests|limits|overhead"
+
+
+def test_an_amount_that_nobody_can_read_is_found_in_its_container() -> None:
+    strange = pod()
+    strange["spec"]["initContainers"] = [{"name": "i"}, {"name": "j", "resources": {"limits": {"cpu": "a lot"}}}]
+    error = refused(json.dumps(strange))
+    assert error.startswith("Pod shop/p: spec.initContainers[1].resources.limits[cpu]: 'a lot': not a Kubernetes", 3)

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.server.checking import Here
 from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, WatchedNamespaces, connect
 from webhook.core.policy import LoadedPolicy
 from webhook.policy_keeper import PolicyKeeper
@@ -59,7 +60,7 @@ class Follower:
         reports = WatchReports(self._contact, self.troubles.append, self.overs.append)
         told: dict[str, Any] = {"reports": reports, "pace": pace}
         recorder: Any = Recorder()
-        self.keeper = PolicyKeeper(recorder, Clock())
+        self.keeper = PolicyKeeper(recorder, Clock(), Here())
         self.policy = ConfigMapPolicy(client, self.keeper, **told)
         self.namespaces = WatchedNamespaces(client, **told)
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
 from webhook.core.answers import breaker_finding, counter_findings, status_of, utc
 from webhook.core.breaker import BreakerView, State
-from webhook.core.decision import Code, Finding, Status
+from webhook.core.decision import Finding, Status
+from webhook.core.findings import Code
 from webhook.core.policy import Match, Modes, Service
 from webhook.core.quota import Receipt, Refusal, Use
 from webhook.core.stanzas import Denial, Mode, Quota, RetryAfter

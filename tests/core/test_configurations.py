@@ -13,9 +13,11 @@ from webhook.core.configurations.conditions import JUDGED_WHILE_GATED
 from webhook.core.configurations.names import Names
 from webhook.core.configurations.regions import METADATA_NAME, all_regions, regions
 from webhook.core.document import Purpose, load
-from webhook.core.matching import Matcher, fits
+from webhook.core.matching import Matcher
+from webhook.core.patterns import fits
 from webhook.core.pod import Pod
 from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Modes, Policy, Service, Unmatched
+from webhook.core.templates import SOURCES
 from webhook.core.validation import guard
 
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
@@ -124,7 +126,7 @@ def test_whatever_the_guard_refuses_differs_in_a_field_that_lets_the_update_thro
     before: Json, after: Json, service: Service
 ) -> None:
     """The conditions compare what stands here; see `conditions.of_updates`."""
-    old, new = msgspec.convert(before, Pod), msgspec.convert(after, Pod)
+    old, new = (msgspec.json.decode(msgspec.json.encode(raw), type=Pod) for raw in (before, after))
     differing = [
         old.labels.get(OUR_LABEL) != new.labels.get(OUR_LABEL),
         old.annotations.get(OUR_ANNOTATION) != new.annotations.get(OUR_ANNOTATION),
@@ -165,6 +167,7 @@ def test_a_simple_policy_has_one_webhook_of_each_kind() -> None:
     assert [webhook["name"] for webhook in validating["webhooks"]] == [
         "validate-closed.podgate.io",
         "validate-open.podgate.io",
+        "workloads.podgate.io",
     ]
     assert [webhook["name"] for webhook in own["webhooks"]] == ["policy.podgate.io"]
     assert [found["metadata"]["name"] for found in (mutating, validating, own)] == [
@@ -220,6 +223,42 @@ def test_the_validating_half_is_asked_about_new_changed_and_resized_pods() -> No
     }
 
 
+def test_templates_are_asked_about_for_advice_alone() -> None:
+    webhook = webhooks(CLOSED_AND_OPEN)["workloads.podgate.io"]
+    assert [(rule["apiGroups"], rule["resources"], rule["operations"]) for rule in webhook["rules"]] == [
+        (["apps"], ["deployments", "replicasets", "statefulsets"], ["CREATE", "UPDATE"]),
+        (["batch"], ["jobs", "cronjobs"], ["CREATE", "UPDATE"]),
+        ([""], ["replicationcontrollers"], ["CREATE", "UPDATE"]),
+    ]
+    assert webhook["clientConfig"]["service"]["path"] == "/validate"
+    told = {key: webhook[key] for key in ("failurePolicy", "sideEffects", "timeoutSeconds", "matchPolicy")}
+    assert told == {"failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 2, "matchPolicy": "Equivalent"}
+    assert [condition["name"] for condition in webhook["matchConditions"]] == [
+        "in-service-namespaces",
+        "not-made-by-a-controller",
+        "not-being-deleted",
+        "template-differs",
+    ]
+
+
+def test_templates_are_asked_about_wherever_pods_are() -> None:
+    mutating, validating, _ = configurations(policy(CLOSED_AND_OPEN), CLIENT)
+    (of_pods,) = mutating["webhooks"]
+    of_templates = validating["webhooks"][-1]
+    assert of_templates["namespaceSelector"] == of_pods["namespaceSelector"]
+    assert expression(of_templates, "in-service-namespaces") == expression(of_pods, "in-service-namespaces")
+
+
+def test_kinds_whose_pods_are_all_exempt_are_not_asked_about() -> None:
+    controllers = [f"system:serviceaccount:kube-system:{name}-controller" for name in ("job", "replication")]
+    one = {"match": {"anyNamespace": True}}
+    webhook = configurations(policy_of(one, exemptions={"usernames": controllers}), CLIENT)[1]["webhooks"][-1]
+    assert [rule["resources"] for rule in webhook["rules"]] == [["deployments", "replicasets", "statefulsets"]]
+    everybody = [source.controller for source in SOURCES]
+    nothing = configurations(policy_of(one, exemptions={"usernames": everybody}), CLIENT)[1]["webhooks"]
+    assert [webhook["name"] for webhook in nothing] == ["validate-open.podgate.io"]
+
+
 def test_no_webhook_can_be_escaped_by_a_pods_own_labels() -> None:
     for found in configurations(policy(CLOSED_AND_OPEN), CLIENT):
         assert all("objectSelector" not in webhook for webhook in found["webhooks"])
@@ -244,14 +283,17 @@ def test_each_selector_is_a_native_entry_and_values_of_one_label_share_one() -> 
     )
     other = "- {name: o, match: {namespaceSelector: {matchExpressions: [{key: tier, operator: Exists}]}}}\n"
     found = webhooks(f"services:\n{teams}{other}")
-    assert [native(webhook) for webhook in found.values()] == [
+    assert [native(webhook) for name, webhook in found.items() if "validate" in name] == [
         [{"key": "tier", "operator": "Exists"}],
         [
             {"key": "team", "operator": "In", "values": [f"t{number}" for number in range(10, 40)]},
             {"key": "tier", "operator": "DoesNotExist"},
         ],
     ]
-    assert list(found) == ["validate-open.podgate.io", "validate-open-2.podgate.io"]
+    assert list(found) == [
+        *("validate-open.podgate.io", "validate-open-2.podgate.io"),
+        *("workloads.podgate.io", "workloads-2.podgate.io"),
+    ]
 
 
 def test_every_namespace_needs_no_condition_on_names() -> None:
@@ -273,6 +315,26 @@ def test_exempt_namespaces_are_left_out_natively_where_exact_and_by_name_where_n
     assert expression(webhook, "not-in-exempt-namespaces") == "!(request.namespace.startsWith('ops-'))"
 
 
+@pytest.mark.parametrize(("head", "judged"), [("", False), ("exemptions: {daemonSets: false}\n", True)])
+@pytest.mark.parametrize("kind", [0, 1])
+def test_the_api_server_asks_about_pods_of_daemon_sets_only_where_they_are_judged(
+    head: str,
+    judged: bool,  # noqa: FBT001
+    kind: int,
+) -> None:
+    found = webhooks(f"{head}services: [{{name: a, match: {{anyNamespace: true}}}}]", kind)
+    names = {
+        condition["name"]
+        for webhook in found.values()
+        if "pods" in webhook["rules"][0]["resources"]
+        for condition in webhook["matchConditions"]
+    }
+    assert ("not-daemonset-pods" not in names) is judged
+    assert "not-mirror-pods" in names
+    templates = {name for webhook in found.values() for rule in webhook["rules"] for name in rule["resources"]}
+    assert ("daemonsets" in templates) is (judged and kind == 1), "their authors are told as others are"
+
+
 def test_names_cannot_break_out_of_an_expression() -> None:
     hostile = r"""exemptions: {usernames: ["a' || true || '", "b\\\n\" é"]}
 services: [{name: a, match: {anyNamespace: true}}]"""
@@ -292,7 +354,10 @@ def test_a_service_that_does_nothing_is_not_worth_a_call() -> None:
 
 def test_pods_of_no_service_are_judged_in_a_disabled_services_namespaces_too_but_never_refused_while_away() -> None:
     found = webhooks(f"unmatched: Deny\n{DISABLED_SERVICE}")
-    assert {name: webhook["failurePolicy"] for name, webhook in found.items()} == {"validate-open.podgate.io": "Ignore"}
+    assert {name: webhook["failurePolicy"] for name, webhook in found.items()} == {
+        "validate-open.podgate.io": "Ignore",
+        "workloads.podgate.io": "Ignore",
+    }
 
 
 def test_a_disabled_service_hides_no_namespace_of_a_later_one() -> None:
@@ -307,16 +372,17 @@ def test_more_names_than_an_expression_can_hold_become_several_webhooks() -> Non
         for start in range(0, 5000, 1000)
     )
     found = webhooks(f"services:\n{services}")
-    texts = [expression(webhook, "in-service-namespaces") for webhook in found.values()]
-    assert len(texts) == 4
-    assert max(map(len, texts)) < 100_000, "CEL's own limit"
-    assert all(sum(f"'{name}'" in text for text in texts) == 1 for name in listed)
+    for entry in ("validate-open", "workloads"):
+        texts = [expression(webhook, "in-service-namespaces") for name, webhook in found.items() if entry in name]
+        assert len(texts) == 4
+        assert max(map(len, texts)) < 100_000, "CEL's own limit"
+        assert all(sum(f"'{name}'" in text for text in texts) == 1 for name in listed)
 
 
 def test_as_many_odd_usernames_as_a_policy_may_exempt_still_fit() -> None:
     users = [f"{number:04}{chr(0x2028) * 200}" for number in range(1000)]
     odd = policy_of({"match": {"anyNamespace": True}}, exemptions={"usernames": users})
-    (webhook,) = configurations(odd, CLIENT)[1]["webhooks"]
+    webhook = configurations(odd, CLIENT)[1]["webhooks"][0]
     conditions = webhook["matchConditions"]
     assert len(conditions) <= 64, "the API server's own limit"
     assert len({condition["name"] for condition in conditions}) == len(conditions)
@@ -368,4 +434,4 @@ def test_the_policys_own_webhook_is_for_one_config_map_and_fails_open() -> None:
         "matchExpressions": [{"key": METADATA_NAME, "operator": "In", "values": ["podgate-system"]}]
     }
     assert expression(webhook, "podgate-policy") == "object.metadata.name == 'podgate-policy'"
-    assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 10)
+    assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 30)

@@ -154,3 +154,13 @@ def test_an_empty_runtime_class_exempts_nobody() -> None:
     pod = msgspec.convert({"metadata": {}, "spec": {}}, Pod)
     request = Request("u", "CREATE", "pods", "", "shop", "alice", dry_run=False, pod=pod, old_pod=None)
     assert exemption(request, pod, policy) == ""
+
+
+@pytest.mark.parametrize(("user", "metadata"), [(DAEMON_SET_CONTROLLER, OWNED_BY_DAEMON_SET), (NODE, MIRROR)])
+def test_pods_of_daemon_sets_can_be_judged_like_any_other_and_mirror_pods_never(user: str, metadata: Json) -> None:
+    policy = msgspec.structs.replace(POLICY, exemptions=msgspec.convert({"daemonSets": False}, Exemptions))
+    pod = msgspec.convert({"metadata": metadata, "spec": {}}, Pod)
+    request = Request("u", "CREATE", "pods", "", "shop", user, dry_run=False, pod=pod, old_pod=None)
+    assert exemption(request, pod, policy) == ("" if user == DAEMON_SET_CONTROLLER else "mirror")
+    elsewhere = msgspec.structs.replace(request, namespace="kube-system")
+    assert exemption(elsewhere, pod, policy) == "namespace"

@@ -7,7 +7,7 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.decision import Decision, Half, Verdict
-from webhook.core.mutation import SERVICE_LABEL
+from webhook.core.placement import SERVICE_LABEL
 from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
 

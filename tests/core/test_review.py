@@ -13,6 +13,7 @@ from tests.core.strategies import PROPERTY, Json, pods
 from webhook.core.decision import ALLOWED, Decision, Half, Status, Verdict
 from webhook.core.patch import add
 from webhook.core.review import BadReviewError, _at_once, _step_by_step, decode, encode
+from webhook.core.templates import SOURCES, Source
 
 WEB = policy_of(
     """
@@ -240,6 +241,22 @@ async def test_a_good_review_with_one_place_spoilt_raises_nothing_else(raw: Json
     raw["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}}]
     operation = data.draw(st.sampled_from(["CREATE", "UPDATE"]))
     review = envelope(object=raw, oldObject=raw if operation == "UPDATE" else None, operation=operation)
+    await judged_or_refused(spoilt(review, data))
+
+
+@PROPERTY
+@given(pods, st.sampled_from(SOURCES), st.data())
+async def test_a_good_review_of_a_workload_with_one_place_spoilt_raises_nothing_else(
+    raw: Json, source: Source, data: st.DataObject
+) -> None:
+    made_from: Json = {"template": {"metadata": {"labels": {"app": "web"}}, "spec": raw["spec"]}}
+    sent = {"metadata": {"name": "web"}, "spec": {**made_from, "jobTemplate": {"spec": made_from}}}
+    resource = {"group": source.group, "version": "v1", "resource": source.resource}
+    await judged_or_refused(spoilt(envelope(object=sent, resource=resource), data))
+
+
+def spoilt(review: Json, data: st.DataObject) -> bytes:
+    """Return a review with one place taken out, or with anything in it."""
     review = msgspec.json.decode(msgspec.json.encode(review))
     *path, last = data.draw(st.sampled_from([place for place in places(review) if place]))
     holder: Any = review
@@ -249,7 +266,7 @@ async def test_a_good_review_with_one_place_spoilt_raises_nothing_else(raw: Json
         holder[last] = data.draw(anything)
     else:
         del holder[last]
-    await judged_or_refused(msgspec.json.encode(review))
+    return msgspec.json.encode(review)
 
 
 @PROPERTY

@@ -10,7 +10,8 @@ from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS, Gate, pod, policy_
 from tests.core.strategies import Json
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedPolicy
-from webhook.core.decision import Code, Half, Verdict
+from webhook.core.decision import Half, Verdict
+from webhook.core.findings import Code
 from webhook.core.policy import LoadedPolicy
 from webhook.interceptor import NoPolicyError
 from webhook.observers import Observers
@@ -381,6 +382,42 @@ async def test_only_a_kube_controller_is_believed_about_its_owner(
     sent["metadata"]["ownerReferences"] = references
     await gate.validate(object=sent, userInfo={"username": user})
     assert gate.store.asked[0].event_source == (source or f"user:{user}")
+
+
+DAEMON_SETS = "system:serviceaccount:kube-system:daemon-set-controller"
+OWNED_BY_DAEMON_SET = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
+FORGED: dict[str, Json] = {
+    "owner": OWNED_BY_DAEMON_SET,
+    "mirror": {"annotations": {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}},
+    "namespace": {"namespace": "kube-system"},
+    "manager": {"managedFields": [{"manager": "kube-controller-manager", "operation": "Update"}]},
+}
+
+
+@pytest.mark.parametrize("metadata", FORGED.values(), ids=FORGED)
+async def test_whatever_a_tenant_writes_of_a_pods_origin_it_is_rewritten_and_judged(gate: Gate, metadata: Json) -> None:
+    sent = pod({"app": "web"}, schedulerName="theirs")
+    sent["metadata"] |= metadata
+    assert (await gate.mutate(object=sent)).patch
+    sent["metadata"] |= {"uid": "u", "name": "web-u"}
+    decision = await gate.validate(object=sent)
+    assert (decision.verdict, decision.exemption, decision.service) == (Verdict.DENY, "", "web")
+
+
+@pytest.mark.parametrize(
+    ("head", "verdict", "exemption"),
+    [("", Verdict.EXEMPT, "daemonSet"), ("exemptions: {daemonSets: false}", Verdict.DENY, "")],
+    ids=["by_default", "switched_off"],
+)
+async def test_pods_of_the_daemon_set_controller_are_exempt_unless_the_policy_says_otherwise(
+    head: str, verdict: Verdict, exemption: str
+) -> None:
+    gate = Gate(policy_of(POLICY, head))
+    sent = gate.owned("u", **{**PLACED, "schedulerName": "theirs"})
+    sent["metadata"] |= OWNED_BY_DAEMON_SET
+    decision = await gate.validate(object=sent, userInfo={"username": DAEMON_SETS})
+    assert (decision.verdict, decision.exemption) == (verdict, exemption)
+    assert decision.audit.get("exemption", "") == exemption
 
 
 async def test_observers_hear_of_the_finished_review_and_of_transitions() -> None:

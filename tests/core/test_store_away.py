@@ -1,7 +1,8 @@
 import pytest
 
 from tests.core.reviewing import Gate, policy_of
-from webhook.core.decision import Code, Verdict
+from webhook.core.decision import Verdict
+from webhook.core.findings import Code
 from webhook.core.quota import Acquire, Receipt
 from webhook.errors import StoreUnavailableError
 

@@ -1,5 +1,6 @@
 from tests.core.reviewing import Gate, pod, policy_of
-from webhook.core.decision import Code, Half, Verdict
+from webhook.core.decision import Half, Verdict
+from webhook.core.findings import Code
 
 LABEL = "podgate.io/service"
 PLACED = {"schedulerName": "podgate-scheduler"}
@@ -51,3 +52,34 @@ async def test_what_a_user_asked_for_is_judged_also_where_the_rewrite_is_missing
     refused = await gate.validate(object=pod({"app": "web"}, uid="u2", schedulerName="theirs"))
     codes = [found.code for found in refused.findings]
     assert (refused.allowed, codes) == (False, [Code.MUTATION_MISSING, Code.PLACEMENT_CONFLICT])
+
+
+async def test_dropping_the_label_that_was_matched_sets_no_gated_pod_free() -> None:
+    gate = Gate(WEB)
+    gates = [{"name": "example.com/wait"}]
+    old = gate.owned("u1", schedulingGates=gates, **PLACED)
+    new = pod({LABEL: "web"}, old["metadata"]["annotations"], "u1", schedulingGates=gates, schedulerName="theirs")
+    loosened = await gate.validate(operation="UPDATE", object=new, oldObject=old)
+    assert (loosened.service, loosened.allowed) == ("web", False)
+
+
+async def test_a_resize_is_charged_to_its_service_whatever_labels_were_dropped_and_added() -> None:
+    gate = Gate(WEB)
+    labels = {"app": "theirs", LABEL: "web"}
+    old, new = (
+        pod(labels, uid="u1", containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}]) for cpu in ("1", "3")
+    )
+    decision = await gate.validate(operation="UPDATE", subResource="resize", object=new, oldObject=old)
+    assert (decision.service, await gate.used()) == ("web", {"cpu": 2000})
+
+
+async def test_a_pod_that_is_exempt_by_its_runtime_class_alone_must_keep_it_until_it_is_judged() -> None:
+    """A webhook after ours may change the class: what was left alone was never rewritten."""
+    services = "- {name: web, failureMode: Closed, match: {namespaces: [shop]}, placement: {schedulerName: s}}"
+    gate = Gate(policy_of(services, "exemptions: {runtimeClasses: [spared]}"))
+    left_alone = await gate.mutate(object=pod(runtimeClassName="spared"))
+    assert (left_alone.verdict, left_alone.patch, left_alone.exemption) == (Verdict.EXEMPT, (), "runtimeClass")
+    kept = await gate.validate(object=pod(uid="u1", runtimeClassName="spared"))
+    assert (kept.verdict, kept.exemption) == (Verdict.EXEMPT, "runtimeClass")
+    changed = await gate.validate(object=pod(uid="u1", runtimeClassName="another"))
+    assert (changed.verdict, [found.code for found in changed.findings]) == (Verdict.DENY, [Code.MUTATION_MISSING])

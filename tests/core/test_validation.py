@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, ZONE, Json, service_of
-from webhook.core.decision import Code, Finding
+from webhook.core.decision import Finding
+from webhook.core.findings import Code
+from webhook.core.mutation import rewrite
 from webhook.core.pod import Pod
 from webhook.core.policy import FailureMode, Match, Modes, Service
 from webhook.core.stanzas import Mode, Quota
@@ -107,10 +109,37 @@ def test_a_contradiction_by_rule(rule: str, codes: list[Code]) -> None:
 
 def test_many_terms_make_one_finding_a_requirement() -> None:
     """A tenant chooses how many terms there are: neither our answer nor our work may grow with their square."""
-    many = pod(**{**GOOD, "affinity": zones(*[None] * 10_000)})
+    many = pod(**{**GOOD, "affinity": zones(*[None] * 1_000)})
     found = one(check(many, service_of(PLACEMENT), hash_known=True))
     assert len(str(found)) < 300
-    assert "9999 more" in found.message
+    assert "999 more" in found.message
+
+
+def test_more_terms_than_anybody_reads_are_refused_and_not_rewritten() -> None:
+    many = pod(**{**GOOD, "affinity": zones(*[["b"]] * 1_001)})
+    found = one(check(many, service_of(PLACEMENT), hash_known=True))
+    assert found.code is Code.PLACEMENT_CONFLICT
+    assert "1001 terms, at most 1000" in found.message
+    assert rewrite(many, service_of(PLACEMENT), HASH) == ()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "priority", "fields"),
+    [
+        ({"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {}}}]}, None, ["spec.priority"]),
+        ({"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {}}}]}, 1000, []),
+        ({"managedFields": [{"fieldsV1": {"f:spec": {}}}]}, None, []),  # not on its way to be stored
+        ({"uid": "u"}, None, []),  # a file
+    ],
+)
+def test_a_class_whose_priority_nobody_computed_is_no_priority(
+    metadata: Json, priority: int | None, fields: list[str]
+) -> None:
+    """What we write in the API server's last round, no plugin sees: the Pod would be stored without a priority."""
+    raw = {"metadata": OURS | metadata, "spec": {"priorityClassName": "high", "priority": priority}}
+    late = msgspec.json.decode(msgspec.json.encode(raw), type=Pod)
+    found = check(late, service_of({"priorityClassName": "high"}), hash_known=True)
+    assert [finding.field for finding in found] == fields
 
 
 CLOSED = FailureMode.CLOSED

@@ -5,7 +5,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from webhook.core.breaker import BreakerView, State, Transition
-from webhook.core.decision import Code, Decision, Finding, Half, Status, Verdict
+from webhook.core.decision import Decision, Finding, Half, Status, Verdict
+from webhook.core.findings import Code
 from webhook.core.policy import LoadedPolicy, Match, Policy, Service
 from webhook.core.quota import Look, Receipt, Refusal, Use
 from webhook.core.stanzas import Mode
@@ -41,6 +42,19 @@ BREAKER_DENIED = replace(
     verdict=Verdict.DENY,
     status=Status(503, "ServiceUnavailable", "BreakerOpen: service payment-api: the breaker is open"),
     findings=(Finding(Code.BREAKER_OPEN, "breaker", Mode.ENFORCE, "is open"),),
+)
+
+ADVISED = replace(
+    ADMITTED,
+    operation="UPDATE",
+    user="alice",
+    pod="",
+    pod_uid="",
+    workload="deployment.apps/payment-api",
+    findings=(
+        Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.WARN, "Pods will be denied: scheduler"),
+        Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.WARN, "Pods will be denied: zone"),
+    ),
 )
 
 

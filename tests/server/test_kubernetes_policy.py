@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.server.checking import Here
 from tests.server.fake_apiserver import CONFIGMAPS, FakeApiServer, fake_apiserver, hang, refuse, say, until
 from tests.server.test_policy_file import FakeClock, Recorder, document
 from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, connect
@@ -32,7 +33,7 @@ class Followed:
         self.overs: list[str] = []
         self.contacts = 0
         observer: Observer = self.recorder
-        self.keeper = PolicyKeeper(observer, FakeClock())
+        self.keeper = PolicyKeeper(observer, FakeClock(), Here())
         self.source = ConfigMapPolicy(
             client, self.keeper, reports=WatchReports(self._contact, self.troubles.append, self.overs.append), pace=pace
         )
@@ -102,7 +103,7 @@ async def test_a_refresh_brings_the_document_byte_for_byte(followed: Followed) -
     text = document(5) + "# \u00fcber \U0001f680\n"
     followed.apply(text)
     await followed.source.refresh()
-    file = PolicyKeeper(followed.recorder, FakeClock())
+    file = PolicyKeeper(followed.recorder, FakeClock(), Here())
     assert await file.offer(text.encode(), "a file")
     assert followed.source.current() == file.current()
     assert followed.contacts == 1

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.server.records import ADMITTED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, policy, review, transition
+from tests.server.records import ADMITTED, ADVISED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, policy, review, transition
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.core.breaker import State
-from webhook.core.decision import Code, Finding, Status
+from webhook.core.decision import Finding, Status
+from webhook.core.findings import Code
 from webhook.core.stanzas import Mode
 
 
@@ -85,6 +86,18 @@ def test_every_nth_of_the_rest_is_written(output: Output, every: int, written: l
         logs.reviewed(review(replace(ADMITTED, review_uid=str(number))))
     assert [int(line["uid"]) for line in output.lines()] == written
     assert all(line["msg"] == "reviewed" and line["level"] == "info" for line in output.lines())
+
+
+def test_a_line_about_a_template_names_the_workload_and_no_pod(output: Output) -> None:
+    output.logs(sample_every=1).reviewed(review(ADVISED))
+    [line] = output.lines()
+    assert {key: line.get(key) for key in ("msg", "workload", "pod", "user", "findings")} == {
+        "msg": "reviewed",
+        "workload": "deployment.apps/payment-api",
+        "pod": None,
+        "user": "alice",
+        "findings": ["PlacementConflict/Warn", "PlacementConflict/Warn"],
+    }
 
 
 def test_a_failure_of_ours_is_an_error(output: Output) -> None:

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.records import (
     ADMITTED,
+    ADVISED,
     AT_US,
     BREAKER_DENIED,
     CALLER,
@@ -23,7 +24,8 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import CONTENT_TYPE, Metrics
 from webhook.adapters.metrics.families import FAMILIES, Kind
 from webhook.core.breaker import ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
-from webhook.core.decision import Code, Finding, Half, Verdict
+from webhook.core.decision import Finding, Half, Verdict
+from webhook.core.findings import Code
 from webhook.core.policy import Match, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import Acquire, CounterPlan, Look, Receipt, Refusal, Use
@@ -69,6 +71,7 @@ def everything(metrics: Metrics) -> None:
     metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
     metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
     metrics.reviewed(review(replace(ADMITTED, uncounted=True)))
+    metrics.reviewed(review(ADVISED))
     probe = Receipt(AT_US, charged=True, breaker=look(state=State.HALF_OPEN).breaker)
     metrics.reviewed(review(replace(ADMITTED, receipt=probe)))
     metrics.refused("authentication_expired", "exp was 3 s ago")
@@ -103,7 +106,7 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f'podgate_reviews_total{{decision="Deny",half="validate",operation="CREATE",{pay}}}': 2,
         'podgate_reviews_total{decision="Unmatched",half="validate",operation="CREATE",service=""}': 1,
         'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
-        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 10,
+        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 11,
         "podgate_calls_in_flight": 3,
         'podgate_refused_calls_total{reason="authentication_expired"}': 1,
         f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
@@ -114,6 +117,8 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f'podgate_would_deny_total{{concern="quota",{pay}}}': 1,
         'podgate_exempt_total{exemption="username"}': 1,
         'podgate_unmatched_total{namespace="tools"}': 1,
+        f'podgate_workload_reviews_total{{decision="Admit",operation="UPDATE",{pay}}}': 1,
+        f'podgate_workload_warnings_total{{code="PlacementConflict",{pay}}}': 2,
         f'podgate_quota_used{{namespace="",resource="pods",{pay},window="1m"}}': 37,
         f'podgate_quota_used{{namespace="",resource="cpu",{pay},window="1m"}}': 1.5,
         'podgate_quota_used{namespace="team-a",resource="pods",service="ledger",window="24h"}': 7,
@@ -291,6 +296,20 @@ def test_callers_cannot_grow_us(metrics: Metrics) -> None:
 def test_the_mutating_half_does_not_count_a_pod_a_second_time(metrics: Metrics) -> None:
     metrics.reviewed(review(replace(WOULD_BE_DENIED, half=Half.MUTATE)))
     assert not series(metrics, "podgate_would_deny_total")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ADMIT, Verdict.UNMATCHED, Verdict.EXEMPT])
+def test_a_template_is_no_pod(metrics: Metrics, verdict: Verdict) -> None:
+    before = samples(metrics)
+    metrics.reviewed(review(replace(ADVISED, operation="CREATE", verdict=verdict, exemption="username")))
+    names = {key.split("{")[0] for key, value in samples(metrics).items() if before.get(key) != value}
+    assert names == {"podgate_calls_total", "podgate_workload_reviews_total", "podgate_workload_warnings_total"}
+
+
+def test_a_dry_run_of_a_template_is_a_review_and_no_warning(metrics: Metrics) -> None:
+    metrics.reviewed(review(replace(ADVISED, dry_run=True)))
+    assert list(series(metrics, "podgate_workload_reviews_total").values()) == [1]
+    assert not series(metrics, "podgate_workload_warnings_total")
 
 
 @pytest.mark.parametrize(

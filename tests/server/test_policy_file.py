@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.checking import Here
 from webhook.adapters import policy_file
 from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose
@@ -59,7 +60,7 @@ class Watched:
         self.clock = FakeClock()
         self.recorder = Recorder()
         observer: Observer = self.recorder
-        self.keeper = PolicyKeeper(observer, self.clock)
+        self.keeper = PolicyKeeper(observer, self.clock, Here())
         self.source = PolicyFile(self.path, self.keeper, poll_seconds=0)
 
     async def write(self, text: str) -> None:
@@ -157,7 +158,7 @@ async def test_a_stanza_that_its_command_cannot_feed_is_refused(watched: Watched
     text = document(5).replace("namespaces: [payments]", "namespaceSelector: {matchLabels: {a: b}}")
     await watched.write(text)
     assert watched.keeper.last_errors() == ()
-    alone = PolicyKeeper(watched.recorder, watched.clock, Purpose.SERVE_ALONE)
+    alone = PolicyKeeper(watched.recorder, watched.clock, Here(), Purpose.SERVE_ALONE)
     await PolicyFile(watched.path, alone).refresh()
     assert "`serve` has no cluster to ask" in alone.last_errors()[0]
 

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tests.server.records import ADMITTED, AT_NS, QUOTA_DENIED, policy, review, transition
+from tests.server.records import ADMITTED, ADVISED, AT_NS, QUOTA_DENIED, policy, review, transition
 from tests.server.serving import Files, pod, serving
 from webhook.adapters.traces import Traces, open_traces
 from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate
@@ -96,6 +96,13 @@ def test_the_span_says_what_was_decided(drawn: Recorder) -> None:
         "k8s.pod.uid": "pod-1",
         "user.name": "system:serviceaccount:kube-system:replicaset-controller",
     }
+
+
+def test_the_span_of_a_template_names_the_workload_and_no_pod(drawn: Recorder) -> None:
+    drawn.traces.reviewed(review(ADVISED))
+    attributes = drawn.spans()["review validate"].attributes
+    assert attributes["podgate.workload"] == "deployment.apps/payment-api"
+    assert not {"k8s.pod.name", "k8s.pod.uid"} & set(attributes)
 
 
 def test_a_denial_is_no_error_but_a_failure_of_ours_is(drawn: Recorder) -> None:

@@ -146,6 +146,7 @@ def _attributes(review: Review) -> dict[str, str | int | bool]:
         "k8s.namespace.name": decision.namespace,
         "k8s.pod.name": decision.pod,
         "k8s.pod.uid": decision.pod_uid,
+        "podgate.workload": decision.workload,
         "user.name": decision.user,
     }
     return {name: value for name, value in attributes.items() if value != ""}

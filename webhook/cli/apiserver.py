@@ -96,6 +96,14 @@ def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
+def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Pod as the second round of admission plugins leaves it: any class has a number, which only it knows."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict) or not spec.get("priorityClassName") or spec.get("priority") is not None:
+        return pod
+    return {**pod, "spec": {**spec, "priority": 0}}
+
+
 def in_words(error: BadReviewError) -> str:
     """Return what is wrong in the words of who gave a Pod, and no AdmissionReview."""
     return (
@@ -125,7 +133,7 @@ async def _admit(interceptor: Interceptor, ask: Ask) -> Admission:
     mutated = await _call(interceptor, Half.MUTATE, admission_review(ask, before, Half.MUTATE))
     response = msgspec.json.decode(mutated.body)["response"]
     after = as_sent_to_validate(ask, patched(before, response))
-    validated = await _call(interceptor, Half.VALIDATE, admission_review(ask, after, Half.VALIDATE))
+    validated = await _call(interceptor, Half.VALIDATE, admission_review(ask, with_priority(after), Half.VALIDATE))
     return Admission(mutated.decision, validated.decision, after)
 
 

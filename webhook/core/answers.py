@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 
 from webhook.core.breaker import BreakerView, State
-from webhook.core.decision import Code, Finding, Status
+from webhook.core.decision import Finding, Status
+from webhook.core.findings import Code
 from webhook.core.policy import FailureMode, Service
 from webhook.core.quota import Receipt, Refusal, Use
 from webhook.core.resources import shown

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from webhook.core.findings import Code
 from webhook.core.patch import Operation
 from webhook.core.quota import Receipt
 from webhook.core.stanzas import Mode
@@ -25,20 +26,6 @@ class Half(StrEnum):
 
     MUTATE = "mutate"
     VALIDATE = "validate"
-
-
-class Code(StrEnum):
-    """The stable first word of every denial and warning; scripts may rely on it."""
-
-    UNMATCHED = "Unmatched"
-    MUTATION_MISSING = "MutationMissing"
-    PLACEMENT_CONFLICT = "PlacementConflict"
-    PLACEMENT_UNFULFILLED = "PlacementUnfulfilled"
-    IMMUTABLE = "PodgateFieldImmutable"
-    STORE_UNAVAILABLE = "StoreUnavailable"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    BREAKER_OPEN = "BreakerOpen"
-    BREAKER_PROBING = "BreakerProbing"
 
 
 class Finding(Struct, frozen=True):
@@ -74,7 +61,10 @@ class Step(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """The record of one review, complete. Nothing in it is secret."""
+    """The record of one review, complete. Nothing in it is secret.
+
+    With a `workload` (`deployment.apps/web`) it is about the Pods of its template, which do not exist yet.
+    """
 
     half: Half
     review_uid: str
@@ -86,6 +76,7 @@ class Decision(Struct, frozen=True):
     namespace: str = ""
     pod: str = ""
     pod_uid: str = ""
+    workload: str = ""
     service: str | None = None
     policy_hash: str = ""
     exemption: str = ""

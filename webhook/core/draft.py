@@ -7,8 +7,8 @@ from msgspec import Struct
 from webhook.core import answers
 from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict
 from webhook.core.matching import Matcher
-from webhook.core.mutation import SERVICE_LABEL
 from webhook.core.patch import Operation
+from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pod import Pod
 from webhook.core.policy import LoadedPolicy, Service
 from webhook.core.quota import CounterPlan, Receipt
@@ -47,6 +47,7 @@ class Draft(Struct):
     exemption: str = ""
     findings: list[Finding] = []
     patch: tuple[Operation, ...] = ()
+    qos_change: str = ""
     receipt: Receipt | None = None
     uncounted: bool = False
     steps: list[Step] = []
@@ -104,6 +105,8 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         audit["service"] = name
     if draft.exemption:
         audit["exemption"] = draft.exemption
+    if draft.qos_change:
+        audit["qos-class"] = draft.qos_change
     if findings:
         audit["findings"] = ",".join(sorted({f"{finding.code}/{finding.mode}" for finding in findings}))
     return Decision(

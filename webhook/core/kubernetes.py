@@ -29,51 +29,51 @@ PositiveInt32 = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 
 Weight = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 100})]
 
 
-class Requirement(Struct, frozen=True, rename="camel"):
+class Requirement(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """One label expression. Node selectors have `Gt` and `Lt` too."""
 
     key: LabelKey
     operator: Annotated[str, one_of("In", "NotIn", "Exists", "DoesNotExist")]
-    values: tuple[LabelValue, ...] = ()
+    values: tuple[LabelValue, ...] | None = None
 
 
-class NodeRequirement(Struct, frozen=True, rename="camel"):
+class NodeRequirement(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     key: LabelKey
     operator: Annotated[str, one_of("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")]
     values: tuple[LabelValue, ...] | None = None
 
 
-class LabelSelector(Struct, frozen=True, rename="camel"):
-    match_labels: Labels = {}
-    match_expressions: tuple[Requirement, ...] = ()
+class LabelSelector(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    match_labels: Labels | None = None
+    match_expressions: tuple[Requirement, ...] | None = None
 
 
-class NodeSelectorTerm(Struct, frozen=True, rename="camel"):
+class NodeSelectorTerm(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """Expressions and fields are ANDed; a term with neither matches nothing."""
 
     match_expressions: tuple[NodeRequirement, ...] | None = None
     match_fields: tuple[NodeRequirement, ...] | None = None
 
 
-class NodeSelector(Struct, frozen=True, rename="camel"):
+class NodeSelector(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """Terms are ORed."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
-class PreferredSchedulingTerm(Struct, frozen=True, rename="camel"):
+class PreferredSchedulingTerm(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     weight: Weight
     preference: NodeSelectorTerm
 
 
-class NodeAffinity(Struct, frozen=True):
+class NodeAffinity(Struct, frozen=True, gc=False, omit_defaults=True):
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[PreferredSchedulingTerm, ...] | None = field(
         default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
-class PodAffinityTerm(Struct, frozen=True, rename="camel"):
+class PodAffinityTerm(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     topology_key: LabelKey
     label_selector: LabelSelector | None = None
     namespaces: tuple[Namespace, ...] | None = None
@@ -82,12 +82,12 @@ class PodAffinityTerm(Struct, frozen=True, rename="camel"):
     mismatch_label_keys: tuple[LabelKey, ...] | None = None
 
 
-class WeightedPodAffinityTerm(Struct, frozen=True, rename="camel"):
+class WeightedPodAffinityTerm(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     weight: Weight
     pod_affinity_term: PodAffinityTerm
 
 
-class PodAffinity(Struct, frozen=True):
+class PodAffinity(Struct, frozen=True, gc=False, omit_defaults=True):
     required: tuple[PodAffinityTerm, ...] | None = field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -96,15 +96,13 @@ class PodAffinity(Struct, frozen=True):
     )
 
 
-class Affinity(Struct, frozen=True, rename="camel"):
-    """The policy's Affinity, complete."""
-
+class Affinity(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(Struct, frozen=True, rename="camel"):
+class TopologySpreadConstraint(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     max_skew: PositiveInt32
     topology_key: LabelKey
     when_unsatisfiable: Annotated[str, one_of("DoNotSchedule", "ScheduleAnyway")]
@@ -115,7 +113,7 @@ class TopologySpreadConstraint(Struct, frozen=True, rename="camel"):
     match_label_keys: tuple[LabelKey, ...] | None = None
 
 
-class Toleration(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Toleration(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """`operator` defaults to Equal; no key with Exists tolerates everything; no effect means every effect."""
 
     key: Annotated[str, format_of("label-key-or-empty")] = ""

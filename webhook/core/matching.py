@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from webhook.core.kubernetes import LabelSelector, Requirement
+from webhook.core.patterns import any_fits
 from webhook.core.pod import Pod
 from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, Match, Policy, Service
 from webhook.core.review import Request
@@ -17,9 +18,9 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
-            return value in requirement.values
+            return value in (requirement.values or ())
         case "NotIn":
-            return value is None or value not in requirement.values
+            return value is None or value not in (requirement.values or ())
         case "Exists":
             return value is not None
         case _:
@@ -30,19 +31,14 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Return whether all of a selector holds; none, and an empty one, select everything."""
     if selector is None:
         return True
-    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        holds(requirement, labels) for requirement in selector.match_expressions
+    return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
+        holds(requirement, labels) for requirement in selector.match_expressions or ()
     )
-
-
-def fits(pattern: str, text: str) -> bool:
-    """Return whether `text` is `pattern`, which may end in one `*`."""
-    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
 
 
 def _may_own(match: Match, namespace: str) -> bool:
     """Judge the part of a match that a namespace's name decides alone."""
-    return not match.namespaces or any(fits(pattern, namespace) for pattern in match.namespaces)
+    return not match.namespaces or any_fits(match.namespaces, namespace)
 
 
 class Matcher:
@@ -89,15 +85,13 @@ class Matcher:
 def exemption(request: Request, pod: Pod, policy: Policy) -> str:
     """Return why a Pod is left alone, "" where it is not. Of what tenants write, only runtime classes count."""
     exempt = policy.exemptions
-    if request.namespace in BUILT_IN_EXEMPT_NAMESPACES or any(
-        fits(pattern, request.namespace) for pattern in exempt.namespaces
-    ):
+    if request.namespace in BUILT_IN_EXEMPT_NAMESPACES or any_fits(exempt.namespaces, request.namespace):
         return "namespace"
     if request.user in exempt.usernames:
         return "username"
     if pod.spec.runtime_class_name and pod.spec.runtime_class_name in exempt.runtime_classes:
         return "runtimeClass"
-    if request.user == DAEMON_SET_CONTROLLER:
+    if exempt.daemon_sets and request.user == DAEMON_SET_CONTROLLER:
         return "daemonSet"
     # A tenant can write the annotation too: only the kubelet's own word makes a mirror Pod.
     if MIRROR_ANNOTATION in pod.annotations and request.user.startswith("system:node:"):

@@ -1,18 +1,22 @@
-"""JSON Patch (RFC 6902) as small values: add, replace, remove."""
+"""JSON Patch (RFC 6902) as small values: add, replace, remove, copy."""
 
+from collections.abc import Sequence, Sized
+from functools import lru_cache
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType, field
 
 
 class Operation(Struct, frozen=True):
-    """One operation; `path` is an escaped JSON Pointer. A removal has no value."""
+    """One operation; `path` is an escaped JSON Pointer. A removal has no value, a copy has where it comes from."""
 
     op: str
     path: str
     value: Any = UNSET
+    source: str | UnsetType = field(default=UNSET, name="from")
 
 
+@lru_cache(maxsize=8192)
 def pointer(*tokens: str | int) -> str:
     """Return the JSON Pointer (RFC 6901) of `tokens`."""
     return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in tokens)
@@ -28,6 +32,17 @@ def replace(value: Any, *path: str | int) -> Operation:
 
 def remove(*path: str | int) -> Operation:
     return Operation("remove", pointer(*path))
+
+
+def copy(source: str, *path: str | int) -> Operation:
+    return Operation("copy", pointer(*path), source=source)
+
+
+def append(values: Sequence[Any], existing: Sized | None, *path: str | int) -> list[Operation]:
+    """Return the operations that put `values` at the end of a list: the whole list if there is none."""
+    if not values:
+        return []
+    return [add(list(values), *path)] if existing is None else [add(value, *path, "-") for value in values]
 
 
 def set_keys(path: tuple[str, ...], existing: dict[str, str] | None, wanted: dict[str, str]) -> list[Operation]:

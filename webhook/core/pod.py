@@ -1,19 +1,11 @@
 """A Pod as a decision sees it: only the fields that are read, decoded in one pass, everything else skipped."""
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from webhook.core.kubernetes import NodeSelector, Toleration
+from webhook.core.kubernetes import Affinity, Toleration, TopologySpreadConstraint
 
-Amounts = dict[str, str | int | float]
-"""Resource name to quantity as it travels; numbers occur in hand-written files."""
-
-
-class PodNodeAffinity(Struct, frozen=True, gc=False):
-    requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None  # noqa: N815  the wire's own name
-
-
-class PodAffinityFields(Struct, frozen=True, gc=False, rename="camel"):
-    node_affinity: PodNodeAffinity | None = None
+Amounts = dict[str, str | int | float | None]
+"""Resource name to quantity as it travels; numbers, and nulls for what is absent, occur in hand-written files."""
 
 
 class Resources(Struct, frozen=True, gc=False):
@@ -47,13 +39,18 @@ class Metadata(Struct, frozen=True, gc=False, rename="camel"):
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     deletion_timestamp: str | None = None
+    managed_fields: Raw = Raw(b"null")
 
 
 class Spec(Struct, frozen=True, gc=False, rename="camel"):
     scheduler_name: str | None = None
     node_selector: dict[str, str] | None = None
-    affinity: PodAffinityFields | None = None
+    affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    priority_class_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
     runtime_class_name: str | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     containers: tuple[Container, ...] | None = None

@@ -1,10 +1,13 @@
 """The policy document as frozen types. How it is read, checked and explained stands in `webhook.core.document`."""
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from webhook.core.kubernetes import LabelSelector, format_of
+from webhook.core.placement import PlacementPlan
+from webhook.core.ranges import RangePlan
 from webhook.core.stanzas import (
     MOST_WINDOWS,
     Breaker,
@@ -35,9 +38,12 @@ class FailureMode(Choice):
 
 
 class Exemptions(Struct, frozen=True, rename="camel"):
+    """Whose Pods are left alone; `daemonSets`: those that the DaemonSet controller makes."""
+
     namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
     usernames: tuple[Name, ...] = ()
     runtime_classes: tuple[Annotated[str, format_of("dns-subdomain")], ...] = ()
+    daemon_sets: bool = True
 
 
 class SlaClass(Struct, frozen=True):
@@ -78,7 +84,7 @@ class Match(Struct, frozen=True, rename="camel"):
     any_namespace: bool = False
 
 
-class Service(Struct, frozen=True, rename="camel"):
+class Service(Struct, frozen=True, dict=True, rename="camel"):
     """One service: whose Pods it owns, and what holds for them."""
 
     name: Annotated[str, format_of("dns-label")]
@@ -91,6 +97,16 @@ class Service(Struct, frozen=True, rename="camel"):
     resources: ResourceRules | None = None
     quota: Quota | None = None
     breaker: Breaker | None = None
+
+    @cached_property
+    def placement_plan(self) -> PlacementPlan | None:
+        """What its placement means for a Pod."""
+        return None if self.placement is None else PlacementPlan.of(self.name, self.placement)
+
+    @cached_property
+    def range_plan(self) -> RangePlan | None:
+        """What its resources mean for a Pod."""
+        return None if self.resources is None else RangePlan.of(self.resources)
 
     @property
     def tag(self) -> str:

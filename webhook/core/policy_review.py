@@ -9,6 +9,7 @@ from webhook.core.configurations import ClientConfig, TooManyEntriesError, confi
 from webhook.core.decision import ALLOWED, Status
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
+from webhook.core.document.loading import unproved
 from webhook.core.policy import Policy
 from webhook.core.review import BadReviewError, object_of, request_of, respond
 
@@ -26,8 +27,23 @@ class PolicyReview(Struct, frozen=True):
     errors: tuple[str, ...] = ()
 
 
+class Question(Struct, frozen=True):
+    """A document that has to be judged, as its AdmissionReview brings it."""
+
+    uid: str
+    user: str
+    new: ConfigMap
+    old: ConfigMap | None
+
+
 def judge(body: bytes) -> PolicyReview:
-    """Judge a document as a server in this cluster will; BadReviewError where the body is no AdmissionReview.
+    """Judge a document as a server in this cluster will; BadReviewError where the body is no AdmissionReview."""
+    asked = question(body)
+    return asked if isinstance(asked, PolicyReview) else weigh(asked)
+
+
+def question(body: bytes) -> Question | PolicyReview:
+    """Return what there is to judge, or the answer where there is nothing; takes no longer than reading the body.
 
     An update that leaves the document alone is admitted whatever stands in it: a bad one that came in while nobody
     looked must not keep anybody from labelling the object that carries it.
@@ -43,17 +59,25 @@ def judge(body: bytes) -> PolicyReview:
     old = object_of(request.old_object, _config_map, "oldObject")
     if old is not None and (old.data, old.binary_data) == (new.data, new.binary_data):
         return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
+    return Question(request.uid, user, new, old)
+
+
+def weigh(asked: Question) -> PolicyReview:
+    """Judge the document itself: that takes as long as the document is large."""
     try:
-        loaded = load(document_of(new), Purpose.SERVE)
+        loaded = load(document_of(asked.new), Purpose.SERVE)
     except NoDocumentError as error:
         errors: tuple[str, ...] = (str(error),)
     except DocumentError as error:
         errors = tuple(f"{KEY}:{problem}" for problem in error.problems)
     else:
-        warnings = [*_about_webhooks(old, loaded.policy.policy), *(f"{KEY}:{warning}" for warning in loaded.warnings)]
-        return PolicyReview(respond(request.uid, ALLOWED, warnings), user, judged=True)
+        warnings = [
+            *_about_webhooks(asked.old, loaded.policy.policy),
+            *(f"{KEY}:{warning}" for warning in loaded.warnings),
+        ]
+        return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True)
     status = Status(400, "BadRequest", _message(errors))
-    return PolicyReview(respond(request.uid, status), user, judged=True, errors=errors)
+    return PolicyReview(respond(asked.uid, status), asked.user, judged=True, errors=errors)
 
 
 def _about_webhooks(old: ConfigMap | None, policy: Policy) -> Iterator[str]:
@@ -64,7 +88,7 @@ def _about_webhooks(old: ConfigMap | None, policy: Policy) -> Iterator[str]:
         yield f"{error}: {error.remedy}"
         return
     try:
-        before = load(document_of(old), Purpose.SERVE).policy.policy if old is not None else None
+        before = unproved(document_of(old), Purpose.SERVE).policy if old is not None else None
     except (NoDocumentError, DocumentError):
         return
     if before is not None and configurations(before, _ANY) != wanted:

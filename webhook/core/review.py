@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from webhook.core.decision import ALLOWED, Decision, Status
 from webhook.core.pod import Pod
+from webhook.core.templates import BY_RESOURCE, WorkloadObject
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -78,8 +79,19 @@ class _PodEnvelope(_Head, frozen=True, gc=False, rename="camel"):
     request: _PodRequest | None = None
 
 
+class Workload(Struct, frozen=True, gc=False):
+    """A request about a workload object: which one, and who asked for what. Its Pods do not exist yet."""
+
+    name: str
+    operation: str
+    user: str
+
+
 class Request(Struct, frozen=True, gc=False):
-    """One request. `pod` and `old_pod` are decoded only where a decision reads them."""
+    """One request. `pod` and `old_pod` are decoded only where a decision reads them.
+
+    For a `workload` it is the one that its controller would make later: a CREATE of the Pod of its template.
+    """
 
     uid: str
     operation: str
@@ -90,12 +102,14 @@ class Request(Struct, frozen=True, gc=False):
     dry_run: bool
     pod: Pod | None
     old_pod: Pod | None
+    workload: Workload | None = None
 
 
 _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
 _head = msgspec.json.Decoder(_Head)
 _envelope = msgspec.json.Decoder(_Envelope)
 _pod = msgspec.json.Decoder(Pod)
+_workload = msgspec.json.Decoder(WorkloadObject)
 _encoder = msgspec.json.Encoder()
 
 
@@ -140,7 +154,7 @@ def request_of(body: bytes) -> RawRequest:
 
 
 def decode(body: bytes) -> Request:
-    """Read an AdmissionReview of a Pod; BadReviewError names what is wrong with it."""
+    """Read an AdmissionReview of a Pod or a workload; BadReviewError names what is wrong with it."""
     return _at_once(body) or _step_by_step(body)
 
 
@@ -171,6 +185,9 @@ def _at_once(body: bytes) -> Request | None:
 
 def _step_by_step(body: bytes) -> Request:
     request = request_of(body)
+    of_template = _of_template(request)
+    if of_template is not None:
+        return of_template
     is_pod = request.resource.resource == "pods" and request.resource.group == ""
     has_pods = is_pod and (request.operation, request.sub_resource) in _PODS_READ
     return Request(
@@ -183,6 +200,28 @@ def _step_by_step(body: bytes) -> Request:
         dry_run=bool(request.dry_run),
         pod=object_of(request.object, _pod, "object") if has_pods else None,
         old_pod=object_of(request.old_object, _pod, "oldObject") if has_pods else None,
+    )
+
+
+def _of_template(request: RawRequest) -> Request | None:
+    source = BY_RESOURCE.get((request.resource.group, request.resource.resource))
+    if source is None or request.operation not in {"CREATE", "UPDATE"} or request.sub_resource:
+        return None
+    made_from = object_of(request.object, _workload, "object")
+    pod = made_from.pod(request.namespace) if made_from is not None else None
+    if made_from is None or pod is None:
+        return None
+    return Request(
+        uid=request.uid,
+        operation="CREATE",
+        resource="pods",
+        sub_resource="",
+        namespace=request.namespace,
+        user=source.controller,
+        dry_run=bool(request.dry_run),
+        pod=pod,
+        old_pod=None,
+        workload=Workload(f"{source.shown}/{made_from.shown_name}", request.operation, request.user_info.username),
     )
 
 

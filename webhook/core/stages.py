@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from webhook.core import answers, matching, mutation, resources, validation
 from webhook.core.breaker import BreakerView, State
-from webhook.core.decision import Code, Finding, Half, Verdict
+from webhook.core.decision import Finding, Half, Verdict
 from webhook.core.draft import Draft
+from webhook.core.findings import Code
 from webhook.core.policy import Service, Unmatched
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.review import BadReviewError
@@ -91,7 +92,14 @@ def rewrite(draft: Draft) -> None:
     """Make the patch of a new Pod; an existing one is never rewritten."""
     if draft.request.operation != "CREATE":
         return draft.note("rewrite", "only new Pods are rewritten")
-    draft.patch = mutation.rewrite(draft.pod, draft.owner, draft.compiled.hash)
+    try:
+        draft.patch = mutation.rewrite(draft.pod, draft.owner, draft.compiled.hash)
+        qos = mutation.qos_change(draft.pod, draft.owner) if draft.patch else None
+    except ValueError as error:
+        raise _unreadable(error) from None
+    if qos is not None:
+        draft.qos_change = f"{qos[0]} to {qos[1]}"
+        draft.note("rewrite", f"QoS class: {draft.qos_change}")
     return draft.note("rewrite", ", ".join(operation.path for operation in draft.patch) or "nothing to change")
 
 
@@ -109,12 +117,15 @@ def refuse_open(draft: Draft, view: BreakerView | None, now_us: int) -> None:
 def check(draft: Draft) -> None:
     """Judge the Pod's fields: a new one against the placement, an existing one against its former self."""
     request, service = draft.request, draft.owner
-    if request.operation == "CREATE":
-        findings = validation.check(draft.pod, service, hash_known=draft.hash_known)
-    elif request.old_pod is None:
+    if request.operation == "UPDATE" and request.old_pod is None:
         raise BadReviewError("AdmissionReview.request.oldObject is missing: UPDATE of pods needs it")
-    else:
-        findings = validation.guard(request.old_pod, draft.pod, service)
+    try:
+        if request.old_pod is None or request.operation == "CREATE":
+            findings = validation.check(draft.pod, service, hash_known=draft.hash_known)
+        else:
+            findings = validation.guard(request.old_pod, draft.pod, service, resized=request.sub_resource == "resize")
+    except ValueError as error:
+        raise _unreadable(error) from None
     draft.object_to("check", findings)
     if not findings:
         draft.note("check", "fulfilled")
@@ -132,10 +143,14 @@ def acquire(draft: Draft) -> Acquire:
         taken = resources.taken(pod, names)
         before = resources.taken(request.old_pod, names) if request.sub_resource and request.old_pod else None
     except ValueError as error:
-        raise BadReviewError(f"AdmissionReview.request.object.spec: resources: {error}") from None
+        raise _unreadable(error) from None
     return Acquire(
         plan, request.namespace, pod.metadata.uid, taken, event_source(draft), peek=request.dry_run, resize_from=before
     )
+
+
+def _unreadable(error: ValueError) -> BadReviewError:
+    return BadReviewError(f"AdmissionReview.request.object.spec: resources: {error}")
 
 
 def event_source(draft: Draft) -> str:

@@ -1,27 +1,20 @@
-"""The validating half's checks: the final Pod keeps its service's placement, and our own fields are untouched."""
+"""The validating half's checks: the final Pod keeps its service's policy, and our own fields are untouched."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
-from webhook.core.decision import Code, Finding
-from webhook.core.kubernetes import Toleration
-from webhook.core.mutation import (
-    DEFAULT_SCHEDULER,
-    HASH_ANNOTATION,
-    SERVICE_LABEL,
-    implied,
-    missing_tolerations,
-    required_expressions,
-    rule_for,
-    scheduler_conflicts,
-)
+from webhook.core import placement, ranges
+from webhook.core.decision import Finding
+from webhook.core.findings import Code, Lack
+from webhook.core.mutation import HASH_ANNOTATION
+from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pod import Pod
 from webhook.core.policy import FailureMode, Service
-from webhook.core.stanzas import Mode, OnConflict, Placement
+from webhook.core.stanzas import Mode
 
+USERS_OWN = frozenset({Code.PLACEMENT_CONFLICT, Code.PLACEMENT_CONTRADICTION, Code.RESOURCES_OUTSIDE})
+"""What the user asked for himself; all else was never written, or was undone."""
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 _ANNOTATION = f"metadata.annotations[{HASH_ANNOTATION}]"
-_TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 
 
 def own_mode(service: Service) -> Mode:
@@ -46,17 +39,44 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
         return ()
     labels = pod.labels
     skipped = SERVICE_LABEL not in labels or HASH_ANNOTATION not in pod.annotations
-    placement, mode = service.placement, service.modes.placement
-    unfulfilled: tuple[Finding, ...] = ()
-    if placement is not None and mode is not Mode.DISABLED:
-        unfulfilled = placement_findings(pod, service.name, placement, mode)
+    unfulfilled = tuple(_unfulfilled(pod, service))
     if skipped and hash_known:
         # What is merely missing was never written; what the user asked for himself can be judged all the same.
-        conflicts = tuple(found for found in unfulfilled if found.code is Code.PLACEMENT_CONFLICT)
-        return (_mutation_missing(pod, service), *conflicts)
+        return (_mutation_missing(pod, service), *(found for found in unfulfilled if found.code in USERS_OWN))
     if skipped or labels[SERVICE_LABEL] == service.name:
         return unfulfilled
     return (_label(labels[SERVICE_LABEL], service), *unfulfilled)
+
+
+def _unfulfilled(pod: Pod, service: Service) -> Iterator[Finding]:
+    """Yield what the Pod's fields leave unfulfilled, field by field; ValueError: an unreadable quantity."""
+    for concern in ("placement", "resources"):
+        mode, lacks = _owed(pod, service, concern)
+        yield from _findings(lacks, service, concern, mode)
+    plan, mode = service.placement_plan, service.modes.placement
+    if plan is not None and (plan.required or plan.node_selector) and mode is not Mode.DISABLED:
+        hopeless = placement.contradiction(pod)
+        if hopeless is not None:
+            # Affinity never conflicts, it is ANDed: the Pod is kept from every wrong node, and somebody should know.
+            yield from _findings([hopeless], service, "placement", Mode.AUDIT if mode is Mode.AUDIT else Mode.WARN)
+
+
+def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> tuple[Mode, list[Lack]]:
+    """Return what is owed of one concern, but for what `old` owed already, and how strictly that is meant."""
+    if concern == "placement":
+        mode, plan = service.modes.placement, service.placement_plan
+        lacks = [] if plan is None or mode is Mode.DISABLED else placement.lacks(pod, plan)
+        if plan is not None and old is not None and lacks:
+            known = {lack.owed for lack in placement.lacks(old, plan)}
+            lacks = [lack for lack in lacks if lack.owed not in known]
+        return mode, lacks
+    mode, ranged = service.modes.resources, service.range_plan
+    return mode, [] if ranged is None or mode is Mode.DISABLED else ranges.lacks(pod, ranged, old)
+
+
+def _findings(lacks: Iterable[Lack], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
+    for lack in lacks:
+        yield Finding(lack.code, concern, mode, f"service {service.name}: {lack.text}", lack.field)
 
 
 def check_unowned(named: Service) -> tuple[Finding, ...]:
@@ -97,108 +117,10 @@ def _label(carried: str, service: Service) -> Finding:
     return _immutable(service, _LABEL, message)
 
 
-def placement_findings(pod: Pod, service: str, placement: Placement, mode: Mode) -> tuple[Finding, ...]:
-    """Return what the Pod's fields leave unfulfilled of a placement, field by field."""
-    lacks = _lacks(pod, placement)
-    return _findings(lacks, service, mode) if lacks else ()
+def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tuple[Finding, ...]:
+    """Return what an UPDATE may not do: touch our label or annotation, loosen a gated Pod's placement, leave its range.
 
-
-class _Lack(NamedTuple):
-    """One thing that a placement owes; `owed` names it whatever the Pod has in its stead."""
-
-    code: Code
-    field: str
-    owed: str
-    text: str
-
-
-def _lacks(pod: Pod, placement: Placement) -> list[_Lack]:
-    return [
-        *_scheduler_name(pod, placement),
-        *_node_selector(pod, placement),
-        *_topology(pod, placement),
-        *_tolerations(pod, placement),
-    ]
-
-
-def _findings(lacks: Iterable[_Lack], service: str, mode: Mode) -> tuple[Finding, ...]:
-    return tuple(Finding(lack.code, "placement", mode, f"service {service}: {lack.text}", lack.field) for lack in lacks)
-
-
-def _scheduler_name(pod: Pod, placement: Placement) -> list[_Lack]:
-    wanted, own = placement.scheduler_name, pod.spec.scheduler_name or DEFAULT_SCHEDULER
-    if wanted is None or own == wanted:
-        return []
-    conflict = scheduler_conflicts(pod, wanted)
-    rule = rule_for(placement.on_conflict, "scheduler_name")
-    if conflict and rule is OnConflict.KEEP:
-        return []
-    return [_differs("spec.schedulerName", own, wanted, conflict=conflict and rule is OnConflict.DENY)]
-
-
-def _node_selector(pod: Pod, placement: Placement) -> list[_Lack]:
-    if not placement.node_selector:
-        return []
-    own, rule = pod.spec.node_selector or {}, rule_for(placement.on_conflict, "node_selector")
-    found: list[_Lack] = []
-    for key, wanted in placement.node_selector.items():
-        value = own.get(key)
-        conflict = value is not None and value != wanted
-        if value != wanted and not (conflict and rule is OnConflict.KEEP):
-            is_users = conflict and rule is OnConflict.DENY
-            found.append(_differs(f"spec.nodeSelector[{key}]", value, wanted, conflict=is_users))
-    return found
-
-
-def _differs(field: str, own: str | None, wanted: str, *, conflict: bool) -> _Lack:
-    """Tell the user's own contradiction from a rewrite that got lost: the remedies differ."""
-    is_text = "is missing" if own is None else f"is {own!r}"
-    if conflict:
-        remedy = f"the policy sets {wanted!r}; remove the field from the Pod or set it to {wanted!r}"
-        return _Lack(Code.PLACEMENT_CONFLICT, field, field, f"{field} {is_text}, {remedy}")
-    return _Lack(Code.PLACEMENT_UNFULFILLED, field, field, f"{field} {is_text}, expected {wanted!r}")
-
-
-def _topology(pod: Pod, placement: Placement) -> list[_Lack]:
-    """Return one lack for each requirement, however many terms miss it: a tenant chooses how many there are."""
-    affinity = pod.spec.affinity
-    required = None
-    if affinity is not None and affinity.node_affinity is not None:
-        required = affinity.node_affinity.requiredDuringSchedulingIgnoredDuringExecution
-    terms = (required.node_selector_terms or ()) if required is not None else ()
-    found: list[_Lack] = []
-    for wanted in required_expressions(placement):
-        open_terms = [index for index, term in enumerate(terms) if not implied(term, wanted)]
-        if required is not None and not open_terms:
-            continue
-        expected = f"{wanted.key} In [{', '.join(wanted.values or ())}]"
-        if required is None:
-            text = f"required node affinity is missing, expected {expected}"
-            found.append(_Lack(Code.PLACEMENT_UNFULFILLED, _TERMS, expected, text))
-        else:
-            first, others = open_terms[0], len(open_terms) - 1
-            which = f"nodeSelectorTerms[{first}]" + (f" and {others} more allow" if others else " allows")
-            text = f"required node affinity: {which} other nodes, expected {expected} in every term"
-            found.append(_Lack(Code.PLACEMENT_UNFULFILLED, f"{_TERMS}[{first}]", expected, text))
-    return found
-
-
-def _tolerations(pod: Pod, placement: Placement) -> list[_Lack]:
-    return [
-        _Lack(Code.PLACEMENT_UNFULFILLED, "spec.tolerations", words, f"spec.tolerations lacks {words}")
-        for words in map(_words, missing_tolerations(pod, placement))
-    ]
-
-
-def _words(toleration: Toleration) -> str:
-    value = f"={toleration.value}" if toleration.operator == "Equal" else f" {toleration.operator} {toleration.value}"
-    return f"{toleration.key or '*'}{value.rstrip()}:{toleration.effect or '*'}"
-
-
-def guard(old: Pod, new: Pod, service: Service) -> tuple[Finding, ...]:
-    """Return what an UPDATE may not do: touch our label or annotation, or loosen the placement of a gated Pod.
-
-    A gated Pod may outlive the policy that it was made under: what it lacked before is not held against it.
+    A Pod may outlive the policy that it was made under: what it lacked before is not held against it.
     """
     if service.modes.all_disabled():
         return ()
@@ -215,11 +137,10 @@ def guard(old: Pod, new: Pod, service: Service) -> tuple[Finding, ...]:
         )
         if before != after
     ]
-    placement, mode = service.placement, service.modes.placement
-    if old.spec.scheduling_gates and placement is not None and mode is not Mode.DISABLED:
-        lacked = {lack.owed for lack in _lacks(old, placement)}
-        loosened = (lack for lack in _lacks(new, placement) if lack.owed not in lacked)
-        findings += _findings(loosened, service.name, mode)
+    if resized or old.spec.scheduling_gates:
+        concern = "resources" if resized else "placement"
+        mode, newly = _owed(new, service, concern, old)
+        findings += _findings(newly, service, concern, mode)
     return tuple(findings)
 
 

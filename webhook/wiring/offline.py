@@ -9,7 +9,7 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.draft import Compiled
-from webhook.core.matching import fits
+from webhook.core.patterns import any_fits
 from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
@@ -56,7 +56,7 @@ class Offline:
         """Whether the policy asks for labels of a Namespace that are not known here: then nobody may guess."""
         compiled = self.compiled()
         exempt = (*BUILT_IN_EXEMPT_NAMESPACES, *compiled.policy.exemptions.namespaces)
-        if self.namespaces.labels(namespace) is not None or any(fits(pattern, namespace) for pattern in exempt):
+        if self.namespaces.labels(namespace) is not None or any_fits(exempt, namespace):
             return False
         return compiled.matcher.needs_labels(namespace)
 

@@ -11,6 +11,7 @@ import uvloop
 from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.jwks_file import JwksFile
 from webhook.adapters.metrics import CONTENT_TYPE
+from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.authentication import Authenticator
 from webhook.edge import AdmissionEdge
 from webhook.edge import Limits as CallLimits
@@ -59,7 +60,8 @@ class Podgate:
             token_leeway_seconds=settings.token_leeway_seconds,
         )
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        edge = AdmissionEdge(self._interceptor, PolicyReviewer(observer), authenticator, observer, limits)
+        reviewer = PolicyReviewer(observer, PolicyProcess())
+        edge = AdmissionEdge(self._interceptor, reviewer, authenticator, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
         self._shown = Shown(
             VERSION,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.policy_file import PolicyFile
+from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.document import Purpose, configmap
 from webhook.policy_keeper import PolicyKeeper
 from webhook.ports import Clock, NamespaceLabels, PolicySource
@@ -37,7 +38,7 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     client = await kubernetes.connect(settings.kubeconfig)
-    keeper = PolicyKeeper(telemetry.observer, clock)
+    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess())
     namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
     policies: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
@@ -51,7 +52,7 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
 def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     if settings.policy is None:
         raise LookupError("settings without a cluster have a policy file")
-    keeper = PolicyKeeper(telemetry.observer, clock, Purpose.SERVE_ALONE)
+    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), Purpose.SERVE_ALONE)
     policies = PolicyFile(settings.policy, keeper)
 
     async def close() -> None:

@@ -162,15 +162,89 @@ def test_tolerations_that_kubernetes_takes_are_taken(toleration: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("affinity", "says"),
+    "toleration",
+    [
+        "{key: a, operator: Lt}",
+        '{key: a, operator: Lt, value: "+5"}',
+        '{key: a, operator: Lt, value: "-0"}',
+        '{key: a, operator: Lt, value: "9223372036854775808"}',
+        "{key: a, operator: Gt, value: 1.5}",
+        '{key: a, operator: Gt, value: "\u0663"}',
+    ],
+)
+def test_numbers_that_kubernetes_cannot_compare_are_refused(toleration: str) -> None:
+    assert len(problems(with_service(f"  placement: {{tolerations: [{toleration}]}}\n"))) == 1
+
+
+@pytest.mark.parametrize(("number", "refused"), [(100, 0), (101, 1)])
+@pytest.mark.parametrize("field", ["tolerations", "topologySpreadConstraints", "affinity"])
+def test_lists_that_every_review_compares_with_the_pods_own_are_short(field: str, number: int, refused: int) -> None:
+    entry = {
+        "tolerations": "{{key: k{0}, operator: Exists}}",
+        "topologySpreadConstraints": "{{topologyKey: k{0}, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}}",
+        "affinity": "{{matchExpressions: [{{key: k{0}, operator: Exists}}]}}",
+    }[field]
+    entries = f"[{', '.join(entry.format(index) for index in range(number))}]"
+    if field == "affinity":
+        entries = required_terms(entries)
+    assert len(problems(with_service(f"  placement: {{{field}: {entries}}}\n"))) == refused
+
+
+def required_terms(terms: str) -> str:
+    return f"{{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: {terms}}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "says"),
     [
         ("{key: a, operator: Gt, values: [x]}", "Gt takes a single whole number"),
         ("{key: a, operator: Within, values: [x]}", "not one of its values"),
+        ("{key: a, operator: In}", "In needs values"),
+        ("{key: a/, operator: Exists}", "not a label key"),
     ],
 )
-def test_an_affinity_is_checked_though_nothing_acts_on_it_yet(affinity: str, says: str) -> None:
-    term = f"{{nodeSelectorTerms: [{{matchExpressions: [{affinity}]}}]}}"
-    path = "nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
-    lines = problems(with_service(f"  placement: {{affinity: {{{path}{term}}}}}}}\n"))
-    assert len(lines) == 2, "and it is not supported yet"
-    assert any(says in line for line in lines)
+def test_expressions_that_kubernetes_refuses_are_refused(expression: str, says: str) -> None:
+    term = f"[{{matchExpressions: [{expression}]}}]"
+    [line] = problems(with_service(f"  placement: {{affinity: {required_terms(term)}}}\n"))
+    assert says in line
+
+
+def test_an_expression_that_no_node_fits_alone_is_not_blamed_on_another() -> None:
+    alone = '{key: a, operator: Gt, values: ["9223372036854775808"]}'
+    term = f"[{{matchExpressions: [{{key: a, operator: Exists}}, {alone}]}}]"
+    [line] = problems(with_service(f"  placement: {{affinity: {required_terms(term)}}}\n"))
+    assert "no node can fit a Gt [9223372036854775808]: " in line
+
+
+def test_what_contradicts_only_together_names_the_nearest() -> None:
+    ways = "{key: a, operator: NotIn, values: [x]}, {key: a, operator: NotIn, values: [y]}"
+    term = f"[{{matchExpressions: [{ways}]}}]"
+    stanzas = f"  placement: {{topology: [{{key: a, in: [x, y]}}], affinity: {required_terms(term)}}}\n"
+    [line] = problems(with_service(stanzas))
+    assert "a NotIn [y] contradicts topology in line 6, a In [x, y]: no node can fit all that is asked" in line
+
+
+PODS = "labelSelector: {matchLabels: {app: x}}"
+
+
+@pytest.mark.parametrize(
+    ("near", "away"),
+    [
+        (f"{{topologyKey: t, {PODS}}}", f"{{topologyKey: u, {PODS}}}"),
+        (f"{{topologyKey: t, {PODS}}}", "{topologyKey: t, labelSelector: {matchLabels: {app: y}}}"),
+        (f"{{topologyKey: t, {PODS}}}", f"{{topologyKey: t, {PODS}, namespaceSelector: {{}}}}"),
+        (f"{{topologyKey: t, {PODS}, matchLabelKeys: [k]}}", f"{{topologyKey: t, {PODS}, mismatchLabelKeys: [k]}}"),
+    ],
+    ids=["another_topology", "other_pods", "other_namespaces", "other_label_keys"],
+)
+def test_near_and_away_may_be_asked_of_different_pods(near: str, away: str) -> None:
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = f"{{podAffinity: {{{required}: [{near}]}}, podAntiAffinity: {{{required}: [{away}]}}}}"
+    assert problems(with_service(f"  placement: {{affinity: {affinity}}}\n")) == []
+
+
+def test_a_rule_of_on_conflict_needs_its_field_in_one_of_the_services_that_inherit_it() -> None:
+    services = "services:\n- {name: a, match: {namespaces: [a]}}\n- {name: b, match: {namespaces: [b]}"
+    document = HEAD + "defaults: {placement: {onConflict: {default: Keep, schedulerName: Keep}}}\n" + services
+    assert ["sets no schedulerName" in line for line in warnings(document + "}\n")] == [True]
+    assert warnings(document + ", placement: {schedulerName: s}}\n") == []

@@ -12,11 +12,6 @@ NOBODY_ACTS_ON = (
     "pools",
     "breakerGuard",
     "services[0].pool",
-    "services[0].placement.topology[1].preferredWeight",
-    "services[0].placement.priorityClassName",
-    "services[0].placement.runtimeClassName",
-    "services[0].placement.onConflict.priorityClassName",
-    "services[0].resources",
     "services[0].quota.standing",
     "services[0].quota.queue",
 )

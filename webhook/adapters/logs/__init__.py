@@ -111,6 +111,7 @@ def _fields(review: Review) -> dict[str, Any]:
         "namespace": decision.namespace,
         "pod": decision.pod,
         "pod_uid": decision.pod_uid,
+        "workload": decision.workload,
         "duration_ms": round(review.duration_ns / 1e6, 3),
         "policy_hash": decision.policy_hash,
         "client_id": review.caller.client_id if review.caller else None,

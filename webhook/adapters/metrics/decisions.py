@@ -3,7 +3,8 @@
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.tallies import OTHER, Durations, Totals
 from webhook.core.breaker import State
-from webhook.core.decision import Code, Decision, Half, Verdict
+from webhook.core.decision import Decision, Half, Verdict
+from webhook.core.findings import Code
 from webhook.core.quota import Receipt, Refusal
 from webhook.core.stanzas import Mode
 from webhook.ports import Review
@@ -18,6 +19,8 @@ class Decisions:
     def __init__(self) -> None:
         self.durations = {half: Durations() for half in Half}
         self._reviews = Totals(families.REVIEWS)
+        self._workloads = Totals(families.WORKLOADS)
+        self._workload_warnings = Totals(families.WORKLOAD_WARNINGS)
         self._calls = Totals(families.CALLS)
         self._findings = Totals(families.FINDINGS)
         self._would_deny = Totals(families.WOULD_DENY)
@@ -33,12 +36,21 @@ class Decisions:
         """Count one review for `service`, "" where it belongs to none of the policy in force."""
         decision = review.decision
         operation = decision.operation if decision.operation in _OPERATIONS else OTHER
-        self._reviews.add(decision.half, service, operation, decision.verdict)
-        self.durations[decision.half].add(review.duration_ns)
         if review.caller is not None:
             self._calls.add(review.caller.client_id, review.caller.role)
+        if decision.workload:
+            self._advised(decision, service, operation)
+            return
+        self._reviews.add(decision.half, service, operation, decision.verdict)
+        self.durations[decision.half].add(review.duration_ns)
         if decision.half is Half.VALIDATE and not decision.dry_run:
             self._judged(decision, service)
+
+    def _advised(self, decision: Decision, service: str, operation: str) -> None:
+        """Count a workload's review, for itself: there is no Pod yet, and all of its own will be counted."""
+        self._workloads.add(service, operation, decision.verdict)
+        for finding in () if decision.dry_run else decision.findings:
+            self._workload_warnings.add(service, finding.code)
 
     def _judged(self, decision: Decision, service: str) -> None:
         if decision.operation == "CREATE" and not decision.sub_resource:

@@ -39,7 +39,7 @@ def _gauge(name: str, labels: str, text: str) -> Family:
     return Family(f"podgate_{name}", Kind.GAUGE, tuple(labels.split()), text)
 
 
-REVIEWS = _counter("reviews_total", "half service operation decision", "Reviews answered.")
+REVIEWS = _counter("reviews_total", "half service operation decision", "Reviews of Pods answered.")
 DURATION = Family(
     "podgate_review_duration_seconds", Kind.HISTOGRAM, ("half",), "Time from a review's body to its answer."
 )
@@ -51,6 +51,8 @@ FINDINGS = _counter("findings_total", "service code mode", "What the policy obje
 WOULD_DENY = _counter("would_deny_total", "service concern", "Pods that Enforce instead of Warn or Audit would deny.")
 EXEMPT = _counter("exempt_total", "exemption", "New Pods left alone because of an exemption.", REASONS_MAX)
 UNMATCHED = _counter("unmatched_total", "namespace", "New Pods that no service owns.", NAMESPACES_MAX)
+WORKLOADS = _counter("workload_reviews_total", "service operation decision", "Reviews of Pod templates answered.")
+WORKLOAD_WARNINGS = _counter("workload_warnings_total", "service code", "Warnings given about Pod templates.")
 
 QUOTA_USED = _gauge("quota_used", "service resource window namespace", "Charged within the trailing window.")
 QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace", "The window's hard limit in force.")
@@ -90,7 +92,7 @@ BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 
 FAMILIES = (
     *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
-    *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED),
+    *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED, WORKLOADS, WORKLOAD_WARNINGS),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, UNCOUNTED, STORE_UP, STORE_FAILURES),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD),

@@ -15,7 +15,10 @@ from webhook.core.policy import Exemptions
 
 Condition = dict[str, str]
 
-JUDGED_WHILE_GATED = ("nodeSelector", "affinity", "tolerations", "schedulerName")
+JUDGED_WHILE_GATED = (
+    *("nodeSelector", "affinity", "tolerations", "schedulerName"),
+    *("priorityClassName", "runtimeClassName", "topologySpreadConstraints"),
+)
 """What `validation.guard` compares of a Pod's spec, and only while the Pod is gated."""
 _USER = "request.userInfo.username"
 _RUNTIME_CLASS = "object.spec.runtimeClassName"
@@ -36,7 +39,8 @@ def of_exemptions(exemptions: Exemptions) -> Iterator[Condition]:
     for number, classes in enumerate(pieces(filter(None, exemptions.runtime_classes)), 1):
         exempt = f"has({_RUNTIME_CLASS}) && {is_one_of(_RUNTIME_CLASS, classes)}"
         yield _condition(_numbered("not-exempt-runtime-classes", number), f"!({exempt})")
-    yield _condition("not-daemonset-pods", f"{_USER} != '{DAEMON_SET_CONTROLLER}'")
+    if exemptions.daemon_sets:
+        yield _condition("not-daemonset-pods", f"{_USER} != '{DAEMON_SET_CONTROLLER}'")
     mirror = (
         f"{_USER}.startsWith('system:node:') && '{MIRROR_ANNOTATION}' in object.metadata.?annotations.orValue({{}})"
     )
@@ -45,7 +49,7 @@ def of_exemptions(exemptions: Exemptions) -> Iterator[Condition]:
 
 def of_updates() -> Iterator[Condition]:
     """Yield what keeps an UPDATE that we would admit in any case from us: finalizers must work while we are away."""
-    yield _condition("not-being-deleted", "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)")
+    yield _not_being_deleted()
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
     judged = " ||\n  ".join(_differs(f"spec.?{field}") for field in JUDGED_WHILE_GATED)
     asked = (
@@ -57,6 +61,23 @@ def of_updates() -> Iterator[Condition]:
         f"{gated} && (\n  {judged}\n)",
     )
     yield _condition("judged-fields-differ", " ||\n".join(asked))
+
+
+def of_workloads() -> Iterator[Condition]:
+    """Yield what leaves only workloads whose author can read a warning, and only while there is news for him.
+
+    Nobody reads what a controller is told of an object that it made, a ReplicaSet of a Deployment, a Job of a CronJob.
+    """
+    made = "object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
+    yield _condition("not-made-by-a-controller", f"!{made}")
+    yield _not_being_deleted()
+    # A CronJob's template is in the template of its Jobs.
+    asked = ("request.operation == 'CREATE'", _differs("spec.?template"), _differs("spec.?jobTemplate.?spec.?template"))
+    yield _condition("template-differs", " ||\n".join(asked))
+
+
+def _not_being_deleted() -> Condition:
+    return _condition("not-being-deleted", "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)")
 
 
 def _differs(path: str) -> str:

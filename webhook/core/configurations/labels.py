@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.selectors import Constraint, Constraints
 from webhook.core.kubernetes import Requirement
+from webhook.core.selectors import Constraint, Constraints
 
 _OPPOSITE = {"In": "NotIn", "NotIn": "In", "Exists": "DoesNotExist", "DoesNotExist": "Exists"}
 _ANYTHING = Constraint()
@@ -28,7 +28,7 @@ def narrowed(labels: Constraints, *by: Requirement) -> Constraints | None:
     found = dict(labels)
     for requirement in by:
         before = found.get(requirement.key, _ANYTHING)
-        found[requirement.key] = before.narrowed(requirement.operator, frozenset(requirement.values))
+        found[requirement.key] = before.narrowed(requirement.operator, frozenset(requirement.values or ()))
         if found[requirement.key].impossible:
             return None
     return found

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from webhook.core.matching import fits
+from webhook.core.patterns import any_fits
 
 Patterns = frozenset[str]
 EVERY = "*"
@@ -28,7 +28,7 @@ class Names:
         return bool(self.inside)
 
     def __contains__(self, name: str) -> bool:
-        return _any_fits(self.inside, name) and not _any_fits(self.outside, name)
+        return any_fits(self.inside, name) and not any_fits(self.outside, name)
 
     def within(self, patterns: Patterns) -> Self:
         """Return those that fit one of `patterns`."""
@@ -39,10 +39,6 @@ class Names:
     def without(self, patterns: Patterns) -> Self:
         """Return those that fit none of `patterns`."""
         return self.of(self.inside, self.outside | patterns)
-
-
-def _any_fits(patterns: Patterns, name: str) -> bool:
-    return any(fits(pattern, name) for pattern in patterns)
 
 
 def _covered(pattern: str, patterns: Patterns) -> bool:

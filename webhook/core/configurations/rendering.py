@@ -1,8 +1,9 @@
-"""The three configurations, as kubectl takes them: mutate, validate (closed and open), and the policy's own."""
+"""The three configurations, as kubectl takes them: mutate, validate (and warn of templates), and the policy's own."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from webhook.core import workloads
 from webhook.core.configurations import conditions
 from webhook.core.configurations.client import ClientConfig, Json
 from webhook.core.configurations.expressions import pieces
@@ -12,7 +13,8 @@ from webhook.core.document import configmap
 from webhook.core.policy import Policy
 
 # The mutating half is only a convenience to the user, who waits; the validating half may have to ask a store.
-_TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 10}
+_TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 30}
+_TIMEOUT_OF_WARNINGS_SECONDS = 2
 
 
 def configurations(policy: Policy, client: ClientConfig) -> tuple[Json, Json, Json]:
@@ -25,6 +27,7 @@ def configurations(policy: Policy, client: ClientConfig) -> tuple[Json, Json, Js
     validating = [
         *_validating(policy, client, closed, "validate-closed", "Fail"),
         *_validating(policy, client, others, "validate-open", "Ignore"),
+        *_warning(policy, client),
     ]
     return (
         _configuration("Mutating", "podgate", mutating),
@@ -38,7 +41,7 @@ def _mutating(policy: Policy, client: ClientConfig) -> Iterator[Json]:
     for name, region in _named("mutate", all_regions(policy)):
         yield {
             **_webhook(name, client, "mutate"),
-            "rules": [_rule("pods", "CREATE")],
+            "rules": [_rule(["pods"], ["CREATE"])],
             "failurePolicy": "Ignore",
             "sideEffects": "None",
             "reinvocationPolicy": "IfNeeded",
@@ -57,10 +60,29 @@ def _validating(
         )
         yield {
             **_webhook(numbered, client, "validate"),
-            "rules": [_rule("pods", "CREATE", "UPDATE"), _rule("pods/resize", "UPDATE")],
+            "rules": [_rule(["pods"], ["CREATE", "UPDATE"]), _rule(["pods/resize"], ["UPDATE"])],
             "failurePolicy": failure_policy,
             "sideEffects": "NoneOnDryRun",
             **_asked(region, asked),
+        }
+
+
+def _warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
+    """Yield what asks about the templates of Pods. It never refuses, and must never be waited for.
+
+    Who is exempt is so as the user that makes Pods, not as the one that writes their templates.
+    """
+    resources: dict[str, list[str]] = {}
+    for source in workloads.asked(policy):
+        resources.setdefault(source.group, []).append(source.resource)
+    for name, region in _named("workloads", all_regions(policy)) if resources else ():
+        yield {
+            **_webhook(name, client, "validate"),
+            "timeoutSeconds": _TIMEOUT_OF_WARNINGS_SECONDS,
+            "rules": [_rule(listed, ("CREATE", "UPDATE"), group) for group, listed in resources.items()],
+            "failurePolicy": "Ignore",
+            "sideEffects": "None",
+            **_asked(region, (*conditions.of_region(region), *conditions.of_workloads())),
         }
 
 
@@ -70,7 +92,7 @@ def _of_the_policy(client: ClientConfig) -> Json:
     only = {"name": "podgate-policy", "expression": f"object.metadata.name == '{configmap.NAME}'"}
     return {
         **_webhook("policy.podgate.io", client, "validate-policy"),
-        "rules": [_rule("configmaps", "CREATE", "UPDATE")],
+        "rules": [_rule(["configmaps"], ["CREATE", "UPDATE"])],
         "failurePolicy": "Ignore",
         "sideEffects": "None",
         "namespaceSelector": {"matchExpressions": [here]},
@@ -99,12 +121,12 @@ def _webhook(name: str, client: ClientConfig, path: str) -> Json:
     }
 
 
-def _rule(resource: str, *operations: str) -> Json:
+def _rule(resources: Iterable[str], operations: Iterable[str], group: str = "") -> Json:
     return {
         "operations": list(operations),
-        "apiGroups": [""],
+        "apiGroups": [group],
         "apiVersions": ["v1"],
-        "resources": [resource],
+        "resources": list(resources),
         "scope": "Namespaced",
     }
 
@@ -112,7 +134,7 @@ def _rule(resource: str, *operations: str) -> Json:
 def _asked(region: Region, asked: tuple[conditions.Condition, ...]) -> Json:
     selector = [
         {"key": one.key, "operator": one.operator, **({"values": list(one.values)} if one.values else {})}
-        for one in region.selector.match_expressions
+        for one in region.selector.match_expressions or ()
     ]
     return {"namespaceSelector": {"matchExpressions": selector}, "matchConditions": list(asked)}
 

@@ -169,22 +169,27 @@ _FORMATS: dict[str, Callable[[str], None]] = {
 }
 
 
+def check(text: str, name: str) -> None:
+    """Judge a text whose format another field decides; FormatError where it does not fit."""
+    _FORMATS[name](text)
+
+
 def checker() -> FormatChecker:
     """Return a checker of these formats alone: a standard one that we do not name must not creep in."""
     made = FormatChecker(formats=())
-    for name, check in _FORMATS.items():
-        made.checks(name, raises=FormatError)(_for(str, check))
+    for name, fits in _FORMATS.items():
+        made.checks(name, raises=FormatError)(_for(str, fits))
     made.checks("quantity", raises=FormatError)(_for((str, int, float), _quantity))
     made.checks("percent-or-count", raises=FormatError)(_for((str, int), _percent_or_count))
     return made
 
 
-def _for(kinds: type | tuple[type, ...], check: Callable[..., None]) -> Callable[[object], bool]:
+def _for(kinds: type | tuple[type, ...], fits: Callable[..., None]) -> Callable[[object], bool]:
     """Leave values of other types to the schema's `type`: one mistake, one message."""
 
     def holds(value: object) -> bool:
         if isinstance(value, kinds) and not isinstance(value, bool):
-            check(value)
+            fits(value)
         return True
 
     return holds

@@ -1,5 +1,6 @@
-"""One document from bytes to a policy in force: read, merge, check, judge. Everything wrong with it comes at once."""
+"""One document from bytes to a policy in force: read, merge, check, judge, prove. All that is wrong comes at once."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -12,6 +13,7 @@ from webhook.core.document.reading import read
 from webhook.core.document.structure import mistakes
 from webhook.core.document.support import Purpose
 from webhook.core.policy import LoadedPolicy, Policy
+from webhook.core.proof import Proof, prove
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,15 @@ def load(raw: bytes, purpose: Purpose) -> Loaded:
 
 def understand(raw: bytes, purpose: Purpose | None) -> Effective:
     """Return the document in force. Without a purpose no stanza is refused for being too early."""
+    effective = unproved(raw, purpose)
+    proof = prove(effective.policy)
+    if proof.flaws:
+        raise DocumentError(_flaws(proof, effective.document))
+    return replace(effective, warnings=ordered([*effective.warnings, *_left_out(proof, effective.document)]))
+
+
+def unproved(raw: bytes, purpose: Purpose | None) -> Effective:
+    """Return the same without the proof, which takes as long as all the rest: for what was proved already."""
     reading = read(raw)
     _refuse_what_is_no_policy(reading.root)
     document = with_defaults(reading.root)
@@ -69,3 +80,17 @@ def _refuse_what_is_no_policy(root: Node) -> None:
     if kind is not None and kind.value == "ConfigMap":
         remedy = 'give the document alone: what stands under data["policy.yaml"]'
         raise DocumentError([kind.problem("a ConfigMap, which only carries a policy", remedy)])
+
+
+def _flaws(proof: Proof, document: Node) -> Iterator[Problem]:
+    """Yield what the proof found, each at the stanza that it is about."""
+    services = document.child("services")
+    for flaw in proof.flaws:
+        yield services.child(flaw.service).child(flaw.stanza).problem_at_key(flaw.reason, flaw.remedy)
+
+
+def _left_out(proof: Proof, document: Node) -> Iterator[Problem]:
+    if proof.is_sampled:
+        reason = f"proved on {proof.proved} of {proof.sets} sets of rules"
+        remedy = "let services share placement and resources, by `defaults` or aliases, to have each of them proved"
+        yield document.child("services").problem_at_key(reason, remedy)

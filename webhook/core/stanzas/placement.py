@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from webhook.core.kubernetes import (
     Affinity,
@@ -27,6 +27,10 @@ class Level(Choice):
     REGION = "Region"
     ZONE = "Zone"
 
+
+MOST_ENTRIES = 100
+"""Of lists that each review compares, entry by entry, with the Pod's own, which a tenant may make long."""
+_Few = Meta(extra_json_schema={"maxItems": MOST_ENTRIES})
 
 LEVEL_LABELS = {Level.REGION: "topology.kubernetes.io/region", Level.ZONE: "topology.kubernetes.io/zone"}
 
@@ -59,8 +63,8 @@ class Placement(Struct, frozen=True, rename="camel"):
     node_selector: Labels = {}
     topology: tuple[TopologyEntry, ...] = ()
     affinity: Affinity = Affinity()
-    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: Annotated[tuple[TopologySpreadConstraint, ...], _Few] = ()
+    tolerations: Annotated[tuple[Toleration, ...], _Few] = ()
     priority_class_name: Annotated[str, format_of("dns-subdomain")] | None = None
     runtime_class_name: Annotated[str, format_of("dns-subdomain")] | None = None
     on_conflict: ConflictRules = ConflictRules()

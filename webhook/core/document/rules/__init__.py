@@ -4,7 +4,21 @@ from collections.abc import Callable, Iterator
 
 from webhook.core.document.parts import Part, sound
 from webhook.core.document.problems import Problem
-from webhook.core.document.rules import breaker, match, placement, quota, resources, services
+from webhook.core.document.rules import (
+    breaker,
+    match,
+    node_affinity,
+    node_fit,
+    placement,
+    pod_affinity,
+    preferences,
+    quota,
+    repetition,
+    resources,
+    services,
+    spread,
+    tolerations,
+)
 
 Rule = Callable[[Part], Iterator[Problem]]
 
@@ -24,21 +38,44 @@ _OF_A_SERVICE: tuple[Rule, ...] = (
     match.selectors_make_sense,
     placement.topology_names_one_label,
     placement.topology_can_be_fulfilled,
-    placement.tolerations_are_kubernetes,
-    placement.node_terms_are_kubernetes,
-    placement.spreads_are_kubernetes,
+    node_affinity.node_terms_are_kubernetes,
+    node_affinity.required_terms_are_few,
+    node_affinity.no_required_term_is_empty,
+    node_fit.some_node_can_fit,
+    pod_affinity.pod_terms_are_kubernetes,
+    pod_affinity.some_pod_can_be_near,
+    pod_affinity.pods_cannot_be_near_and_away,
+    spread.spreads_are_kubernetes,
+    tolerations.tolerations_are_kubernetes,
     resources.ranges_ascend,
+    resources.defaults_do_not_overcommit,
+    resources.implied_limits_fit_the_pod,
+    resources.amounts_can_be_written,
     quota.a_quota_limits_something,
     quota.waiting_has_its_rules,
     breaker.something_can_trip_it,
     breaker.outcomes_are_heard,
     breaker.a_source_has_its_own_fields,
 )
-_ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (services.pools_have_members, quota.longer_windows_can_bind)
+_ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
+    services.pools_have_members,
+    placement.conflicts_can_happen,
+    quota.longer_windows_can_bind,
+)
 _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     match.any_namespace_is_wide,
     match.namespaces_do_not_overlap,
-    placement.preferences_can_count,
+    node_fit.every_term_can_fit,
+    preferences.preferences_can_count,
+    preferences.preferences_differ,
+    pod_affinity.pod_terms_have_an_effect,
+    repetition.terms_say_something_new,
+    tolerations.tolerations_need_no_gate,
+    tolerations.tolerations_add_something,
+    resources.limits_are_meant,
+    resources.totals_see_every_container,
+    resources.clamping_has_a_range,
+    resources.huge_pages_have_company,
     quota.a_queue_is_used,
     quota.retry_after_can_be_sent,
     quota.namespaces_share_one_breaker,

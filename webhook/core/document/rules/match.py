@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from webhook.core.document.parts import Part, WrongError, sound
 from webhook.core.document.problems import Problem
-from webhook.core.document.selectors import Constraints, constraints, coverers, imply
 from webhook.core.kubernetes import LabelSelector
 from webhook.core.policy import Match
+from webhook.core.selectors import Constraints, constraints, coverers, imply
 
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 _SELECTORS: tuple[tuple[str, ...], ...] = (
@@ -70,7 +70,7 @@ def _is_integer(text: str) -> bool:
 
 def _can_match(selector: Part) -> Iterator[Problem]:
     label_selector = selector.read(LabelSelector)
-    if any(e.operator == "In" and not e.values for e in label_selector.match_expressions):
+    if any(e.operator == "In" and not e.values for e in label_selector.match_expressions or ()):
         return  # told already
     for key, constraint in constraints(label_selector).items():
         if constraint.impossible:

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from webhook.core.document.parts import Part, sound
 from webhook.core.document.problems import Problem
 from webhook.core.quantity import Quantity
+from webhook.core.ranges.kinds import COMPUTE, DECIDE_QOS, is_extended, is_huge_pages, overcommits, page_size
+from webhook.core.stanzas import WhenOutside
+from webhook.core.totals import HUGE_PAGES
 
 _ASCENDING = ("min", "defaultRequest", "default", "max")
 
@@ -32,3 +35,92 @@ def _ascends(below: Part, low: str, above: Part, high: str, whose: str) -> Itera
             bound = limits[resource].node
             reason = f"above {whose}{high} {bound.shown} of {resource} in line {bound.line}"
             yield part.wrong(reason, f"lower it, or raise {whose}{high}")
+
+
+def defaults_do_not_overcommit(service: Part) -> Iterator[Problem]:
+    """Refuse two defaults of what Kubernetes takes only where request and limit are equal; `_ascends` has the rest."""
+    limits = _amounts(service, "default")
+    for resource, part in _amounts(service, "defaultRequest").items():
+        if overcommits(resource) or resource not in limits:
+            continue
+        limit = limits[resource]
+        if part.read(Quantity).value < limit.read(Quantity).value:
+            reason = f"below default {limit.node.shown} of {resource} in line {limit.node.line}"
+            yield part.wrong(f"{reason}, and Kubernetes takes it only where both are equal", "keep one of the two")
+
+
+def implied_limits_fit_the_pod(service: Part) -> Iterator[Problem]:
+    """Refuse a container's `max` that is its limit for want of a default, and alone is too much for the Pod."""
+    limits, of_pod = _amounts(service, "default"), _amounts(service, "max", of="pod")
+    for resource, part in _amounts(service, "max").items():
+        if resource in COMPUTE and resource in of_pod and resource not in limits:
+            bound = of_pod[resource]
+            if part.read(Quantity).value > bound.read(Quantity).value:
+                reason = (
+                    f"the limit of a container without one, and above the Pod's max {bound.node.shown} of {resource}"
+                )
+                yield part.wrong(f"{reason} in line {bound.node.line}", f"lower it, or write default of {resource}")
+
+
+def amounts_can_be_written(service: Part) -> Iterator[Problem]:
+    """Refuse what the API server would refuse in every Pod that it is written into."""
+    for word in _ASCENDING:
+        for resource, part in _amounts(service, word).items():
+            yield from sound(_can_be_written(resource, part))
+
+
+def _can_be_written(resource: str, part: Part) -> Iterator[Problem]:
+    value = part.read(Quantity).value
+    if is_extended(resource) and value.denominator != 1:
+        yield part.wrong("Kubernetes takes whole numbers of an extended resource", "write a whole number")
+    if is_huge_pages(resource):
+        size = page_size(resource)
+        if size is None:
+            yield part.wrong_field("not a size of huge pages", "write hugepages-SIZE, such as hugepages-2Mi")
+        elif value % size:
+            least = resource.removeprefix(HUGE_PAGES)
+            yield part.wrong(f"huge pages come in multiples of {least}", f"write a multiple of {least}")
+
+
+def limits_are_meant(service: Part) -> Iterator[Problem]:
+    """Tell that `max` alone is the limit of every container that has none, which is a lot to give by chance."""
+    given = _amounts(service, "default")
+    for resource, part in _amounts(service, "max").items():
+        if resource in COMPUTE and resource not in given:
+            reason = "a container without a limit gets all of it as its limit, for want of a default"
+            yield part.wrong(reason, f"write default of {resource} too, which may be the same")
+
+
+def totals_see_every_container(service: Part) -> Iterator[Problem]:
+    """Tell that the Pod's `max` counts only limits that are there."""
+    bounded = {*_amounts(service, "default"), *_amounts(service, "max")}
+    for resource, part in _amounts(service, "max", of="pod").items():
+        if resource in COMPUTE and resource not in bounded:
+            reason = "containers without a limit count nothing here, and take what they find"
+            yield part.wrong(reason, f"write container.default or container.max of {resource} too")
+
+
+def clamping_has_a_range(service: Part) -> Iterator[Problem]:
+    for chosen in service.select("resources", "whenOutside"):
+        bounds = {*_amounts(service, "min"), *_amounts(service, "max")}
+        if chosen.read(WhenOutside) is WhenOutside.CLAMP and not bounds:
+            reason = "only containers are clamped, and theirs have neither min nor max"
+            yield chosen.wrong(reason, "write one of them, or remove it: a Pod as a whole is always denied")
+
+
+def huge_pages_have_company(service: Part) -> Iterator[Problem]:
+    """Tell that Kubernetes takes huge pages only of a container that asks for cpu or memory, too."""
+    given = {resource for word in _ASCENDING for resource in _amounts(service, word)}
+    for word in ("defaultRequest", "default"):
+        for resource, part in _amounts(service, word).items():
+            if is_huge_pages(resource) and given.isdisjoint(DECIDE_QOS):
+                reason = "Kubernetes takes huge pages only beside cpu or memory: who asks for neither gets none"
+                yield part.wrong_field(reason, "write a default of cpu or memory too")
+
+
+def _amounts(service: Part, word: str, of: str = "container") -> dict[str, Part]:
+    """Return the sound amounts under one word of the range."""
+    found: dict[str, Part] = {}
+    for amounts in service.select("resources", of, word):
+        found |= amounts.fields()
+    return found

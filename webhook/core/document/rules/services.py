@@ -6,8 +6,8 @@ import msgspec
 
 from webhook.core.document.parts import Part, sound
 from webhook.core.document.problems import Problem, suggestion
-from webhook.core.document.selectors import coverers
 from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
+from webhook.core.selectors import coverers
 
 _NAMED = ("services", "pools", "slaClasses")
 _SETS = (

@@ -1,0 +1,110 @@
+"""What the API server makes of a Pod's resources, as a model over plain JSON: its defaults, its refusals, QoS.
+
+Source: k8s.io/kubernetes/pkg/apis/core (v1/defaults.go, validation/validation.go, v1/helper/qos/qos.go), 1.36.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from fractions import Fraction
+
+from tests.core.ranges_model import Json, all_boxes, amounts, boxes, is_equal_only, own, total
+
+_POD_LEVEL = ("cpu", "memory", "hugepages-")
+_NONE = Fraction(0)
+
+
+def defaulted(pod: Json) -> Json:
+    """Return a Pod as it is stored: a request that is absent is its limit, and the Pod's own is filled up."""
+    pod = deepcopy(pod)
+    spec = pod["spec"]
+    for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    whole = spec.get("resources")
+    if whole and (whole.get("limits") or whole.get("requests")):
+        _default_the_whole(pod, whole)
+    return pod
+
+
+def _default_the_whole(pod: Json, whole: Json) -> None:
+    names = {name for box in all_boxes(pod) for name in box.requests if name.startswith(_POD_LEVEL)}
+    limits, requests = dict(whole.get("limits") or {}), dict(whole.get("requests") or {})
+    for name in sorted(names):
+        if name.startswith("hugepages-") and name not in requests:
+            limits.setdefault(name, _written(_of_containers(pod, "limits", name)))
+    if not limits:
+        return
+    for name in sorted(names):
+        if not is_equal_only(name):
+            requests.setdefault(name, _written(_of_containers(pod, "requests", name)))
+    whole["limits"], whole["requests"] = limits, {**limits, **requests}
+
+
+def _of_containers(pod: Json, side: str, name: str) -> Fraction:
+    spec = {key: value for key, value in pod["spec"].items() if key not in {"resources", "overhead"}}
+    return total({"spec": spec}, side, name)
+
+
+def _written(value: Fraction) -> str:
+    return f"{int(value * 10**9)}n"
+
+
+def refusals(pod: Json) -> list[str]:
+    """Return why the API server would refuse a Pod that it has defaulted."""
+    return [*_of_containers_refused(pod), *_of_the_whole_refused(pod)]
+
+
+def _of_containers_refused(pod: Json) -> Iterator[str]:
+    for box in all_boxes(pod):
+        for name, request in box.requests.items():
+            limit = box.limits.get(name)
+            if is_equal_only(name) and request != limit:
+                yield f"{box.place}: {name}: request and limit must be equal"
+            elif limit is not None and request > limit:
+                yield f"{box.place}: {name}: request must be at most its limit"
+        for name, limit in {**box.requests, **box.limits}.items():
+            if is_equal_only(name) and limit.denominator != 1:
+                yield f"{box.place}: {name}: must be an integer"
+            if name == "hugepages-2Mi" and (limit <= 0 or limit % 2**21):
+                yield f"{box.place}: {name}: must be a positive multiple of the page size"
+        has_pages = any(name.startswith("hugepages-") for name in box.requests)
+        if has_pages and not {"cpu", "memory"} & {*box.requests, *box.limits}:
+            yield f"{box.place}: HugePages require cpu or memory"
+
+
+def _of_the_whole_refused(pod: Json) -> Iterator[str]:
+    requests, limits = own(pod, "requests"), own(pod, "limits")
+    for name, request in requests.items():
+        if _of_containers(pod, "requests", name) > request:
+            yield f"spec.resources: {name}: requests must be at least what all containers request"
+        if name in limits and request > limits[name]:
+            yield f"spec.resources: {name}: request must be at most its limit"
+    for name, limit in limits.items():
+        if name.startswith("hugepages-") and _of_containers(pod, "limits", name) > limit:
+            yield f"spec.resources: {name}: limits must be at least all containers' limits"
+        for box in boxes(pod, "containers"):
+            if box.limits.get(name, _NONE) > limit:
+                yield f"{box.place}: {name}: must be at most the Pod's limit"
+
+
+def qos_class(pod: Json) -> str:
+    """Return the class by ComputePodQOS, line by line, of a Pod that the API server has defaulted."""
+    requests, limits, is_guaranteed = dict[str, Fraction](), dict[str, Fraction](), True
+    whole = pod["spec"].get("resources")
+    parts = [(box.requests, box.limits) for box in all_boxes(pod)]
+    if whole is not None:
+        parts = [(amounts(whole.get("requests")), amounts(whole.get("limits")))]
+    for part_requests, part_limits in parts:
+        for gathered, part in ((requests, part_requests), (limits, part_limits)):
+            for name in ("cpu", "memory"):
+                if part.get(name, _NONE) > 0:
+                    gathered[name] = gathered.get(name, _NONE) + part[name]
+        has_both = all(part_limits.get(name, _NONE) > 0 for name in ("cpu", "memory"))
+        if not has_both and (whole is None or whole.get("limits")):
+            is_guaranteed = False
+    if not requests and not limits:
+        return "BestEffort"
+    if is_guaranteed and requests == limits:
+        return "Guaranteed"
+    return "Burstable"

@@ -1,0 +1,225 @@
+"""Pods that already say what a policy says, in other words: only so are equality and implication ever tried."""
+
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from tests.core.generating.neighbours import kind_of_spread, own_pods
+from tests.core.generating.pods import pods, pods_of, real_pods, whole_pods
+from tests.core.generating.policies import Governed, policies, policies_of, real_policies, whole_policies
+from tests.core.generating.words import CONCERNS, NAMESPACE, ODD, PREFERRED, REAL, REGION, REQUIRED, ZONE, Json, Taste
+from webhook.core.policy import Service
+
+_LEVELS = {"Region": "topology.kubernetes.io/region", "Zone": ZONE}
+
+
+class Pair(NamedTuple):
+    """A Pod as it travels, and the policy that owns it."""
+
+    pod: Json
+    policy: Governed
+
+    @property
+    def service(self) -> Service:
+        return self.policy.service
+
+    @property
+    def placement(self) -> Json:
+        return self.policy.placement
+
+
+@st.composite
+def _shuffled(draw: st.DrawFn, values: list[Any]) -> list[Any]:
+    """Draw the same in another order, at times with one of them twice."""
+    found = list(draw(st.permutations(values))) if len(values) > 1 else list(values)
+    return [*found, found[0]] if found and draw(st.sampled_from([False, False, False, True])) else found
+
+
+def _expressions(draw: st.DrawFn, found: list[Json]) -> list[Json]:
+    reworded = [{**one, "values": draw(_shuffled(one["values"]))} if one.get("values") else one for one in found]
+    return draw(_shuffled(reworded))
+
+
+def _node_term(draw: st.DrawFn, term: Json) -> Json:
+    found = dict(term)
+    for field in ("matchExpressions", "matchFields"):
+        if field in found:
+            found[field] = draw(_shuffled(found[field]))
+    if "matchExpressions" in found:
+        found["matchExpressions"] = _expressions(draw, found["matchExpressions"])
+    return found
+
+
+def _selector(draw: st.DrawFn, selector: Json) -> Json:
+    """Say matchLabels as expressions."""
+    labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
+    if draw(st.booleans()):
+        expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in labels.items()] + expressions
+        return {"matchExpressions": _expressions(draw, expressions)}
+    return {"matchLabels": labels, "matchExpressions": _expressions(draw, expressions)}
+
+
+def _pod_term(draw: st.DrawFn, term: Json) -> Json:
+    found = dict(term)
+    for field in ("labelSelector", "namespaceSelector"):
+        if field in found:
+            found[field] = _selector(draw, found[field])
+    if not found.get("namespaces") and "namespaceSelector" not in found:
+        found["namespaces"] = draw(st.sampled_from([[], [NAMESPACE]]))
+    elif found.get("namespaces"):
+        found["namespaces"] = draw(_shuffled(found["namespaces"]))
+    return found
+
+
+def _spread(draw: st.DrawFn, constraint: Json) -> Json:
+    found = {"labelSelector": draw(own_pods), **constraint}
+    found["labelSelector"] = _selector(draw, found["labelSelector"])
+    if draw(st.booleans()):
+        domains = {"minDomains": 1} if found["whenUnsatisfiable"] == "DoNotSchedule" else {}
+        found = {"nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Ignore", **domains, **found}
+    if draw(st.sampled_from([False, False, True])):
+        return {**draw(_nearly(found)), "topologyKey": found["topologyKey"]}
+    return found
+
+
+def topology_terms(placement: Json) -> list[Json]:
+    """Return the entries of `topology` as preferences, whatever their weight."""
+    return [
+        {
+            "weight": entry.get("preferredWeight", 1),
+            "preference": {"matchExpressions": [{"key": _label(entry), "operator": "In", "values": entry["in"]}]},
+        }
+        for entry in placement.get("topology") or []
+    ]
+
+
+def _label(entry: Json) -> str:
+    label: str = _LEVELS[entry["level"]] if "level" in entry else entry["key"]
+    return label
+
+
+@st.composite
+def _nearly(draw: st.DrawFn, item: Json) -> Json:
+    """Draw the same with one word changed: what is nearly equal is another thing."""
+    spots = _words_of(item, [])
+    if not spots:
+        return item
+    path, word = draw(st.sampled_from(spots))
+    changed: Json = _with(item, path, draw(_others(path, word)))
+    return changed
+
+
+def _words_of(value: Any, path: list[Any]) -> list[tuple[list[Any], Any]]:
+    """Collect every word and number, each with its path."""
+    if isinstance(value, str | int):
+        return [(path, value)]
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [spot for key, item in items for spot in _words_of(item, [*path, key])]
+
+
+_OPPOSITES = [("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt"), ("Honor", "Ignore")]
+_SWAPPED = {word: other for one, two in _OPPOSITES for word, other in ((one, two), (two, one))}
+_KEPT = {"key", "whenUnsatisfiable"}
+_FREE: dict[Any, list[Any]] = {
+    "weight": [1, 50, 100],
+    "maxSkew": [1, 2, 3],
+    "minDomains": [1, 2],
+    "topologyKey": [ZONE, REGION],
+}
+
+
+def _others(path: list[Any], word: Any) -> st.SearchStrategy[Any]:
+    """Draw another word that is as legal in its place."""
+    field, holder = path[-1], path[-2] if len(path) > 1 else None
+    if field in _KEPT:
+        return st.just(word)
+    if field in _FREE:
+        return st.sampled_from(_FREE[field])
+    if holder in {"matchLabelKeys", "mismatchLabelKeys"}:
+        return st.just(f"{holder}.other")
+    return st.just(_SWAPPED[word]) if word in _SWAPPED else st.sampled_from(["1", "2", "3", "x"])
+
+
+def _with(value: Any, path: list[Any], word: Any) -> Any:
+    if not path:
+        return word
+    step, *rest = path
+    if isinstance(value, dict):
+        return {key: _with(item, rest, word) if key == step else item for key, item in value.items()}
+    return [_with(item, rest, word) if index == step else item for index, item in enumerate(value)]
+
+
+def _put(draw: st.DrawFn, holder: Json, path: tuple[str, ...], item: Json) -> None:
+    """Put an item somewhere into a list of the Pod, of which any part may be absent or null."""
+    *parents, field = path
+    for parent in parents:
+        if holder.get(parent) is None:
+            holder[parent] = {}
+        holder[parent] = holder = dict(holder[parent])
+    found = list(holder.get(field) or [])
+    found.insert(draw(st.integers(0, len(found))), item)
+    holder[field] = found
+
+
+def _affinity_items(draw: st.DrawFn, placement: Json) -> list[tuple[tuple[str, ...], Json]]:
+    affinity = placement.get("affinity") or {}
+    found: list[tuple[tuple[str, ...], Json]] = []
+    of_nodes = affinity.get("nodeAffinity") or {}
+    path = ("affinity", "nodeAffinity")
+    native = (of_nodes.get(REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    topology = [one["preference"]["matchExpressions"][0] for one in topology_terms(placement)]
+    for term in native:
+        own = [*(term.get("matchExpressions") or []), *(topology if draw(st.booleans()) else [])]
+        if own:
+            found.append(((*path, REQUIRED, "nodeSelectorTerms"), _node_term(draw, {**term, "matchExpressions": own})))
+    found += [
+        ((*path, PREFERRED), {**one, "preference": _node_term(draw, one["preference"])})
+        for one in [*(of_nodes.get(PREFERRED) or []), *topology_terms(placement)]
+    ]
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(kind) or {}
+        found += [(("affinity", kind, REQUIRED), _pod_term(draw, one)) for one in terms.get(REQUIRED) or []]
+        found += [
+            (("affinity", kind, PREFERRED), {**one, "podAffinityTerm": _pod_term(draw, one["podAffinityTerm"])})
+            for one in terms.get(PREFERRED) or []
+        ]
+    return found
+
+
+@st.composite
+def _echoed(draw: st.DrawFn, taste: st.SearchStrategy[Json], made: st.SearchStrategy[Governed]) -> Pair:
+    policy, pod = draw(made), draw(taste)
+    placement = policy.placement
+    spec = pod["spec"] = dict(pod["spec"])
+    items = _affinity_items(draw, placement)
+    for path, item in items:
+        how = draw(st.sampled_from(["absent", "equal", "equal", "nearly"]))
+        if how != "absent":
+            _put(draw, spec, path, item if how == "equal" else draw(_nearly(item)))
+    for one in placement.get("tolerations") or []:
+        if draw(st.booleans()):
+            _put(draw, spec, ("tolerations",), one)
+    for constraint in placement.get("topologySpreadConstraints") or []:
+        if draw(st.booleans()):
+            others = spec.get("topologySpreadConstraints") or []
+            spec["topologySpreadConstraints"] = [
+                one for one in others if kind_of_spread(one) != kind_of_spread(constraint)
+            ]
+            _put(draw, spec, ("topologySpreadConstraints",), _spread(draw, constraint))
+    return Pair(pod, policy)
+
+
+def _focused(taste: Taste) -> st.SearchStrategy[Pair]:
+    """Draw a Pod and a policy that speak of the same thing."""
+    return st.sampled_from(CONCERNS).flatmap(
+        lambda concern: _echoed(pods_of(taste, concern), policies_of(taste, concern))
+    )
+
+
+# Deferred for their names alone: a failure would else be told after pages of what they are made of.
+pairs = st.deferred(lambda: st.builds(Pair, pods, policies) | _echoed(pods, policies) | _focused(ODD) | _focused(ODD))
+whole_pairs = st.deferred(lambda: st.builds(Pair, whole_pods, whole_policies) | _echoed(whole_pods, whole_policies))
+"""Of Pods whose containers ask for resources, and policies that bound them."""
+real_pairs = st.deferred(
+    lambda: st.builds(Pair, real_pods, real_policies) | _echoed(real_pods, real_policies) | _focused(REAL)
+)

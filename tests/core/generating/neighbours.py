@@ -1,0 +1,138 @@
+"""Label selectors, pod affinity and anti-affinity, topology spread constraints."""
+
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.core.generating.words import (
+    NAMESPACE,
+    OUR_LABEL,
+    PREFERRED,
+    REGION,
+    REQUIRED,
+    SERVICE,
+    ZONE,
+    Json,
+    Taste,
+    built,
+)
+
+_LABELS = st.sampled_from(["app", "tier"])
+_VALUES = st.sampled_from(["x", "y", ""])
+_SPREAD_KEYS = st.sampled_from([ZONE, REGION, "kubernetes.io/hostname"])
+_MERGED = st.lists(st.sampled_from(["pod-template-hash", "rev/ision"]), max_size=2, unique=True)
+_MISMERGED = st.lists(st.sampled_from(["tenant", "app"]), max_size=2, unique=True)
+
+
+def _expression(key: str, operator: str, values: list[str], *, bare: bool) -> Json:
+    if operator in {"In", "NotIn"}:
+        return {"key": key, "operator": operator, "values": values}
+    return {"key": key, "operator": operator} if bare else {"key": key, "operator": operator, "values": None}
+
+
+@cache
+def selectors(taste: Taste) -> st.SearchStrategy[Json]:
+    """Draw what kind of labels a Pod must have: `{}` is any; equal ones come in several wordings.
+
+    A strict one says one thing of a label: it cannot contradict itself, which a policy may not.
+    """
+    expression = st.builds(
+        _expression,
+        _LABELS,
+        st.sampled_from(["In", "In", "NotIn", "Exists", "DoesNotExist"]),
+        st.lists(_VALUES, min_size=1, max_size=2),
+        bare=st.just(True) if taste.strict else st.booleans(),  # noqa: FBT003  a value to draw
+    )
+    unique = _key if taste.strict else None
+    expressions = st.lists(expression, max_size=2, unique_by=unique)
+    labels = st.dictionaries(_LABELS, _VALUES, max_size=2)
+    found = built(taste, {}, {"matchLabels": labels, "matchExpressions": expressions})
+    return found.map(_each_label_once) if taste.strict else found
+
+
+def _key(expression: Json) -> Any:
+    return expression["key"]
+
+
+def _each_label_once(selector: Json) -> Json:
+    if "matchLabels" not in selector:
+        return selector
+    said = {expression["key"] for expression in selector.get("matchExpressions", ())}
+    labels = {key: value for key, value in selector["matchLabels"].items() if key not in said}
+    return {**selector, "matchLabels": labels}
+
+
+own_pods = st.just({"matchLabels": {OUR_LABEL: SERVICE}})
+
+
+def _legal_keys(term: Json) -> Json:
+    """Keep label keys to be merged only where there is a selector to merge them into, as the API server asks."""
+    selector = term.get("labelSelector")
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        if term.get(field) and selector is None:
+            term = {key: value for key, value in term.items() if key != field}
+    return term
+
+
+@cache
+def terms(taste: Taste) -> st.SearchStrategy[Json]:
+    """Draw one term of pod affinity, or of pod anti-affinity."""
+    return built(
+        taste,
+        {"topologyKey": _SPREAD_KEYS},
+        {
+            "labelSelector": selectors(taste),
+            "namespaces": st.lists(st.sampled_from([NAMESPACE, "other"]), max_size=2),
+            "namespaceSelector": selectors(taste),
+            "matchLabelKeys": _MERGED,
+            "mismatchLabelKeys": _MISMERGED,
+        },
+    ).map(_legal_keys)
+
+
+@cache
+def weighted(taste: Taste) -> st.SearchStrategy[Json]:
+    return st.fixed_dictionaries({"weight": st.sampled_from([1, 50, 100]), "podAffinityTerm": terms(taste)})
+
+
+@cache
+def affinities(taste: Taste, most: int = 2) -> st.SearchStrategy[Json]:
+    several, preferred = st.lists(terms(taste), max_size=most), st.lists(weighted(taste), max_size=most)
+    return built(taste, {}, {REQUIRED: several, PREFERRED: preferred})
+
+
+@cache
+def spread(taste: Taste) -> st.SearchStrategy[Json]:
+    policies = st.sampled_from(["Honor", "Ignore"])
+    return built(
+        taste,
+        {
+            "maxSkew": st.integers(1, 2),
+            "topologyKey": _SPREAD_KEYS,
+            "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+        },
+        {
+            "labelSelector": own_pods | selectors(taste),
+            "minDomains": st.integers(1, 2),
+            "nodeAffinityPolicy": policies,
+            "nodeTaintsPolicy": policies,
+            "matchLabelKeys": _MERGED,
+        },
+    ).map(_legal_spread)
+
+
+def _legal_spread(found: Json) -> Json:
+    if found["whenUnsatisfiable"] == "ScheduleAnyway" and found.get("minDomains") is not None:
+        found = {key: value for key, value in found.items() if key != "minDomains"}
+    return _legal_keys(found)
+
+
+def kind_of_spread(constraint: Json) -> tuple[Any, Any]:
+    """Return what no two constraints of a Pod may have in common."""
+    return constraint["topologyKey"], constraint["whenUnsatisfiable"]
+
+
+@cache
+def spreads(taste: Taste, most: int = 3) -> st.SearchStrategy[list[Json]]:
+    return st.lists(spread(taste), max_size=most, unique_by=kind_of_spread)

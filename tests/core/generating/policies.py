@@ -1,0 +1,162 @@
+"""Placements as a user may write them: drawn, written as a document, and kept if the document's rules take them.
+
+Not so the proof's: what it refused because the code is wrong would never be tried here.
+"""
+
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+from hypothesis import strategies as st
+
+from tests.core.generating import neighbours, nodes
+from tests.core.generating.tolerations import tolerations
+from tests.core.generating.words import (
+    HOME,
+    KINDS,
+    NODE_KEYS,
+    NODE_VALUES,
+    ODD,
+    OUR_PRIORITY,
+    OUR_RUNTIME,
+    OUR_SCHEDULER,
+    PREFERRED,
+    REAL,
+    REQUIRED,
+    SERVICE,
+    Concern,
+    Json,
+    Taste,
+    built,
+)
+from tests.core.resource_strategies import resource_rules
+from webhook.core.document.loading import unproved
+from webhook.core.document.problems import DocumentError
+from webhook.core.policy import Service
+
+
+class Governed(NamedTuple):
+    """A placement as it was written, and the service that it was read as."""
+
+    placement: Json
+    service: Service
+    resources: Json | None = None
+
+
+def document(placement: Json, **more: Any) -> bytes:
+    """Return a whole policy; JSON is YAML."""
+    service = {"name": SERVICE, "match": {"anyNamespace": True}, "placement": placement, **more}
+    return msgspec.json.encode({"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": [service]})
+
+
+@lru_cache(maxsize=4096)
+def _read(raw: bytes) -> Service | None:
+    try:
+        return unproved(raw, None).policy.services[0]
+    except DocumentError:
+        return None
+
+
+def governed(placement: Json, **more: Any) -> Governed:
+    """Read a placement that is known to be good."""
+    service = _read(document(placement, **more))
+    assert service is not None, placement
+    return Governed(placement, service, more.get("resources"))
+
+
+_entries = st.builds(
+    lambda label, values, place, weight: {
+        **label,
+        "in": [*values[:place], HOME, *values[place:]],
+        **({} if weight is None else {"preferredWeight": weight}),
+    },
+    st.sampled_from([{"level": "Region"}, {"level": "Zone"}, *({"key": key} for key in NODE_KEYS)]),
+    st.lists(st.sampled_from([value for value in NODE_VALUES if value != HOME]), max_size=2, unique=True),
+    st.integers(0, 2),
+    st.none() | st.sampled_from([1, 50]),
+)
+
+
+def _present(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Leave out null and unknown fields: a document may have neither."""
+    return strategy.map(_without_null)
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    return [_without_null(item) for item in value] if isinstance(value, list) else value
+
+
+@cache
+def _affinities(concern: Concern | None) -> st.SearchStrategy[Json]:
+    wild = _present(nodes.terms(REAL))
+    terms = st.builds(
+        lambda some, good, place: [*some[:place], good, *some[place:]],
+        st.lists(nodes.agreeable() | wild, max_size=1) | st.lists(nodes.agreeable() | wild, min_size=1, max_size=2),
+        nodes.agreeable(),
+        st.integers(0, 2),
+    )
+    required = st.fixed_dictionaries({"nodeSelectorTerms": terms})
+    surely = {REQUIRED: required} if concern is not None else {}
+    of_nodes = built(REAL, surely, {REQUIRED: required, PREFERRED: _present(nodes.preferred(REAL, most=2))})
+    of_pods = _present(neighbours.affinities(REAL))
+    kinds = dict(zip(KINDS, (of_nodes, of_pods, of_pods), strict=True))
+    if concern is None:
+        return built(REAL, {}, kinds)
+    return built(REAL, {kind: kinds[kind] for kind in concern.kinds}, {})
+
+
+_rules = st.sampled_from(["Deny", "Keep", "Override"])
+_CONFLICTS = ("schedulerName", "nodeSelector", "topologySpreadConstraints", "priorityClassName", "runtimeClassName")
+
+
+def _tolerations(taste: Taste) -> st.SearchStrategy[list[Json]]:
+    def spelt(found: Json) -> Json:
+        known = {key: value for key, value in found.items() if key in _TOLERATION}
+        return {**known, "operator": known.get("operator") or "Equal"}
+
+    drawn = tolerations(taste).map(spelt)
+    return st.lists(drawn, max_size=3, unique_by=lambda one: msgspec.json.encode(one, order="sorted"))
+
+
+_TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
+
+
+@cache
+def _placements(taste: Taste, concern: Concern | None = None) -> st.SearchStrategy[Json]:
+    rules = st.fixed_dictionaries({}, optional=dict.fromkeys(["default", *_CONFLICTS], _rules))
+    fields = {
+        "schedulerName": st.just(OUR_SCHEDULER),
+        "nodeSelector": st.dictionaries(st.sampled_from(NODE_KEYS), st.just(HOME), max_size=3),
+        "topology": st.lists(_entries, max_size=3),
+        "affinity": _affinities(concern),
+        "topologySpreadConstraints": neighbours.spreads(REAL),
+        "tolerations": _tolerations(taste),
+        "priorityClassName": st.just(OUR_PRIORITY),
+        "runtimeClassName": st.just(OUR_RUNTIME),
+    }
+    wanted = fields if concern is None else {field: fields[field] for field in concern.fields}
+    return built(REAL, {}, {**wanted, "onConflict": rules})
+
+
+def _taken(placement: Json, **more: Any) -> bool:
+    return _read(document(placement, **more)) is not None
+
+
+drawn_placements = _placements(ODD)
+"""As drawn, before the document's rules have judged them."""
+policies = st.deferred(lambda: drawn_placements.filter(_taken).map(governed))
+
+
+def policies_of(taste: Taste, concern: Concern) -> st.SearchStrategy[Governed]:
+    return _placements(taste, concern).filter(_taken).map(governed)
+
+
+real_policies = st.deferred(lambda: _placements(REAL).filter(_taken).map(governed))
+services = policies.map(lambda found: found.service)
+_stanzas = st.tuples(drawn_placements, resource_rules(strict=True)).filter(
+    lambda both: _taken(both[0], resources=both[1])
+)
+whole_policies = st.deferred(lambda: _stanzas.map(lambda both: governed(both[0], resources=both[1])))
+"""Of both stanzas that rewrite a Pod."""

@@ -1,0 +1,31 @@
+"""Tolerations: every operator and effect that Kubernetes takes; seconds only where they are legal."""
+
+from hypothesis import strategies as st
+
+from tests.core.generating.words import TOMORROW, Json, Taste
+
+_KEYS = st.sampled_from(["gpu", "node.kubernetes.io/not-ready"])
+_EFFECTS = st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"])
+_ANY_OPERATOR = st.sampled_from([None, "", "Equal", "Exists", "Lt", "Gt"])
+_STABLE_OPERATOR = st.sampled_from([None, "Equal", "Exists"])
+"""Lt and Gt are behind a feature gate that is off by default."""
+
+
+@st.composite
+def tolerations(draw: st.DrawFn, taste: Taste) -> Json:
+    operator = draw(_STABLE_OPERATOR if taste.strict else _ANY_OPERATOR)
+    found: Json = {} if operator is None else {"operator": operator}
+    if operator != "Exists" or draw(st.booleans()):
+        found["key"] = draw(_KEYS)
+    if operator in {"Lt", "Gt"}:
+        found["value"] = draw(st.sampled_from(["5", "4"]))
+    elif operator != "Exists" and draw(st.booleans()):
+        found["value"] = draw(st.sampled_from(["a", "b", ""]))
+    effect = draw(st.none() | _EFFECTS)
+    if effect is not None:
+        found["effect"] = effect
+    if effect == "NoExecute" and draw(st.booleans()):
+        found["tolerationSeconds"] = draw(st.sampled_from([-1, 0, 300, 3600]))
+    if not taste.strict and draw(st.sampled_from([False, False, False, False, True])):
+        found[TOMORROW] = True
+    return found

@@ -1,0 +1,111 @@
+"""The words that Pods and policies are made of: few on purpose, or nothing would ever meet, imply or conflict."""
+
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+Json = dict[str, Any]
+Strings = st.SearchStrategy[str]
+
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+OUR_LABEL = "podgate.io/service"
+OUR_ANNOTATION = "podgate.io/policy-hash"
+HASH = "0123456789abcdef"
+SERVICE = "s"
+NAMESPACE = "shop"
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+NODE_KEYS = (ZONE, REGION, "disk", "a/b")
+HOME = "2"
+"""Every required label of a policy may have this value on a node: so no policy contradicts itself."""
+NODE_VALUES = ("1", HOME, "3", "")
+NODE_NAMES = ("n1", "n2")
+
+PRIORITY_CLASSES = {"payments-high": 1000, "batch-low": -5, "cluster-default": 7}
+GLOBAL_DEFAULT = "cluster-default"
+OUR_PRIORITY, THEIR_PRIORITY = "payments-high", "batch-low"
+RUNTIME_CLASSES: dict[str, dict[str, str]] = {"gvisor": {"cpu": "50m", "memory": "64Mi"}, "kata": {"cpu": "250m"}}
+OUR_RUNTIME, THEIR_RUNTIME = "gvisor", "kata"
+OUR_SCHEDULER, THEIR_SCHEDULER = "podgate-scheduler", "their-scheduler"
+
+
+class Taste(NamedTuple):
+    """What kind of Pods is wanted.
+
+    `strict`: only what a real API server accepts from a user. Else also what it only ever sends itself or what a file
+    may hold: nulls, fields of tomorrow, words that are no label's.
+    """
+
+    strict: bool
+    keys: Strings
+    values: Strings
+
+
+ODD = Taste(
+    strict=False,
+    keys=st.sampled_from([*NODE_KEYS, "odd.io/a~1b~0c", "odd.io/~"]),
+    values=st.sampled_from([*NODE_VALUES, "02", "é\u2028"]),
+)
+REAL = Taste(strict=True, keys=st.sampled_from(NODE_KEYS), values=st.sampled_from(NODE_VALUES))
+
+
+class Concern(NamedTuple):
+    """What a Pod and a policy speak of, and of nothing else: so they speak of it more, and meet more often.
+
+    `fields`: of a Pod's spec and of a placement. `kinds`: of affinity.
+    """
+
+    fields: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+
+
+KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+CONCERNS = (
+    *[Concern(("affinity", "topology"), KINDS[:1])] * 3,  # there is most to get wrong
+    Concern(("affinity", "topology", "nodeSelector"), KINDS[:1]),
+    Concern(("affinity",), KINDS[1:]),
+    Concern(("topologySpreadConstraints",)),
+    Concern(("tolerations",)),
+    Concern(("schedulerName", "priorityClassName", "runtimeClassName", "nodeSelector")),
+)
+
+TOMORROW = "fieldOfTomorrow"
+_TOMORROWS = st.sampled_from([*[None] * 12, {"a~b/c": [1, 2.5, None, "é\u2028"]}, True])
+
+
+def fields(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Json]:
+    """Build an object whose every field may be absent, null, or there."""
+    return st.fixed_dictionaries({}, optional={name: st.none() | value for name, value in optional.items()})
+
+
+_WHETHER = {
+    True: st.sampled_from(["absent", *["there"] * 3]),
+    False: st.sampled_from(["absent", *["there"] * 5, "null"]),
+}
+"""Mostly there: what nobody writes is not tried. Absent comes first, so that a failure is told with little else."""
+
+
+@st.composite
+def built(
+    draw: st.DrawFn,
+    taste: Taste,
+    required: dict[str, st.SearchStrategy[Any]],
+    optional: dict[str, st.SearchStrategy[Any]],
+) -> Json:
+    """Build an object: a strict one, or one with nulls and with fields that nobody knows yet.
+
+    What is in both is required.
+    """
+    found = {name: draw(value) for name, value in required.items()}
+    for name, value in optional.items():
+        whether = draw(_WHETHER[taste.strict]) if name not in required else "absent"
+        if whether != "absent":
+            found[name] = draw(value) if whether == "there" else None
+    if not taste.strict:
+        tomorrow = draw(_TOMORROWS)
+        if tomorrow is not None:
+            found[TOMORROW] = tomorrow
+    return found

@@ -1,0 +1,62 @@
+"""Our code and the second opinion side by side: where they differ, one of the two is wrong."""
+
+from tests.core import ranges_model
+from tests.core.oracle.nodes import Json
+from tests.core.oracle.rewriting import faults
+from tests.core.oracle.steps import steps
+from tests.core.oracle.validating import Named, expected
+from tests.core.rewriting import applied, lacking, patch_of, plain, read
+from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Pair
+from webhook.core.policy import Service
+from webhook.core.validation import check
+
+
+def found_wrong(pair: Pair, after: Json) -> list[str]:
+    """Return what the second opinion has against a rewritten Pod."""
+    return faults(pair.pod, after, pair.placement, "s", HASH, pair.policy.resources)
+
+
+def not_needed(pair: Pair) -> list[str]:
+    """Return what could be left out of the patch, and nobody would miss it.
+
+    Not so of containers: a request that the API server would fill in as well is written all the same, to be read.
+    """
+    patch = plain(patch_of(pair.pod, pair.service))
+    found = []
+    for left_out, rest in steps(patch, pair.pod, applied(pair.pod, patch)):
+        if left_out[0]["path"].startswith(("/spec/containers/", "/spec/initContainers/")):
+            continue
+        less = lacking(pair.pod, rest)
+        if less is not None and not found_wrong(pair, less):
+            found.append(f"not needed: {left_out}")
+    return found
+
+
+def findings(pod: Json, service: Service) -> set[Named]:
+    return {(str(found.code), found.field) for found in check(read(pod), service, hash_known=True)}
+
+
+def disagreements(pod: Json, pair: Pair) -> list[str]:
+    """Return where our findings about a Pod and the second opinion differ."""
+    found, (must, may) = findings(pod, pair.service), expected(pod, pair.placement, "s")
+    if pair.policy.resources is not None:
+        who = {"user": "ResourcesOutside", "rewrite": "ResourcesUnfulfilled"}
+        must |= {(who[owed[0]], "") for owed in ranges_model.owed(dict(pod), pair.policy.resources)}
+    missed = [f"not found: {code} {field}" for code, field in must if not _is_in(found, code, field)]
+    return missed + [
+        f"found: {code} {field}, expected {must}"
+        for code, field in found
+        if not any(code == one and field.startswith(beginning) for one, beginning in must | may)
+    ]
+
+
+def _is_in(found: set[Named], code: str, beginning: str) -> bool:
+    return any(one == code and field.startswith(beginning) for one, field in found)
+
+
+def marked(pod: Json) -> Json:
+    """Return a Pod that only looks rewritten: label and annotation are there, and nothing else."""
+    metadata = pod["metadata"]
+    labels = {**(metadata.get("labels") or {}), OUR_LABEL: "s"}
+    annotations = {**(metadata.get("annotations") or {}), OUR_ANNOTATION: HASH}
+    return {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}}

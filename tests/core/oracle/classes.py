@@ -1,0 +1,44 @@
+"""Scheduler, priority class and runtime class of a rewritten Pod, and what the API server computes from them."""
+
+from collections.abc import Iterator
+
+from tests.core.oracle.nodes import Json
+from tests.core.oracle.policy import chose_his_priority, rule
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+def conflicts(pod: Json, placement: Json, field: str) -> bool:
+    """Say whether the user asked for another scheduler or class: what a plugin filled in is no wish."""
+    wanted, own = placement.get(field), pod["spec"].get(field) or ""
+    if wanted is None or own in {"", wanted}:
+        return False
+    if field == "schedulerName":
+        return bool(own != DEFAULT_SCHEDULER)
+    return field != "priorityClassName" or chose_his_priority(pod)
+
+
+def sets(pod: Json, placement: Json, field: str) -> bool:
+    """Say whether the policy writes the field."""
+    wanted = placement.get(field)
+    if wanted is None or pod["spec"].get(field) == wanted:
+        return False
+    return not conflicts(pod, placement, field) or rule(placement, field) == "Override"
+
+
+_COMPUTED = {
+    "schedulerName": (),
+    "priorityClassName": ("priority", "preemptionPolicy"),
+    "runtimeClassName": ("overhead",),
+}
+"""What a plugin computes from the field: it must go where the field changes, and stay where it does not."""
+
+
+def class_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
+    for field, computed in _COMPUTED.items():
+        expected = {name: old["spec"].get(name) for name in (field, *computed)}
+        if sets(old, placement, field):
+            expected = {field: placement[field], **dict.fromkeys(computed)}
+        found = {name: new["spec"].get(name) for name in (field, *computed)}
+        if found != expected:
+            yield f"{field}: expected {expected}, found {found}"

@@ -1,0 +1,82 @@
+"""What a later webhook may do to a Pod that Podgate has rewritten: every single step away from it, one at a time."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+from tests.core.oracle.nodes import REQUIRED, Json
+
+Damage = tuple[str, dict[str, Any]]
+_ELSEWHERE: Json = {"matchExpressions": [{"key": "elsewhere.io/x", "operator": "Exists"}]}
+_KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+
+
+def damaged(pod: Json) -> Iterator[Damage]:
+    """Yield the Pod with one thing less, or one thing other, than before; and what was done."""
+    spec = pod["spec"]
+    for field in ("schedulerName", "priorityClassName", "runtimeClassName"):
+        for value in ("another", None):
+            if spec.get(field) != value:
+                yield _with(pod, (field,), value, f"{field} is {value}")
+    for key in spec.get("nodeSelector") or {}:
+        yield _with(pod, ("nodeSelector", key), "another", f"nodeSelector {key} is another")
+        yield _without(pod, ("nodeSelector", key), f"nodeSelector {key} is gone")
+    for field in ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"):
+        if spec.get(field):
+            yield _without(pod, (field,), f"{field} is gone")
+    for field in ("tolerations", "topologySpreadConstraints"):
+        for index in range(len(spec.get(field) or [])):
+            yield _without(pod, (field, index), f"{field}[{index}] is gone")
+    for index, one in enumerate(spec.get("topologySpreadConstraints") or []):
+        path = ("topologySpreadConstraints", index, "maxSkew")
+        yield _with(pod, path, one["maxSkew"] + 1, f"topologySpreadConstraints[{index}] is wider")
+    yield from _affinities(pod, spec.get("affinity") or {})
+
+
+def _affinities(pod: Json, affinity: Json) -> Iterator[Damage]:
+    for kind in _KINDS:
+        if affinity.get(kind):
+            yield _without(pod, ("affinity", kind), f"{kind} is gone")
+    for kind in _KINDS[1:]:
+        for index in range(len((affinity.get(kind) or {}).get(REQUIRED) or [])):
+            path = ("affinity", kind, REQUIRED, index)
+            yield _without(pod, path, f"{kind}[{index}] is gone")
+            yield _with(pod, (*path, "topologyKey"), "elsewhere.io/x", f"{kind}[{index}] has another topologyKey")
+    node = affinity.get("nodeAffinity") or {}
+    if node.get(REQUIRED) is not None:
+        yield from _terms(pod, ("affinity", "nodeAffinity", REQUIRED), node[REQUIRED].get("nodeSelectorTerms") or [])
+
+
+def _terms(pod: Json, selector: tuple[str, ...], terms: list[Json]) -> Iterator[Damage]:
+    yield _without(pod, selector, "required node affinity is gone")
+    path = (*selector, "nodeSelectorTerms")
+    yield _with(pod, path, [*terms, _ELSEWHERE], "another term is ORed")
+    for index, term in enumerate(terms):
+        if len(terms) > 1:
+            yield _without(pod, (*path, index), f"term {index} is gone")
+        for field in ("matchExpressions", "matchFields"):
+            for place, one in enumerate(term.get(field) or []):
+                yield _without(pod, (*path, index, field, place), f"term {index} has lost {one}")
+                values = [*(one.get("values") or []), "another"]
+                if one["operator"] == "In" and field == "matchExpressions":
+                    yield _with(pod, (*path, index, field, place, "values"), values, f"term {index} is wider in {one}")
+
+
+def _with(pod: Json, path: tuple[str | int, ...], value: Any, what: str) -> Damage:
+    found, holder = _reached(pod, path)
+    holder[path[-1]] = value
+    return what, found
+
+
+def _without(pod: Json, path: tuple[str | int, ...], what: str) -> Damage:
+    found, holder = _reached(pod, path)
+    del holder[path[-1]]
+    return what, found
+
+
+def _reached(pod: Json, path: tuple[str | int, ...]) -> tuple[dict[str, Any], Any]:
+    found: dict[str, Any] = deepcopy(dict(pod))
+    holder: Any = found["spec"]
+    for step in path[:-1]:
+        holder = holder[step]
+    return found, holder

@@ -1,0 +1,110 @@
+"""What pod affinity terms and spread constraints say, as values that are equal where the meaning is.
+
+A field that nobody knows yet is not looked at: an API server that does not know it either has dropped it.
+Source: k8s.io/api/core/v1, and pkg/registry/core/pod/strategy.go for the label keys that the API server merges in.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tests.core.oracle.nodes import Json, holds
+
+Meaning = Hashable
+Allowed = tuple[bool, frozenset[str], bool]
+"""Whether any other value will do, the values that make a difference, and whether the label may be absent."""
+_OTHER = "any other value"
+
+
+def _allowed(expressions: Sequence[Json]) -> Allowed:
+    """Return what several expressions allow of their one label."""
+    named = {value for one in expressions for value in one.get("values") or []}
+    every = [_OTHER, None, *named]
+    fit = {value for value in every if all(holds(one, value) for one in expressions)}
+    others = _OTHER in fit
+    return others, frozenset(named - fit if others else named & fit), None in fit
+
+
+def selector(found: Json | None, merged: Iterable[Json] = ()) -> Meaning:
+    """Return what a label selector asks for; None matches nothing, and an empty one everything.
+
+    `merged`: what is asked for anyhow.
+    """
+    if found is None:
+        return None
+    labels = (found.get("matchLabels") or {}).items()
+    said: list[Json] = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
+    said += [*(found.get("matchExpressions") or []), *merged]
+    by_key = {one["key"]: [other for other in said if other["key"] == one["key"]] for one in said}
+    return frozenset((key, _allowed(expressions)) for key, expressions in by_key.items())
+
+
+def merged_keys(found: Json, pod: Json) -> list[Json]:
+    """Return the expressions that the API server merges into a term's selector, or has merged."""
+    labels = pod["metadata"].get("labels") or {}
+    return [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in found.get(field) or []
+        if key in labels
+    ]
+
+
+def pod_term(found: Json, pod: Json) -> Meaning:
+    namespaces = frozenset(found.get("namespaces") or [])
+    if not namespaces and found.get("namespaceSelector") is None:
+        namespaces = frozenset([pod["metadata"].get("namespace") or ""])
+    return (
+        found["topologyKey"],
+        selector(found.get("labelSelector"), merged_keys(found, pod)),
+        namespaces,
+        selector(found.get("namespaceSelector")),
+        frozenset(found.get("matchLabelKeys") or []),
+        frozenset(found.get("mismatchLabelKeys") or []),
+    )
+
+
+def weighted_pod_term(found: Json, pod: Json) -> Meaning:
+    return found["weight"], pod_term(found["podAffinityTerm"], pod)
+
+
+def spread(found: Json, pod: Json) -> Meaning:
+    return (
+        found["maxSkew"],
+        found["topologyKey"],
+        found["whenUnsatisfiable"],
+        selector(found.get("labelSelector"), merged_keys(found, pod)),
+        found.get("minDomains") or 1,
+        found.get("nodeAffinityPolicy") or "Honor",
+        found.get("nodeTaintsPolicy") or "Ignore",
+        frozenset(found.get("matchLabelKeys") or []),
+    )
+
+
+def _expression(found: Json) -> Meaning:
+    return found["key"], found["operator"], frozenset(found.get("values") or [])
+
+
+def preference(found: Json, pod: Json) -> Meaning:  # noqa: ARG001  as its neighbours are called
+    term = found["preference"]
+    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    return found["weight"], frozenset(map(_expression, expressions)), frozenset(map(_expression, fields))
+
+
+def stored(pod: Json) -> Json:
+    """Return a Pod as the validating half sees it: label keys merged into the selectors that they belong to."""
+    whole: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod))
+    affinity = whole["spec"].get("affinity") or {}
+    found = list(whole["spec"].get("topologySpreadConstraints") or [])
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for terms in (affinity.get(kind) or {}).values():
+            if isinstance(terms, list):
+                found += [one.get("podAffinityTerm", one) for one in terms]
+    for one in found:
+        chosen = one.get("labelSelector")
+        if chosen is not None:
+            merged = merged_keys(one, whole)
+            if merged:
+                chosen["matchExpressions"] = [*(chosen.get("matchExpressions") or []), *merged]
+    return whole

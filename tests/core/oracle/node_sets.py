@@ -1,0 +1,95 @@
+"""Sets of nodes, exactly: every term is a box, the product of what it allows of each label.
+
+Of the infinitely many values of a label those count that some expression tells apart: the ones it names, the integers
+around a bound (also written with a leading zero, which no list of values means), one that is none of these, and none.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tests.core.oracle.nodes import NAME, Json, holds, integer
+
+Values = frozenset[str | None]
+Box = Mapping[str, Values]
+_FIELD = "field:"
+_OTHER = "neither named nor a number"
+
+
+class Universe:
+    """Which values of which label matter to some terms."""
+
+    def __init__(self, terms: Iterable[Json]) -> None:
+        named: dict[str, set[str | None]] = {}
+        for key, expression in _expressions(terms):
+            values = named.setdefault(key, {_OTHER} if key.startswith(_FIELD) else {_OTHER, None})
+            values.update(_told_apart(expression))
+        self._values = {key: frozenset(values) for key, values in named.items()}
+
+    def box(self, term: Json) -> Box | None:
+        """Return what a term allows, by key; None if it matches nothing."""
+        found: dict[str, Values] = {}
+        for key, expression in _expressions([term]):
+            known = found.get(key, self._values[key])
+            found[key] = frozenset(value for value in known if holds(expression, value))
+        return found if found and all(found.values()) else None
+
+    def boxes(self, terms: Sequence[Json] | None) -> list[Box]:
+        """Return what ORed terms allow; no terms at all allow everything."""
+        if terms is None:
+            return [{}]
+        return [box for box in map(self.box, terms) if box is not None]
+
+    def both(self, some: Iterable[Box], others: Sequence[Box]) -> list[Box]:
+        return [box for one in some for other in others if (box := self._intersection(one, other)) is not None]
+
+    def _intersection(self, one: Box, other: Box) -> Box | None:
+        found = {key: one.get(key, self._values[key]) & other.get(key, self._values[key]) for key in {*one, *other}}
+        return found if all(found.values()) else None
+
+    def within(self, some: Iterable[Box], others: Sequence[Box]) -> bool:
+        """Say whether whatever is in one of `some` is in one of `others`."""
+        return all(not self._left(box, others) for box in some)
+
+    def same(self, some: Sequence[Box], others: Sequence[Box]) -> bool:
+        return self.within(some, others) and self.within(others, some)
+
+    def _left(self, box: Box, others: Sequence[Box]) -> bool:
+        """Say whether anything of a box is left once all of `others` are taken out of it."""
+        if not others:
+            return True
+        return any(self._left(rest, others[1:]) for rest in self._without(box, others[0]))
+
+    def _without(self, box: Box, other: Box) -> Iterator[Box]:
+        kept: dict[str, Values] = dict(box)
+        for key, allowed in other.items():
+            mine = kept.get(key, self._values[key])
+            outside = mine - allowed
+            if outside:
+                yield {**kept, key: outside}
+            if not mine & allowed:
+                return
+            kept[key] = mine & allowed
+
+
+def selector_term(selector: Mapping[str, str] | None) -> Json | None:
+    """Return a nodeSelector as a term; None if it asks for nothing."""
+    if not selector:
+        return None
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in selector.items()]}
+
+
+def _expressions(terms: Iterable[Json]) -> Iterator[tuple[str, Json]]:
+    for term in terms:
+        for expression in term.get("matchExpressions") or []:
+            yield expression["key"], expression
+        for expression in term.get("matchFields") or []:
+            assert expression["key"] == NAME
+            yield _FIELD + NAME, expression
+
+
+def _told_apart(expression: Json) -> Iterator[str]:
+    for value in expression.get("values") or []:
+        yield value
+        number = integer(value)
+        if number is not None and expression["operator"] in {"Gt", "Lt"}:
+            for near in (number - 1, number, number + 1):
+                yield from (str(near), f"0{near}")

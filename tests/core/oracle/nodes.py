@@ -1,0 +1,88 @@
+"""Kubernetes' own semantics of node selectors and node affinity on raw JSON.
+
+Source: k8s.io/component-helpers/scheduling/corev1/nodeaffinity and k8s.io/apimachinery/pkg/labels.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+Json = Mapping[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+NAME = "metadata.name"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INT64 = range(-(2**63), 2**63)
+
+
+class Node(NamedTuple):
+    """All that selectors know of a node."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+def integer(text: str) -> int | None:
+    """Read as Go's strconv.ParseInt does, into 64 bits."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+def holds(expression: Json, value: str | None) -> bool:
+    """Say whether an expression holds of a label's value; None: the node has no such label."""
+    operator, wanted = expression["operator"], expression.get("values") or []
+    match operator:
+        case "In":
+            return value is not None and value in wanted
+        case "NotIn":
+            return value is None or value not in wanted
+        case "Exists" | "DoesNotExist":
+            return (value is not None) is (operator == "Exists")
+    have, bound = integer(value or ""), integer(wanted[0])
+    if have is None or bound is None:
+        return False
+    return have > bound if operator == "Gt" else have < bound
+
+
+def term_fits(term: Json, node: Node) -> bool:
+    """Say whether all of a term holds; an empty one fits nothing."""
+    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    if not expressions and not fields:
+        return False
+    return all(holds(one, node.labels.get(one["key"])) for one in expressions) and all(
+        holds(one, node.name) for one in fields
+    )
+
+
+def node_affinity(pod: Json) -> Json:
+    affinity: Json = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    return affinity
+
+
+def terms_of(pod: Json) -> list[Json] | None:
+    """Return the required terms, which are ORed; None: any node."""
+    required = node_affinity(pod).get(REQUIRED)
+    return None if required is None else required.get("nodeSelectorTerms") or []
+
+
+def preferences_of(pod: Json) -> list[Json]:
+    return node_affinity(pod).get(PREFERRED) or []
+
+
+def selector_fits(selector: Mapping[str, str] | None, node: Node) -> bool:
+    return all(node.labels.get(key) == value for key, value in (selector or {}).items())
+
+
+def any_term_fits(terms: Sequence[Json] | None, node: Node) -> bool:
+    return terms is None or any(term_fits(term, node) for term in terms)
+
+
+def node_fits(pod: Json, node: Node) -> bool:
+    return selector_fits(pod["spec"].get("nodeSelector"), node) and any_term_fits(terms_of(pod), node)
+
+
+def score(preferences: Sequence[Json], node: Node) -> int:
+    """Return the sum of the weights of the preferences that fit."""
+    return sum(one["weight"] for one in preferences if term_fits(one["preference"], node))

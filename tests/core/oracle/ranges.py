@@ -1,0 +1,42 @@
+"""Resources of a rewritten Pod: every container has what the words say, and all else of it is as it was."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.core.api_server import defaulted
+from tests.core.oracle.nodes import Json
+from tests.core.ranges_model import all_boxes, all_settled, is_ignored, named
+
+_FIELDS = ("containers", "initContainers")
+
+
+def range_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
+    found = {box.place: box for box in all_boxes(defaulted(dict(new)))}
+    for (place, name), wanted in all_settled(dict(old), rules).items():
+        box = found.get(place)
+        values = (box.requests.get(name), box.limits.get(name)) if box is not None else (None, None)
+        if values != (wanted.request, wanted.limit):
+            yield f"resources: {place}: {name} is {values}, expected {wanted}"
+    for field in _FIELDS:
+        before, after = (_without_ours(one["spec"].get(field), rules) for one in (old, new))
+        if before != after:
+            yield f"resources: {field}: the rest was {before}, is {after}"
+
+
+def _without_ours(containers: list[Json] | None, rules: dict[str, Any]) -> list[Any] | None:
+    """Return containers without what the rules may write; an empty map of amounts says nothing."""
+    if containers is None:
+        return None
+    ours = {*named(rules), "cpu", "memory"}
+    return [one if is_ignored(rules, one["name"]) else _stripped(one, ours) for one in containers]
+
+
+def _stripped(container: Json, ours: set[str]) -> Json:
+    resources = container.get("resources") or {}
+    kept: dict[str, Any] = {key: value for key, value in resources.items() if key not in {"requests", "limits"}}
+    for side in ("requests", "limits"):
+        others = {name: value for name, value in (resources.get(side) or {}).items() if name not in ours}
+        if others:
+            kept[side] = others
+    rest = {key: value for key, value in container.items() if key != "resources"}
+    return {**rest, "resources": kept}

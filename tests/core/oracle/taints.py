@@ -1,0 +1,101 @@
+"""Kubernetes' own semantics of tolerations on raw JSON, and what is wrong with those of a rewritten Pod.
+
+Source: k8s.io/api/core/v1/toleration.go, and pkg/controller/tainteviction for how long.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from tests.core.oracle.nodes import Json
+
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]*")
+TAINTS = list(
+    product(
+        ["gpu", "node.kubernetes.io/not-ready", "?"],
+        ["", "a", "b", "3", "4", "5", "6", "07"],
+        ["NoSchedule", "PreferNoSchedule", "NoExecute"],
+    )
+)
+"""Key, value and effect of every taint that tests tell apart."""
+
+
+def tolerates(toleration: Json, key: str, value: str, effect: str) -> bool:
+    operator = toleration.get("operator") or "Equal"
+    if toleration.get("effect") and toleration["effect"] != effect:
+        return False
+    if toleration.get("key") and toleration["key"] != key:
+        return False
+    if operator == "Exists":
+        return True
+    if operator == "Equal":
+        return (toleration.get("value") or "") == value
+    wanted = toleration.get("value") or ""
+    if not _DECIMAL.fullmatch(value) or not _DECIMAL.fullmatch(wanted):
+        return False
+    return int(value) > int(wanted) if operator == "Gt" else int(value) < int(wanted)
+
+
+def seconds_tolerated(tolerations: Sequence[Json], key: str, value: str, effect: str) -> float:
+    """Return how long a taint is borne: -1 not at all; the first toleration that fits it decides, as in eviction."""
+    for toleration in tolerations:
+        if tolerates(toleration, key, value, effect):
+            seconds = toleration.get("tolerationSeconds")
+            return float("inf") if seconds is None else max(0, seconds)
+    return -1
+
+
+def bears(one: Json, other: Json) -> bool:
+    """Say whether one toleration bears every taint that the other does, and at least as long."""
+    return all(seconds_tolerated([one], *taint) >= seconds_tolerated([other], *taint) for taint in TAINTS)
+
+
+def fulfilled(tolerations: Sequence[Json], wanted: Json) -> bool:
+    """Say whether some toleration bears all that is wanted, and none before it takes the effect of that."""
+    for have in tolerations:
+        if bears(have, wanted):
+            return True
+        if _shortens(have, wanted):
+            return False
+    return False
+
+
+def _shortens(have: Json, wanted: Json) -> bool:
+    """Say whether some taint is borne less long because `have` is asked first."""
+    return any(0 <= seconds_tolerated([have], *taint) < seconds_tolerated([wanted], *taint) for taint in TAINTS)
+
+
+def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
+    """Judge the tolerations of a rewritten Pod: the user's own in their order, and what of the policy's is lacking."""
+    own, final = old["spec"].get("tolerations") or [], new["spec"].get("tolerations") or []
+    wanted = placement.get("tolerations") or []
+    rest = iter(final)
+    if not all(one in rest for one in own):
+        yield f"tolerations: the user's own {own} are not there in their order: {final}"
+    if all(fulfilled(own, one) for one in wanted) and old["spec"].get("tolerations") != new["spec"].get("tolerations"):
+        yield f"tolerations: nothing was lacking of {own}, and they are {final}"
+    for one in wanted:
+        if not fulfilled(final, one):
+            yield f"tolerations: {final} does not bear all that {one} does"
+    added = _added(own, final)
+    for index, one in enumerate(added):
+        if not any(_alike(one, other) for other in wanted):
+            yield f"tolerations: {one} is not the policy's"
+        if any(_alike(one, other) for other in added[:index]):
+            yield f"tolerations: {one} is added twice"
+    for taint in TAINTS:
+        theirs, ours, both = (seconds_tolerated(some, *taint) for some in (own, wanted, final))
+        if (both >= 0) is not (theirs >= 0 or ours >= 0):
+            yield f"tolerations: taint {taint} is borne {both} s, not {theirs} s or {ours} s"
+
+
+def _alike(one: Json, other: Json) -> bool:
+    return bears(one, other) and bears(other, one)
+
+
+def _added(own: Sequence[Json], final: Sequence[Json]) -> list[Json]:
+    added = list(final)
+    for one in own:
+        if one in added:
+            added.remove(one)
+    return added

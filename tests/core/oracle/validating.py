@@ -1,0 +1,109 @@
+"""What the validating half has to say of a final Pod: which codes at which fields it must name, and which it may.
+
+Between the two lies what an exact reading of the Pod fulfils, and a reading of one term at a time does not.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.core.oracle import neighbours, policy
+from tests.core.oracle.classes import DEFAULT_SCHEDULER, conflicts
+from tests.core.oracle.nodes import REQUIRED, Json, terms_of
+from tests.core.oracle.required import MOST_TERMS, nodes_of, universe, untouched
+from tests.core.oracle.rewriting import normal
+from tests.core.oracle.taints import fulfilled
+
+CONFLICT, UNFULFILLED, CONTRADICTION = "PlacementConflict", "PlacementUnfulfilled", "PlacementContradiction"
+Named = tuple[str, str]
+"""A code, and the beginning of the field's name."""
+
+
+class Expected(NamedTuple):
+    """What must be found, and what may be found beside it."""
+
+    must: set[Named]
+    may: set[Named]
+
+
+def expected(pod: Json, placement: Json, service: str) -> Expected:
+    """Judge a Pod that carries our label and annotation."""
+    new = normal(pod)
+    must = {
+        *_classes(new, placement),
+        *_node_selector(new, placement),
+        *_neighbours(new, placement),
+        *_spreads(new, placement, service),
+        *_tolerations(new, placement),
+    }
+    may: set[Named] = set()
+    for named, is_certain in _required(pod, placement):
+        (must if is_certain else may).add(named)
+    return Expected(must, may)
+
+
+def _judged(field: str, rule: str, *, conflict: bool) -> Iterator[Named]:
+    if not conflict:
+        yield UNFULFILLED, field
+    elif rule != "Keep":
+        yield (CONFLICT if rule == "Deny" else UNFULFILLED), field
+
+
+def _classes(pod: Json, placement: Json) -> Iterator[Named]:
+    for field, default in (("schedulerName", DEFAULT_SCHEDULER), ("priorityClassName", ""), ("runtimeClassName", "")):
+        wanted = placement.get(field)
+        if wanted is not None and (pod["spec"].get(field) or default) != wanted:
+            conflict = conflicts(pod, placement, field)
+            yield from _judged(f"spec.{field}", policy.rule(placement, field), conflict=conflict)
+
+
+def _node_selector(pod: Json, placement: Json) -> Iterator[Named]:
+    own = pod["spec"].get("nodeSelector") or {}
+    for key, wanted in (placement.get("nodeSelector") or {}).items():
+        if own.get(key) != wanted:
+            rule = policy.rule(placement, "nodeSelector")
+            yield from _judged(f"spec.nodeSelector[{key}]", rule, conflict=key in own)
+
+
+def _required(pod: Json, placement: Json) -> Iterator[tuple[Named, bool]]:
+    """Yield what is found of node affinity, and whether it must be."""
+    wanted, own = policy.required_terms(placement), terms_of(pod)
+    everywhere, mine = nodes_of(pod)
+    asks = wanted is not None or placement.get("nodeSelector")
+    if not mine and asks:
+        yield (CONTRADICTION, "spec"), wanted is not None
+    if wanted is None:
+        return
+    nodes = universe(own, wanted)
+    escapes = not nodes.within(nodes.boxes(own), nodes.boxes(wanted))
+    if escapes or own is None or not all(untouched(term, wanted, nodes) for term in own):
+        yield (UNFULFILLED, "spec.affinity.nodeAffinity"), escapes
+    assert len(own or []) <= MOST_TERMS, everywhere
+
+
+def _neighbours(pod: Json, placement: Json) -> Iterator[Named]:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = ((pod["spec"].get("affinity") or {}).get(kind) or {}).get(REQUIRED) or []
+        have = {neighbours.pod_term(one, pod) for one in terms}
+        if any(neighbours.pod_term(one, pod) not in have for one in policy.pod_terms(placement, kind, REQUIRED)):
+            yield UNFULFILLED, f"spec.affinity.{kind}"
+
+
+def _spreads(pod: Json, placement: Json, service: str) -> Iterator[Named]:
+    rule = policy.rule(placement, "topologySpreadConstraints")
+    kinds = {
+        (one["topologyKey"], one["whenUnsatisfiable"]): neighbours.spread(one, pod)
+        for one in pod["spec"].get("topologySpreadConstraints") or []
+    }
+    for wanted in policy.spreads(placement, service):
+        kind = wanted["topologyKey"], wanted["whenUnsatisfiable"]
+        if kinds.get(kind) == neighbours.spread(wanted, pod):
+            continue
+        conflict = kind in kinds
+        if wanted["whenUnsatisfiable"] == "DoNotSchedule" or (conflict and rule == "Deny"):
+            yield from _judged("spec.topologySpreadConstraints", rule, conflict=conflict)
+
+
+def _tolerations(pod: Json, placement: Json) -> Iterator[Named]:
+    have = pod["spec"].get("tolerations") or []
+    if not all(fulfilled(have, one) for one in placement.get("tolerations") or []):
+        yield UNFULFILLED, "spec.tolerations"

@@ -1,0 +1,46 @@
+"""Pairs of Pod and policy in any number: the same ones for the same seed, so that what fails can be looked at again."""
+
+from functools import cache
+from typing import TypeVar
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.core.generating.echoes import Pair, pairs, real_pairs
+
+_QUIET = list(HealthCheck)
+
+
+T = TypeVar("T")
+
+
+def series(count: int, strategy: st.SearchStrategy[T], *, number: int = 1) -> list[T]:
+    """Return `count` drawn values, the `number`-th series of them."""
+    found: list[T] = []
+
+    @seed(number)
+    @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=_QUIET)
+    @given(strategy)
+    def collect(value: T) -> None:
+        found.append(value)
+
+    collect()
+    return found[:count]
+
+
+def drawn(count: int, *, number: int = 1, strategy: st.SearchStrategy[Pair] = pairs) -> list[Pair]:
+    return series(count, strategy, number=number)
+
+
+@cache
+def usual() -> tuple[Pair, ...]:
+    """Return pairs for what hardly depends on them: drawn once for all such tests. Nobody may change one."""
+    return tuple(drawn(200))
+
+
+def accepted(count: int, *, number: int = 1) -> list[Pair]:
+    """Return pairs whose Pods a real API server takes as they are, and as they are rewritten.
+
+    It must have the PriorityClasses and RuntimeClasses of `generating.words`, and a Namespace of NAMESPACE's name.
+    """
+    return drawn(count, number=number, strategy=real_pairs)

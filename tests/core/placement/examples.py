@@ -1,0 +1,34 @@
+"""Pods that carry our marks already, and what else is written into them: so an example shows one thing alone."""
+
+from typing import Any
+
+from tests.core.generating.words import HASH, OUR_ANNOTATION, OUR_LABEL, REQUIRED, ZONE, Json
+from tests.core.rewriting import patch_of, plain
+from tests.core.strategies import service_of
+
+ZONES = [{"level": "Zone", "in": ["b", "g"]}]
+IN_ZONES: Json = {"key": ZONE, "operator": "In", "values": ["b", "g"]}
+TERMS = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
+
+
+def pod(metadata: Json | None = None, **spec: Any) -> Json:
+    marks = {"labels": {OUR_LABEL: "s"}, "annotations": {OUR_ANNOTATION: HASH}}
+    return {"metadata": {**marks, **(metadata or {})}, "spec": spec}
+
+
+def with_terms(*terms: Json) -> Json:
+    return pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}})
+
+
+def asking(*terms: Json) -> Json:
+    """Return a placement's affinity of native required terms."""
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}
+
+
+def operations(raw: Json, **placement: Any) -> list[dict[str, Any]]:
+    return plain(patch_of(raw, service_of(placement)))
+
+
+def says(key: str, operator: str = "Exists", *values: str) -> Json:
+    """Return a term of one expression."""
+    return {"matchExpressions": [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}

@@ -1,0 +1,75 @@
+"""Scheduler, priority class and runtime class by example: what is a conflict, and what goes with a class."""
+
+from typing import Any
+
+import pytest
+
+from tests.core.generating.classes import managed
+from tests.core.generating.words import Json
+from tests.core.placement.examples import operations, pod
+
+
+@pytest.mark.parametrize(
+    ("own", "rule", "expected"),
+    [
+        (None, "Deny", [("add", "podgate-scheduler")]),
+        ("", "Deny", [("replace", "podgate-scheduler")]),
+        ("default-scheduler", "Deny", [("replace", "podgate-scheduler")]),
+        ("podgate-scheduler", "Deny", []),
+        ("their-scheduler", "Deny", []),
+        ("their-scheduler", "Keep", []),
+        ("their-scheduler", "Override", [("replace", "podgate-scheduler")]),
+    ],
+)
+def test_the_schedulers_name_by_rule(own: str | None, rule: str, expected: list[tuple[str, str]]) -> None:
+    raw = pod(schedulerName=own) if own is not None else pod()
+    found = operations(raw, schedulerName="podgate-scheduler", onConflict={"schedulerName": rule})
+    assert [(one["op"], one["value"]) for one in found] == expected
+
+
+FILLED = {"priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
+SET = [("add", "/spec/priorityClassName"), ("remove", "/spec/priority"), ("remove", "/spec/preemptionPolicy")]
+RESET = [("replace", "/spec/priorityClassName"), *SET[1:]]
+CHOSEN, FILLED_IN = [managed("priorityClassName")], [managed(odd=True)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "entries", "rule", "expected"),
+    [
+        ({"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}, FILLED_IN, "Deny", SET),
+        ({}, None, "Deny", SET[:1]),
+        ({"priorityClassName": "ours", **FILLED}, CHOSEN, "Deny", []),
+        ({"priorityClassName": "global", **FILLED}, FILLED_IN, "Deny", RESET),
+        ({"priorityClassName": "theirs", **FILLED}, CHOSEN, "Deny", []),
+        ({"priorityClassName": "theirs", **FILLED}, CHOSEN, "Keep", []),
+        ({"priorityClassName": "theirs", **FILLED}, CHOSEN, "Override", RESET),
+        ({"priorityClassName": "theirs"}, None, "Deny", []),
+        ({"priorityClassName": "theirs"}, [*FILLED_IN, *CHOSEN], "Deny", []),
+    ],
+    ids=["none", "as_written", "ours", "default", "theirs", "kept", "overridden", "in_a_file", "by_one_of_two"],
+)
+def test_a_priority_class_by_rule_and_its_priority_goes_with_it(
+    spec: Json, entries: list[Json] | None, rule: str, expected: list[Any]
+) -> None:
+    raw = pod({"managedFields": entries} if entries else None, **spec)
+    found = operations(raw, priorityClassName="ours", onConflict={"priorityClassName": rule})
+    assert [(one["op"], one["path"]) for one in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "rule", "expected"),
+    [
+        ({}, "Deny", [("add", "/spec/runtimeClassName")]),
+        ({"runtimeClassName": "gvisor", "overhead": {"cpu": "50m"}}, "Override", []),
+        ({"runtimeClassName": "kata", "overhead": {"cpu": "250m"}}, "Deny", []),
+        ({"runtimeClassName": "kata", "overhead": {"cpu": "250m"}}, "Keep", []),
+        (
+            {"runtimeClassName": "kata", "overhead": {"cpu": "250m"}},
+            "Override",
+            [("replace", "/spec/runtimeClassName"), ("remove", "/spec/overhead")],
+        ),
+    ],
+)
+def test_a_runtime_class_by_rule_and_its_overhead_goes_with_it(spec: Json, rule: str, expected: list[Any]) -> None:
+    found = operations(pod(**spec), runtimeClassName="gvisor", onConflict={"runtimeClassName": rule})
+    assert [(one["op"], one["path"]) for one in found] == expected

@@ -1,0 +1,53 @@
+"""The validating half: it finds what is not fulfilled, whoever did it and however, and is silent where all is well."""
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from tests.core.judging import disagreements, findings, marked
+from tests.core.oracle.damage import damaged
+from tests.core.oracle.neighbours import stored
+from tests.core.oracle.validating import CONFLICT, CONTRADICTION
+from tests.core.pairs import usual
+from tests.core.rewriting import read, rewritten
+from tests.core.strategies import Pair, examples, pairs
+from webhook.core.policy import Modes
+from webhook.core.stanzas import Mode
+from webhook.core.validation import check
+
+
+@examples(120)
+@given(pairs)
+def test_in_a_rewritten_pod_only_the_users_own_wishes_are_objected_to(pair: Pair) -> None:
+    final = stored(rewritten(pair.pod, pair.service))
+    assert disagreements(final, pair) == []
+    assert {code for code, _ in findings(final, pair.service)} <= {CONFLICT, CONTRADICTION}
+
+
+@examples(120)
+@given(pairs)
+def test_in_a_pod_that_was_never_rewritten_everything_that_is_lacking_is_found(pair: Pair) -> None:
+    assert disagreements(marked(pair.pod), pair) == []
+    assert disagreements(stored(marked(pair.pod)), pair) == []
+
+
+@examples(60)
+@given(pairs)
+def test_whatever_a_later_webhook_undoes_is_found(pair: Pair) -> None:
+    for what, pod in damaged(stored(rewritten(pair.pod, pair.service))):
+        assert disagreements(pod, pair) == [], what
+
+
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
+def test_the_same_is_found_where_placement_is_not_enforced_and_never_more_strictly_meant(mode: Mode) -> None:
+    for pair in usual():
+        lenient = msgspec.structs.replace(pair.service, modes=Modes(placement=mode))
+        pod = marked(pair.pod)
+        assert findings(pod, lenient) == findings(pod, pair.service)
+        assert {found.mode for found in check(read(pod), lenient, hash_known=True)} <= {mode}
+
+
+def test_a_disabled_placement_is_not_asked_about() -> None:
+    for pair in usual():
+        off = msgspec.structs.replace(pair.service, modes=Modes(placement=Mode.DISABLED))
+        assert findings(marked(pair.pod), off) == set()

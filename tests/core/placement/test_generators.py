@@ -1,0 +1,67 @@
+"""What is drawn: it reaches every field and every way of rewriting, and little of it is thrown away."""
+
+from collections import Counter
+
+from tests.core.generating.policies import document
+from tests.core.judging import findings
+from tests.core.oracle.nodes import terms_of
+from tests.core.oracle.policy import required_terms
+from tests.core.pairs import series, usual
+from tests.core.rewriting import patch_of, plain, rewritten
+from tests.core.strategies import drawn_placements
+from webhook.core.document.loading import understand, unproved
+from webhook.core.document.problems import DocumentError
+from webhook.core.policy import Modes
+
+
+def test_few_placements_are_thrown_away_and_what_the_rules_take_the_proof_takes() -> None:
+    thrown_away = 0
+    for placement in series(80, drawn_placements):
+        raw = document(placement)
+        try:
+            unproved(raw, None)
+        except DocumentError:
+            thrown_away += 1
+            continue
+        assert understand(raw, None).policy.services[0].modes == Modes()
+    assert thrown_away <= 12
+
+
+def test_every_field_of_a_pod_and_of_a_placement_is_spoken_of() -> None:
+    fields = {
+        "affinity",
+        "nodeSelector",
+        "priorityClassName",
+        "runtimeClassName",
+        "schedulerName",
+        "tolerations",
+        "topologySpreadConstraints",
+    }
+    spoken = Counter(field for pair in usual() for field in fields if pair.pod["spec"].get(field))
+    asked = Counter(
+        field for pair in usual() for field in {*fields, "topology", "onConflict"} if pair.placement.get(field)
+    )
+    assert min(spoken[field] for field in fields) > 15, spoken
+    assert min(asked[field] for field in {*fields, "topology", "onConflict"}) > 15, asked
+
+
+def test_terms_meet_terms() -> None:
+    sizes = [(len(terms_of(pair.pod) or []), len(required_terms(pair.placement) or [])) for pair in usual()]
+    assert sum(own > 0 and wanted > 0 for own, wanted in sizes) > 20
+    assert sum(own > 1 and wanted > 1 for own, wanted in sizes) > 5
+
+
+def test_every_kind_of_operation_occurs() -> None:
+    kinds = Counter(kind for pair in usual() for kind in {one["op"] for one in plain(patch_of(pair.pod, pair.service))})
+    assert min(kinds[kind] for kind in ("add", "replace", "remove", "copy")) >= 3, kinds
+
+
+def test_every_conflict_occurs() -> None:
+    found = Counter(
+        (code, field.partition("[")[0])
+        for pair in usual()
+        for code, field in findings(rewritten(pair.pod, pair.service), pair.service)
+    )
+    fields = ("schedulerName", "nodeSelector", "topologySpreadConstraints", "priorityClassName", "runtimeClassName")
+    assert all(found["PlacementConflict", f"spec.{field}"] for field in fields), found
+    assert any(code == "PlacementContradiction" for code, _ in found), found

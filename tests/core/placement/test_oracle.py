@@ -1,0 +1,238 @@
+"""The second opinion itself: it approves of a right rewrite, and names each of the wrong ones that peers have made."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.generating.nodes import terms
+from tests.core.generating.words import ODD
+from tests.core.oracle import neighbours
+from tests.core.oracle.node_sets import Universe
+from tests.core.oracle.nodes import REQUIRED, Node, holds, term_fits
+from tests.core.oracle.rewriting import faults
+from tests.core.oracle.taints import tolerates
+from tests.core.oracle.validating import expected
+from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, ZONE, Json, examples, some_node_labels
+
+IN_ZONE = {"key": ZONE, "operator": "In", "values": ["b", "g"]}
+ON_SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
+SPREAD = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+SELECTOR = {"matchLabels": {OUR_LABEL: "s"}}
+PLACEMENT: Json = {
+    "schedulerName": "podgate-scheduler",
+    "nodeSelector": {"disk": "ssd"},
+    "topology": [{"level": "Zone", "in": ["b", "g"]}, {"key": "disk", "in": ["ssd"], "preferredWeight": 5}],
+    "affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": ZONE, "labelSelector": SELECTOR}]}},
+    "topologySpreadConstraints": [SPREAD],
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "priorityClassName": "payments-high",
+    "runtimeClassName": "gvisor",
+}
+BEFORE: Json = {
+    "metadata": {"namespace": "shop", "labels": {"app": "x"}},
+    "spec": {
+        "containers": [{"name": "c"}],
+        "nodeSelector": {"arch": "arm64"},
+        "affinity": {
+            "nodeAffinity": {
+                REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ON_SSD]}, {"matchExpressions": [IN_ZONE]}]}
+            }
+        },
+        "tolerations": [{"key": "t", "operator": "Exists"}],
+        "priority": 0,
+        "preemptionPolicy": "PreemptLowerPriority",
+        "topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": SELECTOR}],
+    },
+}
+AFTER: Json = {
+    "metadata": {"namespace": "shop", "labels": {"app": "x", OUR_LABEL: "s"}, "annotations": {OUR_ANNOTATION: HASH}},
+    "spec": {
+        "containers": [{"name": "c"}],
+        "schedulerName": "podgate-scheduler",
+        "nodeSelector": {"arch": "arm64", "disk": "ssd"},
+        "affinity": {
+            "nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [{"matchExpressions": [ON_SSD, IN_ZONE]}, {"matchExpressions": [IN_ZONE]}]
+                },
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 5, "preference": {"matchExpressions": [ON_SSD]}}
+                ],
+            },
+            "podAntiAffinity": {REQUIRED: [{"topologyKey": ZONE, "labelSelector": SELECTOR}]},
+        },
+        "tolerations": [{"key": "t", "operator": "Exists"}, {"key": "gpu", "operator": "Exists"}],
+        "priorityClassName": "payments-high",
+        "runtimeClassName": "gvisor",
+        "topologySpreadConstraints": [
+            {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": SELECTOR},
+            {**SPREAD, "labelSelector": SELECTOR},
+        ],
+    },
+}
+Wrong = Callable[[Any], Any]
+
+
+def _terms(pod: Any) -> Any:
+    return pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+
+
+def _preferred(pod: Any) -> Any:
+    return pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+
+
+def _wrong(pod: Any) -> dict[str, Wrong]:
+    """Return ways of getting it wrong, each done to a Pod that is right."""
+    spec = pod["spec"]
+    return {
+        "a_term_is_ored": lambda one: _terms(one).append({"matchExpressions": [IN_ZONE]}),
+        "only_the_last_term": lambda one: _terms(one)[0]["matchExpressions"].pop(),
+        "twice_in_a_term": lambda one: _terms(one)[1]["matchExpressions"].append(IN_ZONE),
+        "the_users_terms_replaced": lambda one: _terms(one).__setitem__(slice(None), [{"matchExpressions": [IN_ZONE]}]),
+        "another_order": lambda one: _terms(one).reverse(),
+        "a_preference_twice": lambda one: _preferred(one).append(_preferred(one)[0]),
+        "a_preference_lost": lambda one: _preferred(one).clear(),
+        "tolerations_replaced": lambda one: one["spec"]["tolerations"].pop(0),
+        "a_toleration_twice": lambda one: one["spec"]["tolerations"].append(spec["tolerations"][1]),
+        "a_toleration_of_nobody": lambda one: one["spec"]["tolerations"].append({"operator": "Exists"}),
+        "the_old_priority_stays": lambda one: one["spec"].update(priority=0),
+        "another_class": lambda one: one["spec"].update(priorityClassName="other"),
+        "overhead_stays": lambda one: one["spec"].update(overhead={"cpu": "1"}),
+        "a_constraint_twice": lambda one: one["spec"]["topologySpreadConstraints"].append(
+            spec["topologySpreadConstraints"][1]
+        ),
+        "the_users_constraint_lost": lambda one: one["spec"]["topologySpreadConstraints"].pop(0),
+        "anti_affinity_lost": lambda one: one["spec"]["affinity"].pop("podAntiAffinity"),
+        "the_users_node_selector_lost": lambda one: one["spec"]["nodeSelector"].pop("arch"),
+        "a_label_of_the_users_lost": lambda one: one["metadata"]["labels"].pop("app"),
+        "an_id_of_the_call": lambda one: one["metadata"]["annotations"].update(call="7f3a"),
+        "half_of_it": lambda one: one["spec"].pop("schedulerName"),
+        "a_container_touched": lambda one: one["spec"]["containers"][0].update(image="other"),
+        "a_field_added": lambda one: one.update(status={}),
+    }
+
+
+def test_a_right_rewrite_has_no_fault() -> None:
+    assert faults(BEFORE, AFTER, PLACEMENT, "s", HASH) == []
+
+
+@pytest.mark.parametrize("name", list(_wrong(AFTER)))
+def test_a_wrong_rewrite_is_told(name: str) -> None:
+    pod = deepcopy(AFTER)
+    _wrong(pod)[name](pod)
+    assert faults(BEFORE, pod, PLACEMENT, "s", HASH) != []
+
+
+def test_nulls_say_nothing() -> None:
+    assert faults({**BEFORE, "status": None}, AFTER, PLACEMENT, "s", HASH) == []
+
+
+def test_a_right_pod_lacks_nothing_and_a_bare_one_all() -> None:
+    assert expected(AFTER, PLACEMENT, "s").must == set()
+    assert {field for _, field in expected(BEFORE, PLACEMENT, "s").must} == {
+        "spec.schedulerName",
+        "spec.nodeSelector[disk]",
+        "spec.affinity.nodeAffinity",
+        "spec.affinity.podAntiAffinity",
+        "spec.topologySpreadConstraints",
+        "spec.tolerations",
+        "spec.priorityClassName",
+        "spec.runtimeClassName",
+    }
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "value", "expectation"),
+    [
+        ("In", ["a"], "a", True),
+        ("In", ["a"], None, False),
+        ("NotIn", ["a"], None, True),
+        ("Exists", None, "", True),
+        ("DoesNotExist", None, None, True),
+        ("Gt", ["1"], "02", True),
+        ("Gt", ["1"], "+2", True),
+        ("Gt", ["1"], "two", False),
+        ("Lt", ["one"], "0", False),
+        ("Gt", ["1"], "99999999999999999999", False),
+        ("Gt", ["99999999999999999999"], "1", False),
+        ("Lt", ["1"], "²", False),
+    ],
+)
+def test_an_expression_means_what_kubernetes_says(
+    operator: str, values: list[str] | None, value: str | None, *, expectation: bool
+) -> None:
+    assert holds({"key": "k", "operator": operator, "values": values}, value) is expectation
+
+
+@pytest.mark.parametrize(
+    ("value", "expectation"), [("4", False), ("5", False), ("6", True), ("07", False), ("", False), ("-1", False)]
+)
+def test_a_comparing_toleration_takes_canonical_numbers_only(value: str, *, expectation: bool) -> None:
+    found = {"key": "k", "operator": "Gt", "value": "5", "effect": "NoSchedule"}
+    assert tolerates(found, "k", value, "NoSchedule") is expectation
+
+
+nodes = st.builds(Node, st.sampled_from(["n1", "n2", "n3"]), some_node_labels)
+
+
+@examples(150)
+@given(st.lists(terms(ODD), max_size=3), st.lists(terms(ODD), max_size=3), st.lists(nodes, min_size=6, max_size=6))
+def test_sets_of_nodes_agree_with_every_single_node(some: list[Json], others: list[Json], nodes: list[Node]) -> None:
+    universe = Universe([*some, *others])
+    left, right = universe.boxes(some), universe.boxes(others)
+    both = universe.both(left, right)
+    assert universe.within(both, left)
+    assert universe.within(both, right)
+    for node in nodes:
+        on_the_left, on_the_right = (any(term_fits(one, node) for one in side) for side in (some, others))
+        if on_the_left and not on_the_right:
+            assert not universe.within(left, right)
+        if on_the_left and on_the_right:
+            assert both
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "expectation"),
+    [
+        ([("In", ["1", "2"])], [("In", ["1", "2", "3"])], True),
+        ([("Gt", ["0"]), ("Lt", ["2"])], [("In", ["1"])], False),  # 01 is a number, and not 1
+        ([("In", ["1", "5"]), ("Gt", ["3"])], [("In", ["5"])], True),
+        ([("Gt", ["1"]), ("Lt", ["2"])], [("In", ["x"])], True),  # no integer is between: nothing is everywhere
+        ([("Exists", None), ("NotIn", ["1"])], [("Exists", None)], True),
+        ([("NotIn", ["1"])], [("Exists", None)], False),
+    ],
+)
+def test_implication_is_exact(narrow: list[tuple[str, Any]], wide: list[tuple[str, Any]], *, expectation: bool) -> None:
+    one, other = (
+        {"matchExpressions": [{"key": "k", "operator": operator, "values": values} for operator, values in side]}
+        for side in (narrow, wide)
+    )
+    universe = Universe([one, other])
+    assert universe.within(universe.boxes([one]), universe.boxes([other])) is expectation
+
+
+def test_selectors_are_equal_in_every_wording() -> None:
+    labels: Json = {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists", "values": None}]}
+    words: Json = {
+        "matchExpressions": [{"key": "b", "operator": "Exists"}, {"key": "a", "operator": "In", "values": ["1"]}]
+    }
+    assert neighbours.selector(labels) == neighbours.selector(words)
+    assert neighbours.selector(None) != neighbours.selector({})
+
+
+def test_label_keys_are_merged_as_the_api_server_does_and_say_nothing_new() -> None:
+    term = {"topologyKey": ZONE, "labelSelector": {}, "matchLabelKeys": ["app", "absent"], "mismatchLabelKeys": ["t"]}
+    pod: Json = {
+        "metadata": {"labels": {"app": "x", "t": "1"}},
+        "spec": {"affinity": {"podAffinity": {REQUIRED: [term]}}},
+    }
+    (merged,) = neighbours.stored(pod)["spec"]["affinity"]["podAffinity"][REQUIRED]
+    assert merged["labelSelector"]["matchExpressions"] == [
+        {"key": "app", "operator": "In", "values": ["x"]},
+        {"key": "t", "operator": "NotIn", "values": ["1"]},
+    ]
+    assert neighbours.pod_term(merged, pod) == neighbours.pod_term(term, pod)

@@ -1,0 +1,71 @@
+"""The patch as a whole, on any Pod under any policy: right, needed, applicable, made once, and never an exception."""
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from tests.core.judging import found_wrong, not_needed
+from tests.core.pairs import usual
+from tests.core.rewriting import patch_of, plain, rewritten
+from tests.core.strategies import (
+    HASH,
+    OUR_ANNOTATION,
+    OUR_LABEL,
+    Governed,
+    Json,
+    Pair,
+    examples,
+    illegal_pods,
+    pairs,
+    policies,
+)
+from webhook.core.policy import Modes
+from webhook.core.stanzas import Mode
+
+
+@examples(120)
+@given(pairs)
+def test_it_does_what_user_and_policy_ask_and_nothing_else(pair: Pair) -> None:
+    assert found_wrong(pair, rewritten(pair.pod, pair.service)) == []
+
+
+@examples(120)
+@given(pairs)
+def test_rewriting_twice_is_rewriting_once(pair: Pair) -> None:
+    assert patch_of(rewritten(pair.pod, pair.service), pair.service) == ()
+
+
+@examples(60)
+@given(pairs)
+def test_every_operation_and_every_copied_term_is_needed(pair: Pair) -> None:
+    assert not_needed(pair) == []
+
+
+@examples(120)
+@given(illegal_pods, policies)
+def test_a_pod_that_the_api_server_will_refuse_is_rewritten_once_all_the_same(raw: Json, policy: Governed) -> None:
+    assert patch_of(rewritten(raw, policy.service), policy.service) == ()
+
+
+def test_it_adds_replaces_removes_and_copies_at_places_of_ours() -> None:
+    fields = {"add": {"value"}, "replace": {"value"}, "remove": set(), "copy": {"from"}}
+    for pair in usual():
+        for operation in plain(patch_of(pair.pod, pair.service)):
+            assert set(operation) == {"op", "path"} | fields[operation["op"]]
+            assert operation["path"].startswith(("/metadata/labels", "/metadata/annotations", "/spec/"))
+
+
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT, Mode.DISABLED])
+def test_a_placement_that_is_not_enforced_alters_label_and_annotation_only(mode: Mode) -> None:
+    for pair in usual():
+        lenient = msgspec.structs.replace(pair.service, modes=Modes(placement=mode))
+        patched = rewritten(pair.pod, lenient)
+        assert patched["spec"] == pair.pod["spec"]
+        assert patched["metadata"]["labels"][OUR_LABEL] == "s"
+        assert patched["metadata"]["annotations"][OUR_ANNOTATION] == HASH
+
+
+def test_a_service_with_every_mode_disabled_is_left_alone() -> None:
+    off = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
+    for pair in usual():
+        assert patch_of(pair.pod, msgspec.structs.replace(pair.service, modes=off)) == ()

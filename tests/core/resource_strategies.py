@@ -1,0 +1,190 @@
+"""Hypothesis strategies for what containers, Pods and policies say of resources, as JSON.
+
+Amounts are rungs of a short ladder for each resource, each written in several ways: so they meet, and pass each other.
+`strict`: only what a real API server takes from a user. Else also what a file may hold.
+"""
+
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.core.generating.words import Json
+
+LADDERS: dict[str, tuple[tuple[str | float, ...], ...]] = {
+    "cpu": (("50m", "0.05"), ("100m", "0.1", 0.1), ("500m", ".5", 0.5, "5e-1"), ("1", "1e0", "1000m", 1), ("8", 8.0)),
+    "memory": (("64Mi",), ("128Mi", 2**27, "0.125Gi"), ("256Mi", "268435456"), ("1Gi", "1024Mi"), ("2Gi", 2**31)),
+    "ephemeral-storage": (("1Gi",), ("2Gi", "2048Mi"), ("10Gi",)),
+    "hugepages-2Mi": (("2Mi",), ("4Mi", 2**22), ("8Mi",)),
+    "vendor.com/gpu": (("1", 1), ("2", "2e0", "2000m"), ("4",)),
+    "odd.io/a~b": (("1",), ("3", 3.0)),
+    "x.kubernetes.io/batch-cpu": (("500",), ("1k", 1000), ("2k",)),
+}
+"""Ascending; each rung in several spellings, the policy's own first."""
+ODD = "odd.io/a~b"
+"""No Kubernetes takes such a name, and a pointer must escape it."""
+POD_LEVEL = ("cpu", "memory", "hugepages-2Mi")
+IGNORED = ("istio-proxy", "vault-agent*")
+_WORDS = ("min", "defaultRequest", "default", "max")
+NAMES = ("main", "istio-proxy", "vault-agent-init", "vault", "c" * 63)
+
+
+@lru_cache
+def _some_names(*, strict: bool, least: int = 0) -> st.SearchStrategy[list[str]]:
+    """Draw what is spoken of: cpu and memory most of all, both for the QoS class."""
+    names = st.sampled_from(["cpu", "memory", *(name for name in LADDERS if not strict or name != ODD)])
+    return st.just(["cpu", "memory"]) | st.lists(names, min_size=least, max_size=3, unique=True)
+
+
+def _never_overcommits(name: str) -> bool:
+    return name.startswith("hugepages-") or ("/" in name and "kubernetes.io/" not in name)
+
+
+Spelling = str | float | None
+
+
+@lru_cache
+def _pairs(name: str, most: int, *, strict: bool) -> list[tuple[Spelling, Spelling]]:
+    """Return all that one container may say of one resource: request and limit, of which one may be absent."""
+    zero: list[tuple[str | float, ...]] = [] if _never_overcommits(name) else [("0",) if strict else ("0", 0, "0m")]
+    spellings = [(rung, text) for rung, texts in enumerate([*zero, *LADDERS[name][: most + 1]]) for text in texts]
+    both: list[tuple[Spelling, Spelling]] = [
+        (request, limit)
+        for lower, request in spellings
+        for upper, limit in spellings
+        if lower == upper or (lower < upper and not _never_overcommits(name))
+    ]
+    limits: list[tuple[Spelling, Spelling]] = [(None, limit) for _, limit in spellings]
+    requests: list[tuple[Spelling, Spelling]] = [(request, None) for _, request in spellings]
+    if strict:
+        return both + limits * 3 + (requests * 3 if not _never_overcommits(name) else [])
+    return both + limits * 3 + requests * 3 + [(limit, request) for request, limit in both[::7]]
+
+
+@lru_cache
+def _asked(name: str, most: int, *, strict: bool) -> st.SearchStrategy[tuple[Spelling, Spelling]]:
+    return st.sampled_from(_pairs(name, most, strict=strict))
+
+
+@st.composite
+def asked(draw: st.DrawFn, *, strict: bool = False, most: int = 4) -> Json | None:
+    """Draw the `resources` of one container; `most`: the highest rung."""
+    sides: dict[str, Json] = {"requests": {}, "limits": {}}
+    for name in draw(_some_names(strict=strict)):
+        for side, written in zip(sides, draw(_asked(name, most, strict=strict)), strict=True):
+            if written is not None:
+                sides[side][name] = written
+    hugepages = any("hugepages-2Mi" in amounts for amounts in sides.values())
+    if strict and hugepages and not any(name in amounts for amounts in sides.values() for name in ("cpu", "memory")):
+        sides["requests"]["cpu"] = "50m"
+    return draw(_trimmed(sides, strict=strict))
+
+
+def _trimmed(sides: dict[str, Json], *, strict: bool) -> st.SearchStrategy[Json | None]:
+    """Leave an empty map out, write it as null, or keep it."""
+    filled = {side: amounts for side, amounts in sides.items() if amounts}
+    ways: list[Json | None] = [filled, sides]
+    if not strict:
+        ways.append({side: amounts or None for side, amounts in sides.items()})
+        ways.append({**filled, "claims": [{"name": "device"}]})
+        ways += [] if filled else [None]
+    return st.sampled_from(ways)
+
+
+@st.composite
+def containers(
+    draw: st.DrawFn, *, strict: bool = False, initial: bool = False, least: int = 1, most: int = 4, rung: int = 4
+) -> list[Json]:
+    """Draw a list of containers, or of init containers, among them sidecars; names differ. `rung`: the highest."""
+    found: list[Json] = []
+    prefix = "i" if initial else "c"
+    for index in range(draw(st.integers(least, most))):
+        name = draw(st.sampled_from([f"{prefix}{index}", *NAMES]))
+        one: Json = {"name": name, "image": "registry.k8s.io/pause:3.10"}
+        if any(other["name"] == name for other in found) or (initial and strict):
+            one["name"] = f"{prefix}{index}"
+        if draw(st.integers(0, 3)):
+            resources = draw(asked(strict=strict, most=rung))
+            if resources is not None or not strict:
+                one["resources"] = resources
+        if initial and draw(st.booleans()):
+            one["restartPolicy"] = "Always"
+        found.append(one)
+    return found
+
+
+@st.composite
+def pod_resources(draw: st.DrawFn, *, strict: bool = False) -> Json:
+    """Draw all fields of a Pod's spec that say something of resources."""
+    if draw(st.integers(0, 2)) == 0:
+        return draw(_with_pod_level(strict=strict))
+    spec: Json = {"containers": draw(containers(strict=strict))}
+    if draw(st.booleans()):
+        spec["initContainers"] = draw(containers(strict=strict, initial=True, least=0, most=3))
+    if not strict:
+        spec |= draw(st.sampled_from([{}, {}, {"resources": None}, {"overhead": None}, {"initContainers": None}]))
+        spec |= draw(st.sampled_from([{}, {}, {"overhead": {"cpu": "250m", "memory": 2**20}}]))
+    return spec
+
+
+@st.composite
+def _with_pod_level(draw: st.DrawFn, *, strict: bool) -> Json:
+    """Draw a Pod with resources of its own, which hold its containers: theirs are low, its own are high."""
+    spec: Json = {"containers": draw(containers(strict=strict, most=3, rung=1))}
+    if draw(st.booleans()):
+        spec["initContainers"] = draw(containers(strict=strict, initial=True, least=0, most=2, rung=1))
+    high: dict[str, list[Any]] = {"cpu": ["4", 8], "memory": ["1Gi", "2Gi"], "hugepages-2Mi": ["64Mi"]}
+    own: dict[str, Json] = {"requests": {}, "limits": {}}
+    for name in draw(st.lists(st.sampled_from(POD_LEVEL), min_size=0 if not strict else 1, max_size=2, unique=True)):
+        for side in draw(st.sampled_from([["limits"], ["requests"], ["requests", "limits"]])):
+            own[side][name] = draw(st.sampled_from(high[name][:1] if side == "requests" else high[name]))
+        if name == "hugepages-2Mi":
+            own["requests"][name] = own["limits"][name] = high[name][0]
+            own["limits"].setdefault("memory", "2Gi")
+    if not strict and draw(st.integers(0, 4)) == 0:
+        own["limits"]["memory"] = "0"
+    spec["resources"] = {side: amounts for side, amounts in own.items() if amounts}
+    return spec
+
+
+@lru_cache
+def _words(name: str) -> st.SearchStrategy[tuple[Json, int]]:
+    """Draw min <= defaultRequest <= default <= max, some of them absent; and the rung of the default limit."""
+    rungs = range(len(LADDERS[name]))
+    ascending = [four for four in product(rungs, repeat=4) if sorted(four) == list(four)]
+    if _never_overcommits(name):
+        ascending = [four for four in ascending if four[1] == four[2]]
+    found: list[tuple[Json, int]] = []
+    for four, present in product(ascending, product([True, False], repeat=4)):
+        words = {word: _written(name, rung) for word, rung, here in zip(_WORDS, four, present, strict=True) if here}
+        found.append((words, four[2] if "default" in words else four[3]))
+    return st.sampled_from(found)
+
+
+@st.composite
+def resource_rules(draw: st.DrawFn, *, strict: bool = True) -> Json:
+    """Draw the stanza `resources` of a policy, as its document's rules take it.
+
+    `strict`: without names that no Kubernetes would take.
+    """
+    container: Json = {word: {} for word in _WORDS}
+    of_pod: Json = {"min": {}, "max": {}}
+    for name in draw(_some_names(strict=strict, least=1)):
+        words, default_rung = draw(_words(name))
+        for word, amount in words.items():
+            container[word][name] = amount
+        bounds = draw(st.sampled_from(["", "", "", "max", "max", "min"]))
+        if bounds == "max":
+            of_pod["max"][name] = _written(name, draw(st.integers(default_rung, len(LADDERS[name]) - 1)))
+        elif bounds == "min":
+            of_pod["min"][name] = _written(name, 0)
+    container["ignore"] = list(draw(st.sampled_from([(), IGNORED, IGNORED[1:]])))
+    stanza: Json = {"container": container, "pod": of_pod}
+    left_out = draw(st.sampled_from([*["nothing"] * 10, *stanza]))
+    when_outside = draw(st.sampled_from(["Deny", "Clamp"]))
+    return {key: value for key, value in stanza.items() if key != left_out} | {"whenOutside": when_outside}
+
+
+def _written(name: str, rung: int) -> str:
+    return str(LADDERS[name][rung][0])

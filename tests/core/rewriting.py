@@ -1,0 +1,50 @@
+"""A Pod through our own code, and its patch through a library that knows nothing of us."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jsonpatch
+import msgspec
+
+from tests.core.generating.words import HASH
+from tests.core.oracle.nodes import Json
+from webhook.core.mutation import rewrite
+from webhook.core.patch import Operation
+from webhook.core.pod import Pod
+from webhook.core.policy import Service
+
+Patch = Sequence[Json]
+
+
+def read(raw: Json) -> Pod:
+    return msgspec.json.decode(msgspec.json.encode(raw), type=Pod)
+
+
+def patch_of(raw: Json, service: Service) -> tuple[Operation, ...]:
+    return rewrite(read(raw), service, HASH)
+
+
+def plain(patch: Sequence[Operation]) -> list[dict[str, Any]]:
+    """Return a patch as it travels."""
+    found: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(patch))
+    return found
+
+
+def applied(raw: Json, patch: Sequence[Operation] | Patch) -> dict[str, Any]:
+    """Apply by an independent library, as the API server does; both as they travel, so that nothing is shared."""
+    result: dict[str, Any] = jsonpatch.apply_patch(
+        *(msgspec.json.decode(msgspec.json.encode(one)) for one in (raw, patch))
+    )
+    return result
+
+
+def rewritten(raw: Json, service: Service) -> dict[str, Any]:
+    return applied(raw, patch_of(raw, service))
+
+
+def lacking(raw: Json, patch: Patch) -> dict[str, Any] | None:
+    """Apply what is left of a patch; None where it does not even apply."""
+    try:
+        return applied(raw, patch)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
+        return None

@@ -1,0 +1,101 @@
+"""The files of this folder: the rules of one field of the policy, then one case after the other.
+
+A file is YAML of several documents. The first holds the stanzas of service `web`; each other one is a case: what a
+person wrote, and from `becomes` on its golden part, what we make of it. A refresh writes that part only.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from tests.fields.writing import in_yaml
+
+HERE = Path(__file__).parent
+FILES = sorted(HERE.glob("*/*.yaml"))
+
+Kind = Literal["absent", "equal", "compatible", "contradicting", "oddity", "undone"]
+"""How the Pod stands to the policy; `undone`: a later webhook spoils what we wrote."""
+NEEDED = frozenset(get_args(Kind)) - {"undone"}
+
+_BETWEEN = "---\n"
+_GOLDEN = "becomes:"
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # many times faster, where PyYAML was built with it
+
+
+class Case(Struct, frozen=True, forbid_unknown_fields=True):
+    """One Pod of service `web`, in the fields that matter: besides these it has one container, which asks nothing.
+
+    `policy` stands in the place of the file's stanzas. `meanwhile`: fields of the spec that somebody else writes
+    between our two halves, the API server or a later webhook; null takes one out.
+    """
+
+    kind: Kind
+    name: str
+    spec: dict[str, Any]
+    why: str = ""
+    metadata: dict[str, Any] = {}
+    policy: dict[str, Any] | None = None
+    meanwhile: dict[str, Any] = {}
+
+
+class Golden(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What comes of a case.
+
+    `becomes`: the fields of the spec that the mutating half changes, null for one that it takes out. `verdict` is the
+    validating half's; what it finds stands under how strictly it is meant: each a code, and the whole message.
+    `refused`: the Pod cannot be read at all.
+    """
+
+    becomes: dict[str, Any] | Literal["unchanged"] = msgspec.field(default_factory=dict)
+    verdict: str = ""
+    enforced: list[dict[str, str]] = []
+    warned: list[dict[str, str]] = []
+    audited: list[dict[str, str]] = []
+    refused: str = ""
+
+
+class Row(Struct, frozen=True):
+    """A case, with the stanzas that it is judged by and what is written down for it."""
+
+    case: Case
+    stanzas: dict[str, Any]
+    written: Golden | None
+
+
+def path_of(file: Path) -> str:
+    """Return the path in the policy that a file is about: `resources/pod.min.yaml` speaks of resources.pod.min."""
+    return f"{file.parent.name}.{file.name.removesuffix('.yaml')}"
+
+
+def rows(file: Path) -> list[Row]:
+    first, *cases = file.read_text(encoding="utf-8").split(_BETWEEN)
+    return list(_rows(_read(first), cases))
+
+
+def _rows(stanzas: dict[str, Any], cases: list[str]) -> Iterator[Row]:
+    for text in cases:
+        head, golden = _parted(text)
+        case = msgspec.convert(_read(head), Case)
+        written = msgspec.convert(_read(golden), Golden) if golden else None
+        yield Row(case, stanzas if case.policy is None else case.policy, written)
+
+
+def refresh(file: Path, found: Mapping[str, Golden]) -> None:
+    """Write the golden parts anew, by the names of their cases; what a person wrote stays as it is."""
+    first, *cases = file.read_text(encoding="utf-8").split(_BETWEEN)
+    heads = [_parted(text)[0] for text in cases]
+    written = [head + in_yaml(msgspec.to_builtins(found[_read(head)["name"]])) for head in heads]
+    file.write_text(_BETWEEN.join([first, *written]), encoding="utf-8")
+
+
+def _parted(text: str) -> tuple[str, str]:
+    head, mark, golden = text.partition(f"\n{_GOLDEN}")
+    return head.rstrip("\n") + "\n", mark.lstrip("\n") + golden
+
+
+def _read(text: str) -> Any:
+    return yaml.load(text, _Loader)  # noqa: S506  both are safe loaders

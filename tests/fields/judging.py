@@ -1,0 +1,90 @@
+"""A case through the one way in, as the API server would send it: both halves, and who comes between them."""
+
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from tests.core.reviewing import Gate
+from tests.fields.cases import Case, Golden
+from webhook.cli.apiserver import (
+    Ask,
+    admission_review,
+    as_sent_to_mutate,
+    as_sent_to_validate,
+    in_words,
+    patched,
+    with_priority,
+)
+from webhook.core.decision import Decision, Half
+from webhook.core.document.loading import understand
+from webhook.core.policy import LoadedPolicy
+from webhook.core.review import BadReviewError
+from webhook.core.stanzas import Mode
+
+Pod = dict[str, Any]
+
+_HEAD = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy"}
+_WHOSE = {"name": "web", "match": {"namespaces": ["shop"]}}
+_METADATA = {"generateName": "web-", "labels": {"app": "web"}}
+_SPEC = {"containers": [{"name": "app"}]}
+
+
+def pod_of(case: Case) -> Pod:
+    spec = _SPEC | case.spec
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _METADATA | case.metadata, "spec": spec}
+
+
+def gate_of(stanzas: dict[str, Any]) -> Gate:
+    """Return an interceptor over a policy that was read from its text (JSON is YAML), by all the rules for it."""
+    return Gate(_loaded(msgspec.json.encode(_HEAD | {"services": [_WHOSE | stanzas]})))
+
+
+@lru_cache(maxsize=256)
+def _loaded(raw: bytes) -> LoadedPolicy:
+    # Without a purpose: no stanza is refused because some command does not act on it yet.
+    return LoadedPolicy(understand(raw, None).policy, sha256(raw).hexdigest()[:16])
+
+
+async def rewritten(gate: Gate, pod: Pod) -> Pod:
+    """Return the Pod after the mutating half."""
+    ask = Ask(pod, "shop", "uid-1")
+    before = as_sent_to_mutate(ask)
+    body = msgspec.json.encode(admission_review(ask, before, Half.MUTATE))
+    answer = await gate.interceptor.review(Half.MUTATE, body)
+    return patched(before, msgspec.json.decode(answer.body)["response"])
+
+
+async def judged(gate: Gate, pod: Pod) -> Decision:
+    """Return what the validating half says of a Pod that was rewritten."""
+    ask = Ask(pod, "shop", "uid-1")
+    body = msgspec.json.encode(admission_review(ask, with_priority(as_sent_to_validate(ask, pod)), Half.VALIDATE))
+    return (await gate.interceptor.review(Half.VALIDATE, body)).decision
+
+
+async def outcome(case: Case, stanzas: dict[str, Any]) -> Golden:
+    gate, pod = gate_of(stanzas), pod_of(case)
+    try:
+        after = await rewritten(gate, pod)
+        decision = await judged(gate, after | {"spec": _merged(after["spec"], case.meanwhile)})
+    except BadReviewError as error:
+        return Golden("unchanged", refused=in_words(error))
+    found = {mode: [{str(one.code): one.message} for one in decision.findings if one.mode is mode] for mode in Mode}
+    return Golden(
+        changes(pod["spec"], after["spec"]) or "unchanged",
+        str(decision.verdict),
+        found[Mode.ENFORCE],
+        found[Mode.WARN],
+        found[Mode.AUDIT],
+    )
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that differ, as they are after; null for one that is gone."""
+    written = {key: value for key, value in after.items() if key not in before or before[key] != value}
+    return written | dict.fromkeys(key for key in before if key not in after)
+
+
+def _merged(spec: dict[str, Any], meanwhile: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in (spec | meanwhile).items() if value is not None or key not in meanwhile}

@@ -1,0 +1,46 @@
+"""Golden pairs: what a person wrote for one field, what becomes of it, and what the validating half says.
+
+`pytest tests/fields --refresh-goldens` writes every golden part anew: read the difference.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fields.cases import FILES, Row, path_of, refresh, rows
+from tests.fields.judging import gate_of, outcome, pod_of, rewritten
+
+each_file = pytest.mark.parametrize("file", FILES, ids=path_of)
+
+
+def readable(file: Path) -> list[Row]:
+    return [row for row in rows(file) if row.written is not None and not row.written.refused]
+
+
+@each_file
+async def test_every_outcome_is_as_written_down(file: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
+    found = {row.case.name: await outcome(row.case, row.stanzas) for row in rows(file)}
+    if refresh_goldens:
+        refresh(file, found)
+    assert found == {row.case.name: row.written for row in rows(file)}
+
+
+@each_file
+async def test_what_was_rewritten_once_stays_as_it_is(file: Path) -> None:
+    for row in readable(file):
+        gate = gate_of(row.stanzas)
+        once = await rewritten(gate, pod_of(row.case))
+        assert await rewritten(gate, once) == once, row.case.name
+
+
+@each_file
+async def test_beside_the_spec_only_our_label_and_annotation_are_written(file: Path) -> None:
+    for row in readable(file):
+        gate, pod = gate_of(row.stanzas), pod_of(row.case)
+        metadata = pod["metadata"] | {
+            "namespace": "shop",
+            "labels": pod["metadata"]["labels"] | {"podgate.io/service": "web"},
+            "annotations": {"podgate.io/policy-hash": gate.loaded.hash},
+        }
+        after = await rewritten(gate, pod)
+        assert after == pod | {"metadata": metadata, "spec": after["spec"]}, row.case.name

@@ -1,0 +1,81 @@
+"""YAML as a person would write it: a value on one line where it fits there, in double quotes, and sentences folded."""
+
+import json
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+_WIDTH = 110
+_ENDLESS = 1_000_000
+
+
+def in_yaml(document: Mapping[str, Any]) -> str:
+    """Return a mapping as a YAML document, in the given order."""
+    text = "\n".join(_mapping(document, _WIDTH)) + "\n"
+    if yaml.safe_load(text) != document:
+        raise ValueError(f"this would be read as another document:\n{text}")
+    return text
+
+
+def _mapping(mapping: Mapping[str, Any], room: int) -> list[str]:
+    lines: list[str] = []
+    for key, value in mapping.items():
+        head = f"{_scalar(key)}:"
+        if _fits(value, room - len(head) - 1):
+            lines.append(f"{head} {_on_one_line(value)}")
+        elif isinstance(value, str):
+            lines += [f"{head} >-", *_indented(_folded(value, room - 2), "  ")]
+        elif isinstance(value, Mapping):
+            lines += [head, *_indented(_mapping(value, room - 2), "  ")]
+        else:
+            lines += [head, *_list(value, room)]
+    return lines
+
+
+def _list(entries: list[Any], room: int) -> list[str]:
+    lines: list[str] = []
+    for entry in entries:
+        if isinstance(entry, Mapping) and not _fits(entry, room - 2):
+            first, *rest = _mapping(entry, room - 2)
+            lines += [f"- {first}", *_indented(rest, "  ")]
+        else:
+            lines.append(f"- {_on_one_line(entry)}")
+    return lines
+
+
+def _indented(lines: list[str], by: str) -> list[str]:
+    return [by + line for line in lines]
+
+
+def _folded(text: str, room: int) -> list[str]:
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+
+
+def _fits(value: Any, room: int) -> bool:
+    return not _has_a_sentence(value) and len(_on_one_line(value)) <= room
+
+
+def _has_a_sentence(value: Any) -> bool:
+    """Say whether a message of ours is in it: it would have to be quoted, and is full of quotes itself."""
+    if isinstance(value, Mapping):
+        return any(map(_has_a_sentence, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_a_sentence, value))
+    return isinstance(value, str) and ": " in value
+
+
+def _on_one_line(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_scalar(key)}: {_on_one_line(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_on_one_line, value)) + "]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    """Return it plain, and in double quotes where it would be read as something else."""
+    # PyYAML judges by the place: inside a flow list more has to be quoted than elsewhere.
+    plain = yaml.safe_dump([value], default_flow_style=True, width=_ENDLESS).strip()[1:-1]
+    return json.dumps(value, ensure_ascii=False) if plain.startswith(("'", '"')) else plain

@@ -1,0 +1,111 @@
+"""Has policies checked by a process that lives for one check: it takes seconds, and no review waits for any of them."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+import webhook
+from webhook.core.document import Loaded, Purpose
+from webhook.core.policy_bytes import Outcome, decode, encode, service_of
+from webhook.core.policy_review import PolicyReview, Question
+from webhook.errors import CheckFailedError
+
+TIMEOUT_SECONDS = 60.0
+"""From its start. The largest policy takes 5 s of a whole core; a container may have a tenth of one."""
+
+# Not -m's own habit of looking into the working directory first, and not the environment: it holds our secrets.
+_CHILD = (sys.executable, "-P", "-m", "webhook.adapters.policy_process.child")
+_KEPT = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
+_LONGEST_COMPLAINT = 200
+_AT_A_TIME = 50  # services: half a millisecond
+
+
+class PolicyProcess:
+    """A `ports.PolicyCheck`: one process at a time."""
+
+    def __init__(self, command: Sequence[str] = _CHILD, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._command = tuple(command)
+        self._timeout_seconds = timeout_seconds
+        self._turn = asyncio.Lock()
+
+    async def load(self, raw: bytes, purpose: Purpose) -> Loaded:
+        answer = await self._answer(raw, "load", purpose)
+        with _sense():
+            outcome = decode(answer, Outcome)
+            services = []
+            for piece in outcome.services:
+                services.append(service_of(piece))
+                if len(services) % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+        return outcome.loaded(services)
+
+    async def weigh(self, asked: Question) -> PolicyReview:
+        answer = await self._answer(encode(asked), "weigh")
+        with _sense():
+            return decode(answer, PolicyReview)
+
+    async def _answer(self, given: bytes, *task: str) -> bytes:
+        async with self._turn:
+            return await self._run(given, *task)
+
+    async def _run(self, given: bytes, *task: str) -> bytes:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, *task, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environment(), start_new_session=True
+            )
+        except OSError as error:
+            raise CheckFailedError(f"its process cannot be started: {error.strerror or error}") from None
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                answer, complaint = await process.communicate(given)
+        except TimeoutError:
+            raise CheckFailedError(f"not done after {self._timeout_seconds:g} s, and stopped") from None
+        finally:
+            await _end(process)
+        if process.returncode:
+            raise CheckFailedError(f"its process {_fate(process.returncode)}{_last_line(complaint)}")
+        return answer
+
+
+def _environment() -> dict[str, str]:
+    """Return what a Python needs to find this very package, wherever it was started."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {**kept, "PYTHONPATH": str(Path(webhook.__path__[0]).parent)}
+
+
+async def _end(process: Process) -> None:
+    """Leave no process behind, also where nobody waits for its answer any more."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+@contextmanager
+def _sense() -> Iterator[None]:
+    """Expect an answer that can be read."""
+    try:
+        yield
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CheckFailedError(f"its process gave an answer that is none: {error}") from None
+
+
+def _fate(code: int) -> str:
+    if code > 0:
+        return f"ended with exit code {code}"
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"
+
+
+def _last_line(complaint: bytes) -> str:
+    lines = complaint.decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f": {last[:_LONGEST_COMPLAINT]}" if last else ""

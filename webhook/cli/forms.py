@@ -1,0 +1,85 @@
+"""The forms that a review is shown in: for a person as a diff, for programs as YAML, JSON, or the patch alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from webhook.cli import reasons
+from webhook.cli.judging import UID, Judged
+from webhook.cli.output import as_diff, as_yaml
+from webhook.core.decision import Decision
+
+
+def _as_json(found: Judged, _width: int | None) -> str:
+    admission = found.admission
+    decision = admission.validated
+    line = {
+        "decision": decision.verdict,
+        "allowed": decision.allowed,
+        "status": _status(decision),
+        "warnings": decision.warnings,
+        "patch": admission.mutated.patch,
+        "pod": _without_uid(admission.pod),
+        "service": decision.service,
+        "trace": reasons.trace(admission, found.notes),
+    }
+    return msgspec.json.encode(line).decode() + "\n"
+
+
+def _status(decision: Decision) -> dict[str, Any]:
+    status = decision.status
+    if decision.allowed:
+        return {"code": status.code}
+    return {"code": status.code, "reason": status.reason, "message": status.message}
+
+
+def _as_patch(found: Judged, _width: int | None) -> str:
+    return msgspec.json.encode(found.admission.mutated.patch).decode() + "\n"
+
+
+def _as_yaml(found: Judged, width: int | None) -> str:
+    return "---\n" + as_yaml(_without_uid(found.admission.pod)) + _comments(found, width)
+
+
+def _as_diff(found: Judged, width: int | None) -> str:
+    name = f"Pod of {found.subject.name}" if found.subject.template_at else found.subject.name
+    after = _without_uid(found.admission.pod)
+    remarks = reasons.remarks(found.admission, found.notes)
+    shown = as_diff(_without_uid(found.before), after, name, remarks, width) if after else ""
+    return shown + _comments(found, width)
+
+
+def _comments(found: Judged, width: int | None) -> str:
+    """Return the verdict and its reasons, as comments so that the output stays what it is."""
+    decision = found.admission.validated
+    whose = f" (service {decision.service})" if decision.service else ""
+    why = f" (by {decision.exemption})" if decision.exemption else ""
+    colour = "green" if decision.allowed else "red"
+    lines = [(colour, "# ", f"{found.subject.name}: {decision.verdict}{whose}{why}")]
+    if not decision.allowed:
+        status = decision.status
+        lines.append((colour, "# ", f"{status.code} {status.reason}: {status.message}"))
+    lines += [("yellow", "# warning: ", warning) for warning in decision.warnings]
+    return "".join(
+        click.style(line, fg=colour) + "\n"
+        for colour, head, text in lines
+        for line in reasons.filled(head, text, width)
+    )
+
+
+def _without_uid(pod: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the uid and the generated name that only stand in for the API server's own."""
+    given = pod.get("metadata")
+    if not isinstance(given, dict):
+        return pod
+    metadata = {key: value for key, value in given.items() if (key, value) != ("uid", UID)}
+    if metadata.get("generateName"):
+        metadata.pop("name", None)
+    return {**pod, "metadata": metadata}
+
+
+Form = Callable[[Judged, int | None], str]
+"""Shows one object; the number is the width of the terminal, None where there is none."""
+FORMS: dict[str, Form] = {"diff": _as_diff, "yaml": _as_yaml, "json": _as_json, "patch": _as_patch}

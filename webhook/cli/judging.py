@@ -1,0 +1,86 @@
+"""One object of a user's file, judged by both halves as the API server would have it judged, with the reasons."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from webhook.cli import complaints
+from webhook.cli.apiserver import Admission, Ask, admit, as_sent_to_mutate, patched, with_priority
+from webhook.cli.manifests import Subject
+from webhook.core.decision import Decision, Half
+from webhook.core.explanation import Note, explain
+from webhook.core.review import BadReviewError
+from webhook.errors import UserError
+from webhook.wiring.offline import Offline
+
+UID = "00000000-0000-4000-8000-000000000000"
+"""Stands in for the one that the API server would give."""
+
+
+class Judged(NamedTuple):
+    """`before`: the Pod as the mutating half got it."""
+
+    subject: Subject
+    before: dict[str, Any]
+    admission: Admission
+    notes: tuple[Note, ...]
+
+
+async def judge(offline: Offline, subject: Subject, *, with_notes: bool) -> Judged:
+    """Ask both halves. UserError: no API server would let the object through, or too little is known.
+
+    `with_notes`: say what each entry of the policy did, which takes longer.
+    """
+    _want_labels(offline, subject.namespace)
+    try:
+        if subject.review is not None:
+            before, admission = subject.pod, await _recorded(offline, subject.review)
+        else:
+            ask = Ask(subject.pod, subject.namespace, UID, subject.user, dry_run=True)
+            before, admission = as_sent_to_mutate(ask), await admit(offline.interceptor, ask)
+    except BadReviewError as error:
+        wrong = _complaint(str(error), subject)
+        raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
+    return Judged(subject, before, admission, _notes(offline, before, admission.mutated) if with_notes else ())
+
+
+def _want_labels(offline: Offline, namespace: str) -> None:
+    """Refuse to guess the labels of a Namespace that a service asks for."""
+    if offline.misses_labels(namespace):
+        raise UserError(
+            f"the policy asks for the labels of Namespace {namespace!r}, which are not known here",
+            "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
+        )
+
+
+async def _recorded(offline: Offline, recorded: dict[str, Any]) -> Admission:
+    """Judge an AdmissionReview as it was sent; the validating half sees what the mutating half made of it."""
+    mutated = await offline.interceptor.review(Half.MUTATE, msgspec.json.encode(recorded))
+    request = recorded["request"]
+    given = request.get("object")
+    after = patched(given, msgspec.json.decode(mutated.body)["response"]) if isinstance(given, dict) else given
+    if request["operation"] == "CREATE" and isinstance(after, dict) and isinstance(after.get("metadata"), dict):
+        after = {**after, "metadata": {"uid": UID, **after["metadata"]}}
+    stored = with_priority(after) if isinstance(after, dict) else after
+    again = {**recorded, "request": {**request, "object": stored, "dryRun": True}}
+    validated = await offline.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
+    is_pod = isinstance(after, dict) and request["resource"].get("resource") == "pods"
+    return Admission(mutated.decision, validated.decision, after if is_pod else {})
+
+
+def _complaint(error: str, subject: Subject) -> complaints.Complaint:
+    if subject.review is not None:
+        return complaints.of_review(error, subject.review)
+    at = f"{subject.template_at}." if subject.template_at else ""
+    return complaints.of_pod(error, subject.pod, {name: at + name for name in ("metadata", "spec")})
+
+
+def _notes(offline: Offline, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
+    """Return what each entry of the policy did, where it was asked at all."""
+    is_new = mutated.operation == "CREATE" and not mutated.sub_resource and not mutated.workload
+    if mutated.service is None or not is_new:
+        return ()
+    compiled = offline.compiled(mutated.policy_hash)
+    # As the mutating call sees it: a recorded one may be of the other half, with a uid.
+    metadata = {key: value for key, value in (before.get("metadata") or {}).items() if key != "uid"}
+    return explain({**before, "metadata": metadata}, compiled.services[mutated.service], compiled.hash)

@@ -1,0 +1,113 @@
+"""What differs between two JSON documents, by JSON Pointer: for people, who want to see each small thing by itself."""
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+import msgspec
+
+from webhook.core.patch import pointer
+
+_TERMS = "nodeSelectorTerms"  # what is written into a term is told expression by expression
+
+Path = tuple[str | int, ...]
+
+
+class Piece(NamedTuple):
+    """One small thing that is there now: an amount, an expression, a toleration. Equal ones look the same anywhere."""
+
+    place: Path
+    """Where it is, without the numbers of list entries: those shift."""
+    value: str
+    """As JSON; empty where something is gone."""
+
+
+class Change(NamedTuple):
+    """Something was removed (`before` alone), added (`after` alone) or replaced (both): pointers into either document.
+
+    `pieces`: what it consists of, by pointer into the later document, or for a removal into the former.
+    `former`: the value that something else stands for now; None where there was nothing to speak of.
+    """
+
+    before: str | None
+    after: str | None
+    pieces: tuple[tuple[str, Piece], ...]
+    former: Any = None
+
+
+def changes(before: Any, after: Any) -> list[Change]:
+    """Return what makes one document the other, in the later one's order."""
+    return list(_between(before, after, (), ()))
+
+
+def _between(before: Any, after: Any, was: Path, now: Path) -> Iterator[Change]:
+    if _text(before) == _text(after):
+        return
+    if before in ({}, []) or after in ({}, []):
+        # One line of YAML: nothing is left of it once there is something in it.
+        yield Change(pointer(*was), pointer(*now), tuple(_pieces(after, now)))
+    elif isinstance(before, dict) and isinstance(after, dict) and _in_one_order(before, after):
+        for key in before:
+            if key not in after:
+                yield _removed((*was, key))
+        for key, value in after.items():
+            if key in before:
+                yield from _between(before[key], value, (*was, key), (*now, key))
+            else:
+                yield _added(value, (*now, key))
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _between_lists(before, after, was, now)
+    else:
+        yield Change(pointer(*was), pointer(*now), tuple(_pieces(after, now)), before)
+
+
+def _in_one_order(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Say whether one becomes the other by fields that come and go: one that is put in another order is all new."""
+    return [key for key in before if key in after] == [key for key in after if key in before]
+
+
+def _between_lists(before: list[Any], after: list[Any], was: Path, now: Path) -> Iterator[Change]:
+    matcher = SequenceMatcher(None, [_text(one) for one in before], [_text(one) for one in after], autojunk=False)
+    for tag, old, old_end, new, new_end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        # Entries are changed in place, and new ones come after them.
+        paired = min(old_end - old, new_end - new)
+        for index in range(paired):
+            yield from _between(before[old + index], after[new + index], (*was, old + index), (*now, new + index))
+        for index in range(old + paired, old_end):
+            yield _removed((*was, index))
+        for index in range(new + paired, new_end):
+            yield _added(after[index], (*now, index))
+
+
+def _removed(was: Path) -> Change:
+    return Change(pointer(*was), None, ((pointer(*was), Piece(_place(was), "")),))
+
+
+def _added(value: Any, now: Path) -> Change:
+    return Change(None, pointer(*now), tuple(_pieces(value, now)))
+
+
+def _pieces(value: Any, path: Path) -> Iterator[tuple[str, Piece]]:
+    is_entry = bool(path) and isinstance(path[-1], int) and path[-2] != _TERMS
+    if isinstance(value, dict) and value and not is_entry:
+        for key, item in value.items():
+            yield from _pieces(item, (*path, key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from _pieces(item, (*path, index))
+    else:
+        yield pointer(*path), Piece(_place(path), _text(value))
+
+
+def _place(path: Path) -> Path:
+    """Containers keep their numbers: nobody adds one."""
+    return tuple(
+        token if isinstance(token, str) or path[index - 1] in {"containers", "initContainers"} else "*"
+        for index, token in enumerate(path)
+    )
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()

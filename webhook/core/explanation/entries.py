@@ -1,0 +1,171 @@
+"""The entries of a service's placement and resources, each by its path in the policy, and the service with it alone.
+
+What an entry does is found by asking for exactly that service's Pods: nothing is told twice in different words.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from webhook.core.kubernetes import Affinity, NodeAffinity, PodAffinity
+from webhook.core.policy import Modes, Service
+from webhook.core.stanzas import ContainerRange, Placement, PodRange, ResourceRules, TopologyEntry
+
+
+class Kind(StrEnum):
+    """Which words fit an entry."""
+
+    SINGLE = "single"
+    NODE_SELECTOR = "nodeSelector"
+    REQUIRED_NODES = "required nodes"
+    TERMS = "terms"
+    SPREAD = "spread"
+    TOLERATION = "toleration"
+    DEFAULT = "default"
+    BOUND = "bound"
+    OF_PODS = "of whole Pods"
+
+
+class Entry(NamedTuple):
+    """One entry. `rest` is the service without it; `key` is a label, or a resource."""
+
+    rule: str
+    kind: Kind
+    alone: Service
+    rest: Service
+    key: str = ""
+    is_wish: bool = False
+
+    @property
+    def concern(self) -> str:
+        return self.rule.partition(".")[0]
+
+
+class _Part(NamedTuple):
+    """One entry by what it leaves of its stanza when it is alone, and when it is gone: fields by name."""
+
+    path: str
+    kind: Kind
+    alone: Mapping[str, Any]
+    rest: Mapping[str, Any]
+    key: str = ""
+    is_wish: bool = False
+
+
+def bare(service: Service) -> Service:
+    """Return the service with nothing but its name, acting."""
+    return replace(service, placement=None, resources=None, modes=Modes())
+
+
+def entries(service: Service) -> list[Entry]:
+    """Return every entry that can do something to a Pod, as if all were enforced, in the order of the patch."""
+    only, others = bare(service), replace(service, modes=Modes())
+    found: list[Entry] = []
+    for concern, whole, nothing, parts in _stanzas(service):
+        for part in parts:
+            alone = replace(only, **{concern: replace(nothing, **part.alone)})
+            rest = replace(others, **{concern: replace(whole, **part.rest)})
+            found.append(Entry(f"{concern}.{part.path}", part.kind, alone, rest, part.key, part.is_wish))
+    return found
+
+
+def _stanzas(service: Service) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]]:
+    """Yield each stanza with an empty one of its kind: how it acts is not for an entry to say."""
+    placement, rules = service.placement, service.resources
+    if placement is not None:
+        yield "placement", placement, Placement(on_conflict=placement.on_conflict), _placement(placement)
+    if rules is not None:
+        nothing = ResourceRules(ContainerRange(ignore=rules.container.ignore), PodRange(), rules.when_outside)
+        yield "resources", rules, nothing, _resources(rules, nothing)
+
+
+def _placement(placement: Placement) -> Iterator[_Part]:
+    for path, field in _SINGLES.items():
+        value = getattr(placement, field)
+        if value is not None:
+            yield _Part(path, Kind.SINGLE, {field: value}, {field: None})
+    for key, value in placement.node_selector.items():
+        others = {"node_selector": _without(placement.node_selector, key)}
+        yield _Part(f"nodeSelector[{key}]", Kind.NODE_SELECTOR, {"node_selector": {key: value}}, others, key)
+    yield from _topology(placement.topology)
+    for path, kind, alone, rest, is_wish in _affinity(placement.affinity):
+        yield _Part(f"affinity.{path}", kind, {"affinity": alone}, {"affinity": rest}, is_wish=is_wish)
+    for field, path, kind in (
+        ("topology_spread_constraints", "topologySpreadConstraints", Kind.SPREAD),
+        ("tolerations", "tolerations", Kind.TOLERATION),
+    ):
+        for index, one, rest_of in _each(getattr(placement, field)):
+            is_wish = getattr(one, "when_unsatisfiable", "") == "ScheduleAnyway"
+            yield _Part(f"{path}[{index}]", kind, {field: (one,)}, {field: rest_of}, is_wish=is_wish)
+
+
+_SINGLES = {
+    "schedulerName": "scheduler_name",
+    "priorityClassName": "priority_class_name",
+    "runtimeClassName": "runtime_class_name",
+}
+
+
+def _topology(topology: Sequence[TopologyEntry]) -> Iterator[_Part]:
+    """Yield entries; required ones on one label are intersected: what they do, they do together."""
+    groups: dict[tuple[str, int | None], list[int]] = {}
+    for index, one in enumerate(topology):
+        groups.setdefault((one.label, None if one.preferred_weight is None else index), []).append(index)
+    for (label, wish), places in groups.items():
+        mine = tuple(topology[place] for place in places)
+        others = tuple(one for place, one in enumerate(topology) if place not in places)
+        path = " and ".join(f"topology[{place}]" for place in places)
+        kind = Kind.REQUIRED_NODES if wish is None else Kind.TERMS
+        yield _Part(path, kind, {"topology": mine}, {"topology": others}, label, is_wish=wish is not None)
+
+
+def _affinity(affinity: Affinity) -> Iterator[tuple[str, Kind, Affinity, Affinity, bool]]:
+    nodes = affinity.node_affinity
+    if nodes is not None and nodes.required is not None:
+        alone = Affinity(node_affinity=NodeAffinity(required=nodes.required))
+        rest = replace(affinity, node_affinity=replace(nodes, required=None))
+        yield "nodeAffinity.required", Kind.REQUIRED_NODES, alone, rest, False
+    for word, field, own in (
+        ("nodeAffinity", "node_affinity", nodes and replace(nodes, required=None)),
+        ("podAffinity", "pod_affinity", affinity.pod_affinity),
+        ("podAntiAffinity", "pod_anti_affinity", affinity.pod_anti_affinity),
+    ):
+        if own is None:
+            continue
+        nothing: Any = NodeAffinity() if isinstance(own, NodeAffinity) else PodAffinity()
+        for side in ("required", "preferred"):
+            for index, one, others in _each(getattr(own, side) or ()):
+                alone = replace(Affinity(), **{field: replace(nothing, **{side: (one,)})})
+                whole: Any = getattr(affinity, field)
+                rest = replace(affinity, **{field: replace(whole, **{side: others})})
+                yield f"{word}.{side}[{index}]", Kind.TERMS, alone, rest, side == "preferred"
+
+
+def _resources(rules: ResourceRules, nothing: ResourceRules) -> Iterator[_Part]:
+    for part, field, word, kind in _WORDS:
+        amounts = getattr(getattr(rules, part), field)
+        for name, amount in amounts.items():
+            alone = replace(getattr(nothing, part), **{field: {name: amount}})
+            rest = replace(getattr(rules, part), **{field: _without(amounts, name)})
+            yield _Part(f"{part}.{word}[{name}]", kind, {part: alone}, {part: rest}, name)
+
+
+_WORDS = (
+    ("container", "default_request", "defaultRequest", Kind.DEFAULT),
+    ("container", "default", "default", Kind.DEFAULT),
+    ("container", "min", "min", Kind.BOUND),
+    ("container", "max", "max", Kind.BOUND),
+    ("pod", "min", "min", Kind.OF_PODS),
+    ("pod", "max", "max", Kind.OF_PODS),
+)
+
+
+def _without(items: Mapping[str, Any], gone: str) -> dict[str, Any]:
+    return {key: value for key, value in items.items() if key != gone}
+
+
+def _each(items: Sequence[Any]) -> Iterator[tuple[int, Any, tuple[Any, ...]]]:
+    for index, one in enumerate(items):
+        yield index, one, (*items[:index], *items[index + 1 :])

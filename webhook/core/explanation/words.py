@@ -1,0 +1,154 @@
+"""Why an entry did what it did, or nothing: in a few words, found by the very functions that rewrite and check."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from webhook.core.explanation.changes import Change
+from webhook.core.explanation.entries import Entry, Kind
+from webhook.core.findings import Code, Lack
+from webhook.core.kubernetes import NodeRequirement, NodeSelectorTerm, Toleration
+from webhook.core.placement import bearing, meaning, names, node_terms, required, tolerations, wording
+from webhook.core.placement.plan import required_expressions
+from webhook.core.pod import Pod
+from webhook.core.stanzas import Mode, Placement
+
+_USERS_OWN = frozenset({Code.PLACEMENT_CONFLICT, Code.RESOURCES_OUTSIDE})
+_VERBS = {Mode.ENFORCE: "denies", Mode.WARN: "warns of", Mode.AUDIT: "counts", Mode.DISABLED: "does not look at"}
+_COMPANIONS = ("/spec/priority", "/spec/preemptionPolicy", "/spec/overhead")
+_FORMER = "goes with the former class, the API server fills it in anew"
+_AS_LIMIT = "as much as its limit"
+_SO = "already so"
+_MOST_SHOWN = 3
+
+
+def of_nothing(entry: Entry, pod: Pod, lacks: Sequence[Lack], mode: Mode) -> str:
+    """Say why an entry left a Pod alone: `pod` is as it is in the end, `lacks` is what it owes of the entry."""
+    users = [lack for lack in lacks if lack.code in _USERS_OWN]
+    if users:
+        rule = "onConflict" if entry.concern == "placement" else "whenOutside"
+        reason = "" if entry.kind is Kind.OF_PODS else f" ({rule} Deny)"
+        own = _own(entry, pod)
+        return f"left{f' {own}' if own else ''}: the validating half {_VERBS[mode]} it{reason}"
+    if lacks:
+        return f"left: {lacks[0].text}"
+    placement = entry.alone.placement
+    if placement is None:
+        return "nothing lacks it" if entry.kind is Kind.DEFAULT else "all is within"
+    return _satisfied(entry, pod, placement)
+
+
+def _own(entry: Entry, pod: Pod) -> str | None:
+    """Return the Pod's own value where a field has a single one."""
+    plan = entry.alone.placement_plan
+    if plan is not None and entry.kind is Kind.SINGLE:
+        return names.singles(pod, plan)[0].own
+    return (pod.spec.node_selector or {}).get(entry.key) if entry.kind is Kind.NODE_SELECTOR else None
+
+
+def _satisfied(entry: Entry, pod: Pod, placement: Placement) -> str:
+    match entry.kind:
+        case Kind.SINGLE | Kind.NODE_SELECTOR:
+            own = _own(entry, pod)
+            wanted = (placement.scheduler_name, placement.priority_class_name, placement.runtime_class_name)
+            is_so = own in wanted or own in placement.node_selector.values()
+            return _SO if is_so else f"kept the Pod's own {own} (onConflict Keep)"
+        case Kind.REQUIRED_NODES:
+            return _implied(pod, placement)
+        case Kind.SPREAD:
+            return _SO if _has_spread(entry, pod) else "kept the Pod's own (onConflict Keep)"
+        case Kind.TOLERATION:
+            return _covered(pod, placement.tolerations[0])
+        case _:
+            return _SO
+
+
+def _implied(pod: Pod, placement: Placement) -> str:
+    """Name the Pod's own expressions from which the required ones follow."""
+    fitting = [term for term in required.own_terms(pod) or () if node_terms.said(term) is not None]
+    if not fitting:
+        return "left: no node fits the Pod's own required node affinity"
+    wanted = set(map(_plain, _wanted(placement)))
+    keys = {key for key, _, _ in wanted}
+    own = [one for term in fitting for one in _requirements(term) if one.key in keys]
+    if all(_plain(one) in wanted for one in own):
+        return _SO
+    return f"implied by {', '.join(list(dict.fromkeys(map(wording.of_requirement, own)))[:_MOST_SHOWN])}"
+
+
+def _wanted(placement: Placement) -> list[NodeRequirement]:
+    nodes = placement.affinity.node_affinity
+    native = (nodes.required.node_selector_terms or ()) if nodes is not None and nodes.required is not None else ()
+    return [*required_expressions(placement.topology), *(one for term in native for one in _requirements(term))]
+
+
+def _requirements(term: NodeSelectorTerm) -> tuple[NodeRequirement, ...]:
+    return (*(term.match_expressions or ()), *(term.match_fields or ()))
+
+
+def _plain(one: NodeRequirement) -> tuple[str, str, frozenset[str]]:
+    return one.key, one.operator, frozenset(one.values or ())
+
+
+def _has_spread(entry: Entry, pod: Pod) -> bool:
+    plan = entry.alone.placement_plan
+    own = {meaning.of_spread(one, pod.labels) for one in pod.spec.topology_spread_constraints or ()}
+    return plan is not None and all(meaning.of_spread(wanted.entry, pod.labels) in own for wanted in plan.spreads)
+
+
+def _covered(pod: Pod, wanted: Toleration) -> str:
+    covering = [own for own in pod.spec.tolerations or () if bearing.covers(own, wanted)]
+    if wanted in covering or not covering:
+        return _SO
+    return f"covered by {tolerations.in_words(covering[0])}"
+
+
+def of_all(entry: Entry, before: Pod, after: Pod, found: Sequence[tuple[Change, str]]) -> str:
+    """Say what is worth knowing of all that an entry changed, "" where each change is told by itself."""
+    if entry.kind is Kind.SPREAD:
+        is_override = any(change.former is not None for change, _ in found)
+        return "overrides the Pod's own (onConflict Override)" if is_override else ""
+    if entry.kind is not Kind.REQUIRED_NODES or not required.own_terms(before):
+        return ""
+    there = len(required.own_terms(after) or ())
+    written = len({at.partition("/nodeSelectorTerms/")[2].partition("/")[0] for _, at in found})
+    if written < there:
+        return f"ANDed into {written} of {there} terms, the others need nothing"
+    return "ANDed into every term" if there > 1 else "ANDed into the term"
+
+
+def of_change(entry: Entry, pod: Pod, change: Change, at: str, value: Any) -> str:
+    """Say what is worth knowing of a `value` that is new at a place, "" where it speaks for itself.
+
+    `pod` is as it came.
+    """
+    if change.after is None and change.before in _COMPANIONS:
+        return _FORMER
+    plan, own = entry.alone.placement_plan, change.former
+    if plan is None:
+        return _of_amount(entry, change, at, value)
+    if entry.kind is Kind.SINGLE and own:
+        (single,) = names.singles(pod, plan)
+        return (
+            f"overrides {own} (onConflict Override)" if single.is_users else f"{own} is only the default, no conflict"
+        )
+    if entry.kind is Kind.NODE_SELECTOR and own is not None:
+        return f"overrides {own} (onConflict Override)"
+    if entry.kind is Kind.TOLERATION and change.after == "/spec/tolerations/0" and pod.spec.tolerations:
+        return "goes first, for the first that fits a taint decides when to evict"
+    return ""
+
+
+def _of_amount(entry: Entry, change: Change, at: str, value: Any) -> str:
+    rules, is_max, is_request = entry.alone.resources, ".max[" in entry.rule, "/requests/" in at
+    if entry.kind is Kind.BOUND and change.former is not None:
+        return f"{'lowered' if is_max else 'raised'} from {change.former} (whenOutside Clamp)"
+    if entry.kind is Kind.BOUND and is_max:
+        return (
+            ("an absent request counts 0" if value == "0" else _AS_LIMIT) if is_request else "bounds what has no limit"
+        )
+    if rules is None or entry.kind is Kind.BOUND:
+        return "the least that is allowed"
+    given = {**rules.container.default_request, **rules.container.default}[entry.key]
+    if str(given) == value:
+        return ""
+    return _AS_LIMIT if is_request else "as much as the container's own request"

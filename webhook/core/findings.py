@@ -1,0 +1,30 @@
+"""What a Pod owes its service's policy, field by field, before anybody has said how strictly it is meant."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Code(StrEnum):
+    """The stable first word of every denial and warning; scripts may rely on it."""
+
+    UNMATCHED = "Unmatched"
+    MUTATION_MISSING = "MutationMissing"
+    PLACEMENT_CONFLICT = "PlacementConflict"
+    PLACEMENT_UNFULFILLED = "PlacementUnfulfilled"
+    PLACEMENT_CONTRADICTION = "PlacementContradiction"
+    RESOURCES_OUTSIDE = "ResourcesOutside"
+    RESOURCES_UNFULFILLED = "ResourcesUnfulfilled"
+    IMMUTABLE = "PodgateFieldImmutable"
+    STORE_UNAVAILABLE = "StoreUnavailable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    BREAKER_OPEN = "BreakerOpen"
+    BREAKER_PROBING = "BreakerProbing"
+
+
+class Lack(NamedTuple):
+    """One thing that is owed; `owed` names it whatever the Pod has in its stead."""
+
+    code: Code
+    field: str
+    owed: str
+    text: str

@@ -1,0 +1,35 @@
+"""Where a service's Pods may go: for each field of a Pod, what is written and what is owed. One module a field.
+
+The order is that of the patch.
+"""
+
+from webhook.core.findings import Lack
+from webhook.core.patch import Operation
+from webhook.core.placement import affinity, names, required, spread, tolerations
+from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
+from webhook.core.pod import Pod
+
+__all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "lacks", "operations"]
+
+contradiction = required.contradiction
+
+
+def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
+    """Return what gives a Pod its service's placement; empty where it has it. f(f(x)) = f(x)."""
+    return [
+        *names.operations(pod, plan),
+        *affinity.operations(pod, plan),
+        *spread.operations(pod, plan),
+        *tolerations.operations(pod, plan),
+    ]
+
+
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+    """Return what a Pod owes of what is required."""
+    return [
+        *names.lacks(pod, plan),
+        *required.lacks(pod, plan),
+        *affinity.lacks(pod, plan),
+        *spread.lacks(pod, plan),
+        *tolerations.lacks(pod, plan),
+    ]

@@ -1,0 +1,135 @@
+"""The Pod's `affinity` as one patch: what is not there comes in the largest piece that is missing."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from webhook.core.findings import Code, Lack
+from webhook.core.kubernetes import PodAffinity, PodAffinityTerm
+from webhook.core.patch import Operation, add, append
+from webhook.core.placement import meaning, required, wording
+from webhook.core.placement.plan import PlacementPlan, PodTerms, Wanted
+from webhook.core.pod import Pod
+
+T = TypeVar("T")
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_PATH = ("spec", "affinity")
+_NOTHING = PodAffinity()
+_WORDS = {"podAffinity": "required pod affinity", "podAntiAffinity": "required pod anti-affinity"}
+
+
+def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
+    """Return what gives the Pod the affinity that the policy asks for, required and preferred."""
+    if not plan.has_affinity:
+        return []
+    affinity = pod.spec.affinity
+    kinds = {
+        "nodeAffinity": _node_affinity(pod, plan),
+        "podAffinity": _pod_terms(pod, plan, "podAffinity"),
+        "podAntiAffinity": _pod_terms(pod, plan, "podAntiAffinity"),
+    }
+    if affinity is None:
+        return [add({kind: parts.new for kind, parts in kinds.items() if parts.new}, *_PATH)]
+    own = {
+        "nodeAffinity": affinity.node_affinity,
+        "podAffinity": affinity.pod_affinity,
+        "podAntiAffinity": affinity.pod_anti_affinity,
+    }
+    found: list[Operation] = []
+    for kind, parts in kinds.items():
+        if parts.new and own[kind] is None:
+            found.append(add(parts.new, *_PATH, kind))
+        else:
+            found += [add(value, *_PATH, kind, field) for field, value in parts.new.items()]
+        found += parts.changes
+    return found
+
+
+class _Parts(NamedTuple):
+    """Fields that the Pod has nothing of yet, and operations on those that it has."""
+
+    new: dict[str, Any]
+    changes: list[Operation]
+
+    def put(self, lacking: list[Any], own: Sequence[Any] | None, kind: str, field: str) -> None:
+        if lacking and own is None:
+            self.new[field] = lacking
+        elif lacking:
+            self.changes.extend(append(lacking, own, *_PATH, kind, field))
+
+
+def _node_affinity(pod: Pod, plan: PlacementPlan) -> _Parts:
+    parts = _Parts({}, [])
+    affinity = pod.spec.affinity
+    own = affinity.node_affinity if affinity is not None else None
+    if plan.required:
+        terms = required.own_terms(pod)
+        if terms is None:
+            parts.new.update(required.as_new(plan))
+        else:
+            parts.changes.extend(required.narrowed(terms, plan))
+    if plan.preferred:
+        preferred = own.preferred if own is not None else None
+        parts.put(_lacking(preferred, plan.preferred, meaning.of_preferred), preferred, "nodeAffinity", PREFERRED)
+    return parts
+
+
+def _pod_terms(pod: Pod, plan: PlacementPlan, kind: str) -> _Parts:
+    parts = _Parts({}, [])
+    wanted, own = _sides(pod, plan, kind)
+    namespace, labels = pod.metadata.namespace, pod.labels
+    if wanted.required:
+        lacking = _lacking(own.required, wanted.required, lambda term: meaning.of_pod_term(term, namespace, labels))
+        parts.put(lacking, own.required, kind, required.REQUIRED)
+    if wanted.preferred:
+        lacking = _lacking(own.preferred, wanted.preferred, lambda term: meaning.of_weighted(term, namespace, labels))
+        parts.put(lacking, own.preferred, kind, PREFERRED)
+    return parts
+
+
+def _sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[PodTerms, PodAffinity]:
+    """Return what the policy wants, and what the Pod has."""
+    affinity = pod.spec.affinity
+    if kind == "podAffinity":
+        return plan.pod_affinity, (affinity.pod_affinity if affinity is not None else None) or _NOTHING
+    return plan.pod_anti_affinity, (affinity.pod_anti_affinity if affinity is not None else None) or _NOTHING
+
+
+def _lacking(own: Sequence[T] | None, wanted: Sequence[Wanted[T]], mean: Callable[[T], Hashable]) -> list[Any]:
+    """Return, as JSON, what is wanted and not there by meaning."""
+    return [one.plain for one in _missing(own, wanted, mean)]
+
+
+def _missing(own: Sequence[T] | None, wanted: Sequence[Wanted[T]], mean: Callable[[T], Hashable]) -> list[Wanted[T]]:
+    if not own:
+        return list(wanted)
+    known = {mean(entry) for entry in own}
+    # Its namespaces, and what label keys may have merged, can mean something else for this very Pod.
+    return [one for one in wanted if one.meant not in known and mean(one.entry) not in known]
+
+
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+    """Return what required pod affinity and anti-affinity owe; node terms have a module of their own."""
+    return [
+        Lack(
+            Code.PLACEMENT_UNFULFILLED,
+            f"spec.affinity.{kind}.{required.REQUIRED}",
+            f"{kind} {words}",
+            f"{_WORDS[kind]} lacks {words}",
+        )
+        for kind in _WORDS
+        for words in _owed(pod, plan, kind)
+    ]
+
+
+def _owed(pod: Pod, plan: PlacementPlan, kind: str) -> list[str]:
+    wanted, own = _sides(pod, plan, kind)
+    if not wanted.required:
+        return []
+    namespace, labels = pod.metadata.namespace, pod.labels
+    missing = _missing(own.required, wanted.required, lambda term: meaning.of_pod_term(term, namespace, labels))
+    return [_in_words(one.entry) for one in missing]
+
+
+def _in_words(term: PodAffinityTerm) -> str:
+    return f"{term.topology_key} {wording.of_selector(term.label_selector)}"

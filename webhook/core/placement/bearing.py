@@ -1,0 +1,54 @@
+"""What one toleration bears beside another: which taints, and for how long."""
+
+from collections.abc import Sequence
+from math import inf
+
+from webhook.core.kubernetes import Toleration
+from webhook.core.selectors import integer
+
+
+def covers(own: Toleration, wanted: Toleration) -> bool:
+    """Say whether every taint that `wanted` tolerates is tolerated by `own`, for at least as long."""
+    key = own.key == wanted.key or (own.key == "" and own.operator == "Exists")
+    value = own.operator == "Exists" or ((own.operator or "Equal") == wanted.operator and _reaches(own, wanted))
+    effect = own.effect in {"", wanted.effect}
+    return key and value and effect and seconds(own) >= seconds(wanted)
+
+
+def _reaches(own: Toleration, wanted: Toleration) -> bool:
+    """Say whether every taint's value that fits `wanted` fits `own`, which has the same operator."""
+    if own.value == wanted.value or own.operator not in {"Lt", "Gt"}:
+        return own.value == wanted.value
+    ours, theirs = integer(own.value), integer(wanted.value)
+    if ours is None or theirs is None:
+        return False
+    return ours >= theirs if own.operator == "Lt" else ours <= theirs
+
+
+def shortens(own: Toleration, wanted: Toleration) -> bool:
+    """Say whether `own` may bear a taint that `wanted` tolerates, and for less time."""
+    if seconds(own) >= seconds(wanted):
+        return False
+    key = own.key == wanted.key or "" in {own.key, wanted.key}
+    differ = own.operator in {"", "Equal"} and wanted.operator == "Equal" and own.value != wanted.value
+    effect = own.effect == wanted.effect or "" in {own.effect, wanted.effect}
+    return key and effect and not differ
+
+
+def seconds(toleration: Toleration) -> float:
+    """Return for how long a taint is borne."""
+    return inf if toleration.toleration_seconds is None else toleration.toleration_seconds
+
+
+def reduced(tolerations: Sequence[Toleration]) -> list[Toleration]:
+    """Return them without those that another one covers, the longest last."""
+    needed = [
+        wanted
+        for index, wanted in enumerate(tolerations)
+        if not any(
+            covers(other, wanted) and (place < index or not covers(wanted, other))
+            for place, other in enumerate(tolerations)
+            if place != index
+        )
+    ]
+    return sorted(needed, key=seconds)

@@ -1,0 +1,163 @@
+"""Required node affinity: what the policy asks is ANDed into every term of the Pod's, because terms are ORed.
+
+A term that is left out, or a term of ours beside the Pod's, would be a way to escape.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from webhook.core.findings import Code, Lack
+from webhook.core.kubernetes import NodeRequirement, NodeSelectorTerm
+from webhook.core.patch import Operation, append, copy, pointer
+from webhook.core.placement import node_terms
+from webhook.core.placement.node_terms import Asked
+from webhook.core.placement.plan import PlacementPlan, RequiredTerm
+from webhook.core.placement.wording import of_requirement
+from webhook.core.pod import Pod
+from webhook.core.selectors import Constraints, told
+
+MOST_TERMS = 1000
+"""Of one Pod, before and after. Nobody needs as many, and to read more would hold up everybody else's reviews."""
+MOST_SHOWN = 8
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PATH = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+_TERMS = ".".join(_PATH)
+
+
+def own_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
+    """Return the Pod's own terms; None where it has no required node affinity."""
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
+        return None
+    return affinity.node_affinity.required.node_selector_terms or ()
+
+
+def as_new(plan: PlacementPlan) -> dict[str, Any]:
+    """Return what a Pod without required node affinity gets, to be set under `nodeAffinity`."""
+    return {REQUIRED: {"nodeSelectorTerms": [one.plain for one in plan.required]}} if plan.required else {}
+
+
+def narrowed(terms: Sequence[NodeSelectorTerm], plan: PlacementPlan) -> list[Operation]:
+    """Return the operations that AND one of the policy's terms into each of the Pod's, another into a copy of it."""
+    if len(terms) > MOST_TERMS:
+        return []  # the validating half refuses it
+    open_terms = [(index, _needed(terms[index], missing)) for index, missing in _open(terms, plan.required)]
+    if len(terms) + sum(len(missing) - 1 for _, missing in open_terms) > MOST_TERMS:
+        return []
+    operations: list[Operation] = []
+    end = len(terms)
+    for index, missing in open_terms:
+        # Copies first: of the term as the user wrote it.
+        operations += [copy(pointer(*_PATH, index), *_PATH, "-") for _ in missing[1:]]
+        operations += _joined(terms[index], missing[0], index)
+        for place, more in enumerate(missing[1:], end):
+            operations += _joined(terms[index], more, place)
+        end += len(missing) - 1
+    return operations
+
+
+def _open(terms: Sequence[NodeSelectorTerm], wanted: Sequence[RequiredTerm]) -> Iterator[tuple[int, list[list[Asked]]]]:
+    """Yield the terms that let other nodes in, and what each lacks of every wanted one.
+
+    A term that fits no node is none of them.
+    """
+    for index, term in enumerate(terms):
+        said = node_terms.said(term)
+        if said is not None:
+            missing = [node_terms.missing(said, one.asked) for one in wanted]
+            if all(missing):
+                yield index, missing
+
+
+def _needed(term: NodeSelectorTerm, missing: list[list[Asked]]) -> list[list[Asked]]:
+    """Return, of what makes a term each of the wanted ones, what lets some node in that none of the others does.
+
+    Where no node is left by any of them, one stays: the term as it is would let in others.
+    """
+    if len(missing) == 1:
+        return missing
+    needed: list[tuple[Constraints, list[Asked]]] = []
+    for lacking in sorted(missing, key=len):
+        said = node_terms.said(node_terms.with_asked(term, lacking))
+        if said is not None and not any(not node_terms.missing(said, other) for _, other in needed):
+            needed.append((said, lacking))
+    kept = [
+        lacking
+        for place, (said, lacking) in enumerate(needed)
+        if not any(not node_terms.missing(said, other) for _, other in needed[place + 1 :])
+    ]
+    return kept or missing[:1]
+
+
+def _joined(term: NodeSelectorTerm, missing: Sequence[Asked], place: int) -> list[Operation]:
+    expressions = [one.plain for one in missing if not one.is_field]
+    fields = [one.plain for one in missing if one.is_field]
+    return [
+        *append(expressions, term.match_expressions, *_PATH, place, "matchExpressions"),
+        *append(fields, term.match_fields, *_PATH, place, "matchFields"),
+    ]
+
+
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+    """Return what the Pod's terms owe: one lack a requirement, however many terms miss it; a tenant chooses those."""
+    if not plan.required:
+        return []
+    terms = own_terms(pod)
+    if terms is None:
+        alone = len(plan.required) == 1
+        owed = (
+            [of_requirement(one.requirement) for one in plan.required[0].asked] if alone else [_either(plan.required)]
+        )
+        text = "required node affinity is missing, expected {}"
+        return [Lack(Code.PLACEMENT_UNFULFILLED, _TERMS, one, text.format(one)) for one in owed]
+    if len(terms) > MOST_TERMS:
+        text = f"required node affinity has {len(terms)} terms, at most {MOST_TERMS} are read: write fewer"
+        return [Lack(Code.PLACEMENT_CONFLICT, _TERMS, _either(plan.required), text)]
+    open_terms = list(_open(terms, plan.required))
+    if not open_terms:
+        return []
+    if len(plan.required) > 1:
+        return [_lack([index for index, _ in open_terms], _either(plan.required))]
+    found: list[Lack] = []
+    for wanted in plan.required[0].asked:
+        missing = [index for index, (lacking,) in open_terms if wanted in lacking]
+        if missing:
+            found.append(_lack(missing, of_requirement(wanted.requirement)))
+    return found
+
+
+def _lack(missing: Sequence[int], expected: str) -> Lack:
+    first, others = missing[0], len(missing) - 1
+    which = f"nodeSelectorTerms[{first}]" + (f" and {others} more allow" if others else " allows")
+    text = f"required node affinity: {which} other nodes, expected {expected} in every term"
+    return Lack(Code.PLACEMENT_UNFULFILLED, f"{_TERMS}[{first}]", expected, text)
+
+
+def _either(wanted: Sequence[RequiredTerm]) -> str:
+    return " or ".join(" and ".join(of_requirement(asked.requirement) for asked in one.asked) for one in wanted)
+
+
+def contradiction(pod: Pod) -> Lack | None:
+    """Return why no node at all can fit the Pod's nodeSelector and required terms; None where one might."""
+    terms = own_terms(pod)
+    if (
+        not terms
+        or len(terms) > MOST_TERMS
+        or any(node_terms.said(term, pod.spec.node_selector) is not None for term in terms)
+    ):
+        return None
+    words = _contradicting(terms[0], pod.spec.node_selector or {}) or "nothing, in a term without expressions"
+    more = f" (terms that fit no node: {len(terms)})" if len(terms) > 1 else ""
+    text = f"no node can fit: required node affinity and nodeSelector ask for {words}{more}"
+    return Lack(Code.PLACEMENT_CONTRADICTION, _TERMS, _TERMS, text)
+
+
+def _contradicting(term: NodeSelectorTerm, node_selector: Mapping[str, str]) -> str:
+    """Return, in words, all that is asked of the first label that cannot be."""
+    selected = [NodeRequirement(key, "In", (value,)) for key, value in node_selector.items()]
+    asked = (*selected, *(term.match_expressions or ()))
+    for group in (asked, term.match_fields or ()):
+        for key, constraint in told(group).items():
+            if constraint.impossible:
+                return " with ".join([of_requirement(one) for one in group if one.key == key][:MOST_SHOWN])
+    return ""

@@ -1,0 +1,106 @@
+"""Topology spread constraints: united by meaning; a Pod can have one for each topologyKey and whenUnsatisfiable."""
+
+from collections.abc import Hashable
+
+from webhook.core.findings import Code, Lack
+from webhook.core.kubernetes import TopologySpreadConstraint
+from webhook.core.patch import Operation, append, replace
+from webhook.core.placement import meaning, wording
+from webhook.core.placement.plan import PlacementPlan, Wanted
+from webhook.core.pod import Pod
+from webhook.core.stanzas import OnConflict
+
+_FIELD = "topology_spread_constraints"
+_PATH = ("spec", "topologySpreadConstraints")
+
+
+def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
+    """Append what is missing, replace what contradicts where the policy overrides."""
+    if not plan.spreads:
+        return []
+    own, labels = pod.spec.topology_spread_constraints, pod.labels
+    overrides = plan.rule_for(_FIELD) is OnConflict.OVERRIDE
+    changes: list[Operation] = []
+    lacking = []
+    for wanted in plan.spreads:
+        places = _same_key(own, wanted.entry)
+        if not places:
+            lacking.append(wanted.plain)
+        elif overrides:
+            changes += [replace(wanted.plain, *_PATH, i) for i, one in places if not _is_equal(one, wanted, labels)]
+    return changes + append(lacking, own, *_PATH)
+
+
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+    """Return what is owed: DoNotSchedule as it is wanted, and none of either kind that contradicts under Deny."""
+    found: list[Lack] = []
+    rule = plan.rule_for(_FIELD)
+    for wanted in plan.spreads:
+        entry = wanted.entry
+        places = _same_key(pod.spec.topology_spread_constraints, entry)
+        others = [index for index, one in places if not _is_equal(one, wanted, pod.labels)]
+        is_required = entry.when_unsatisfiable == "DoNotSchedule"
+        if not places and is_required:
+            text = f"spec.topologySpreadConstraints lacks {_in_words(entry)}"
+            found.append(Lack(Code.PLACEMENT_UNFULFILLED, ".".join(_PATH), _owed(entry), text))
+        elif others and (rule is OnConflict.DENY or (rule is OnConflict.OVERRIDE and is_required)):
+            found.append(_contradicts(pod, others[0], entry, is_users=rule is OnConflict.DENY))
+    return found
+
+
+def _same_key(
+    own: tuple[TopologySpreadConstraint, ...] | None, wanted: TopologySpreadConstraint
+) -> list[tuple[int, TopologySpreadConstraint]]:
+    key = meaning.spread_key(wanted)
+    return [(index, one) for index, one in enumerate(own or ()) if meaning.spread_key(one) == key]
+
+
+def _is_equal(own: TopologySpreadConstraint, wanted: Wanted[TopologySpreadConstraint], labels: meaning.Labels) -> bool:
+    meant = meaning.of_spread(own, labels)
+    return meant == wanted.meant or meant == meaning.of_spread(wanted.entry, labels)
+
+
+def _contradicts(pod: Pod, index: int, wanted: TopologySpreadConstraint, *, is_users: bool) -> Lack:
+    field = f"spec.topologySpreadConstraints[{index}]"
+    theirs, ours = _differing((pod.spec.topology_spread_constraints or ())[index], wanted, pod.labels)
+    if is_users:
+        text = f"{field} has {theirs}, the policy sets {ours}; remove it from the Pod or make it equal"
+        return Lack(Code.PLACEMENT_CONFLICT, field, _owed(wanted), text)
+    return Lack(Code.PLACEMENT_UNFULFILLED, field, _owed(wanted), f"{field} has {theirs}, expected {ours}")
+
+
+def _differing(
+    own: TopologySpreadConstraint, wanted: TopologySpreadConstraint, labels: meaning.Labels
+) -> tuple[str, str]:
+    """Return, in words, what each of two constraints says where they differ."""
+    theirs, ours = _parts(own, labels), _parts(wanted, labels)
+    differing = [name for name in ours if theirs[name][0] != ours[name][0]]
+    theirs_said, ours_said = (", ".join(f"{name} {parts[name][1]}" for name in differing) for parts in (theirs, ours))
+    return theirs_said, ours_said
+
+
+def _parts(constraint: TopologySpreadConstraint, labels: meaning.Labels) -> dict[str, tuple[Hashable, str]]:
+    """Return what each field but the key's own means, and how it reads."""
+    keys = constraint.match_label_keys or ()
+    selector = constraint.label_selector
+    return {
+        "maxSkew": (constraint.max_skew, str(constraint.max_skew)),
+        "labelSelector": (meaning.of_selector(selector, labels, keys), wording.of_selector(selector)),
+        "minDomains": (constraint.min_domains or 1, str(constraint.min_domains or 1)),
+        **{
+            name: (said, said)
+            for name, said in (
+                ("nodeAffinityPolicy", constraint.node_affinity_policy or "Honor"),
+                ("nodeTaintsPolicy", constraint.node_taints_policy or "Ignore"),
+            )
+        },
+        "matchLabelKeys": (frozenset(keys), ", ".join(keys) or "none"),
+    }
+
+
+def _owed(wanted: TopologySpreadConstraint) -> str:
+    return f"{_PATH[1]} {wanted.topology_key} {wanted.when_unsatisfiable}"
+
+
+def _in_words(wanted: TopologySpreadConstraint) -> str:
+    return f"{wanted.topology_key} {wanted.when_unsatisfiable} maxSkew {wanted.max_skew}"

@@ -1,0 +1,57 @@
+"""Pods whose containers ask for resources, or leave it to others to say."""
+
+from webhook.core.proof.corpus.building import Json, asking, in_pod, pod
+
+_SIDECAR = {"name": "sidecar", "image": "app", "restartPolicy": "Always"}
+
+CONTAINERS: dict[str, Json] = {
+    "a Pod with requests only": in_pod(asking({"cpu": "100m", "memory": "64Mi"})),
+    "a Pod with limits only": in_pod(asking(limits={"cpu": "2", "memory": "1Gi"})),
+    "a Pod with requests equal to limits": in_pod(
+        asking({"cpu": "1", "memory": "1Gi"}, {"cpu": "1000m", "memory": "1024Mi"})
+    ),
+    "a Pod with a request of one resource and a limit of another": in_pod(asking({"cpu": "1500m"}, {"memory": "2Gi"})),
+    "a Pod with empty and null resources": in_pod(
+        {"resources": {}}, {"resources": None}, {"resources": {"requests": None, "limits": {}}}, {}
+    ),
+    "a Pod with amounts that are numbers": in_pod(asking({"cpu": 1, "memory": 1073741824}, {"cpu": 1.5})),
+    "a Pod with oddly written amounts": in_pod(
+        asking({"cpu": "0.1", "memory": "1e8"}, {"cpu": "2e0", "memory": "128974848000m", "ephemeral-storage": "1.5Gi"})
+    ),
+    "a Pod with amounts of zero": in_pod(asking({"cpu": "0", "memory": "0"}, {"cpu": "0"})),
+    "a Pod with the smallest and the largest amounts": in_pod(
+        asking({"cpu": "1m", "memory": "1"}, {"cpu": "100k", "memory": "7Ei"})
+    ),
+    "a Pod with ephemeral storage": in_pod(asking({"ephemeral-storage": "1Gi"}, {"ephemeral-storage": "2Gi"})),
+    "a Pod with an extended resource": in_pod(
+        asking({"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "1", "cpu": "4"}), asking(limits={"nvidia.com/gpu": 2})
+    ),
+    "a Pod with huge pages": in_pod(
+        asking({"hugepages-2Mi": "64Mi", "memory": "128Mi"}, {"hugepages-2Mi": "64Mi", "memory": "128Mi"})
+    ),
+    "a Pod with init containers": in_pod(
+        asking({"cpu": "100m"}),
+        initContainers=[
+            {"name": "first", "image": "app", **asking({"cpu": "4", "memory": "4Gi"})},
+            {"name": "second", "image": "app"},
+        ],
+    ),
+    "a Pod with sidecars": in_pod(
+        asking({"cpu": "100m"}, {"cpu": "200m"}),
+        initContainers=[_SIDECAR, {**_SIDECAR, "name": "another", **asking({"memory": "32Mi"}, {"memory": "32Mi"})}],
+    ),
+    "a Pod with containers that others inject": in_pod(
+        asking({"cpu": "100m"}), {"name": "istio-proxy", **asking({"cpu": "10m"})}, {"name": "linkerd-proxy"}
+    ),
+    "a Pod with resources of its own level": pod(
+        resources={"requests": {"cpu": "2", "memory": "2Gi"}, "limits": {"cpu": "4", "memory": "4Gi"}}
+    ),
+    "a Pod with resources of both levels": in_pod(
+        asking({"cpu": "500m"}), {}, resources={"limits": {"cpu": "1"}, "requests": {"memory": "1Gi"}}
+    ),
+    "a Pod with claims for devices": pod(
+        containers=[{"name": "app", "image": "app", "resources": {"claims": [{"name": "gpu", "request": "one"}]}}],
+        resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+    ),
+    "a Pod with many containers": in_pod(*({} for _ in range(12))),
+}

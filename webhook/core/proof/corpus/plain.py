@@ -1,0 +1,85 @@
+"""Plain Pods, and those that are odd as a whole: their metadata, nulls, and what no version of ours knows."""
+
+from webhook.core.proof.corpus.building import Json, pod
+
+_FILLED_IN = {
+    "schedulerName": "default-scheduler",
+    "priority": 0,
+    "preemptionPolicy": "PreemptLowerPriority",
+    "restartPolicy": "Always",
+    "dnsPolicy": "ClusterFirst",
+    "enableServiceLinks": True,
+    "serviceAccountName": "default",
+    "securityContext": {},
+    "terminationGracePeriodSeconds": 30,
+    "tolerations": [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    ],
+}
+
+PLAIN: dict[str, Json] = {
+    "a plain Pod": pod(),
+    "a plain Pod as the API server fills it in": pod(
+        {"labels": {"app": "sample", "pod-template-hash": "5d4f8c7b9"}},
+        **_FILLED_IN,
+    ),
+    "a plain Pod with the cluster's default priority class": pod(
+        {
+            "managedFields": [
+                {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:containers": {}}}}
+            ]
+        },
+        **(_FILLED_IN | {"priority": 1000, "priorityClassName": "cluster-default"}),
+    ),
+}
+
+ODD: dict[str, Json] = {
+    "a Pod with null for all that may be absent": pod(
+        {"labels": None, "annotations": None, "ownerReferences": None},
+        **dict.fromkeys(
+            (
+                "affinity",
+                "initContainers",
+                "nodeSelector",
+                "overhead",
+                "priority",
+                "resources",
+                "schedulingGates",
+                "tolerations",
+                "topologySpreadConstraints",
+            )
+        ),
+    ),
+    "a Pod with empty fields": pod(
+        {"labels": {}, "annotations": {}},
+        affinity={},
+        initContainers=[],
+        nodeSelector={},
+        priorityClassName="",
+        schedulerName="",
+        schedulingGates=[],
+        tolerations=[],
+        topologySpreadConstraints=[],
+    ),
+    "a Pod that carries the label and annotation of another service": pod(
+        {"labels": {"podgate.io/service": "forged"}, "annotations": {"podgate.io/policy-hash": "forged"}}
+    ),
+    "a Pod with fields of a newer Kubernetes": pod(
+        affinity={"nodeAffinity": {"fieldOfTomorrow": [{}]}, "affinityOfTomorrow": {"deep": {"er": None}}},
+        fieldOfTomorrow={"a/b": [1, 2.5, None, {"~": True}]},
+        tolerations=[{"key": "a", "operator": "OperatorOfTomorrow", "fieldOfTomorrow": 1}],
+    ),
+    "a Pod with a scheduling gate": pod(schedulingGates=[{"name": "example.com/gate"}]),
+    "a Pod with a node's name": pod(nodeName="node-1"),
+    "a Pod with a scheduler of its own": pod(schedulerName="scheduler-of-its-own"),
+    "a Pod with a priority class of its own": pod(
+        {"managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:priorityClassName": {}}}}]},
+        preemptionPolicy="Never",
+        priority=1000,
+        priorityClassName="class-of-its-own",
+    ),
+    "a Pod with a runtime class and its overhead": pod(
+        overhead={"cpu": "250m", "memory": "120Mi"}, runtimeClassName="class-of-its-own"
+    ),
+}

@@ -1,0 +1,118 @@
+"""Which sets of rules are proved: every distinct one, or as many as bounded work allows, spread evenly."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.policy import Modes, Policy, Service
+from webhook.core.proof.corpus import CORPUS, Sample
+from webhook.core.proof.trial import Trouble, trouble_with
+
+MOST_SETS = 100
+"""Proved in one policy: about 1.5 s of one core where they are as long as the page's example, or shorter."""
+MOST_BYTES = 200_000
+"""Of rules in one policy, as JSON: work grows with their length as well."""
+
+_STANZAS = ("placement", "resources")
+_encoder = msgspec.json.Encoder(enc_hook=str, order="deterministic")
+
+
+class Flaw(Struct, frozen=True):
+    """What is wrong with one stanza of one service."""
+
+    service: int
+    """Its index in the list."""
+    stanza: str
+    """`placement` or `resources`."""
+    reason: str
+    remedy: str
+
+
+class Proof(Struct, frozen=True):
+    """What came of it. A sampled one says nothing about the sets that were left out."""
+
+    flaws: tuple[Flaw, ...]
+    proved: int
+    """Distinct sets of rules that were proved ..."""
+    sets: int
+    """... of how many."""
+
+    @property
+    def is_sampled(self) -> bool:
+        return self.proved < self.sets
+
+
+def prove(policy: Policy) -> Proof:
+    """Try the rules of every service on the Pods of the corpus. Code that raises is a flaw, never a crash.
+
+    Rules are tried as if they were enforced: one that only warns today is enforced tomorrow.
+    """
+    owners: dict[bytes, list[int]] = {}
+    for index, service in enumerate(policy.services):
+        if service.placement is not None or service.resources is not None:
+            owners.setdefault(_encoder.encode((service.placement, service.resources)), []).append(index)
+    chosen = _chosen(list(owners))
+    trials = _Trials()
+    flaws: list[Flaw] = []
+    for rules in chosen:
+        enforced = _enforced(policy.services[owners[rules][0]])
+        for (stanza, _), trouble in trials.troubles_with(enforced).items():
+            flaws += [Flaw(index, stanza, trouble.reason, trouble.remedy) for index in owners[rules]]
+    return Proof(tuple(flaws), len(chosen), len(owners))
+
+
+def _enforced(service: Service) -> Service:
+    """Return a service with its rules acting; but for `pod.min`, which asks something of the user himself."""
+    resources = service.resources
+    if resources is not None:
+        resources = msgspec.structs.replace(resources, pod=msgspec.structs.replace(resources.pod, min={}))
+    return msgspec.structs.replace(service, resources=resources, modes=Modes())
+
+
+def _chosen(sets: list[bytes]) -> list[bytes]:
+    """Return as many sets as may be proved, the first one always, at even distances."""
+    chosen = _spread(sets, min(len(sets), MOST_SETS))
+    size_bytes = sum(map(len, chosen))
+    return chosen if size_bytes <= MOST_BYTES else _spread(chosen, len(chosen) * MOST_BYTES // size_bytes or 1)
+
+
+def _spread(sets: list[bytes], count: int) -> list[bytes]:
+    return [sets[place * len(sets) // count] for place in range(count)]
+
+
+class _Trials:
+    """Pods that are odd to one stanza are tried on it alone, and once, however many services share it."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[Trouble, ...]] = {}
+
+    def troubles_with(self, service: Service) -> dict[tuple[str, str], Trouble]:
+        """Return each kind of trouble once, by the stanza to blame."""
+        alone = {
+            stanza: msgspec.structs.replace(service, **{**dict.fromkeys(_STANZAS), stanza: rules})
+            for stanza in _STANZAS
+            if (rules := getattr(service, stanza)) is not None
+        }
+        found = [blamed for sample in CORPUS if not sample.stanza for blamed in _blamed(sample, service, alone)]
+        found += [(stanza, trouble) for stanza in alone for trouble in self._of_stanza(stanza, alone[stanza])]
+        first: dict[tuple[str, str], Trouble] = {}
+        for stanza, trouble in found:
+            first.setdefault((stanza, trouble.kind), trouble)
+        return first
+
+    def _of_stanza(self, stanza: str, service: Service) -> tuple[Trouble, ...]:
+        rules = _encoder.encode((stanza, getattr(service, stanza)))
+        if rules not in self._known:
+            samples = (sample for sample in CORPUS if sample.stanza == stanza)
+            self._known[rules] = tuple(found for sample in samples if (found := trouble_with(sample, service)))
+        return self._known[rules]
+
+
+def _blamed(sample: Sample, service: Service, alone: dict[str, Service]) -> Iterable[tuple[str, Trouble]]:
+    """Try both stanzas together, then each. What only both bring about is told of the first."""
+    together = trouble_with(sample, service)
+    if together is None:
+        return ()
+    each = [(stanza, found) for stanza, one in alone.items() if (found := trouble_with(sample, one)) is not None]
+    return each or [(next(iter(alone)), together)]

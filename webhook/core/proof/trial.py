@@ -1,0 +1,67 @@
+"""One Pod of the corpus under one service's rules: rewritten, patched, rewritten again, checked."""
+
+from typing import Any, NamedTuple
+
+import jsonpatch
+import msgspec
+
+from webhook.core.decision import Finding
+from webhook.core.mutation import rewrite
+from webhook.core.patch import Operation
+from webhook.core.pod import Pod
+from webhook.core.policy import Service
+from webhook.core.proof.corpus import Sample
+from webhook.core.validation import USERS_OWN, check
+
+_HASH = "0" * 16
+_DEFECT = "this is a defect of Podgate: report it, and write these rules in a simpler way meanwhile"
+
+_pod = msgspec.json.Decoder(Pod)
+
+
+class Trouble(NamedTuple):
+    """What is wrong; of one `kind` once is enough."""
+
+    kind: str
+    reason: str
+    remedy: str
+
+
+def trouble_with(sample: Sample, service: Service) -> Trouble | None:
+    """Return what is wrong with this Pod under these rules; None where all is well."""
+    try:
+        return _trouble(sample, service)
+    except MemoryError:  # of the whole check, and no rule's fault
+        raise
+    except Exception as error:  # noqa: BLE001  whatever the defect is: a review of such a Pod would run into it, too
+        return Trouble("failed", f"{sample.name} cannot be rewritten: {error!r}", _DEFECT)
+
+
+def _trouble(sample: Sample, service: Service) -> Trouble | None:
+    first = rewrite(sample.pod, service, _HASH)
+    rewritten = _patched(sample, first)
+    again = rewrite(rewritten, service, _HASH)
+    if again:
+        at = again[0].path
+        return Trouble("diverged", f"{sample.name} is changed by every rewrite anew, each time at {at}", _DEFECT)
+    findings = check(rewritten, service, hash_known=True)
+    serious = (found for found in findings if sample.is_plain or found.code not in USERS_OWN)
+    return next((_unfulfilled(sample, service, found) for found in serious), None)
+
+
+def _patched(sample: Sample, operations: tuple[Operation, ...]) -> Pod:
+    document: Any = msgspec.json.decode(sample.raw)
+    # Both sides are ours alone, so that nothing needs to be copied first.
+    patched = jsonpatch.JsonPatch(msgspec.to_builtins(operations)).apply(document, in_place=True)
+    return _pod.decode(msgspec.json.encode(patched))
+
+
+def _unfulfilled(sample: Sample, service: Service, found: Finding) -> Trouble:
+    said = found.message.removeprefix(f"service {service.name}: ")
+    kind = f"{found.code} {found.field}"
+    if sample.is_plain:
+        remedy = "make these rules agree with each other: they leave no room for any Pod"
+        return Trouble(
+            kind, f"{sample.name}, which asks for nothing itself, cannot fulfil it: {found.code}: {said}", remedy
+        )
+    return Trouble(kind, f"{sample.name} does not fulfil it after a rewrite: {found.code}: {said}", _DEFECT)

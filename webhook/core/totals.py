@@ -1,0 +1,112 @@
+"""What a Pod takes of one resource, by the scheduler's own formula, in exact integers: billionths of its unit.
+
+Source: k8s.io/component-helpers/resource (PodRequests, PodLimits), Kubernetes 1.36: init containers run one after the
+other, sidecars (init containers with restartPolicy Always) go on running beside everything that starts later.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Literal
+
+from webhook.core.pod import Amounts, Container, Pod, Resources
+from webhook.core.quantity import quantity_value
+
+NANO = 10**9
+BYTES = frozenset({"memory", "ephemeral-storage"})
+HUGE_PAGES = "hugepages-"
+LONGEST_ECHO = 40  # characters of a tenant's text that an error repeats
+_MILLI = NANO // 1000
+_BINARY_SUFFIXES = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
+
+Side = Literal["requests", "limits"]
+
+
+@lru_cache(maxsize=4096)
+def nano(text: str) -> int:
+    """Return a quantity in billionths, rounded up: Kubernetes holds nothing finer."""
+    value = quantity_value(text) * NANO
+    return -(-value.numerator // value.denominator)
+
+
+def amount_of(amounts: Amounts | None, name: str) -> int | None:
+    """Return one amount, None where it is absent. ValueError: it is unreadable."""
+    found = amounts.get(name) if amounts else None
+    if found is None:
+        return None
+    try:
+        return nano(str(found))
+    except ValueError as error:
+        raise ValueError(f"{name}: {str(found)[:LONGEST_ECHO]!r}: {error}") from None
+
+
+def total(pod: Pod, side: Side, name: str) -> int:
+    """Return what the whole Pod takes of one resource. ValueError: an unreadable quantity."""
+    return whole(pod, side, name, of_containers(pod, side, name))
+
+
+def of_containers(pod: Pod, side: Side, name: str) -> int:
+    """Return what the containers take at their worst moment."""
+    running = [_taken(container.resources, side, name) for container in pod.spec.containers or ()]
+    starting = [
+        (_taken(container.resources, side, name), is_sidecar(container)) for container in pod.spec.init_containers or ()
+    ]
+    return together(running, starting)
+
+
+def together(running: Iterable[int], starting: Iterable[tuple[int, bool]]) -> int:
+    """Add up what runs together; of init containers, in their order: the share, and whether it is a sidecar."""
+    beside = sum(running)
+    worst, sidecars = beside, 0
+    for share, stays in starting:
+        if stays:
+            sidecars += share
+            worst = max(worst, sidecars)
+        else:
+            worst = max(worst, sidecars + share)
+    return max(worst, beside + sidecars)
+
+
+def whole(pod: Pod, side: Side, name: str, containers: int) -> int:
+    """Return what a Pod takes whose containers take `containers`: its own resources come first, overhead is added."""
+    taken = containers
+    if pod.spec.resources is not None:
+        # A request that is absent is what the containers ask together; where they ask nothing, it is the limit.
+        own = amount_of(getattr(pod.spec.resources, side), name)
+        taken = (containers or amount_of(pod.spec.resources.limits, name) or 0) if own is None else own
+    overhead = amount_of(pod.spec.overhead, name) or 0
+    # The scheduler adds overhead to a limit only where there is one: 0 means "no limit".
+    return taken + overhead if side == "requests" or taken else taken
+
+
+def is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
+def _taken(resources: Resources | None, side: Side, name: str) -> int:
+    """Return one container's share; a request that is absent is its limit, as the API server defaults it."""
+    if resources is None:
+        return 0
+    if side == "limits":
+        return amount_of(resources.limits, name) or 0
+    requested = amount_of(resources.requests, name)
+    return (amount_of(resources.limits, name) or 0) if requested is None else requested
+
+
+def in_millicores(amount: int) -> str:
+    return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+
+
+def in_bytes(amount: int) -> str:
+    for suffix, shift in _BINARY_SUFFIXES:
+        if amount and amount % (1 << shift) == 0:
+            return f"{amount >> shift}{suffix}"
+    return str(amount)
+
+
+def written(name: str, amount: int) -> str:
+    """Return billionths of a container's resource as Kubernetes would write them, exactly."""
+    if name == "cpu" and amount % _MILLI == 0:
+        return in_millicores(amount // _MILLI)
+    if amount % NANO:
+        return f"{amount}n"
+    return in_bytes(amount // NANO) if name in BYTES or name.startswith(HUGE_PAGES) else str(amount // NANO)
