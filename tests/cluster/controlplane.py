@@ -123,8 +123,8 @@ class ControlPlane(Access):
         self.start_component(name)
 
     def log(self, name: str, lines: int = 30) -> str:
-        """Return the end of a component's log."""
-        return self.processes.log(name, lines)
+        """Return the end of a component's log; nothing where the control plane has ended, and the log with it."""
+        return self.processes.log(name, lines) if self._processes is not None else ""
 
     def _command(self, name: str) -> Sequence[str | Path]:
         match name:

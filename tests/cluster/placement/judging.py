@@ -1,0 +1,88 @@
+"""What the cluster shows of a Pod after all, judged by an independent model of Kubernetes and of the policy."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tests.cluster.placement.run import Outcome
+from tests.core.oracle import neighbours, policy
+from tests.core.oracle.classes import conflicts
+from tests.core.oracle.nodes import Node, any_term_fits, selector_fits, terms_of
+from tests.core.ranges_model import amounts
+
+Json = dict[str, Any]
+
+OWNED = (
+    *("schedulerName", "nodeSelector", "affinity", "topologySpreadConstraints", "tolerations"),
+    *("priorityClassName", "runtimeClassName"),
+)
+"""The fields of a Pod's spec that a placement can own, but for what plugins compute from them."""
+
+
+def named_nodes(items: Iterable[Json]) -> dict[str, Node]:
+    """Return the nodes of a NodeList by their names."""
+    found = [Node(one["metadata"]["name"], one["metadata"]["labels"]) for one in items]
+    return {node.name: node for node in found}
+
+
+def policy_allows(outcome: Outcome, node: Node) -> bool:
+    """Say whether a Pod may be on a node, by its service's policy alone."""
+    placement, own = outcome.case.placement, outcome.case.pod["spec"].get("nodeSelector") or {}
+    wanted = dict(placement.get("nodeSelector") or {})
+    if policy.rule(placement, "nodeSelector") == "Keep":
+        wanted.update({key: own[key] for key in wanted if key in own})
+    return selector_fits(wanted, node) and any_term_fits(policy.required_terms(placement), node)
+
+
+def user_allows(outcome: Outcome, node: Node) -> bool:
+    """Say whether a Pod may be on a node, by what its user wrote, where the policy does not override him."""
+    pod, placement = outcome.case.pod, outcome.case.placement
+    own = dict(pod["spec"].get("nodeSelector") or {})
+    if policy.rule(placement, "nodeSelector") == "Override":
+        own.update({key: value for key, value in (placement.get("nodeSelector") or {}).items() if key in own})
+    return selector_fits(own, node) and any_term_fits(terms_of(pod), node)
+
+
+def denied_fields(outcome: Outcome) -> Iterator[str]:
+    """Yield the fields that the user may not have as he has them, as a denial names them."""
+    pod, placement = outcome.case.pod, outcome.case.placement
+    for field in ("schedulerName", "priorityClassName", "runtimeClassName"):
+        if conflicts(pod, placement, field) and policy.rule(placement, field) == "Deny":
+            yield f"spec.{field}"
+    if policy.rule(placement, "nodeSelector") == "Deny":
+        own = pod["spec"].get("nodeSelector") or {}
+        for key, value in (placement.get("nodeSelector") or {}).items():
+            if own.get(key, value) != value:
+                yield f"spec.nodeSelector[{key}]"
+    if policy.rule(placement, "topologySpreadConstraints") == "Deny":
+        yield from _denied_spreads(outcome)
+
+
+def _denied_spreads(outcome: Outcome) -> Iterator[str]:
+    pod, placement = outcome.case.pod, outcome.case.placement
+    wanted = {
+        (one["topologyKey"], one["whenUnsatisfiable"]): neighbours.spread(one, pod)
+        for one in policy.spreads(placement, outcome.case.service)
+    }
+    for index, one in enumerate(pod["spec"].get("topologySpreadConstraints") or []):
+        meaning = wanted.get((one["topologyKey"], one["whenUnsatisfiable"]))
+        if meaning is not None and meaning != neighbours.spread(one, pod):
+            yield f"spec.topologySpreadConstraints[{index}]"
+
+
+def amounts_of(pod: Json) -> list[dict[str, Any]]:
+    """Return the requests and limits of a Pod's containers, and of the Pod itself, as numbers."""
+    spec = pod["spec"]
+    holders = [*spec["containers"], *spec.get("initContainers", []), spec]
+    return [
+        {side: amounts((one.get("resources") or {}).get(side)) for side in ("requests", "limits")} for one in holders
+    ]
+
+
+def without_empty(value: Any) -> Any:
+    """Return JSON as the API server stores it: it leaves out an empty list, and an empty map of labels."""
+    if isinstance(value, list):
+        return [without_empty(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: without_empty(one) for key, one in value.items()}
+    return {key: one for key, one in found.items() if one != [] and (key, one) != ("matchLabels", {})}

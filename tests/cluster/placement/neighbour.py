@@ -1,0 +1,60 @@
+"""Somebody else's mutating webhook, which is called after Podgate's, and patches what it is told to."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.placement.pods import pod
+from tests.cluster.recorder import Recorder
+
+Json = dict[str, Any]
+Patch = Callable[[Json], list[Json]]
+"""From a Pod to what is done to it."""
+
+
+@contextmanager
+def neighbour(plane: ControlPlane, identities: Identities, namespace: str, patch: Patch, **more: Any) -> Iterator[None]:
+    """Have it asked about new Pods of a namespace; `more` goes into its configuration."""
+
+    async def answer(_: str, body: bytes) -> bytes:
+        request = json.loads(body)["request"]
+        patched = base64.b64encode(json.dumps(patch(request["object"])).encode()).decode()
+        response = {"uid": request["uid"], "allowed": True, "patchType": "JSONPatch", "patch": patched}
+        head = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        return json.dumps({**head, "response": response}).encode()
+
+    with Recorder(identities.files.pki.paths, answer) as recorder:
+        # Configurations are called in the order of their names.
+        name = f"zz-{namespace}"
+        plane.apply(_configuration(name, recorder.address, identities, namespace, **more))
+        try:
+            plane.wait(lambda: _is_asked(plane, recorder, namespace), "the neighbour to be asked", "kube-apiserver")
+            yield
+        finally:
+            plane.kubectl("delete", "mutatingwebhookconfiguration", name)
+
+
+def _configuration(name: str, address: str, identities: Identities, namespace: str, **more: Any) -> Json:
+    bundle = base64.b64encode((identities.files.folder / "ca.crt").read_bytes()).decode()
+    webhook = {
+        "name": "neighbour.example.com",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": f"https://{address}/mutate", "caBundle": bundle},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        **more,
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+    return {**kind, "metadata": {"name": name}, "webhooks": [webhook]}
+
+
+def _is_asked(plane: ControlPlane, recorder: Recorder, namespace: str) -> bool:
+    recorder.taken()
+    plane.api.request("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod("asks", "asks"))
+    return bool(recorder.taken())

@@ -1,0 +1,52 @@
+"""Nodes of regions, zones and disks, some of them tainted, for as long as a sample needs them."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.kwok import is_usable, node
+from tests.core.generating.words import HOME, NODE_NAMES, REGION, ZONE
+
+Json = dict[str, Any]
+_KEYS = (REGION, ZONE, "disk", "a/b")
+_AT_HOME = dict.fromkeys(_KEYS, HOME)
+_MINE = {"made-for": "sample"}
+_TAINTS = (
+    {"key": "gpu", "value": "a", "effect": "NoSchedule"},
+    {"key": "gpu", "effect": "NoExecute"},
+    {"key": "gpu", "value": "b", "effect": "PreferNoSchedule"},
+)
+
+
+def _places() -> Iterator[tuple[dict[str, str], Sequence[Json]]]:
+    """Yield labels and taints: all at home, then one or two labels elsewhere, empty or missing."""
+    yield _AT_HOME, ()
+    yield _AT_HOME, ()
+    for key in _KEYS:
+        yield from (({**_AT_HOME, key: value}, ()) for value in ("1", "3", ""))
+        yield {name: value for name, value in _AT_HOME.items() if name != key}, ()
+    for one, other in itertools.combinations(_KEYS, 2):
+        yield {**_AT_HOME, one: "1", other: "3"}, ()
+    yield from ((_AT_HOME, (taint,)) for taint in _TAINTS)
+    yield {}, ()
+
+
+def _nodes() -> list[Json]:
+    """Return a node for each place; the first have the names that Pods ask for."""
+    names = itertools.chain(NODE_NAMES, map("site-{}".format, itertools.count()))
+    return [node(name, taints, **labels, **_MINE) for name, (labels, taints) in zip(names, _places(), strict=False)]
+
+
+@contextmanager
+def sites(plane: ControlPlane) -> Iterator[None]:
+    """Have the nodes until the end of the block; then no Pod must be left on them."""
+    [(label, value)] = _MINE.items()
+    path = f"/api/v1/nodes?labelSelector={label}%3D{value}"
+    plane.apply(*_nodes())
+    try:
+        plane.wait(lambda: all(map(is_usable, plane.api.get(path)["items"])), "the sample's nodes to be usable")
+        yield
+    finally:
+        plane.api.request("DELETE", path)

@@ -1,0 +1,192 @@
+"""What becomes of a placed Pod: which scheduler binds it, and what may be changed while it waits at a gate."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.components import SCHEDULERS
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.cluster.placement.pods import deployment, pod, policy, service
+
+Json = dict[str, Any]
+SPACE = "living"
+TERMS = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
+PREFERRED = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution"
+DEDICATED: Json = {"key": "dedicated", "operator": "Equal", "value": "payments", "effect": "NoSchedule"}
+EVICTED_LATE: Json = {"key": "failing", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}
+PREFERENCE = {"weight": 7, "preference": {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}}
+POLICY = policy(
+    *(service(name, SPACE, {"schedulerName": name}) for name in SCHEDULERS),
+    service("any", SPACE, {"topology": [{"level": "Zone", "in": ["zone-b"]}]}),
+    service(
+        "gated",
+        SPACE,
+        {
+            "nodeSelector": {"disk": "ssd"},
+            "topology": [
+                {"level": "Zone", "in": ["zone-a", "zone-b"]},
+                {"key": "rack", "in": ["r1"], "preferredWeight": 9},
+            ],
+            "tolerations": [DEDICATED, EVICTED_LATE],
+        },
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
+    with installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found:
+        found.wait_asked()
+        yield found
+
+
+pytestmark = pytest.mark.usefixtures("installation")
+PODS = f"/api/v1/namespaces/{SPACE}/pods"
+
+
+def create(plane: ControlPlane, found: Json) -> Json:
+    status, answer = plane.api.request("POST", PODS, found)
+    assert status == 201, answer
+    made: Json = answer
+    return made
+
+
+# --- schedulers ---
+
+
+def bound_by(plane: ControlPlane, name: str) -> str | None:
+    """Return the scheduler that says that it has bound a Pod."""
+    found = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")["items"]
+    said = [one for one in found if one["regarding"]["name"] == name and one["reason"] == "Scheduled"]
+    return said[0]["reportingController"] if said else None
+
+
+@pytest.mark.parametrize("wanted", SCHEDULERS)
+@pytest.mark.parametrize("own", [{}, {"schedulerName": "default-scheduler"}], ids=["absent", "default"])
+def test_a_pod_is_bound_by_the_scheduler_that_its_policy_names(plane: ControlPlane, own: Json, wanted: str) -> None:
+    name = f"{wanted}-{'default' if own else 'absent'}"
+    create(plane, pod(name, wanted, **own))
+    assert plane.wait(lambda: bound_by(plane, name), "the Pod to be bound") == wanted
+
+
+def test_a_policy_without_a_scheduler_leaves_every_profile_be(plane: ControlPlane) -> None:
+    create(plane, pod("free", "any", schedulerName="podgate-scheduler"))
+    assert plane.wait(lambda: bound_by(plane, "free"), "the Pod to be bound") == "podgate-scheduler"
+
+
+def test_pods_of_a_deployment_are_bound_by_the_scheduler_that_their_policy_names(plane: ControlPlane) -> None:
+    plane.kubectl("create", "-n", SPACE, "-f", "-", input=json.dumps(deployment("many", "podgate-scheduler")))
+    [made] = plane.wait(lambda: plane.api.get(f"{PODS}?labelSelector=deployment%3Dmany")["items"], "its Pod")
+    name = made["metadata"]["name"]
+    assert plane.wait(lambda: bound_by(plane, name), "the Pod to be bound") == "podgate-scheduler"
+
+
+# --- gates ---
+
+
+def gated(plane: ControlPlane, name: str, **spec: Any) -> str:
+    """Create a Pod that waits; return its path."""
+    create(plane, pod(name, "gated", schedulingGates=[{"name": "example.com/wait"}], **spec))
+    return f"{PODS}/{name}"
+
+
+def patched(plane: ControlPlane, path: str, *operations: Json) -> tuple[int, str]:
+    status, answer = plane.api.request("PATCH", path, list(operations), "application/json-patch+json")
+    return status, str(answer.get("message", ""))
+
+
+def add(path: str, value: Any) -> Json:
+    return {"op": "add", "path": path, "value": value}
+
+
+RACK = {"key": "rack", "operator": "In", "values": ["r1"]}
+ALLOWED = {
+    "another label of nodes": [add("/spec/nodeSelector/rack", "r1")],
+    "another expression": [add(f"{TERMS}/0/matchExpressions/-", RACK)],
+    "another preference": [add(f"{PREFERRED}/-", PREFERENCE)],
+    "no preference": [{"op": "remove", "path": PREFERRED}],
+    "another toleration": [add("/spec/tolerations/-", {"key": "gpu", "operator": "Exists"})],
+    "a label of the user's": [add("/metadata/labels/version", "v2")],
+}
+
+
+@pytest.mark.parametrize("change", ALLOWED.values(), ids=ALLOWED.keys())
+def test_what_narrows_a_gated_pod_is_admitted(plane: ControlPlane, change: list[Json], request: Any) -> None:
+    path = gated(plane, name_of(request))
+    assert patched(plane, path, *change) == (200, "")
+    # ... and the Pod is let go by whoever holds the gate.
+    assert patched(plane, path, {"op": "remove", "path": "/spec/schedulingGates"}) == (200, "")
+
+
+def name_of(request: Any) -> str:
+    return str(request.node.callspec.id).replace(" ", "-").replace("'", "")
+
+
+REFUSED = {
+    "another value of the policys label": [add("/spec/nodeSelector/disk", "hdd")],
+    "the policys label gone": [{"op": "remove", "path": "/spec/nodeSelector/disk"}],
+    "more values": [add(f"{TERMS}/0/matchExpressions/0/values/-", "zone-c")],
+    "another term": [add(f"{TERMS}/-", {"matchExpressions": [RACK]})],
+    "an expression gone": [
+        {"op": "remove", "path": f"{TERMS}/0/matchExpressions/0"},
+        add(f"{TERMS}/0/matchExpressions/-", RACK),
+    ],
+    "all of the affinity gone": [{"op": "remove", "path": "/spec/affinity"}],
+    "the policys toleration gone": [{"op": "remove", "path": "/spec/tolerations/2"}],
+    "all tolerations gone": [{"op": "remove", "path": "/spec/tolerations"}],
+    "another class": [add("/spec/priorityClassName", "system-cluster-critical")],
+    "another scheduler": [add("/spec/schedulerName", "default-scheduler-2")],
+}
+
+
+@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())
+def test_what_loosens_a_gated_pod_is_refused_by_the_api_server_itself(
+    plane: ControlPlane, change: list[Json], request: Any
+) -> None:
+    status, said = patched(plane, gated(plane, name_of(request)), *change)
+    assert status == 422
+    assert "podgate.io" not in said
+
+
+@pytest.mark.parametrize("seconds", [7200, 10])
+def test_a_taint_may_be_borne_longer_but_no_shorter_than_the_policy_says(plane: ControlPlane, seconds: int) -> None:
+    """The seconds are the one thing that the API server would let a user loosen."""
+    path = gated(plane, f"seconds-{seconds}")
+    place = plane.api.get(path)["spec"]["tolerations"].index(EVICTED_LATE)
+    status, said = patched(plane, path, add(f"/spec/tolerations/{place}/tolerationSeconds", seconds))
+    if seconds > EVICTED_LATE["tolerationSeconds"]:
+        assert (status, said) == (200, "")
+    else:
+        assert status == 403
+        assert "PlacementUnfulfilled: service gated: spec.tolerations lacks failing Exists:NoExecute" in said
+
+
+def test_a_shorter_toleration_may_not_be_put_in_front(plane: ControlPlane) -> None:
+    """The first one that fits a taint decides when a Pod is evicted."""
+    path = gated(plane, "in-front")
+    status, said = patched(plane, path, add("/spec/tolerations/0", {**EVICTED_LATE, "tolerationSeconds": 1}))
+    assert status == 403
+    assert "PlacementUnfulfilled" in said
+
+
+def test_our_label_and_annotation_stay_while_a_pod_waits(plane: ControlPlane) -> None:
+    path = gated(plane, "guarded")
+    for where in "labels/podgate.io~1service", "annotations/podgate.io~1policy-hash":
+        status, said = patched(plane, path, {"op": "remove", "path": f"/metadata/{where}"})
+        assert status == 403
+        assert "PodgateFieldImmutable" in said
+
+
+# --- the same manifest, applied again ---
+
+
+@pytest.mark.parametrize("own", [{}, {"nodeSelector": {"rack": "r1"}}], ids=["a-plain-pod", "a-node-selector"])
+def test_a_pod_may_be_applied_again(plane: ControlPlane, own: Json, request: Any) -> None:
+    manifest = json.dumps(pod(name_of(request), "gated", **own))
+    plane.kubectl("apply", "-n", SPACE, "-f", "-", input=manifest)
+    again = plane.kubectl("apply", "-n", SPACE, "-f", "-", input=manifest)
+    assert again.stdout.strip().endswith("unchanged")

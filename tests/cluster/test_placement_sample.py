@@ -1,0 +1,191 @@
+"""Hundreds of generated Pods under generated policies, through the real API server and the real schedulers."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests.cli.running import podgate
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import installed
+from tests.cluster.placement.classes import classes, priority_class, runtime_class
+from tests.cluster.placement.judging import (
+    OWNED,
+    amounts_of,
+    denied_fields,
+    named_nodes,
+    policy_allows,
+    user_allows,
+    without_empty,
+)
+from tests.cluster.placement.run import UNMATCHED, Outcome, empty, refusal_without_us, run, wait_asked
+from tests.cluster.placement.sample import Case, cases, document, resource_cases
+from tests.cluster.placement.sites import sites
+from tests.cluster.placement.tap import tapped
+from tests.core.api_server import defaulted, qos_class
+from tests.core.generating.words import GLOBAL_DEFAULT, NAMESPACE, PRIORITY_CLASSES, RUNTIME_CLASSES
+from tests.core.oracle import neighbours
+from tests.core.oracle.nodes import Node, node_fits
+from tests.core.oracle.rewriting import HASH_ANNOTATION, faults
+
+COUNT = 300
+"""Of Pods under placements; those under rules for resources come on top."""
+RESOURCES_DRAWN = 100
+REVIEWED_EACH = 3
+CLASSES = (
+    # Nobody preempts: a Pod that was placed stays where it is.
+    *(
+        priority_class(name, value, never=True, everybodys=name == GLOBAL_DEFAULT)
+        for name, value in PRIORITY_CLASSES.items()
+    ),
+    *(runtime_class(name, overhead) for name, overhead in RUNTIME_CLASSES.items()),
+)
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[Case]:
+    return [*cases(COUNT), *resource_cases(RESOURCES_DRAWN)]
+
+
+@pytest.fixture(scope="module")
+def policy(sample: list[Case]) -> str:
+    return document(sample)
+
+
+@pytest.fixture(scope="module")
+def everything(plane: ControlPlane, identities: Identities, sample: list[Case], policy: str) -> Iterator[list[Outcome]]:
+    with (
+        classes(plane, *CLASSES),
+        sites(plane),
+        installed(plane, identities.files, policy, [NAMESPACE, UNMATCHED]) as installation,
+        tapped(installation.entrance, identities) as tap,
+    ):
+        wait_asked(plane, tap, sample[0])
+        try:
+            yield run(plane, tap, sample)
+        finally:
+            empty(plane)
+
+
+@pytest.fixture(scope="module")
+def outcomes(everything: list[Outcome]) -> list[Outcome]:
+    """Return what became of the Pods under placements."""
+    return [outcome for outcome in everything if "placement" in outcome.case.stanzas]
+
+
+@pytest.fixture(scope="module")
+def stored(everything: list[Outcome]) -> list[tuple[Outcome, dict[str, Any]]]:
+    """Return all that came through, each with the Pod that there is of it."""
+    return [(outcome, outcome.stored) for outcome in everything if outcome.stored is not None]
+
+
+@pytest.fixture(scope="module")
+def nodes(plane: ControlPlane, everything: list[Outcome]) -> dict[str, Node]:
+    """Return all nodes that there were for the sample."""
+    assert everything
+    return named_nodes(plane.api.get("/api/v1/nodes")["items"])
+
+
+def patched(outcome: Outcome) -> dict[str, Any]:
+    """Return the Pod as the API server sent it first, with our patch, by a library that knows nothing of us."""
+    first = outcome.mutations[0]
+    found: dict[str, Any] = jsonpatch.apply_patch(first.object, first.patch)
+    return found
+
+
+def test_the_sample_says_something(everything: list[Outcome], outcomes: list[Outcome]) -> None:
+    assert len(outcomes) == COUNT
+    admitted = [outcome for outcome in everything if outcome.is_admitted]
+    rewritten = [outcome for outcome in admitted if any("/spec/" in one["path"] for one in outcome.mutations[0].patch)]
+    assert len(admitted) >= COUNT * 2 // 3
+    assert len(rewritten) >= COUNT // 2
+
+
+def test_the_api_server_refuses_no_pod_because_of_its_patch(plane: ControlPlane, everything: list[Outcome]) -> None:
+    refused = [outcome for outcome in everything if not outcome.is_admitted and not outcome.is_denied_by_us]
+    because_of_us = {
+        outcome.case.name: (outcome.message, [mutation.patch for mutation in outcome.mutations])
+        for outcome in refused
+        if not refusal_without_us(plane, outcome.case.pod)
+    }
+    assert because_of_us == {}
+    assert len(refused) <= len(everything) // 20, "the sample is not one that an API server takes"
+
+
+def test_who_is_denied_is_told_each_field_of_his_that_contradicts_and_nothing_else(outcomes: list[Outcome]) -> None:
+    assert any(outcome.is_denied_by_us for outcome in outcomes)
+    for outcome in outcomes:
+        said = re.findall(r"PlacementConflict: service \S+: (spec\.\S+)", outcome.message)
+        assert sorted(said) == sorted(denied_fields(outcome)), (outcome.case, outcome.message)
+        assert len(said) == outcome.message.count(": service "), outcome.message
+
+
+def test_each_pod_is_rewritten_as_its_policy_says(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        if outcome.is_admitted:
+            before, after, case = outcome.mutations[0].object, patched(outcome), outcome.case
+            policy_hash = after["metadata"]["annotations"][HASH_ANNOTATION]
+            assert faults(before, after, case.placement, case.service, policy_hash) == [], case
+
+
+def test_who_is_called_again_has_nothing_to_change(everything: list[Outcome]) -> None:
+    again = [mutation for outcome in everything for mutation in outcome.mutations[1:]]
+    assert again, "a plugin fills in what belongs to a class, and then we are called again"
+    assert [mutation.patch for mutation in again if mutation.patch] == []
+
+
+def test_a_stored_pod_is_what_was_sent_and_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
+    for outcome, found in stored:
+        expected = neighbours.stored(patched(outcome))["spec"]
+        for field in OWNED:
+            assert found["spec"].get(field) == without_empty(expected.get(field)), (field, outcome.case)
+
+
+def test_stored_resources_are_what_was_sent_and_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
+    for outcome, found in stored:
+        expected = defaulted(patched(outcome))
+        assert amounts_of(found) == amounts_of(expected), outcome.case
+        assert found["status"]["qosClass"] == qos_class(expected), outcome.case
+
+
+def test_priority_and_overhead_are_those_of_the_classes(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
+    for _, found in stored:
+        spec = found["spec"]
+        assert (spec["priority"], spec["preemptionPolicy"]) == (PRIORITY_CLASSES[spec["priorityClassName"]], "Never")
+        assert spec.get("overhead") == RUNTIME_CLASSES.get(spec.get("runtimeClassName"))
+
+
+def test_review_gives_what_was_recorded_the_same_patches(
+    everything: list[Outcome], policy: str, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(policy)
+    recorded = [mutation for outcome in everything[::REVIEWED_EACH] for mutation in outcome.mutations]
+    paths = [tmp_path / f"{number}.json" for number in range(len(recorded))]
+    for path, mutation in zip(paths, recorded, strict=True):
+        path.write_text(json.dumps(mutation.review))
+    done = podgate("review", "--policy", tmp_path / "policy.yaml", "-o", "patch", *paths)
+    assert [json.loads(line) for line in done.out.splitlines()] == [one.patch for one in recorded], done.err
+
+
+def test_every_scheduled_pod_is_on_a_node_that_its_policy_allows(
+    outcomes: list[Outcome], nodes: dict[str, Node]
+) -> None:
+    placed = {outcome.case.name: outcome for outcome in outcomes if outcome.node is not None}
+    assert len(placed) >= COUNT // 3, "too few to say anything"
+    assert len({outcome.node for outcome in placed.values()}) >= 10, "they are all in a few places"
+    strayed = [name for name, outcome in placed.items() if not policy_allows(outcome, nodes[str(outcome.node)])]
+    assert strayed == []
+
+
+def test_a_stored_pod_fits_the_nodes_that_its_user_and_its_policy_agree_on_and_no_other(
+    stored: list[tuple[Outcome, dict[str, Any]]], nodes: dict[str, Node]
+) -> None:
+    for outcome, found in stored:
+        fitting = {name for name, node in nodes.items() if node_fits(found, node)}
+        agreed = {name for name, node in nodes.items() if policy_allows(outcome, node) and user_allows(outcome, node)}
+        assert fitting == agreed, outcome.case
