@@ -2,6 +2,7 @@
 
 import re
 
+from tests.bench import evaluation
 from tests.bench.__main__ import bench, variants
 from tests.bench.measuring import CONNECTIONS, Target, report
 
@@ -21,6 +22,13 @@ async def test_it_prints_reviews_per_cpu_second_and_the_ratio_for_every_variant(
         *(f"ratio: {variant.name}" for variant in measured),
     }
     assert all(value > 0 for value in shown.values())
+
+
+def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
+    head, *lines = evaluation.measured(rounds=1)
+    assert int(re.findall(r"\d+", head)[0]) >= evaluation.POD_BYTES
+    assert all(re.fullmatch(r"decode and (rewrite|check) +\d+\.\d\d  \(from .*\)", line) for line in lines)
+    assert len(lines) == 2
 
 
 def test_a_ratio_is_taken_round_by_round() -> None:
