@@ -1,4 +1,7 @@
+import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +61,28 @@ async def test_without_a_policy_to_judge_pods_by_one_can_still_be_judged(tmp_pat
         assert (await server.get("/readyz"))[0] == 503
         status, text = await server.post("/validate-policy", review(POLICY))
         assert (status, response(text)["allowed"]) == (200, True)
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+async def child_of(pid: int) -> int:
+    """Return the first child of a process, once it has one."""
+    async with asyncio.timeout(30):
+        while True:
+            found = children(pid)
+            if found:
+                return found[0]
+            await asyncio.sleep(0.01)
+
+
+async def test_where_nothing_comes_of_a_check_the_failure_policy_decides(tmp_path: Path) -> None:
+    many = "".join(f"\n- {{name: s{number}, match: {{namespaces: [n{number}]}}}}" for number in range(1000))
+    async with serving(Files.create(tmp_path)) as server:
+        asking = asyncio.create_task(server.post("/validate-policy", review(POLICY + many)))
+        os.kill(await child_of(server.process.pid), signal.SIGKILL)
+        status, text = await asking
+        assert (status, "its process was ended by SIGKILL" in text) == (503, True)
+        assert await server.metric('podgate_refused_calls_total{reason="policy_unchecked"}') == 1

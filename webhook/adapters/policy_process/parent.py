@@ -67,6 +67,8 @@ class PolicyProcess:
                 answer, complaint = await process.communicate(given)
         except TimeoutError:
             raise CheckFailedError(f"not done after {self._timeout_seconds:g} s, and stopped") from None
+        except RuntimeError:  # uvloop's word for a process that is gone before all was written to it
+            answer, complaint = b"", b""
         finally:
             await _end(process)
         if process.returncode:
@@ -85,7 +87,7 @@ async def _end(process: Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-        await process.communicate()
+        await process.wait()
 
 
 @contextmanager
