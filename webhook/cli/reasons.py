@@ -110,7 +110,7 @@ def _under_check(notes: Sequence[Note], width: int | None) -> Iterator[str]:
         lines = _beside(Act.LEFT, note.rule, column, _owed(note), width)
         yield from (click.style(line, fg=_COLOURS[Act.LEFT]) for line in lines)
     wishes = sum(note.is_wish for note in notes)
-    more = f" ({wishes} are wishes, which are not checked)" if wishes else ""
+    more = f"; not checked, being wishes: {wishes}" if wishes else ""
     held = len(checked) - len(broken)
     if checked:
         how_many = f"{held} of {len(checked)}" if broken else f"all {held}"
