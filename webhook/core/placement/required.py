@@ -19,6 +19,8 @@ from webhook.core.selectors import Constraints, told
 MOST_TERMS = 1000
 """Of one Pod, before and after. Nobody needs as many, and to read more would hold up everybody else's reviews."""
 MOST_SHOWN = 8
+MOST_COMPARED = 8
+"""Terms of a policy that are compared with each other, for each term of a Pod; of more, all are written."""
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PATH = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 _TERMS = ".".join(_PATH)
@@ -74,7 +76,7 @@ def _needed(term: NodeSelectorTerm, missing: list[list[Asked]]) -> list[list[Ask
 
     Where no node is left by any of them, one stays: the term as it is would let in others.
     """
-    if len(missing) == 1:
+    if not 1 < len(missing) <= MOST_COMPARED:
         return missing
     needed: list[tuple[Constraints, list[Asked]]] = []
     for lacking in sorted(missing, key=len):
