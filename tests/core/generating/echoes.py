@@ -36,7 +36,8 @@ def _shuffled(draw: st.DrawFn, values: list[Any]) -> list[Any]:
 
 
 def _expressions(draw: st.DrawFn, found: list[Json]) -> list[Json]:
-    reworded = [{**one, "values": draw(_shuffled(one["values"]))} if one.get("values") else one for one in found]
+    lists = {"In", "NotIn"}
+    reworded = [{**one, "values": draw(_shuffled(one["values"]))} if one["operator"] in lists else one for one in found]
     return draw(_shuffled(reworded))
 
 

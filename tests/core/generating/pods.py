@@ -1,6 +1,6 @@
 """Whole Pods: every field that scheduling knows, and those beside them that nobody may touch."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -9,6 +9,7 @@ from tests.core.generating import neighbours, nodes
 from tests.core.generating.classes import priorities, runtimes, schedulers
 from tests.core.generating.tolerations import tolerations
 from tests.core.generating.words import (
+    CONCERNS,
     HASH,
     NAMESPACE,
     ODD,
@@ -116,12 +117,14 @@ def _pods(draw: st.DrawFn, taste: Taste, concern: Concern | None = None) -> Json
     return whole
 
 
-pods = st.deferred(lambda: _pods(ODD))
-whole_pods = st.builds(lambda pod, more: {**pod, "spec": {**pod["spec"], **more}}, pods, _with_resources)
-"""Their containers ask for resources as well."""
-real_pods = st.deferred(lambda: _pods(REAL))
-
-
 @cache
 def pods_of(taste: Taste, concern: Concern) -> st.SearchStrategy[Json]:
     return _pods(taste, concern)
+
+
+_whole = st.deferred(lambda: _pods(ODD))
+pods = st.deferred(lambda: _whole | st.sampled_from(CONCERNS).flatmap(partial(pods_of, ODD)))
+"""Of everything, or of one concern."""
+whole_pods = st.builds(lambda pod, more: {**pod, "spec": {**pod["spec"], **more}}, _whole, _with_resources)
+"""Their containers ask for resources as well."""
+real_pods = st.deferred(lambda: _pods(REAL))

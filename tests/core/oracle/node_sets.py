@@ -1,7 +1,7 @@
 """Sets of nodes, exactly: every term is a box, the product of what it allows of each label.
 
 Of the infinitely many values of a label those count that some expression tells apart: the ones it names, the integers
-around a bound (also written with a leading zero, which no list of values means), one that is none of these, and none.
+around a bound (also with more leading zeros than any list of values has), one that is none of these, and none.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,4 +92,4 @@ def _told_apart(expression: Json) -> Iterator[str]:
         number = integer(value)
         if number is not None and expression["operator"] in {"Gt", "Lt"}:
             for near in (number - 1, number, number + 1):
-                yield from (str(near), f"0{near}")
+                yield from (str(near), f"{near:09d}")

@@ -40,7 +40,7 @@ def holds(expression: Json, value: str | None) -> bool:
             return value is None or value not in wanted
         case "Exists" | "DoesNotExist":
             return (value is not None) is (operator == "Exists")
-    have, bound = integer(value or ""), integer(wanted[0])
+    have, bound = integer(value or ""), integer(wanted[0]) if len(wanted) == 1 else None
     if have is None or bound is None:
         return False
     return have > bound if operator == "Gt" else have < bound

@@ -31,16 +31,28 @@ def steps(patch: Patch, before: Json, after: Json) -> Iterator[Step]:
         index = _index(operation)
         if operation["op"] != "copy" and (index is None or universe.box(final[index]) is not None):
             yield Step([operation], [one for one in patch if one is not operation])
-    for index, source in enumerate(sources):
+    for index in range(len(sources)):
         copy = copies[index - len(own)] if index >= len(own) else None
         group = [one for one in patch if one is copy or _index(one) == index]
         rest = [one for one in patch if one is not copy and _index(one) != index]
-        others = [term for place, term in zip(sources, final, strict=True) if place != source]
-        box = universe.box(final[index])
-        if copy is not None and box is not None and universe.within([box], universe.boxes(others)):
-            continue  # spare by chance: another term of the user's lets the same nodes in
+        if copy is not None and _is_spare(index, sources, final, universe):
+            continue
         if group:
             yield Step(group, rest if copy is None else [_renumbered(one, index) for one in rest])
+
+
+def _is_spare(index: int, sources: Sequence[int], final: Sequence[Json], universe: Universe) -> bool:
+    """Say whether several other terms happen to let the same nodes in as a copy does: nobody need find that out.
+
+    That a single other copy of the same term does is another thing.
+    """
+    box, others = universe.box(final[index]), [place for place in range(len(final)) if place != index]
+    if box is None:
+        return False
+    siblings = [final[place] for place in others if sources[place] == sources[index]]
+    if any(universe.within([box], universe.boxes([term])) for term in siblings):
+        return False
+    return universe.within([box], universe.boxes([final[place] for place in others]))
 
 
 def _index(operation: Json) -> int | None:

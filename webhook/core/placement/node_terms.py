@@ -4,7 +4,7 @@ Source: k8s.io/component-helpers/scheduling/corev1/nodeaffinity: expressions and
 term with neither fits no node.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +53,24 @@ class Asked(Struct, frozen=True):
 def missing(said: Constraints, asked: Iterable[Asked]) -> list[Asked]:
     """Return what is asked and not implied by what is said already."""
     return [one for one in asked if not said.get(one.key, ANYTHING).implies(one.constraint)]
+
+
+def least(said: Constraints, asked: Sequence[Asked]) -> list[Asked]:
+    """Leave out what is implied by the others together with what is said already: of Exists and In, Exists."""
+    kept = list(asked)
+    if len({one.key for one in kept}) == len(kept):
+        return kept
+    for one in asked:
+        others = [other for other in kept if other is not one]
+        told_otherwise = said.get(one.key, ANYTHING)
+        for other in others:
+            if other.key == one.key:
+                told_otherwise = told_otherwise.narrowed(
+                    other.requirement.operator, frozenset(other.requirement.values or ())
+                )
+        if told_otherwise.implies(one.constraint):
+            kept = others
+    return kept
 
 
 def with_asked(term: NodeSelectorTerm, asked: Iterable[Asked]) -> NodeSelectorTerm:

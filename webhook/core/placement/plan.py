@@ -19,7 +19,7 @@ from webhook.core.kubernetes import (
 )
 from webhook.core.placement import meaning
 from webhook.core.placement.bearing import reduced
-from webhook.core.placement.node_terms import Asked, joined, said
+from webhook.core.placement.node_terms import Asked, joined, least, said, with_asked
 from webhook.core.stanzas import ConflictRules, OnConflict, Placement, TopologyEntry
 
 SERVICE_LABEL = "podgate.io/service"
@@ -48,7 +48,8 @@ class RequiredTerm(Struct, frozen=True):
 
     @classmethod
     def of(cls, term: NodeSelectorTerm) -> "RequiredTerm":
-        return cls(msgspec.to_builtins(term), Asked.each(term))
+        asked = tuple(least({}, Asked.each(term)))
+        return cls(msgspec.to_builtins(with_asked(NodeSelectorTerm(), asked)), asked)
 
 
 class PodTerms(Struct, frozen=True):

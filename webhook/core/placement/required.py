@@ -66,7 +66,7 @@ def _open(terms: Sequence[NodeSelectorTerm], wanted: Sequence[RequiredTerm]) -> 
     for index, term in enumerate(terms):
         said = node_terms.said(term)
         if said is not None:
-            missing = [node_terms.missing(said, one.asked) for one in wanted]
+            missing = [node_terms.least(said, node_terms.missing(said, one.asked)) for one in wanted]
             if all(missing):
                 yield index, missing
 
