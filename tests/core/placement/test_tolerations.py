@@ -48,3 +48,23 @@ def test_a_toleration_that_another_one_covers_is_not_added() -> None:
 )
 def test_a_wider_toleration_of_the_users_is_enough(own: Json, wanted: Json) -> None:
     assert operations(pod(tolerations=[own]), tolerations=[wanted]) == []
+
+
+@pytest.mark.parametrize(
+    ("shorter", "wanted", "meet"),
+    [
+        ({"operator": "Lt", "value": "5"}, {"operator": "Equal", "value": ""}, False),
+        ({"operator": "Lt", "value": "5"}, {"operator": "Equal", "value": "5"}, False),
+        ({"operator": "Lt", "value": "5"}, {"operator": "Equal", "value": "4"}, True),
+        ({"operator": "Gt", "value": "5"}, {"operator": "Equal", "value": "6"}, True),
+        ({"operator": "Lt", "value": "5"}, {"operator": "Gt", "value": "4"}, False),
+        ({"operator": "Lt", "value": "5"}, {"operator": "Gt", "value": "3"}, True),
+        ({"operator": "Lt", "value": "5"}, {"operator": "Lt", "value": "-5"}, True),
+    ],
+)
+def test_a_shorter_toleration_in_front_matters_only_where_a_value_fits_both(
+    shorter: Json, wanted: Json, *, meet: bool
+) -> None:
+    brief = {"key": "gpu", "effect": "NoExecute", "tolerationSeconds": 5, **shorter}
+    raw = pod(tolerations=[brief, {"key": "gpu", **wanted}])
+    assert bool(operations(raw, tolerations=[{"key": "gpu", **wanted}])) is meet

@@ -30,9 +30,25 @@ def shortens(own: Toleration, wanted: Toleration) -> bool:
     if seconds(own) >= seconds(wanted):
         return False
     key = own.key == wanted.key or "" in {own.key, wanted.key}
-    differ = own.operator in {"", "Equal"} and wanted.operator == "Equal" and own.value != wanted.value
     effect = own.effect == wanted.effect or "" in {own.effect, wanted.effect}
-    return key and effect and not differ
+    return key and effect and _meet(own, wanted)
+
+
+def _meet(own: Toleration, wanted: Toleration) -> bool:
+    """Say whether there is a taint's value that fits both."""
+    if "Exists" in {own.operator, wanted.operator}:
+        return True
+    if "Equal" in {one := own.operator or "Equal", other := wanted.operator or "Equal"}:
+        if one == other:
+            return own.value == wanted.value
+        exact, ordered = (own, wanted) if one == "Equal" else (wanted, own)
+        value, bound = integer(exact.value), integer(ordered.value)
+        if value is None or bound is None:
+            return False
+        return value < bound if ordered.operator == "Lt" else value > bound
+    below, above = (own, wanted) if one == "Lt" else (wanted, own)
+    highest, lowest = integer(below.value), integer(above.value)
+    return highest is not None and lowest is not None and (one == other or highest - lowest > 1)
 
 
 def seconds(toleration: Toleration) -> float:
