@@ -27,8 +27,9 @@ check: setup
 
 # The long form of what `make test` proves in short.
 soak: setup
-	PODGATE_TEST_RACE_SECONDS=30 PODGATE_TEST_EXAMPLES=2000 $(BIN)/pytest tests/contract
+	PODGATE_TEST_DEEDS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 $(BIN)/pytest -s tests/contract
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/test_pairs.py
+	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli --ignore tests/core/test_pairs.py
 
 bench: setup
 	$(BIN)/python -m tests.bench

@@ -13,6 +13,7 @@ from webhook.core.policy import LoadedPolicy
 from webhook.core.review import Request
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Caller, Clock, CounterStore, NamespaceLabels, Observer, PolicySource, Review
+from webhook.uncounted import UncountedError
 
 _POLICIES_REMEMBERED = 8
 
@@ -94,7 +95,7 @@ class Interceptor:
         answer = Answer(review.encode(decision), decision)
         took_ns = perf_counter_ns() - started_ns
         laps.append(("answer", took_ns))
-        self._observer.reviewed(Review(decision, caller, wall_ns, took_ns, tuple(laps), traceparent))
+        self._observer.reviewed(Review(decision, caller, wall_ns, took_ns, tuple(laps), traceparent, request))
         return answer
 
     def compiled(self, loaded: LoadedPolicy) -> Compiled:
@@ -150,6 +151,8 @@ class Interceptor:
             receipt = await self._store.acquire(stages.acquire(draft))
         except StoreUnavailableError as error:
             stages.uncounted(draft, str(error))
+            if draft.uncounted and isinstance(error, UncountedError):
+                error.admitted()
             return
         stages.charged(draft, receipt)
         for transition in receipt.transitions:

@@ -11,7 +11,8 @@ from webhook.core.decision import Decision
 from webhook.core.document import Loaded, Purpose
 from webhook.core.policy import LoadedPolicy
 from webhook.core.policy_review import PolicyReview, Question
-from webhook.core.quota import Acquire, CounterPlan, Look, Receipt
+from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt
+from webhook.core.review import Request
 
 
 class Clock(Protocol):
@@ -62,6 +63,10 @@ class CounterStore(Protocol):
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         """Give back what `uid` was charged, once, while its bucket lives; True if anything was given back."""
+        ...
+
+    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+        """Charge each uid that is not known yet, past every limit, at its own time; return how many were not known."""
         ...
 
     async def outcome(self, plan: CounterPlan, outcome: "Outcome") -> Sequence[Transition]:
@@ -130,6 +135,8 @@ class Review(Struct, frozen=True):
     stages: tuple[tuple[str, int], ...] = ()
     """Stage name and its end, in nanoseconds after the start, in order."""
     traceparent: str | None = None
+    request: Request | None = None
+    """What was asked, by reference: it may hold secrets of a tenant."""
 
 
 class Observer(Protocol):

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from webhook.core.quantity import Duration
 from webhook.errors import UserError
+from webhook.store_access import MEMORY as MEMORY  # noqa: PLC0414  other modules know it from here
+from webhook.store_access import StoreFiles, StoreUrl, masked
 from webhook.tokens import LEEWAY_MAX_SECONDS
 
 ENVIRONMENT_PREFIX = "PODGATE_"
-MEMORY = "memory"
 _MIB = 1 << 20
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-_REDIS_SCHEMES = frozenset({"redis", "rediss", "unix"})
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_NUMBER = 12  # digits; a longer number is a mistake
 # Kubernetes puts these into every container for each Service whose name starts with `podgate`: not settings.
@@ -97,14 +97,16 @@ def _ratio(text: str) -> float:
 
 def store_of(text: str) -> str:
     """Return where counters live; ValueError says what to write."""
-    if text != MEMORY and urlsplit(text).scheme not in _REDIS_SCHEMES:
-        raise ValueError("write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0")
+    if text != MEMORY:
+        StoreUrl.parse(text)
     return text
 
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ValueError("write a name of small letters, digits and dashes, such as prod-eu-1")
+    if text == "fleet":
+        raise ValueError("it stands for all clusters on one Redis: choose another name, such as prod-eu-1")
     return text
 
 
@@ -115,9 +117,20 @@ def _url(text: str) -> str:
     return text
 
 
-def _setting(read: Callable[[str], Any], meaning: str, default: str | None = None, *, optional: bool = False) -> Any:
-    """Declare one setting: how its text is read, what it means, and its default as a user would write it."""
-    return field(metadata={"read": read, "meaning": meaning, "default": default, "optional": optional})
+def _setting(
+    read: Callable[[str], Any],
+    meaning: str,
+    default: str | None = None,
+    *,
+    optional: bool = False,
+    secret: bool = False,
+) -> Any:
+    """Declare one setting: how its text is read, what it means, and its default as a user would write it.
+
+    One that is `optional` may be None; one that may hold a `secret`, such as a URL with a password, is shown masked.
+    """
+    told = {"read": read, "meaning": meaning, "default": default, "optional": optional, "secret": secret}
+    return field(metadata=told, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +150,33 @@ class Settings:
     identities: Path = _setting(_file, "who may call: identity tuples, YAML")
     listen: Address = _setting(_address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
     plain_listen: Address = _setting(_address, "plain: /healthz /readyz /metrics /status", "0.0.0.0:8081")
-    store: str = _setting(store_of, "where counters live: memory, or the URL of a Redis that replicas share", MEMORY)
+    store: str = _setting(
+        store_of, "where counters live: memory, or the URL of a Redis that replicas share", MEMORY, secret=True
+    )
+    store_username_file: Path | None = _setting(
+        _file, "whom to be for Redis, read for each new connection; a name may stand in the URL, too", optional=True
+    )
+    store_password_file: Path | None = _setting(
+        _file, "the password for Redis, read for each new connection", optional=True
+    )
+    store_sentinel_username_file: Path | None = _setting(
+        _file, "whom to be for Sentinels, where they ask for it", optional=True
+    )
+    store_sentinel_password_file: Path | None = _setting(
+        _file, "the password for Sentinels, where they ask for one", optional=True
+    )
+    store_ca: Path | None = _setting(
+        _file, "CAs that sign the certificates of rediss:// servers, PEM; without it those of the system", optional=True
+    )
+    store_cert: Path | None = _setting(
+        _file, "our certificate for rediss:// servers that ask for one, PEM", optional=True
+    )
+    store_key: Path | None = _setting(_file, "its private key, PEM", optional=True)
     store_deadline_seconds: float = _setting(_seconds, "longest wait of an admission for the store", "50ms")
+    replicas: int = _setting(
+        _positive, "servers that share the limits; what is left while the store is away is divided among them", "1"
+    )
+    ordinal: int = _setting(_count, "which of them this is, from 0", "0")
     cluster: str = _setting(_name, "this cluster's name in a shared Redis", "default")
     max_body_bytes: int = _setting(_positive, "largest request body", str(7 * _MIB))
     body_timeout_seconds: float = _setting(_seconds, "longest time for a body to arrive", "5s")
@@ -153,8 +191,24 @@ class Settings:
     token_leeway_seconds: float = _setting(_leeway, "clock skew that a token's times may have, at most 30s", "10s")
     max_token_lifetime_seconds: float = _setting(_seconds, "longest exp - iat of a token", "24h")
     log_sample: int = _setting(_count, "log every Nth review that is no denial; 0 logs denials only", "100")
-    otlp_endpoint: str | None = _setting(_url, "OTLP/HTTP traces endpoint; no spans without it", optional=True)
+    record: Path | None = _setting(
+        _path, "a file to append reviews to, without secrets, as events of podgate replay", optional=True
+    )
+    record_sample: int = _setting(_positive, "record every Nth pool, and every Nth service that is in none", "1")
+    record_max_bytes: int = _setting(_positive, "stop recording when the file is this large", str(256 * _MIB))
+    otlp_endpoint: str | None = _setting(
+        _url, "OTLP/HTTP traces endpoint; no spans without it", optional=True, secret=True
+    )
     trace_ratio: float = _setting(_ratio, "share of reviews traced where the caller has not decided", "0.01")
+
+    @property
+    def store_files(self) -> StoreFiles:
+        """What opens the store, beside what its URL says."""
+        return _store_files({item.name: getattr(self, item.name) for item in fields(self)})
+
+
+def _store_files(values: Mapping[str, Any]) -> StoreFiles:
+    return StoreFiles(**{item.name: values.get(f"store_{item.name}") for item in fields(StoreFiles)})
 
 
 def flag_of(name: str) -> str:
@@ -187,7 +241,16 @@ def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Se
         try:
             values[item.name] = declared["read"](text)
         except ValueError as error:
-            mistakes.append(f"{source}: {text!r}: {error}")
+            shown = masked(text) if declared["secret"] else text
+            mistakes.append(f"{source}: {shown!r}: {error}")
+    if "store" in values:
+        mistakes += [
+            f"{_source(f'store_{name}', flags, environment)[0]}: {wrong}"
+            for name, wrong in _store_files(values).mistakes(values["store"]).items()
+        ]
+    if {"ordinal", "replicas"} <= values.keys() and values["ordinal"] >= values["replicas"]:
+        source, _ = _source("ordinal", flags, environment)
+        mistakes.append(f"{source}: '{values['ordinal']}': write a number below --replicas, {values['replicas']}")
     told = [_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
     if told == [None, None] and not in_cluster(environment):
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"

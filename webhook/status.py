@@ -6,9 +6,10 @@ from typing import Any
 
 from webhook.core.answers import utc
 from webhook.core.breaker import BreakerView
-from webhook.core.policy import LoadedPolicy, Service
-from webhook.core.quota import CounterPlan, Look, Use
+from webhook.core.policy import LoadedPolicy, Pool, Service
+from webhook.core.quota import CounterPlan, Holder, Look, Use, WindowPlan
 from webhook.core.resources import shown
+from webhook.core.stanzas import Scope
 
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
@@ -16,10 +17,11 @@ _DAY_US = 86_400 * _SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """Where the counters live, and why they cannot be read, "" where they can."""
+    """Where the counters live, why they cannot be read ("" where they can), and how this server judges meanwhile."""
 
     kind: str
     error: str = ""
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             "kind": snapshot.store.kind,
             "healthy": not snapshot.store.error,
             "error": snapshot.store.error or None,
+            "mode": snapshot.store.mode or None,
         },
         "watches": [
             {"resource": resource, "lastContact": _moment(health.contact_us), "error": health.error or None}
@@ -77,6 +80,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             {"name": name, "notAfter": utc(at_us), "daysLeft": (at_us - now_us) // _DAY_US}
             for name, at_us in sorted(snapshot.certificates.items())
         ],
+        "pools": [_pool(pool, snapshot) for pool in (snapshot.policy.policy.pools if snapshot.policy else ())],
         "services": [_service(service, snapshot) for service in services],
     }
 
@@ -88,6 +92,7 @@ def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
         "name": service.name,
         "slaClass": service.sla_class,
         "pool": service.pool,
+        "scope": Scope.FLEET if plan and plan.fleet else Scope.CLUSTER,
         "failureMode": service.failure_mode,
         "modes": {
             "placement": service.modes.placement,
@@ -96,34 +101,59 @@ def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
             "breaker": service.modes.breaker,
         },
         "known": look is not None,
-        "windows": [_window(use, namespace, look.at_us) for namespace, use in _uses(look, plan)] if look else [],
+        "windows": [_window(use, namespace, look) for namespace, use in _uses(look, plan)],
         "breaker": _breaker(view, look.at_us, plan) if look and view else None,
     }
 
 
-def _uses(look: Look, plan: CounterPlan | None) -> Iterable[tuple[str, Use]]:
-    """Return every limit; of a service counted by namespace whose namespaces are all idle, the limits alone."""
-    if not look.uses and plan is not None:
-        for window in plan.windows:
-            for limit in window.limits:
-                yield "", Use(window.name, limit.resource, 0, limit.hard)
-    for namespace, uses in sorted(look.uses.items()):
-        for use in uses:
-            yield namespace, use
-
-
-def _window(use: Use, namespace: str, now_us: int) -> dict[str, Any]:
-    """Return one limit. `nextFree` is null where there is room now, or where there never will be."""
-    waits = use.free_at_us is not None and use.free_at_us > now_us
+def _pool(pool: Pool, snapshot: Snapshot) -> dict[str, Any]:
+    """Return how a pool stands, as the member saw it that was asked last: all of them see the same counters."""
+    members = [plan for plan in snapshot.plans.values() if plan.pool is not None and plan.pool.name == pool.name]
+    looks = [look for plan in members if (look := snapshot.looks.get(plan.service)) is not None and look.pool]
+    look = max(looks, key=lambda seen: seen.at_us, default=None)
+    windows = [WindowPlan.of(window) for window in pool.windows]
+    uses = look.pool if look is not None else _unused(windows, Holder.POOL)
     return {
-        "window": use.window,
-        "resource": use.resource,
-        "namespace": namespace or None,
+        "name": pool.name,
+        "scope": pool.scope,
+        "members": [plan.service for plan in members],
+        "known": look is not None,
+        "windows": [_window(use, "", look) for use in uses],
+    }
+
+
+def _uses(look: Look | None, plan: CounterPlan | None) -> Iterable[tuple[str, Use]]:
+    """Return every limit; the limits alone where nobody knows, or where all namespaces that count apart are idle."""
+    if look is not None and look.uses:
+        for namespace, uses in sorted(look.uses.items()):
+            for use in uses:
+                yield namespace, use
+    elif plan is not None:
+        for use in _unused(plan.windows, Holder.SERVICE):
+            yield "", use
+
+
+def _unused(windows: Iterable[WindowPlan], of: Holder) -> Iterable[Use]:
+    return (Use(window.name, limit.resource, 0, limit.hard, of=of) for window in windows for limit in window.limits)
+
+
+def _window(use: Use, namespace: str, look: Look | None) -> dict[str, Any]:
+    """Return one limit; without a look all but `hard` is null, for nobody knows.
+
+    `nextFree` is null where there is room now, too, or where there never will be.
+    """
+    limit = {"window": use.window, "resource": use.resource, "namespace": namespace or None}
+    hard = shown(use.resource, use.hard)
+    if look is None:
+        return {**limit, "used": None, "hard": hard, "full": None, "nextFree": None, "nextFreeSeconds": None}
+    waits = use.free_at_us is not None and use.free_at_us > look.at_us
+    return {
+        **limit,
         "used": shown(use.resource, use.used),
-        "hard": shown(use.resource, use.hard),
+        "hard": hard,
         "full": use.used >= use.hard,
         "nextFree": _moment(use.free_at_us) if waits else None,
-        "nextFreeSeconds": _seconds(use.free_at_us - now_us) if waits and use.free_at_us else 0,
+        "nextFreeSeconds": _seconds(use.free_at_us - look.at_us) if waits and use.free_at_us else 0,
     }
 
 

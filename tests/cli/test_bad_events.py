@@ -55,7 +55,8 @@ MISTAKES = {
     '{"at": 5, "policy": "nowhere.yaml"}': "nowhere.yaml: No such file or directory",
     '{"at": 5, "policy": "bad.yaml"}': "bad.yaml: 2 mistakes in the policy",
     '{"at": 5, "policy": 3}': "policy: 3: Expected `str`, got `int`",
-    '{"at": 5, "store": "down"}': "store: not supported yet",
+    '{"at": 5, "store": "gone"}': "store: \"gone\": Invalid enum value 'gone'",
+    '{"at": 5, "recorded": {"by": "me"}}': "Object contains unknown field `by`",
     outcome(service="nobody"): "'nobody': no such service",
     outcome(service="ABSENT"): "Object missing required field `service`",
     outcome(ok="yes"): 'outcome.ok: "yes": Expected `bool`, got `str`',
@@ -123,7 +124,7 @@ def test_a_store_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     done = podgate("replay", "-", "--policy", tmp_path / "policy.yaml", "--store", "http://localhost")
     assert done.code == 2
-    assert done.error.startswith("--store: not a Redis URL: ")
+    assert done.error.startswith("--store: 'http://localhost': write memory, or the URL of a Redis")
 
 
 def test_namespaces_that_no_policy_can_own_need_no_labels(tmp_path: Path) -> None:

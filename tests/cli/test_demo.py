@@ -2,14 +2,17 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.cli.running import BIN, TRACE, Done, installed
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, names, program
 
-pytest_plugins = ("tests.redis_servers.fixtures",)
+pytestmark = pytest.mark.usefixtures("demos")  # the stories go on while the short tests run
 
 STORY = (
     r"without a client certificate: no TLS connection",
@@ -47,34 +50,83 @@ def children_of(parent: int) -> list[int]:
     return [int(number) for number in listed.split()]
 
 
-def test_the_demo_tells_its_story_in_order_and_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setenv("PODGATE_STORE", "a setting of some real server, none of the demo's business")
-    done = installed("demo", "--once")
-    assert "counters are in this process" in done.out
-    assert_story(done)
-    assert "\x1b" not in done.out, "no colours where there is no terminal"
-    assert leftovers(tmp_path) == []
+@dataclass(frozen=True)
+class Demo:
+    """One that runs, with the folder that it makes its own in."""
+
+    process: subprocess.Popen[str]
+    temporary: Path
+
+    @classmethod
+    def start(cls, temporary: Path, *arguments: str, **environment: str) -> "Demo":
+        """Start one as a terminal does, in a process group of its own."""
+        process = subprocess.Popen(
+            [BIN / "podgate", "demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1", **environment},
+            start_new_session=True,
+        )
+        return cls(process, temporary)
+
+    def done(self) -> Done:
+        out, err = self.process.communicate()
+        return Done(self.process.returncode, out, err)
+
+    def end(self) -> None:
+        """End it in order, wherever a test has left it: its server ends with it."""
+        self.process.terminate()
+        with self.process:
+            pass
 
 
-def assert_story(done: Done) -> None:
-    assert (done.code, done.err) == (0, "")
-    at = 0
-    for fact in STORY:
-        found = re.compile(fact).search(done.out, at)
-        assert found, f"{fact!r} is not in, or not before:\n{done.out[at:]}"
-        at = found.end()
+@dataclass(frozen=True)
+class Demos:
+    """All that tell their whole story, at the same time: each spends nearly all of it waiting."""
+
+    once: Demo
+    staying: Demo
+    in_redis: dict[str, tuple[Demo, RedisServer]]
 
 
-def test_the_same_story_comes_true_in_redis(redis_server: RedisServer) -> None:
-    done = installed("demo", "--once", "--redis", redis_server.url)
-    assert "counters are in Redis, for all replicas" in done.out
-    assert_story(done)
-    keys = redis_server.cli("KEYS", "podgate:{payment-api}:v1:demo-*")
-    assert keys
-    assert all(redis_server.cli("PTTL", key) > 0 for key in keys), "all of it is gone by itself"
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
+    with ExitStack() as stack:
+
+        def started(*arguments: str, **environment: str) -> Demo:
+            demo = Demo.start(tmp_path_factory.mktemp("demo"), *arguments, **environment)
+            stack.callback(demo.end)
+            return demo
+
+        def in_redis(name: str) -> tuple[Demo, RedisServer]:
+            server = stack.enter_context(RedisServer(program(name), tmp_path_factory.mktemp(name) / "server"))
+            return started("--once", "--redis", server.url), server
+
+        theirs = "a setting of some real server, none of the demo's business"
+        yield Demos(started("--once", PODGATE_STORE=theirs), started(), {name: in_redis(name) for name in names()})
+
+
+def read_until(demo: Demo, words: str) -> str:
+    """Return what it says up to a line with these words, or up to its end."""
+    assert demo.process.stdout is not None
+    told = ""
+    for line in demo.process.stdout:
+        told += line
+        if words in line:
+            break
+    assert leftovers(demo.temporary)
+    return told
+
+
+def assert_gone(demo: Demo, server: int) -> None:
+    assert demo.process.stdout is not None
+    rest = demo.process.stdout.read()
+    done = demo.done()
+    assert done.code in {0, 130}
+    assert TRACE not in rest + done.err
+    assert not Path(f"/proc/{server}").exists()
+    assert leftovers(demo.temporary) == []
 
 
 def test_a_redis_that_does_not_answer_ends_the_demo() -> None:
@@ -88,53 +140,51 @@ def test_a_redis_that_does_not_answer_ends_the_demo() -> None:
 def test_a_demo_that_is_interrupted_takes_its_server_and_its_folder_along(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        [BIN / "podgate", "demo"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
-    assert process.stdout is not None
-    with process, process.stdout as said:
-        for line in said:
-            if "alg none" in line:
-                break
-        assert leftovers(tmp_path)
-        (server,) = children_of(process.pid)
-        process.send_signal(number)
-        rest = said.read()
-    assert process.returncode in {0, 130}
-    assert TRACE not in rest
-    assert not Path(f"/proc/{server}").exists()
-    assert leftovers(tmp_path) == []
+    demo = Demo.start(tmp_path)
+    read_until(demo, "alg none")
+    (server,) = children_of(demo.process.pid)
+    demo.process.send_signal(number)
+    assert_gone(demo, server)
 
 
-def test_a_demo_that_stays_up_says_what_to_try_and_ends_cleanly(tmp_path: Path) -> None:
+def test_the_demo_tells_its_story_in_order_and_leaves_nothing_behind(demos: Demos) -> None:
+    done = demos.once.done()
+    assert "counters are in this process" in done.out
+    assert_story(done)
+    assert "\x1b" not in done.out, "no colours where there is no terminal"
+    assert leftovers(demos.once.temporary) == []
+
+
+def assert_story(done: Done) -> None:
+    assert (done.code, done.err) == (0, "")
+    at = 0
+    for fact in STORY:
+        found = re.compile(fact).search(done.out, at)
+        assert found, f"{fact!r} is not in, or not before:\n{done.out[at:]}"
+        at = found.end()
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_same_story_comes_true_in_redis(demos: Demos, name: str) -> None:
+    demo, redis_server = demos.in_redis[name]
+    done = demo.done()
+    assert "counters are in Redis, for all replicas" in done.out
+    assert_story(done)
+    keys = redis_server.cli("KEYS", "podgate:{payment-api}:v1:demo-*")
+    assert keys
+    assert all(redis_server.cli("PTTL", key) > 0 for key in keys), "all of it is gone by itself"
+
+
+def test_a_demo_that_stays_up_says_what_to_try_and_ends_cleanly(demos: Demos) -> None:
     """A terminal's Ctrl-C reaches demo and server at once: they are one process group."""
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        [BIN / "podgate", "demo"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    with process, process.stdout as said:
-        told = ""
-        for line in said:
-            told += line
-            if "policy lint" in line:
-                break
-        (folder,) = leftovers(tmp_path)
-        address = re.search(r"status --server (http://\S+)", told)
-        assert address, told
-        status = installed("status", "--server", address[1])
-        assert (status.code, "payment-api" in status.out) == (0, True), status
-        assert installed("policy", "lint", folder / "policy.yaml").code == 0
-        (server,) = children_of(process.pid)
-        os.killpg(process.pid, signal.SIGINT)
-        rest = said.read()
-    assert process.returncode in {0, 130}
-    assert TRACE not in rest
-    assert not Path(f"/proc/{server}").exists()
-    assert leftovers(tmp_path) == []
+    demo = demos.staying
+    told = read_until(demo, "policy lint")
+    (folder,) = leftovers(demo.temporary)
+    address = re.search(r"status --server (http://\S+)", told)
+    assert address, told
+    status = installed("status", "--server", address[1])
+    assert (status.code, "payment-api" in status.out) == (0, True), status
+    assert installed("policy", "lint", folder / "policy.yaml").code == 0
+    (server,) = children_of(demo.process.pid)
+    os.killpg(demo.process.pid, signal.SIGINT)
+    assert_gone(demo, server)

@@ -6,16 +6,16 @@ from typing import Any
 import click
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 
-from tests.core.strategies import HASH, PROPERTY, Json, Pair, pairs
+from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from tests.core.test_explanation import rewritten
 from webhook.cli import output
 from webhook.cli.diffing import Remark, Row, rows
 from webhook.cli.output import as_yaml
 from webhook.core.explanation import explain
 
-FEWER = settings(PROPERTY, max_examples=60)  # each dumps and parses a Pod as YAML, which is slow
+FEWER = examples(30)  # each dumps and parses a Pod as YAML, which is slow
 HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
 
 

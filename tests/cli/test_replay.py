@@ -66,11 +66,67 @@ def test_a_redis_that_does_not_answer_is_named(tmp_path: Path) -> None:
     policy = ("--policy", folder / "policy.yaml")
     for url, words in (
         (f"unix://{tmp_path}/nobody.sock", "--store: "),
-        ("http://localhost", "--store: not a Redis URL"),
+        ("http://localhost", "--store: 'http://localhost': write memory, or the URL of a Redis"),
     ):
         done = podgate("replay", folder / "events.jsonl", *policy, "--store", url)
         assert (done.code, done.out) == (2, "")
         assert done.error.startswith(words)
+
+
+def test_a_pool_is_one_limit_over_its_members_beside_their_own() -> None:
+    lines = play("pools")
+    denied = {line["uid"]: line["status"]["message"] for line in lines if line.get("allowed") is False}
+    assert set(denied) == {"w3", "t1", "t3", "t5"}
+    assert denied["w3"].startswith("QuotaExceeded: service web: pods in 64s: hard 2, used 2, asked 1; could pass from")
+    assert "pool prod: cpu in 64s: hard 2, used 500m, asked 2; could pass from" in denied["t1"]
+    for uid in ("t3", "t5"):
+        assert "pool prod: pods in 64s: hard 3, used 3, asked 1; could pass from" in denied[uid]
+    [look] = [line for line in lines if line["at"] == 6]
+    assert [(use["of"], use["name"], use["resource"], use["used"]) for use in look["used"]] == [
+        ("service", "web", "pods", 2),
+        ("pool", "prod", "pods", 3),
+        ("pool", "prod", "cpu", "1500m"),
+    ]
+    assert codes(lines)[-2:] == [429, 200], "refunded at 7 and filled at 8; at 65 the one of 0 has left"
+
+
+def test_without_the_store_each_service_goes_by_its_own_rule_and_is_counted_afterwards() -> None:
+    lines = play("store_away")
+    codes_by_uid: dict[str, list[int]] = {}
+    for line in lines:
+        if "status" in line:
+            codes_by_uid.setdefault(line["uid"], []).append(line["status"]["code"])
+    assert {uid: codes_by_uid[uid] for uid in ("local-1", "local-2", "local-3", "local-4")} == {
+        "local-1": [200, 200, 200],  # twice while the store is away, and once more when it knows it
+        "local-2": [200],
+        "local-3": [429],  # what was left of the service's, and of its pool's
+        "local-4": [200],  # in the place of one that never came to be
+    }
+    assert codes_by_uid["allow-1"] == codes_by_uid["allow-2"] == [200]
+    assert codes_by_uid["deny-1"] == [503]
+    assert [line["used"] for line in lines if line["at"] == 7] == [[]], "nobody knows"
+    back = [line for line in lines if line["at"] == 10 and "used" in line]
+    assert [(use["of"], use["used"], use["hard"]) for line in back for use in line["used"]] == [
+        ("service", 2, 3),  # both that were let in; what was refunded meanwhile is refunded
+        ("pool", 2, 4),
+        ("service", 3, 1),
+    ]
+    refunds = [(line["uid"], line["refunded"]) for line in lines if "refunded" in line]
+    assert refunds == [("local-2", True), ("before-1", False), ("allow-1", True)]
+    assert codes_by_uid["after-4"] == [429], "local-1 of 2 counts until 67, though the store heard of it at 10"
+
+
+def test_a_replay_never_counts_with_the_fleet_on_its_redis(redis_server: RedisServer, tmp_path: Path) -> None:
+    folder, policy = REPLAYS / "pools", tmp_path / "policy.yaml"
+    text = (folder / "policy.yaml").read_text().replace("name: prod,", "name: prod, scope: Fleet,")
+    policy.write_text(text.replace("quota: {", "quota: {scope: Fleet, "))
+    fleets = "podgate:{prod}:v1:fleet:pool:prod"
+    redis_server.cli("HSET", fleets, "untouched", "1")
+    done = podgate("replay", folder / "events.jsonl", "--policy", policy, "--store", redis_server.url)
+    assert done.code == 0, done.err
+    assert done.lines == [json.loads(line) for line in (folder / "expected.jsonl").read_text().splitlines()]
+    assert redis_server.cli("KEYS", "*") == [fleets.encode()]
+    assert redis_server.cli("HLEN", fleets) == 1
 
 
 def test_no_file_of_a_replay_is_forgotten() -> None:
@@ -93,7 +149,7 @@ def test_each_line_has_exactly_the_keys_that_are_pinned() -> None:
                 keys[kind].add(frozenset(line))
             for use in line.get("used", ()):
                 assert set(use) == {"window", "resource", "used", "hard", "of", "name", "namespace"}
-                assert use["of"] == "service"
+                assert use["of"] in {"service", "pool"}
     assert keys == {
         "pod": {frozenset(["at", "uid", "service", "decision", "allowed", "status", "used", "breaker", "generation"])},
         "outcome": {frozenset(["at", "service", "breaker", "openRemaining", "generation"])},

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.running import BIN, TRACE, installed, podgate, policy_text
+from tests.core.strategies import examples
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop]}, placement: {nodeSelector: {disk: ssd}},"
@@ -192,7 +193,7 @@ VALUES = st.recursive(
 KINDS = st.sampled_from(["Pod", "Job", "CronJob", "Deployment", "List", "PodList", "AdmissionReview", "Service"])
 OBJECTS = st.dictionaries(st.sampled_from(["metadata", "spec", "items", "request"]), VALUES)
 EVENT_KEYS = ["at", "pod", "outcome", "deleted", "refused", "status", "namespaceLabels", "policy", "namespace", "uid"]
-BRIEF = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BRIEF = settings(examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @BRIEF

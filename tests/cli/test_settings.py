@@ -85,6 +85,8 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         ("otlp_endpoint", "http://[broken"),
         ("token_leeway_seconds", "31s"),
         ("policy", ""),
+        ("cluster", "Prod"),
+        ("cluster", "fleet"),
     ],
 )
 def test_a_bad_value_is_named(flags: dict[str, str | None], name: str, text: str) -> None:

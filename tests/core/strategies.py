@@ -49,13 +49,13 @@ __all__ = [
     "whole_pairs",
 ]
 
-PROPERTY = settings(deadline=None, max_examples=300)
-"""No deadline: nothing here is timed."""
-
 
 def examples(usual: int) -> settings:
-    """Return how often to try what takes milliseconds: thousands in `make soak`, which sets the number for all."""
+    """Return how often to try: no deadline, for nothing here is timed. `make soak` sets a number for all."""
     return settings(deadline=None, max_examples=max(usual, int(os.environ.get("PODGATE_TEST_EXAMPLES", "0"))))
+
+
+PROPERTY = examples(100)
 
 
 def service_of(placement: Json, **more: Any) -> Service:

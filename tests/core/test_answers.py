@@ -13,7 +13,7 @@ from webhook.core.breaker import BreakerView, State
 from webhook.core.decision import Finding, Status
 from webhook.core.findings import Code
 from webhook.core.policy import Match, Modes, Service
-from webhook.core.quota import Receipt, Refusal, Use
+from webhook.core.quota import Holder, Receipt, Refusal, Use
 from webhook.core.stanzas import Denial, Mode, Quota, RetryAfter
 
 OVER = (
@@ -58,6 +58,17 @@ def test_status_403_has_one_figure_a_resource_and_names_the_windows() -> None:
     assert found.message.startswith(
         "exceeded quota: podgate/web, requested: pods=1, used: pods=50, limited: pods=50; pods in 1m, pods in 24h; "
     )
+
+
+def test_a_pools_limit_is_named_as_the_pools_and_denies_as_by_default_where_the_service_has_no_quota() -> None:
+    full = Use("1m", "pods", 300, 300, asked=1, free_at_us=NOW_US + 5, of=Holder.POOL, name="prod")
+    receipt = Receipt(NOW_US, refused=Refusal.QUOTA, over=(OVER[0], full), free_at_us=NOW_US + 5)
+    (found,) = counter_findings(service(status=403), receipt)
+    assert "limited: pods=50; pods in 1m, pool prod: pods in 1m; " in found.message
+    alone = Service("web", Match(any_namespace=True), pool="prod")
+    (found,) = counter_findings(alone, Receipt(NOW_US, refused=Refusal.QUOTA, over=(full,), free_at_us=NOW_US + 5))
+    assert found.message.startswith("service web: pool prod: pods in 1m: hard 300, used 300, asked 1; could pass from ")
+    assert status_of(found, alone, receipt, ALICE) == Status(429, "TooManyRequests")
 
 
 def test_what_can_never_pass_is_told_so() -> None:

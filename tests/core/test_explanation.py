@@ -5,10 +5,10 @@ from typing import Any
 import jsonpatch
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import HASH, PROPERTY, Json, Pair, pairs, service_of
+from tests.core.strategies import HASH, Json, Pair, examples, pairs, service_of
 from webhook.core import placement, ranges
 from webhook.core.explanation import Act, Note, changes, explain
 from webhook.core.mutation import rewrite
@@ -18,7 +18,7 @@ from webhook.core.quantity import Quantity
 from webhook.core.stanzas import Mode, ResourceRules
 
 ZONE = "topology.kubernetes.io/zone"
-FEWER = settings(PROPERTY, max_examples=40)  # each explains a Pod by every entry of its policy alone
+FEWER = examples(40)  # each explains a Pod by every entry of its policy alone
 
 
 def decoded(document: Json) -> Pod:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
 from webhook.core import ledger
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State
 from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
-from webhook.core.ring import Ring
-from webhook.core.service_state import ServiceState
 from webhook.core.stanzas import Mode
+from webhook.core.tag_state import LONG_US, TagState
 
 SECOND_US = 1_000_000
 NOW_US = 1_000 * SECOND_US
@@ -36,7 +36,7 @@ class Ledger:
 
     def __init__(self, plan: CounterPlan) -> None:
         self.plan = plan
-        self.state = ServiceState(plan.service)
+        self.state = TagState()
         self.now_us = NOW_US
         self._fresh = 0
 
@@ -47,7 +47,7 @@ class Ledger:
         return ledger.acquire(self.state, request, self.now_us)
 
     def refund(self, uid: str) -> bool:
-        return ledger.refund(self.state, uid, self.now_us)
+        return ledger.refund(self.state, self.plan, uid, self.now_us)
 
     def outcome(self, *, ok: bool, uid: str | None = None) -> None:
         ledger.outcome(self.state, self.plan, self.now_us, ok=ok, latency_us=0, uid=uid)
@@ -64,12 +64,16 @@ class Ledger:
         self.outcome(ok=False)
         self.now_us += SECOND_US
         ledger.tick(self.state, self.plan, self.now_us)
-        assert self.state.breaker.state is State.OPEN
+        assert self.state.breaker(self.plan.service).state is State.OPEN
 
 
-def everything(state: ServiceState) -> tuple[object, ...]:
-    rings = {key: (ring._buckets, ring._sums, ring._last_us) for key, ring in state._rings.items()}
-    return deepcopy((state.breaker, state.last_us, state._pods, rings))
+def everything(state: TagState) -> tuple[object, ...]:
+    rings = {
+        (account, seconds): (ring._buckets, ring._sums)
+        for account, rings in state._rings.items()
+        for seconds, ring in rings.items()
+    }
+    return deepcopy((state._breakers, state._clocks, state._pods, rings))
 
 
 # Charging
@@ -79,11 +83,8 @@ def test_an_admitted_pod_is_charged_in_every_window() -> None:
     service = Ledger(plan_of(window(60, pods=2, cpu=500), window(3600, pods=10)))
     receipt = service.ask(cost={"pods": 1, "requests.cpu": 400, "requests.memory": 99})
     assert (receipt.refused, receipt.charged, receipt.repeated, receipt.over) == (None, True, False, ())
-    assert [(use.window, use.resource, use.used, use.hard, use.asked, use.free_at_us) for use in receipt.uses] == [
-        ("60s", "pods", 1, 2, 1, 0),
-        ("60s", "cpu", 400, 500, 400, 0),
-        ("3600s", "pods", 1, 10, 1, 0),
-    ]
+    assert receipt.used == (1, 400, 1), "pods and cpu in a minute, pods in an hour"
+    assert service.used() == [1, 400, 1]
 
 
 def test_one_limit_that_does_not_hold_it_leaves_all_windows_uncharged() -> None:
@@ -92,7 +93,7 @@ def test_one_limit_that_does_not_hold_it_leaves_all_windows_uncharged() -> None:
     receipt = service.ask()
     assert (receipt.refused, receipt.charged) == (Refusal.QUOTA, False)
     assert [(use.window, use.used, use.asked) for use in receipt.over] == [("3600s", 1, 1)]
-    assert [use.free_at_us for use in receipt.uses] == [0, receipt.free_at_us]
+    assert receipt.used == (1, 1)
     assert service.used() == [1, 1]
 
 
@@ -156,7 +157,7 @@ def test_a_repeated_uid_is_admitted_as_before_and_charged_nothing() -> None:
     service.trip()
     receipt = service.ask("u1")
     assert (receipt.refused, receipt.charged, receipt.repeated) == (None, False, True)
-    assert [use.used for use in receipt.uses] == [1]
+    assert receipt.used == (1,)
 
 
 def test_a_denied_uid_is_judged_anew() -> None:
@@ -174,7 +175,7 @@ def test_a_uid_is_remembered_as_long_as_the_plan_says_and_then_swept_away() -> N
     service.now_us += 2 * HOUR_US - 1
     assert service.ask("u1").repeated
     service.now_us += 1
-    ledger.tick(service.state, service.plan, service.now_us)
+    service.state.sweep(service.now_us + LONG_US)
     assert not service.state._pods
     assert service.ask("u1").charged
 
@@ -222,7 +223,7 @@ def test_a_quota_that_is_not_enforced_charges_past_its_limit_and_says_so(mode: M
         receipt = service.ask()
     assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.QUOTA,), True)
     assert [(use.used, use.asked) for use in receipt.over] == [(2, 1)]
-    assert [use.used for use in receipt.uses] == [3]
+    assert receipt.used == (3,)
     assert service.breaker() is State.CLOSED, "only an enforced denial is a quota event"
 
 
@@ -247,7 +248,7 @@ def test_an_open_breaker_refuses_before_quota_is_asked_and_charges_nothing() -> 
         receipt = service.ask()
         assert (receipt.refused, receipt.charged, receipt.over) == (Refusal.BREAKER, False, ())
     assert service.used() == [1]
-    assert service.state.breaker.windows.quota_events == ()
+    assert service.state.breaker(service.plan.service).windows.quota_events == ()
 
 
 def test_quota_denials_trip_and_the_receipt_shows_the_state_after_it() -> None:
@@ -425,7 +426,7 @@ def test_never_more_than_hard_in_any_window_and_never_a_denial_without_a_cause(w
     service, log = Ledger(HARD), Log()
     for number, (gap_us, deed, cost, which) in enumerate(walk):
         service.now_us += gap_us
-        now_us = service.state.now(service.now_us)
+        now_us = service.state.clock(HARD).now(service.now_us)
         known = sorted(log.charges)
         if deed == "refund" and known:
             uid = known[which % len(known)]
@@ -459,10 +460,24 @@ def _check(log: Log, receipt: Receipt, cost: dict[str, int], now_us: int) -> Non
 def test_what_has_left_the_windows_is_swept_away_and_a_gone_service_after_an_idle_hour() -> None:
     service = Ledger(plan_of(window(60, pods=5), per_namespace=True))
     service.ask("u1", namespace="a")
-    assert not service.state.sweep(service.now_us + 62 * SECOND_US)
-    assert not any(isinstance(ring, Ring) for ring in service.state._rings.values())
-    assert not service.state.sweep(service.now_us + HOUR_US - 1)
-    assert service.state.sweep(service.now_us + HOUR_US)
+    assert not service.state.sweep(service.now_us + 61 * SECOND_US + LONG_US)
+    assert not service.state._rings
+    assert not service.state.sweep(service.now_us + HOUR_US + LONG_US - 1), "its Pod is remembered"
+    assert service.state.sweep(service.now_us + HOUR_US + LONG_US)
+
+
+def test_what_one_clock_has_left_behind_is_not_swept_away_where_the_other_one_still_counts_it() -> None:
+    service = Ledger(plan_of(window(60, pods=5)))
+    service.now_us += HOUR_US
+    other = replace(service.plan, fleet=True)
+    ledger.acquire(service.state, Acquire(other, "payments", "u1", ONE, "user:x"), service.now_us)
+    service.ask()
+    service.now_us -= HOUR_US
+    for waited_us in (0, 10 * SECOND_US, 2 * LONG_US):  # that clock is rebased; nobody asks for what the fleet counts
+        service.now_us += waited_us
+        service.ask()
+    service.state.sweep(service.now_us)
+    assert [use.used for use in ledger.look(service.state, other, service.now_us).uses[""]] == [1]
 
 
 def test_a_gone_service_that_only_ever_heard_outcomes_keeps_its_breaker_for_an_hour() -> None:

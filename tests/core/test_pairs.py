@@ -16,7 +16,7 @@ def troubles(pair: Pair) -> list[str]:
     return [*found_wrong(pair, after), *disagreements(after, pair), *not_needed(pair), *twice]
 
 
-@examples(300)
+@examples(150)
 @given(pairs | whole_pairs)
 def test_a_pod_is_rewritten_rightly_minimally_and_once(pair: Pair) -> None:
     assert troubles(pair) == []

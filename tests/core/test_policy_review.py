@@ -3,6 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from webhook.core.document import Purpose
 from webhook.core.policy_review import PolicyReview, judge
 from webhook.core.review import BadReviewError
 
@@ -75,6 +76,46 @@ def test_who_changes_what_the_webhooks_were_rendered_from_is_told(new: str, warn
     assert response(found).get("warnings", []) == warned
     assert len(WEBHOOKS) < 120
     assert "warnings" not in response(asked(operation="UPDATE", object=config_map(new), oldObject=config_map(BAD)))
+
+
+def limited(*windows: str) -> str:
+    listed = ", ".join(f"{{window: {window}, hard: {{pods: 5{window[:-1]}}}}}" for window in windows)
+    return GOOD.replace("[shop]}", f"[shop]}}, quota: {{windows: [{listed}]}}")
+
+
+def test_who_changes_windows_is_told_which_start_empty() -> None:
+    old, new = config_map(limited("1m", "2m")), config_map(limited("2m", "3m"))
+    line = "services[a].quota.windows[3m]: starts empty: no window of this length counted before"
+    assert response(asked(operation="UPDATE", object=new, oldObject=old))["warnings"] == [line]
+    assert "warnings" not in response(asked(operation="CREATE", object=new))
+
+
+def test_thousands_of_limits_that_start_empty_are_counted_and_the_first_shown() -> None:
+    services = [
+        limited("1s").partition("- ")[2].replace("name: a", f"name: s{n}").replace("[shop]", f"[n{n}]")
+        for n in range(50)
+    ]
+    old = GOOD.partition("- ")[0] + "".join(f"- {service}" for service in services)
+    new = old.replace("1s", "2s")
+    warned = response(asked(operation="UPDATE", object=config_map(new), oldObject=config_map(old)))["warnings"]
+    assert len(warned) == 21
+    assert warned[-1] == "and 30 more limits start empty"
+
+
+def test_a_policy_is_judged_by_what_kind_of_server_will_act_on_it() -> None:
+    text = GOOD.replace("[shop]}", "[shop]}, quota: {scope: Fleet, windows: [{window: 1m, hard: {pods: 5}}]}")
+    request = {
+        "uid": "review-1",
+        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+        "namespace": "podgate-system",
+        "name": "podgate-policy",
+        "operation": "CREATE",
+        "object": config_map(text),
+    }
+    body = msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+    assert judge(body).errors == ()
+    [line] = judge(body, Purpose.SERVE_IN_PROCESS).errors
+    assert "counts for this server alone" in line
 
 
 def test_selectors_that_cannot_be_told_apart_are_a_warning() -> None:

@@ -4,13 +4,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from webhook.cli.status import countdown, page
 from webhook.core.breaker import BreakerView, State
-from webhook.core.policy import LoadedPolicy, Match, Modes, Policy, Service
+from webhook.core.draft import Compiled
+from webhook.core.policy import LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.quantity import Duration, Quantity
-from webhook.core.quota import CounterPlan, Look, Use
-from webhook.core.stanzas import Breaker, Mode, Per, Quota, QuotaExceeded, Window
+from webhook.core.quota import Holder, Look, Use
+from webhook.core.stanzas import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, Window
 from webhook.status import Snapshot, StoreHealth, WatchHealth, status_document
 
 NOW_US = 1_800_000_000_000_000
@@ -29,7 +31,10 @@ LEDGER = Service(
     quota=Quota(per=Per.NAMESPACE, windows=(Window(Duration.parse("24h"), {"memory": Quantity.parse("16Gi")}),)),
 )
 WEB = Service("web", Match(namespaces=("web",)))
-LOADED = LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (PAYMENT, LEDGER, WEB)), "0123456789abcdef")
+PROD = Pool("prod", (Window(Duration.parse("1m"), {"pods": Quantity.parse("300"), "cpu": Quantity.parse("1k")}),))
+LOADED = LoadedPolicy(
+    Policy("podgate.io/v1alpha1", "Policy", (PAYMENT, LEDGER, WEB), pools=(PROD,)), "0123456789abcdef"
+)
 OPEN = BreakerView(
     State.OPEN,
     generation=4,
@@ -42,8 +47,38 @@ LOOKS = {
         NOW_US,
         {"": (Use("1m", "pods", 50, 50, free_at_us=NOW_US + 12_000_001), Use("1m", "cpu", 1500, 40_000))},
         OPEN,
+        (
+            Use("1m", "pods", 300, 300, free_at_us=NOW_US + 2_000_000, of=Holder.POOL, name="prod"),
+            Use("1m", "cpu", 250_500, 1_000_000, of=Holder.POOL, name="prod"),
+        ),
     ),
     "ledger": Look(NOW_US),
+}
+
+TWO = LoadedPolicy(
+    Policy(
+        "podgate.io/v1alpha1",
+        "Policy",
+        (
+            replace(PAYMENT, quota=replace(PAYMENT.quota, scope=Scope.FLEET), breaker=None),
+            Service("without-a-quota", Match(namespaces=("web",)), pool="prod"),
+        ),
+        pools=(replace(PROD, scope=Scope.FLEET),),
+    ),
+    "fedcba9876543210",
+)
+"""Of the pool's members the second was asked last."""
+TWO_LOOKS = {
+    name: Look(
+        at_us,
+        {"": (Use("1m", "pods", 5, 50), Use("1m", "cpu", 0, 40_000))} if name == "payment-api" else {},
+        None,
+        (
+            Use("1m", "pods", used, 300, of=Holder.POOL, name="prod"),
+            Use("1m", "cpu", 1000, 1_000_000, of=Holder.POOL, name="prod"),
+        ),
+    )
+    for name, at_us, used in (("payment-api", NOW_US, 8), ("without-a-quota", NOW_US + 1, 9))
 }
 
 
@@ -54,7 +89,7 @@ def snapshot(**changes: Any) -> Snapshot:
         "source": "p.yaml",
         "policy": LOADED,
         "loaded_at_us": NOW_US - 60_000_000,
-        "plans": {service.name: CounterPlan.of(service) for service in LOADED.policy.services},
+        "plans": Compiled(LOADED).plans,
         "looks": LOOKS,
         "watches": {"namespaces": WatchHealth(), "configmaps": WatchHealth(NOW_US - 5_000_000, "cut")},
         "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
@@ -69,7 +104,7 @@ def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_the_document_says_how_everything_stands() -> None:
     document = msgspec.json.decode(msgspec.json.encode(status_document(snapshot())))
     payment = services(document).pop("payment-api")
-    assert {key: value for key, value in document.items() if key != "services"} == {
+    assert {key: value for key, value in document.items() if key not in {"services", "pools"}} == {
         "version": "0.1.0",
         "time": "2027-01-15T08:00:00.000Z",
         "policy": {
@@ -78,7 +113,7 @@ def test_the_document_says_how_everything_stands() -> None:
             "loadedAt": "2027-01-15T07:59:00.000Z",
             "errors": [],
         },
-        "store": {"kind": "memory", "healthy": True, "error": None},
+        "store": {"kind": "memory", "healthy": True, "error": None, "mode": None},
         "watches": [
             {"resource": "configmaps", "lastContact": "2027-01-15T07:59:55.000Z", "error": "cut"},
             {"resource": "namespaces", "lastContact": None, "error": None},
@@ -89,6 +124,7 @@ def test_the_document_says_how_everything_stands() -> None:
         "name": "payment-api",
         "slaClass": "gold",
         "pool": "prod",
+        "scope": "Cluster",
         "failureMode": "Open",
         "modes": {"placement": "Enforce", "resources": "Enforce", "quota": "Audit", "breaker": "Enforce"},
         "known": True,
@@ -142,11 +178,69 @@ def test_a_service_by_namespace_shows_its_limits_while_idle_and_each_namespace_a
     assert [(window["namespace"], window["used"]) for window in busy] == [("team-a", "1"), ("team-b", "1Gi")]
 
 
-def test_what_the_store_could_not_show_is_not_known() -> None:
-    document = status_document(snapshot(looks={}, store=StoreHealth("redis", "no answer within 50ms")))
-    assert document["store"] == {"kind": "redis", "healthy": False, "error": "no answer within 50ms"}
-    payment = services(document)["payment-api"]
-    assert (payment["known"], payment["windows"], payment["breaker"]) == (False, [], None)
+def test_a_pool_stands_as_the_member_saw_it_that_was_asked_last() -> None:
+    [pool] = status_document(snapshot(policy=TWO, plans=Compiled(TWO).plans, looks=TWO_LOOKS))["pools"]
+    assert {key: value for key, value in pool.items() if key != "windows"} == {
+        "name": "prod",
+        "scope": "Fleet",
+        "members": ["payment-api", "without-a-quota"],
+        "known": True,
+    }
+    assert pool["windows"] == [
+        {
+            "window": "1m",
+            "resource": "pods",
+            "namespace": None,
+            "used": 9,
+            "hard": 300,
+            "full": False,
+            "nextFree": None,
+            "nextFreeSeconds": 0,
+        },
+        {
+            "window": "1m",
+            "resource": "cpu",
+            "namespace": None,
+            "used": "1",
+            "hard": "1000",
+            "full": False,
+            "nextFree": None,
+            "nextFreeSeconds": 0,
+        },
+    ]
+
+
+def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None:
+    health = StoreHealth("redis", "no answer within 50ms", "Local since 07:59")
+    document = status_document(snapshot(looks={}, store=health))
+    assert document["store"] == {
+        "kind": "redis",
+        "healthy": False,
+        "error": "no answer within 50ms",
+        "mode": "Local since 07:59",
+    }
+    payment, [pool] = services(document)["payment-api"], document["pools"]
+    assert (payment["known"], payment["breaker"], pool["known"]) == (False, None, False)
+    nobody_knows = {"used": None, "full": None, "nextFree": None, "nextFreeSeconds": None}
+    for window, hard in zip((*payment["windows"], *pool["windows"]), (50, "40", 300, "1000"), strict=True):
+        assert window == {**window, **nobody_knows, "hard": hard}
+
+
+def test_a_page_without_the_store_has_question_marks_and_says_how_this_server_judges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    lines = shown(looks={}, store=StoreHealth("redis", "no answer within 50ms", "Local since 07:59")).splitlines()
+    assert "store   redis: no answer within 50ms, Local since 07:59" in lines
+    assert "payment-api  gold    unknown  1m      pods      ?     50    ?" in lines
+    assert "prod  1m      pods      ?     300   ?" in lines
+
+
+def test_the_page_marks_what_counts_for_the_whole_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    text = shown(policy=TWO, plans=Compiled(TWO).plans, looks=TWO_LOOKS)
+    assert "payment-api      gold    -        1m Fleet  pods      5     50    now" in text
+    assert "prod  1m Fleet  pods      9     300   now" in text
 
 
 def test_a_server_without_a_policy_shows_why() -> None:
@@ -189,6 +283,10 @@ payment-api  gold    OPEN 2m31s left  1m      pods      50     50    in 13s
                                       1m      cpu       1500m  40    now
 ledger       bronze  -                24h     memory    0      16Gi  now
 web          bronze  unknown          -
+
+POOL  WINDOW  RESOURCE  USED     HARD  NEXT FREE
+prod  1m      pods      300      300   in 2s
+      1m      cpu       250500m  1000  now
 
 payment-api: OPEN since 2027-01-15T07:59:31.000Z: quotaExceeded: 10 within 1m
 payment-api: quota Audit"""

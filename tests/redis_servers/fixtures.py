@@ -1,7 +1,7 @@
 """Fixtures for any test folder: `pytest_plugins = ("tests.redis_servers.fixtures",)` in the test module brings them.
 
 Each runs its test once on every server. Take `redis_server` where the data are all that a test touches; take
-`own_redis_server` to stop, pause or configure one.
+`own_redis_server` to stop, pause or configure one. Likewise `redis_cluster`, whose slots a test may move.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
+from tests.redis_servers.cluster import RedisCluster
 from tests.redis_servers.inventory import RedisProgram, names, program
 from tests.redis_servers.server import RedisServer
 
@@ -48,3 +50,30 @@ def own_redis_server(redis_program: RedisProgram, tmp_path: Path) -> Iterator[Re
     """Run a server for this test alone."""
     with RedisServer(redis_program, tmp_path / "redis") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RedisCluster]]:
+    """Return a running Cluster by its servers' name, the same one for all tests, without data or scripts.
+
+    It knows the documented user, `podgate` with the password CLUSTER_PASSWORD, and everybody else may do anything.
+    """
+    running: dict[str, RedisCluster] = {}
+    with ExitStack() as stack:
+
+        def emptied(name: str) -> RedisCluster:
+            if name not in running:
+                folder = tmp_path_factory.mktemp(f"cluster-{name}")
+                users = acl_file(folder / "users.acl", user("cluster", CLUSTER_PASSWORD))
+                cluster = RedisCluster(program(name), folder / "cluster", "--aclfile", str(users))
+                running[name] = stack.enter_context(cluster)
+            running[name].empty()
+            return running[name]
+
+        yield emptied
+
+
+@pytest.fixture
+def redis_cluster(redis_program: RedisProgram, shared_cluster: Callable[[str], RedisCluster]) -> RedisCluster:
+    """Return a running Cluster of three masters without data or scripts, shared with other tests."""
+    return shared_cluster(redis_program.name)

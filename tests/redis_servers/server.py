@@ -29,6 +29,8 @@ class RedisServer:
     and `password` are whom `cli` and `client` speak as, where `options` ask for that.
     """
 
+    _READY = "Ready to accept connections"
+
     def __init__(
         self,
         program: RedisProgram,
@@ -143,7 +145,7 @@ class RedisServer:
         self._is_paused = False
         self._held.start(self._name, self._command())
         deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
-        while "Ready to accept connections" not in self.log():
+        while self._READY not in self.log():
             if not self.alive:
                 if not is_new or "Address already in use" not in self.log():
                     self._held.require(self._name)

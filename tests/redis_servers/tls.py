@@ -1,40 +1,80 @@
 """TLS in front of a server: no wheel's server was built with it, so that it is ended here and the rest passed on."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from tests.redis_servers.server import RedisServer
 
 _CHUNK_BYTES = 1 << 16
+_HANDSHAKE = b"\x16"
+"""What every TLS connection begins with, and no Redis command."""
 
 
 @asynccontextmanager
 async def behind_tls(server: RedisServer, context: ssl.SSLContext) -> AsyncIterator[str]:
     """Yield the rediss:// URL of `server`; `context` is what the server side speaks TLS with."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    async with gate(listening, server, context):
+        yield f"rediss://127.0.0.1:{listening.getsockname()[1]}/0"
+
+
+@asynccontextmanager
+async def gate(
+    listening: socket.socket, server: RedisServer, context: ssl.SSLContext, *, plain: bool = False
+) -> AsyncIterator[None]:
+    """Pass on what comes by TLS to a socket, which is closed in the end; with `plain` also what comes without.
+
+    Sentinels and the nodes of a Cluster tell everybody one address, and among themselves they speak without TLS here.
+    """
+    listening.setblocking(False)  # noqa: FBT003  the standard library's
     passing: set[asyncio.Task[None]] = set()
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        passing.add(task)
-        try:
-            await _pass(reader, writer, server.port)
-        except (OSError, asyncio.CancelledError):
-            pass  # whoever breaks off, or ends all this, has no more to hear
-        finally:
-            passing.discard(task)
-            writer.transport.abort()
+    async def accept() -> None:
+        while True:
+            accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
+            task = asyncio.create_task(_serve(accepted, server, context, plain=plain))
+            passing.add(task)
+            task.add_done_callback(passing.discard)
 
-    listener = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
+    accepting = asyncio.create_task(accept())
     try:
-        yield f"rediss://127.0.0.1:{listener.sockets[0].getsockname()[1]}/0"
+        yield
     finally:
-        listener.close()
-        for task in (ending := list(passing)):
+        for task in (ending := [accepting, *passing]):
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
+        listening.close()
+
+
+async def _serve(accepted: socket.socket, server: RedisServer, context: ssl.SSLContext, *, plain: bool) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    used = context if not plain or await _first_byte(accepted) == _HANDSHAKE else None
+    try:
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=used)
+    except OSError:
+        accepted.close()  # whoever breaks off has no more to hear
+        return
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    try:
+        with suppress(OSError):
+            await _pass(reader, writer, server.port)
+    finally:
+        transport.abort()
+
+
+async def _first_byte(accepted: socket.socket) -> bytes:
+    """Return what a connection begins with, and leave it there."""
+    accepted.setblocking(False)  # noqa: FBT003  the standard library's
+    while True:
+        try:
+            return accepted.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            await asyncio.sleep(0.001)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:

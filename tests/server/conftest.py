@@ -2,10 +2,11 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-import uvloop
+
+from webhook.wiring.event_loop import EventLoop
 
 _LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "uvloop": uvloop.new_event_loop,
+    "uvloop": EventLoop,
     "asyncio": asyncio.new_event_loop,
 }
 

@@ -1,4 +1,4 @@
-"""A small API server for ConfigMaps and Namespaces, which can be told to fail in every way that a real one does."""
+"""A small API server for ConfigMaps, Namespaces and Leases, to be told to fail in every way that a real one does."""
 
 import asyncio
 import json
@@ -15,7 +15,8 @@ from aiohttp import web
 
 NAMESPACES = "/api/v1/namespaces"
 CONFIGMAPS = f"{NAMESPACES}/podgate-system/configmaps"
-_KINDS = {NAMESPACES: "Namespace", CONFIGMAPS: "ConfigMap"}
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/podgate-system/leases"
+_KINDS = {NAMESPACES: "Namespace", CONFIGMAPS: "ConfigMap", LEASES: "Lease"}
 _CUT, _END = object(), object()
 
 Fault = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -8,7 +8,7 @@ from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.decision import Decision, Finding, Half, Status, Verdict
 from webhook.core.findings import Code
 from webhook.core.policy import LoadedPolicy, Match, Policy, Service
-from webhook.core.quota import Look, Receipt, Refusal, Use
+from webhook.core.quota import Holder, Look, Receipt, Refusal, Use
 from webhook.core.stanzas import Mode
 from webhook.ports import Caller, Review
 
@@ -30,12 +30,15 @@ ADMITTED = Decision(
 )
 
 OVER = Use("1m", "pods", used=50, hard=50, asked=1, free_at_us=AT_US + 12_000_000)
+OVER_ITS_POOL = Use(
+    "1m", "cpu", used=300_000, hard=300_000, asked=500, free_at_us=AT_US + 2_000_000, of=Holder.POOL, name="prod"
+)
 QUOTA_DENIED = replace(
     ADMITTED,
     verdict=Verdict.DENY,
     status=Status(429, "TooManyRequests", "QuotaExceeded: service payment-api: pods in 1m: hard 50, used 50, asked 1"),
     findings=(Finding(Code.QUOTA_EXCEEDED, "quota", Mode.ENFORCE, "hard 50, used 50"),),
-    receipt=Receipt(AT_US, refused=Refusal.QUOTA, over=(OVER,)),
+    receipt=Receipt(AT_US, refused=Refusal.QUOTA, over=(OVER, OVER_ITS_POOL)),
 )
 BREAKER_DENIED = replace(
     ADMITTED,

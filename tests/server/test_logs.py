@@ -15,7 +15,9 @@ from webhook.adapters.logs import JsonLines, Logs
 from webhook.core.breaker import State
 from webhook.core.decision import Finding, Status
 from webhook.core.findings import Code
-from webhook.core.stanzas import Mode
+from webhook.core.policy import LoadedPolicy
+from webhook.core.quantity import Duration, Quantity
+from webhook.core.stanzas import Mode, Quota, Window
 
 
 class Output(io.StringIO):
@@ -156,6 +158,22 @@ def test_transitions_and_policies_are_written(output: Output) -> None:
     assert (closed["level"], closed["new"]) == ("info", "CLOSED")
     assert (loaded["policy_hash"], loaded["services"]) == ("0123456789abcdef", 2)
     assert (failed["level"], failed["errors"]) == ("error", ["p.yaml:3:1: services: missing"])
+
+
+def test_a_new_policy_says_once_which_counters_start_empty(output: Output) -> None:
+    def limited(window: str) -> LoadedPolicy:
+        service = policy("ledger").policy.services[0]
+        windows = (Window(Duration.parse(window), {"pods": Quantity.parse("5")}),)
+        loaded = policy()
+        return replace(
+            loaded, policy=replace(loaded.policy, services=(replace(service, quota=Quota(windows=windows)),))
+        )
+
+    logs = output.logs()
+    for window in ("1m", "1m", "2m", "2m"):
+        logs.policy_loaded(limited(window))
+    line = "services[ledger].quota.windows[2m]: starts empty: no window of this length counted before"
+    assert [written.get("starts_empty") for written in output.lines()] == [None, None, [line], None]
 
 
 class FullPipe(Output):

@@ -22,13 +22,23 @@ from tests.server.records import (
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import CONTENT_TYPE, Metrics
-from webhook.adapters.metrics.families import FAMILIES, Kind
+from webhook.adapters.metrics.families import FAMILIES, STORE_TROUBLES, Kind
+from webhook.adapters.redis_store.troubles import (
+    AUTHENTICATION,
+    FAILOVER,
+    FULL,
+    READONLY,
+    SCRIPT,
+    TIMEOUT,
+    UNREACHABLE,
+)
+from webhook.adapters.redis_store.troubles import OTHER as STORE_OTHER
 from webhook.core.breaker import ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
 from webhook.core.decision import Finding, Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.policy import Match, Service
 from webhook.core.quantity import Duration, Quantity
-from webhook.core.quota import Acquire, CounterPlan, Look, Receipt, Refusal, Use
+from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt, Refusal, Use
 from webhook.core.stanzas import Breaker, Mode, Quota, QuotaExceeded, Window
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -62,6 +72,7 @@ def series(metrics: Metrics, name: str) -> dict[str, float]:
 def everything(metrics: Metrics) -> None:
     """Let each kind of thing happen at least once."""
     metrics.watch_in_flight(lambda: 3)
+    metrics.watch_record(lambda: {"written": 5, "dropped": 2})
     metrics.reviewed(review(replace(ADMITTED, half=Half.MUTATE), 200_000))
     metrics.reviewed(review())
     metrics.reviewed(review())
@@ -79,7 +90,14 @@ def everything(metrics: Metrics) -> None:
     metrics.policy_failed(["3:1: services: missing"])
     metrics.policy_judged("alice", ["3:1: services: missing"])
     metrics.file_refused("key set")
-    metrics.store_failed()
+    metrics.store_failed("timeout: no answer within 50 ms")
+    metrics.store_stands(up=False)
+    metrics.store_lost()
+    metrics.fell_back("payment-api", "Local", on=True)
+    metrics.reviewed(review(replace(ADMITTED, receipt=Receipt(AT_US, charged=True, local=True))))
+    metrics.booked("payment-api", "Away", 3)
+    metrics.booking_dropped()
+    metrics.refused_from_cache("payment-api")
     metrics.kubernetes_failed("namespaces")
     metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
     metrics.certificates({"serving": 1_800_600_000.0})
@@ -91,9 +109,13 @@ def everything(metrics: Metrics) -> None:
                 state=State.OPEN,
                 open_until_us=AT_US + 151_500_000,
             ),
-            "ledger": look(Use("24h", "pods", 7, 10), namespace="team-a"),
+            "ledger": replace(look(Use("24h", "pods", 7, 10), namespace="team-a"), pool=(in_pool(300),)),
         }
     )
+
+
+def in_pool(used: int) -> Use:
+    return Use("1m", "cpu", used, 300_000, of=Holder.POOL, name="prod")
 
 
 def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None:
@@ -102,11 +124,11 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
     shown = {key: value for key, value in samples(metrics).items() if "duration_seconds" not in key}
     assert shown == {
         f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 1,
-        f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 5,
+        f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 6,
         f'podgate_reviews_total{{decision="Deny",half="validate",operation="CREATE",{pay}}}': 2,
         'podgate_reviews_total{decision="Unmatched",half="validate",operation="CREATE",service=""}': 1,
         'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
-        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 11,
+        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 12,
         "podgate_calls_in_flight": 3,
         'podgate_refused_calls_total{reason="authentication_expired"}': 1,
         f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
@@ -125,10 +147,19 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f'podgate_quota_limit{{namespace="",resource="pods",{pay},window="1m"}}': 50,
         f'podgate_quota_limit{{namespace="",resource="cpu",{pay},window="1m"}}': 40,
         'podgate_quota_limit{namespace="team-a",resource="pods",service="ledger",window="24h"}': 10,
-        f'podgate_quota_denied_total{{resource="pods",{pay},window="1m"}}': 1,
+        f'podgate_quota_denied_total{{of="service",resource="pods",{pay},window="1m"}}': 1,
+        f'podgate_quota_denied_total{{of="pool",resource="cpu",{pay},window="1m"}}': 1,
+        'podgate_pool_used{pool="prod",resource="cpu",window="1m"}': 0.3,
+        'podgate_pool_limit{pool="prod",resource="cpu",window="1m"}': 300,
         f"podgate_uncounted_total{{{pay}}}": 1,
         "podgate_store_up": 0,
-        "podgate_store_failures_total": 1,
+        **{f'podgate_store_failures_total{{reason="{word}"}}': word == "timeout" for word in STORE_TROUBLES},
+        "podgate_store_losses_total": 1,
+        f'podgate_store_fallback{{rule="Local",{pay}}}': 1,
+        f"podgate_local_admitted_total{{{pay}}}": 1,
+        f'podgate_booked_total{{cause="Away",{pay}}}': 3,
+        "podgate_bookings_dropped_total": 1,
+        f"podgate_deny_cache_hits_total{{{pay}}}": 1,
         f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
         f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
         f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,
@@ -149,6 +180,8 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         'podgate_kubernetes_watch_contact_timestamp_seconds{resource="namespaces"}': 1_800_000_003.5,
         'podgate_file_reload_failures_total{file="certificates"}': 0,
         'podgate_file_reload_failures_total{file="key set"}': 1,
+        'podgate_recorded_events_total{result="written"}': 5,
+        'podgate_recorded_events_total{result="dropped"}': 2,
         'podgate_certificate_expiry_timestamp_seconds{certificate="serving"}': 1_800_600_000,
         'podgate_build_info{version="0.1.0"}': 1,
     }
@@ -238,7 +271,7 @@ def test_the_series_of_a_removed_service_end_and_do_not_come_back(metrics: Metri
     metrics.transitioned(transition(State.CLOSED, State.OPEN))
     metrics.update({"payment-api": look(state=State.OPEN)})
     assert 'service="payment-api"' not in metrics.render().decode()
-    assert 'podgate_quota_denied_total{resource="pods",service="",window="1m"}' in samples(metrics)
+    assert 'podgate_quota_denied_total{of="service",resource="pods",service="",window="1m"}' in samples(metrics)
 
 
 def test_what_stays_in_the_policy_keeps_its_counts(metrics: Metrics) -> None:
@@ -252,6 +285,17 @@ def test_a_service_that_the_store_could_not_show_has_no_gauges(metrics: Metrics)
     metrics.update({})
     assert not series(metrics, "podgate_quota_used")
     assert not series(metrics, "podgate_breaker_state")
+
+
+def test_a_pool_has_one_series_a_limit_as_the_member_saw_it_that_was_asked_last(metrics: Metrics) -> None:
+    seen = {
+        name: Look(AT_US + late, pool=(in_pool(used),))
+        for name, late, used in (("ledger", 1, 9), ("payment-api", 0, 8))
+    }
+    metrics.update(seen)
+    assert series(metrics, "podgate_pool_used") == {'podgate_pool_used{pool="prod",resource="cpu",window="1m"}': 0.009}
+    metrics.policy_loaded(policy("web"))
+    assert not series(metrics, "podgate_pool_used")
 
 
 def test_namespaces_beyond_a_thousand_are_summed_up_and_known_ones_stay_known(metrics: Metrics) -> None:
@@ -338,6 +382,25 @@ def test_a_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt
     assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
 
 
+def test_a_stores_trouble_counts_by_its_word_and_any_other_text_as_other(metrics: Metrics) -> None:
+    for word in (TIMEOUT, UNREACHABLE, READONLY, FULL, AUTHENTICATION, FAILOVER, SCRIPT, STORE_OTHER):
+        metrics.store_failed(f"{word}: because")
+    metrics.store_failed("because\nof {free} text: no word")
+    shown = series(metrics, "podgate_store_failures_total")
+    assert shown == {
+        f'podgate_store_failures_total{{reason="{word}"}}': 1 + (word == "other") for word in STORE_TROUBLES
+    }
+
+
+def test_a_service_that_goes_by_its_rule_no_longer_shows_that(metrics: Metrics) -> None:
+    metrics.fell_back("ledger", "Deny", on=True)
+    metrics.fell_back("ledger", "Deny", on=False)
+    metrics.fell_back("stranger", "Deny", on=True)
+    assert series(metrics, "podgate_store_fallback") == {
+        'podgate_store_fallback{rule="Deny",service="ledger"}': 0,
+    }
+
+
 def test_a_server_without_a_policy_says_so() -> None:
     shown = samples(Metrics("0.1.0"))
     assert shown["podgate_policy_last_reload_successful"] == 0
@@ -385,7 +448,7 @@ async def test_a_real_stores_receipts_count_each_probe_once(metrics: Metrics) ->
         ("OPEN", "openForPassed"),
     ]
     assert series(metrics, "podgate_quota_denied_total") == {
-        'podgate_quota_denied_total{resource="pods",service="payment-api",window="1s"}': 1
+        'podgate_quota_denied_total{of="service",resource="pods",service="payment-api",window="1s"}': 1
     }
     metrics.update({"payment-api": await store.look(plan)})
     assert samples(metrics)['podgate_breaker_state{service="payment-api",state="CLOSED"}'] == 1

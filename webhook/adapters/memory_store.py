@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from webhook.core import breaker_states, ledger
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.quota import Acquire, CounterPlan, Look, Receipt
-from webhook.core.service_state import ServiceState
+from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt
+from webhook.core.tag_state import TagState
 from webhook.ports import Clock, Outcome
 
 
@@ -14,21 +14,21 @@ class MemoryStore:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._states: dict[tuple[str, str], ServiceState] = {}
+        self._states: dict[str, TagState] = {}
 
     async def acquire(self, request: Acquire) -> Receipt:
-        state = self._state(request.plan)
-        if not request.peek:
-            self._states[_key(request.plan)] = state
-        return ledger.acquire(state, request, self._clock.now_us())
+        return ledger.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        return ledger.refund(self._state(plan), uid, self._clock.now_us())
+        return ledger.refund(self._state(plan), plan, uid, self._clock.now_us())
+
+    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+        state, now_us = self._state(plan, keep=True), self._clock.now_us()
+        return sum([ledger.book(state, plan, booking, now_us) for booking in bookings])
 
     async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
-        state = self._states[_key(plan)] = self._state(plan)
         return ledger.outcome(
-            state,
+            self._state(plan, keep=True),
             plan,
             self._clock.now_us(),
             ok=outcome.ok,
@@ -42,27 +42,29 @@ class MemoryStore:
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         now_us = self._clock.now_us()
-        planned = {_key(plan): plan for plan in plans}
         transitions: list[Transition] = []
-        for key, state in tuple(self._states.items()):
-            plan = planned.get(key)
-            if plan is not None:
+        for plan in plans:
+            state = self._states.get(plan.tag)
+            if state is not None:
                 transitions += ledger.tick(state, plan, now_us)
-            elif state.sweep(now_us):
-                del self._states[key]
+        planned = {plan.tag for plan in plans}
+        for tag, state in tuple(self._states.items()):
+            if state.sweep(now_us) and tag not in planned:
+                del self._states[tag]
         return transitions
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        state = self._states.get(_key(plan))
+        state = self._states.get(plan.tag)
         if state is None or plan.breaker is None:
             return None
-        return breaker_states.view(state.breaker, plan.breaker, state.now(self._clock.now_us()))
+        now_us = state.clock(plan).now(self._clock.now_us())
+        return breaker_states.view(state.breaker(plan.service), plan.breaker, now_us)
 
-    def _state(self, plan: CounterPlan) -> ServiceState:
-        """Return the state of the plan's service, or an empty one that nobody knows of yet."""
-        return self._states.get(_key(plan)) or ServiceState(plan.service)
-
-
-def _key(plan: CounterPlan) -> tuple[str, str]:
-    # By tag too: a service that moves to another pool starts anew there.
-    return plan.tag, plan.service
+    def _state(self, plan: CounterPlan, *, keep: bool = False) -> TagState:
+        """Return what the plan's tag has, or an empty state, which nobody knows of unless it is to be kept."""
+        state = self._states.get(plan.tag)
+        if state is None:
+            state = TagState()
+            if keep:
+                self._states[plan.tag] = state
+        return state

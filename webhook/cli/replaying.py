@@ -5,6 +5,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from webhook.cli.apiserver import Ask, admit, in_words
 from webhook.cli.events import (
     Deleted,
@@ -15,16 +17,22 @@ from webhook.cli.events import (
     PolicyChange,
     Refused,
     StatusAsked,
+    StoreChange,
 )
+from webhook.cli.outage import Outage
 from webhook.cli.policy_argument import load_policy
-from webhook.core.breaker import BreakerView
+from webhook.cli.replay_lines import breaker_of, remaining_of, used_of
 from webhook.core.document import Purpose
 from webhook.core.draft import Compiled
-from webhook.core.quota import CounterPlan, Look
-from webhook.core.resources import shown
+from webhook.core.policy import LoadedPolicy, Policy
+from webhook.core.quota import CounterPlan
 from webhook.core.review import BadReviewError
+from webhook.core.stanzas import Scope
 from webhook.errors import UserError
+from webhook.interceptor import Interceptor
+from webhook.observers import Observers
 from webhook.ports import Outcome
+from webhook.settings import MEMORY
 from webhook.wiring.offline import Offline
 
 _SECOND_US = 1_000_000
@@ -35,7 +43,12 @@ class Replay:
 
     def __init__(self, policy: Path, folder: Path, store: str) -> None:
         self._folder = folder
-        self._offline = Offline(load_policy(policy, Purpose.REPLAY), store=store)
+        self._is_shared = store != MEMORY
+        offline = self._offline = Offline(self._policy(policy), store=store)
+        self._outage = Outage(offline.store, offline.clock)
+        offline.interceptor = Interceptor(
+            offline.policies, self._outage, offline.clock, offline.namespaces, Observers()
+        )
         self._plans: dict[str, CounterPlan] = {}
         self._taken: set[str] = set()
         self._numbers = count(1)
@@ -52,7 +65,7 @@ class Replay:
         if now_us // _SECOND_US != self._ticked_second:
             # As the server does each second; what is asked about is up to date without it.
             self._ticked_second = now_us // _SECOND_US
-            await self._offline.store.tick(tuple(self._compiled.plans.values()))
+            await self._outage.tick(tuple(self._compiled.plans.values()))
         match event:
             case PodAsks():
                 return await self._pod(event)
@@ -64,15 +77,29 @@ class Replay:
                 return {"uid": event.deleted, "refunded": False}
             case StatusAsked():
                 return await self._status(event.status)
+        await self._change(event)
+        return {}
+
+    async def _change(self, event: Event) -> None:
+        """Change the world; a line for people changes nothing."""
+        match event:
             case NamespacesChange():
                 self._offline.namespaces.update(event.namespace_labels)
             case PolicyChange():
-                self._offline.policies.set(load_policy(self._file(event.policy), Purpose.REPLAY))
-        return {}
+                self._offline.policies.set(self._policy(self._file(event.policy)))
+            case StoreChange(store="down"):
+                self._outage.take_away()
+            case StoreChange():
+                await self._outage.bring_back(self._compiled.plans.values())
 
     @property
     def _compiled(self) -> Compiled:
         return self._offline.compiled()
+
+    def _policy(self, path: Path) -> LoadedPolicy:
+        """Read a policy. In a Redis that others use, too, a replay must not touch what their fleet counts."""
+        loaded = load_policy(path, Purpose.REPLAY)
+        return replace(loaded, policy=_of_one_cluster(loaded.policy)) if self._is_shared else loaded
 
     def _file(self, name: str) -> Path:
         beside = self._folder / name
@@ -124,11 +151,11 @@ class Replay:
         }
         if decision.service is not None:
             plan = self._offline.compiled(decision.policy_hash).plans[decision.service]
-            if decision.receipt is not None and decision.receipt.charged:
+            if decision.allowed and not event.dry_run and (decision.receipt is None or decision.receipt.charged):
                 self._plans[uid] = plan
-            look = await self._offline.store.look(plan, event.namespace)
-            line["used"] = _used(plan, look, event.namespace)
-            line |= _breaker(look.breaker)
+            look = await self._outage.look(plan, event.namespace)
+            line["used"] = used_of(plan, look, event.namespace)
+            line |= breaker_of(look)
         return line
 
     def _uid_of(self, event: PodAsks) -> str:
@@ -142,49 +169,34 @@ class Replay:
         told = event.outcome
         plan = self._plan(told.service)
         outcome = Outcome(told.ok, round(told.latency * _SECOND_US), told.uid, told.generation)
-        await self._offline.store.outcome(plan, outcome)
-        look = await self._offline.store.look(plan)
-        return {"service": told.service, **_breaker(look.breaker), "openRemaining": _remaining(look)}
+        await self._outage.outcome(plan, outcome)
+        look = await self._outage.look(plan)
+        return {"service": told.service, **breaker_of(look), "openRemaining": remaining_of(look)}
 
     async def _refund(self, uid: str) -> bool:
         plan = self._plans.get(uid)
-        return plan is not None and await self._offline.store.refund(plan, uid)
+        return plan is not None and await self._outage.refund(plan, uid)
 
     async def _status(self, service: str) -> dict[str, Any]:
         plan = self._plan(service)
-        look = await self._offline.store.look(plan)
+        look = await self._outage.look(plan)
         return {
             "service": service,
-            **_breaker(look.breaker),
-            "openRemaining": _remaining(look),
-            "used": _used(plan, look, None),
+            **breaker_of(look),
+            "openRemaining": remaining_of(look),
+            "used": used_of(plan, look, None),
             "waiting": 0,
             "released": [],
         }
 
 
-def _breaker(view: BreakerView | None) -> dict[str, Any]:
-    return {"breaker": view.state if view else None, "generation": view.generation if view else None}
-
-
-def _remaining(look: Look) -> float | int:
-    remaining_us = look.breaker.open_remaining_us(look.at_us) if look.breaker else 0
-    return remaining_us // _SECOND_US if remaining_us % _SECOND_US == 0 else remaining_us / _SECOND_US
-
-
-def _used(plan: CounterPlan, look: Look, namespace: str | None) -> list[dict[str, Any]]:
-    """Return how full the windows are; with `per: Namespace` those of `namespace`, or of all that counted."""
-    wanted = {namespace} if plan.per_namespace and namespace is not None else set(look.uses)
-    return [
-        {
-            "window": use.window,
-            "resource": use.resource,
-            "used": shown(use.resource, use.used),
-            "hard": shown(use.resource, use.hard),
-            "of": "service",
-            "name": plan.service,
-            "namespace": key or None,
-        }
-        for key in sorted(wanted)
-        for use in look.uses.get(key, ())
-    ]
+def _of_one_cluster(policy: Policy) -> Policy:
+    """Return the policy with counters that are the replay's own: it has no other cluster to count with."""
+    return replace(
+        policy,
+        pools=tuple(replace(pool, scope=Scope.CLUSTER) for pool in policy.pools),
+        services=tuple(
+            replace(service, quota=replace(service.quota, scope=Scope.CLUSTER)) if service.quota else service
+            for service in policy.services
+        ),
+    )

@@ -16,7 +16,8 @@ DEFAULT_SERVER = "http://127.0.0.1:8081"
 TIMEOUT_SECONDS = 5
 _PLAIN_PORT = "give --server the plain port (--plain-listen) of podgate serve"
 _COLOURS = {"CLOSED": "green", "OPEN": "red", "HALF_OPEN": "yellow", "FORCED_OPEN": "red", "FORCED_CLOSED": "yellow"}
-_HEADINGS = ("SERVICE", "CLASS", "BREAKER", "WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
+_LIMIT = ("WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
+_HEADINGS = ("SERVICE", "CLASS", "BREAKER", *_LIMIT)
 
 
 class NoSuchServiceError(click.ClickException):
@@ -40,6 +41,7 @@ def status(service: str | None, server: str, output: str | None) -> None:
         if service not in known:
             raise NoSuchServiceError(f"no service {service!r}: the policy in force has {', '.join(known) or 'none'}")
         document["services"] = [found for found in document["services"] if found["name"] == service]
+        document["pools"] = [pool for pool in document["pools"] if service in pool["members"]]
     if output == "json" or (output is None and not sys.stdout.isatty()):
         click.echo(json.dumps(document, indent=2))
     else:
@@ -81,7 +83,8 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     store_text = "ok" if store["healthy"] else click.style(store["error"], fg="red")
     yield f"podgate {document['version']}, {document['time']}"
     yield f"policy  {policy['hash'] or 'none'}, loaded {policy['loadedAt'] or 'never'} from {policy['source']}"
-    yield f"store   {store['kind']}: {store_text}"
+    mode = f", {store['mode']}" if store["mode"] else ""
+    yield f"store   {store['kind']}: {store_text}{mode}"
     for watch in document["watches"]:
         text = click.style(watch["error"], fg="red") if watch["error"] else "ok" if watch["lastContact"] else "begins"
         heard = f", last heard of at {watch['lastContact']}" if watch["lastContact"] else ""
@@ -92,23 +95,38 @@ def page(document: dict[str, Any]) -> Iterable[str]:
         yield click.style(f"policy refused: {error}", fg="red")
     yield ""
     yield from _table([_HEADINGS, *(row for service in document["services"] for row in _rows(service))])
+    if document["pools"]:
+        yield ""
+        yield from _table(
+            [("POOL", *_LIMIT), *(row for pool in document["pools"] for row in _limits(pool, pool["name"]))]
+        )
     notes = [note for service in document["services"] for note in _notes(service)]
     if notes:
         yield from ("", *notes)
 
 
 def _rows(service: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    """Return a line for each limit; the service's own columns only on the first."""
-    first = (service["name"], service["slaClass"], _breaker(service))
-    for window in service["windows"]:
-        name = " ".join(filter(None, (window["window"], window["namespace"])))
-        wait = (
-            f"in {countdown(window['nextFreeSeconds'])}" if window["nextFree"] else "now" if not window["full"] else "-"
-        )
-        yield (*first, name, window["resource"], str(window["used"]), str(window["hard"]), wait)
-        first = ("", "", "")
-    if not service["windows"]:
+    return _limits(service, service["name"], service["slaClass"], _breaker(service))
+
+
+def _limits(holder: dict[str, Any], *first: str) -> Iterable[tuple[str, ...]]:
+    """Return a line for each limit; the holder's own columns only on the first."""
+    fleet = "Fleet" if holder["scope"] == "Fleet" else ""
+    for window in holder["windows"]:
+        name = " ".join(filter(None, (window["window"], window["namespace"], fleet)))
+        used = "?" if window["used"] is None else str(window["used"])
+        yield (*first, name, window["resource"], used, str(window["hard"]), _next_free(window))
+        first = ("",) * len(first)
+    if not holder["windows"]:
         yield (*first, "-", "", "", "", "")
+
+
+def _next_free(window: dict[str, Any]) -> str:
+    if window["used"] is None:
+        return "?"
+    if window["nextFree"]:
+        return f"in {countdown(window['nextFreeSeconds'])}"
+    return "-" if window["full"] else "now"
 
 
 def _breaker(service: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from webhook.core.breaker import BreakerView, State
 from webhook.core.decision import Finding, Status
 from webhook.core.findings import Code
 from webhook.core.policy import FailureMode, Service
-from webhook.core.quota import Receipt, Refusal, Use
+from webhook.core.quota import CounterPlan, Holder, Receipt, Refusal, Use
 from webhook.core.resources import shown
 from webhook.core.stanzas import Denial, RetryAfter, WhenStoreUnavailable
 
@@ -33,20 +33,21 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def store_finding(service: Service, reason: str) -> Finding | None:
+def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding | None:
     """Return what stands against a Pod that could not be counted; None where the service lets it in uncounted.
 
-    `Local` has no counting of its own yet: it goes by failureMode, as a service without a quota does.
+    A quota says so itself, and under `Local` nobody comes here whom a replica could judge by its share; the rest,
+    which is services without a quota in force, goes by failureMode.
     """
-    when = service.quota.when_store_unavailable if service.quota else WhenStoreUnavailable.LOCAL
-    lets_in = service.failure_mode is FailureMode.OPEN
-    if when is not WhenStoreUnavailable.LOCAL:
-        lets_in = when is WhenStoreUnavailable.ALLOW
+    has_quota = bool(plan.windows or plan.pool)
+    lets_in = service.failure_mode is FailureMode.OPEN or not (has_quota or plan.breaker)
+    if has_quota and plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
+        lets_in = plan.when_unavailable is WhenStoreUnavailable.ALLOW
     if lets_in:
         return None
-    mode = service.modes.quota if service.quota else service.modes.breaker
+    concern, mode = ("quota", plan.quota_mode) if has_quota else ("breaker", plan.breaker_mode)
     message = f"service {service.name}: the counters cannot be asked ({reason}): try again soon"
-    return Finding(Code.STORE_UNAVAILABLE, "quota" if service.quota else "breaker", mode, message)
+    return Finding(Code.STORE_UNAVAILABLE, concern, mode, message)
 
 
 def breaker_finding(service: Service, view: BreakerView, now_us: int) -> Finding:
@@ -69,7 +70,7 @@ def _quota_finding(service: Service, receipt: Receipt) -> Finding:
             f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(receipt.over))
             for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
         ]
-        windows = ", ".join(f"{use.resource} in {use.window}" for use in receipt.over)
+        windows = ", ".join(f"{_of_pool(use)}{use.resource} in {use.window}" for use in receipt.over)
         text = f"exceeded quota: podgate/{service.name}, {', '.join(figures)}; {windows}"
     else:
         text = f"service {service.name}: " + "; ".join(_over(use) for use in receipt.over)
@@ -82,7 +83,11 @@ def _first_by_resource(over: tuple[Use, ...]) -> list[Use]:
 
 def _over(use: Use) -> str:
     figures = ", ".join(f"{field} {_amount(use, field)}" for field in ("hard", "used", "asked"))
-    return f"{use.resource} in {use.window}: {figures}"
+    return f"{_of_pool(use)}{use.resource} in {use.window}: {figures}"
+
+
+def _of_pool(use: Use) -> str:
+    return f"pool {use.name}: " if use.of is Holder.POOL else ""
 
 
 def _amount(use: Use, field: str) -> int | str:
@@ -93,16 +98,19 @@ def _amount(use: Use, field: str) -> int | str:
 def _when(receipt: Receipt) -> str:
     if receipt.free_at_us is None:
         return "it asks for more than the whole limit and can never pass"
-    return f"could pass from {utc(receipt.free_at_us)}"
+    text = f"could pass from {utc(receipt.free_at_us)}"
+    if receipt.local:
+        text += ", or when the counters can be asked again: until then this replica has these shares of the limits"
+    return text
 
 
 def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> Status:
     """Return the HTTP status of a denial by its first finding."""
     if finding.concern == "breaker" or finding.code is Code.STORE_UNAVAILABLE:
         return Status(503, "ServiceUnavailable")
-    if finding.code is not Code.QUOTA_EXCEEDED or service is None or service.quota is None or receipt is None:
+    if finding.code is not Code.QUOTA_EXCEEDED or service is None or receipt is None:
         return Status(403, "Forbidden")
-    denial = service.quota.denial
+    denial = service.quota.denial if service.quota else Denial()  # a pool may be all that it has
     reason = "Forbidden" if denial.status == HTTPStatus.FORBIDDEN else "TooManyRequests"
     return Status(denial.status, reason, retry_after_seconds=_retry_after(denial, receipt, user))
 

@@ -25,8 +25,9 @@ class Compiled:
         self.hash = loaded.hash
         self.matcher = Matcher(loaded.policy)
         self.services: Mapping[str, Service] = {service.name: service for service in loaded.policy.services}
+        pools = {pool.name: pool for pool in loaded.policy.pools}
         self.plans: Mapping[str, CounterPlan] = {
-            name: CounterPlan.of(service) for name, service in self.services.items()
+            name: CounterPlan.of(service, pools.get(service.pool or "")) for name, service in self.services.items()
         }
         self.counted: Mapping[str, tuple[str, ...]] = {name: counted(plan) for name, plan in self.plans.items()}
 

@@ -3,15 +3,24 @@
 Whatever stands behind `ports.CounterStore` does exactly this, in this order; a script elsewhere is held against it.
 """
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
-from webhook.core import breaker_states
-from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
-from webhook.core.quota import Acquire, Cost, CounterPlan, Look, Receipt, Refusal, all_free_at_us
-from webhook.core.service_state import NO_COST, Judged, PodRecord, ServiceState
+from webhook.core import breaker_states, store_time
+from webhook.core.breaker import BreakerView, State, Transition
+from webhook.core.quota import (
+    Acquire,
+    Booking,
+    Cost,
+    CounterPlan,
+    Holder,
+    Look,
+    Receipt,
+    Refusal,
+    Use,
+    all_free_at_us,
+)
 from webhook.core.stanzas import Mode
+from webhook.core.tag_state import NO_COST, PodRecord, TagState
 
 
 class _Breaker:
@@ -19,12 +28,12 @@ class _Breaker:
 
     __slots__ = ("_now_us", "_plan", "record", "transitions")
 
-    def __init__(self, state: ServiceState, plan: BreakerPlan | None, now_us: int) -> None:
-        self._plan, self._now_us = plan, now_us
-        self.record = state.breaker
+    def __init__(self, state: TagState, plan: CounterPlan, now_us: int) -> None:
+        self._plan, self._now_us = plan.breaker, now_us
+        self.record = state.breaker(plan.service)
         self.transitions: tuple[Transition, ...] = ()
-        if plan is not None:
-            self._move(breaker_states.advance(self.record, plan, now_us))
+        if self._plan is not None:
+            self._move(breaker_states.advance(self.record, self._plan, now_us))
 
     def _move(self, step: breaker_states.Step) -> None:
         self.record, transitions = step
@@ -52,83 +61,108 @@ class _Breaker:
         return None if self._plan is None else breaker_states.view(self.record, self._plan, self._now_us)
 
 
-def acquire(state: ServiceState, request: Acquire, now_us: int) -> Receipt:
+def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
     """Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once."""
-    plan, scope = request.plan, _scope(request)
-    now_us = state.now(now_us)
+    clock = state.clock(request.plan)
+    if not request.peek:
+        clock.observe(reading_us)
+        state.seen(reading_us)
+    now_us = clock.now(reading_us)
     if request.resize_from is not None:
-        return _resize(state, request, request.resize_from, now_us)
-    breaker = _Breaker(state, plan.breaker, now_us)
+        receipt = _resize(state, request, request.resize_from, now_us)
+    else:
+        receipt = _acquire(state, request, now_us)
+    return store_time.receipt(clock, receipt)
+
+
+def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
+    plan, scope = request.plan, scope_of(request.plan, request.namespace)
+    breaker = _Breaker(state, plan, now_us)
     if state.pod(request.uid, now_us) is not None:
-        uses = tuple(one.use() for one in state.judge(plan, scope, NO_COST, now_us))
-        return Receipt(now_us, repeated=True, uses=uses, breaker=breaker.view())
+        used, _ = state.judge(plan, scope, NO_COST, now_us)
+        return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
 
     refused: Refusal | None = None
     would_refuse: tuple[Refusal, ...] = ()
     if not breaker.admits():
         refused, would_refuse = _objection(Refusal.BREAKER, plan.breaker_mode, would_refuse)
-    judged = state.judge(plan, scope, request.cost if refused is None else NO_COST, now_us)
-    if not _fits(judged):
+    used, over = state.judge(plan, scope, request.cost if refused is None else NO_COST, now_us)
+    if over:
         refused, would_refuse = _objection(Refusal.QUOTA, plan.quota_mode, would_refuse)
 
     if request.peek:
-        return _receipt(now_us, judged, refused, would_refuse, breaker.view())
+        return _receipt(now_us, used, over, refused, would_refuse, breaker.view())
     if refused is None:
         charges = state.charge(plan, scope, request.cost, now_us)
         generation = breaker.record.generation
         probe = breaker.take_probe(request.uid)
-        expires_us = now_us + plan.remember_us
-        record = PodRecord(expires_us, request.cost, scope, now_us, charges, generation, probe)
+        record = PodRecord(plan.service, now_us + plan.remember_us, request.cost, now_us, charges, generation, probe)
         state.remember(request.uid, record)
+        used = _and(used, plan, request.cost)
     elif refused is Refusal.QUOTA:
         breaker.quota_event(request.event_source)
-    state.breaker, state.last_us = breaker.record, now_us
-    return _receipt(now_us, judged, refused, would_refuse, breaker.view(), breaker.transitions, charged=refused is None)
+    state.set_breaker(breaker.record)
+    charged = refused is None
+    return _receipt(now_us, used, over, refused, would_refuse, breaker.view(), breaker.transitions, charged=charged)
 
 
-def _resize(state: ServiceState, request: Acquire, old: Cost, now_us: int) -> Receipt:
+def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receipt:
     """Charge a running Pod what it takes above the most it ever took. The breaker is not asked, and hears nothing."""
-    plan, scope, known = request.plan, _scope(request), state.pod(request.uid, now_us)
+    plan, scope, known = request.plan, scope_of(request.plan, request.namespace), state.pod(request.uid, now_us)
     before = {**old, **known.high_water} if known is not None else old
     more = {
         resource: amount - before.get(resource, 0)
         for resource, amount in request.cost.items()
         if amount > before.get(resource, 0) and resource != "pods"
     }
-    judged = state.judge(plan, scope, more, now_us)
+    used, over = state.judge(plan, scope, more, now_us)
     refused: Refusal | None = None
     would_refuse: tuple[Refusal, ...] = ()
-    if not _fits(judged):
+    if over:
         refused, would_refuse = _objection(Refusal.QUOTA, plan.quota_mode, would_refuse)
 
     written = refused is None and not request.peek
     if written:
         state.charge(plan, scope, more, now_us)
-        record = known or PodRecord(0, NO_COST, generation=state.breaker.generation)
+        record = known or PodRecord(plan.service, 0, NO_COST, generation=state.breaker(plan.service).generation)
         high_water = {**before, **{resource: request.cost[resource] for resource in more}}
         state.remember(request.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
-        state.last_us = now_us
-    view = _Breaker(state, plan.breaker, now_us).view()
-    return _receipt(now_us, judged, refused, would_refuse, view, charged=written and bool(more))
+        used = _and(used, plan, more)
+    view = _Breaker(state, plan, now_us).view()
+    return _receipt(now_us, used, over, refused, would_refuse, view, charged=written and bool(more))
 
 
-def refund(state: ServiceState, uid: str, now_us: int) -> bool:
+def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> bool:
     """Give back, once, what a Pod that never came to be was charged, and its place as a probe."""
-    now_us = state.now(now_us)
+    now_us = state.clock(plan).now(reading_us)
     record = state.pod(uid, now_us)
     if record is None:
         return False
     state.remember(uid, replace(record, refunded=True))
-    state.last_us = now_us
     if record.probe:
-        state.breaker = breaker_states.give_back_probe(state.breaker, uid)
-    return state.give_back(record, now_us)
+        state.set_breaker(breaker_states.give_back_probe(state.breaker(record.service), uid))
+    return state.give_back(record, reading_us)
+
+
+def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) -> bool:
+    """Charge a Pod that came in without us, at its own time and past every limit; False where its uid is known."""
+    now_us = state.clock(plan).now(reading_us)
+    state.seen(reading_us)
+    at_us = min(booking.at_us + state.clock(plan).offset_us, now_us)
+    expires_us = at_us + plan.remember_us
+    known = state.pod(booking.uid, now_us) is not None or state.was_refunded(booking.uid, now_us)
+    if known or expires_us <= now_us:
+        return False
+    charges = state.book(plan, scope_of(plan, booking.namespace), booking.cost, at_us, now_us)
+    generation = state.breaker(plan.service).generation
+    state.remember(booking.uid, PodRecord(plan.service, expires_us, booking.cost, at_us, charges, generation))
+    return True
 
 
 def outcome(
-    state: ServiceState,
+    state: TagState,
     plan: CounterPlan,
-    now_us: int,
+    reading_us: int,
     *,
     ok: bool,
     latency_us: int,
@@ -138,45 +172,51 @@ def outcome(
     """Tell the breaker how one request or Pod fared; no generation means the current one."""
     if plan.breaker is None:
         return ()
-    now_us = state.last_us = state.now(now_us)
-    state.breaker, transitions = breaker_states.outcome(
-        state.breaker, plan.breaker, now_us, ok=ok, latency_us=latency_us, uid=uid, generation=generation
+    state.seen(reading_us)
+    record, transitions = breaker_states.outcome(
+        state.breaker(plan.service),
+        plan.breaker,
+        state.clock(plan).now(reading_us),
+        ok=ok,
+        latency_us=latency_us,
+        uid=uid,
+        generation=generation,
     )
-    return transitions
+    state.set_breaker(record)
+    return store_time.transitions(state.clock(plan), transitions)
 
 
-def look(state: ServiceState, plan: CounterPlan, now_us: int, namespace: str = "") -> Look:
+def look(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "") -> Look:
     """Return how the service stands; writes nothing. One unit is asked of each limit, to say when any is free.
 
     Where namespaces count apart, those in which anything counts are shown, and `namespace` in any case.
     """
-    now_us = state.now(now_us)
-    one_of_each = {limit.counts: 1 for window in plan.windows for limit in window.limits}
-    counting = {*state.scopes(now_us), *([namespace] if namespace else [])}
+    now_us = state.clock(plan).now(reading_us)
+    counting = {*state.scopes(plan, now_us), *([namespace] if namespace else [])}
     scopes = sorted(counting) if plan.per_namespace else [""]
-    uses = {scope: tuple(one.use() for one in state.judge(plan, scope, one_of_each, now_us)) for scope in scopes}
-    return Look(now_us, uses if plan.windows else {}, _Breaker(state, plan.breaker, now_us).view())
+    uses = {
+        scope: store_time.uses(state.clock(plan), state.stand(plan, scope, now_us, Holder.SERVICE)) for scope in scopes
+    }
+    pool = store_time.uses(state.clock(plan), state.stand(plan, "", now_us, Holder.POOL))
+    view = store_time.view(state.clock(plan), _Breaker(state, plan, now_us).view())
+    return Look(state.clock(plan).shown(now_us), uses if plan.windows else {}, view, pool)
 
 
-def tick(state: ServiceState, plan: CounterPlan, now_us: int) -> tuple[Transition, ...]:
-    """Do what the time alone brings about under the policy of today, and forget what no longer counts."""
-    now_us = state.now(now_us)
-    breaker = _Breaker(state, plan.breaker, now_us)
-    state.breaker = breaker_states.restarted(breaker.record) if plan.breaker is None else breaker.record
-    state.last_us = now_us
-    state.sweep(now_us)
-    return breaker.transitions
+def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transition, ...]:
+    """Do what the time alone brings about for a service's breaker under the policy of today."""
+    state.seen(reading_us)
+    breaker = _Breaker(state, plan, state.clock(plan).now(reading_us))
+    state.set_breaker(breaker_states.restarted(breaker.record) if plan.breaker is None else breaker.record)
+    return store_time.transitions(state.clock(plan), breaker.transitions)
 
 
-def _scope(request: Acquire) -> str:
-    return request.namespace if request.plan.per_namespace else ""
+def scope_of(plan: CounterPlan, namespace: str) -> str:
+    """Return whose own windows a Pod counts in: its namespace's, or "", the service's."""
+    return namespace if plan.per_namespace else ""
 
 
-def _fits(judged: Iterable[Judged]) -> bool:
-    for one in judged:  # noqa: SIM110  every Pod comes by here, and a generator costs more than what it would look at
-        if one.free_at_us != 0:
-            return False
-    return True
+def _and(used: list[int], plan: CounterPlan, cost: Cost) -> list[int]:
+    return [has + cost.get(limit.counts, 0) for has, (_, _, limit) in zip(used, plan.limits, strict=True)]
 
 
 def _objection(
@@ -186,9 +226,10 @@ def _objection(
     return (guard, would_refuse) if mode is Mode.ENFORCE else (None, (*would_refuse, guard))
 
 
-def _receipt(
+def _receipt(  # noqa: PLR0913  the parts of a receipt
     now_us: int,
-    judged: Iterable[Judged],
+    used: list[int],
+    over: list[Use],
     refused: Refusal | None,
     would_refuse: tuple[Refusal, ...],
     breaker: BreakerView | None,
@@ -196,14 +237,13 @@ def _receipt(
     *,
     charged: bool = False,
 ) -> Receipt:
-    over = tuple([one.use() for one in judged if one.free_at_us != 0])
     return Receipt(
         at_us=now_us,
         refused=refused,
         would_refuse=would_refuse,
         charged=charged,
-        uses=tuple([one.use(charged=charged) for one in judged]),
-        over=over,
+        used=tuple(used),
+        over=tuple(over),
         free_at_us=all_free_at_us(over),
         breaker=breaker,
         transitions=transitions,

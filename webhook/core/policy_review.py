@@ -10,10 +10,13 @@ from webhook.core.decision import ALLOWED, Status
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
 from webhook.core.document.loading import unproved
+from webhook.core.fresh import starts_empty
 from webhook.core.policy import Policy
 from webhook.core.review import BadReviewError, object_of, request_of, respond
 
 _LINES_MAX = 100
+_FRESH_MAX = 20
+"""Warnings about counters: a client shows all that it gets, and the log of the server has them all."""
 _ANY = ClientConfig("https://podgate", b"")
 _config_map = msgspec.json.Decoder(ConfigMap)
 
@@ -34,15 +37,17 @@ class Question(Struct, frozen=True):
     user: str
     new: ConfigMap
     old: ConfigMap | None
+    purpose: Purpose = Purpose.SERVE
+    """What kind of server will act on it."""
 
 
-def judge(body: bytes) -> PolicyReview:
+def judge(body: bytes, purpose: Purpose = Purpose.SERVE) -> PolicyReview:
     """Judge a document as a server in this cluster will; BadReviewError where the body is no AdmissionReview."""
-    asked = question(body)
+    asked = question(body, purpose)
     return asked if isinstance(asked, PolicyReview) else weigh(asked)
 
 
-def question(body: bytes) -> Question | PolicyReview:
+def question(body: bytes, purpose: Purpose = Purpose.SERVE) -> Question | PolicyReview:
     """Return what there is to judge, or the answer where there is nothing; takes no longer than reading the body.
 
     An update that leaves the document alone is admitted whatever stands in it: a bad one that came in while nobody
@@ -59,20 +64,22 @@ def question(body: bytes) -> Question | PolicyReview:
     old = object_of(request.old_object, _config_map, "oldObject")
     if old is not None and (old.data, old.binary_data) == (new.data, new.binary_data):
         return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
-    return Question(request.uid, user, new, old)
+    return Question(request.uid, user, new, old, purpose)
 
 
 def weigh(asked: Question) -> PolicyReview:
     """Judge the document itself: that takes as long as the document is large."""
     try:
-        loaded = load(document_of(asked.new), Purpose.SERVE)
+        loaded = load(document_of(asked.new), asked.purpose)
     except NoDocumentError as error:
         errors: tuple[str, ...] = (str(error),)
     except DocumentError as error:
         errors = tuple(f"{KEY}:{problem}" for problem in error.problems)
     else:
+        policy, before = loaded.policy.policy, _former(asked)
         warnings = [
-            *_about_webhooks(asked.old, loaded.policy.policy),
+            *_about_webhooks(before, policy),
+            *_about_counters(before, policy),
             *(f"{KEY}:{warning}" for warning in loaded.warnings),
         ]
         return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True)
@@ -80,19 +87,33 @@ def weigh(asked: Question) -> PolicyReview:
     return PolicyReview(respond(asked.uid, status), asked.user, judged=True, errors=errors)
 
 
-def _about_webhooks(old: ConfigMap | None, policy: Policy) -> Iterator[str]:
+def _former(asked: Question) -> Policy | None:
+    """Return the policy that was stored, None where it was none: a bad one was never in force."""
+    try:
+        return unproved(document_of(asked.old), asked.purpose).policy if asked.old is not None else None
+    except (NoDocumentError, DocumentError):
+        return None
+
+
+def _about_webhooks(before: Policy | None, policy: Policy) -> Iterator[str]:
     """Yield a word where the API server would go on asking by the former policy: nothing else would tell."""
     try:
         wanted = configurations(policy, _ANY)
     except TooManyEntriesError as error:
         yield f"{error}: {error.remedy}"
         return
-    try:
-        before = unproved(document_of(old), Purpose.SERVE).policy if old is not None else None
-    except (NoDocumentError, DocumentError):
-        return
     if before is not None and configurations(before, _ANY) != wanted:
         yield "match, failureMode or exemptions changed: apply `podgate policy webhooks` anew, or it acts in part"
+
+
+def _about_counters(before: Policy | None, policy: Policy) -> Iterator[str]:
+    """Yield what this change makes count from nothing."""
+    if before is None:
+        return
+    lines = tuple(starts_empty(before, policy))
+    yield from lines[:_FRESH_MAX]
+    if len(lines) > _FRESH_MAX:
+        yield f"and {len(lines) - _FRESH_MAX} more limits start empty"
 
 
 def _message(errors: tuple[str, ...]) -> str:

@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 
 from msgspec import Struct
 
 from webhook.core.breaker import BreakerPlan, BreakerView, Transition
-from webhook.core.policy import Service
+from webhook.core.policy import Pool, Service
 from webhook.core.quantity import Quantity
-from webhook.core.stanzas import Mode
+from webhook.core.stanzas import Mode, Scope, WhenStoreUnavailable, Window
 
 LARGEST_EXACT = 2**53
 """Stores count in doubles (Lua): a larger limit could not be exact."""
@@ -58,9 +59,24 @@ class WindowPlan(Struct, frozen=True):
     seconds: int
     limits: tuple[Limit, ...]
 
+    @classmethod
+    def of(cls, window: Window) -> "WindowPlan":
+        limits = tuple(Limit.of(resource, hard) for resource, hard in window.hard.items())
+        return cls(window.window.text, window.window.us // 1_000_000, limits)
 
-class CounterPlan(Struct, frozen=True):
-    """All that a store must know of one service to judge a Pod; made once a policy."""
+
+class PoolPlan(Struct, frozen=True):
+    """The windows that the members of a pool share."""
+
+    name: str
+    windows: tuple[WindowPlan, ...]
+
+
+class CounterPlan(Struct, frozen=True, dict=True):
+    """All that a store must know of one service to judge a Pod; made once a policy.
+
+    `fleet`: its rings, and its pool's, count over all clusters on one Redis. Everything else is one cluster's own.
+    """
 
     service: str
     tag: str
@@ -71,27 +87,36 @@ class CounterPlan(Struct, frozen=True):
     breaker_mode: Mode
     remember_us: int = HOUR_US
     """How long an admitted uid is remembered: longer than the span in which it can be refunded."""
+    fleet: bool = False
+    pool: PoolPlan | None = None
+    when_unavailable: WhenStoreUnavailable = WhenStoreUnavailable.LOCAL
 
     @classmethod
-    def of(cls, service: Service) -> "CounterPlan":
+    def of(cls, service: Service, pool: Pool | None = None) -> "CounterPlan":
         quota = service.quota if service.modes.quota is not Mode.DISABLED else None
+        shared = pool if service.modes.quota is not Mode.DISABLED else None
         breaker = service.breaker if service.modes.breaker is not Mode.DISABLED else None
+        scope = pool.scope if pool else quota.scope if quota else Scope.CLUSTER
         return cls(
             service=service.name,
             tag=service.tag,
             per_namespace=quota is not None and quota.per == "Namespace",
-            windows=tuple(
-                WindowPlan(
-                    window.window.text,
-                    window.window.us // 1_000_000,
-                    tuple(Limit.of(resource, hard) for resource, hard in window.hard.items()),
-                )
-                for window in (quota.windows if quota else ())
-            ),
+            windows=tuple(WindowPlan.of(window) for window in (quota.windows if quota else ())),
             quota_mode=service.modes.quota,
             breaker=BreakerPlan.of(breaker) if breaker else None,
             breaker_mode=service.modes.breaker,
             remember_us=_remember_us(service),
+            fleet=scope is Scope.FLEET,
+            pool=PoolPlan(shared.name, tuple(WindowPlan.of(window) for window in shared.windows)) if shared else None,
+            when_unavailable=quota.when_store_unavailable if quota else WhenStoreUnavailable.LOCAL,
+        )
+
+    @cached_property
+    def limits(self) -> tuple[tuple["Holder", WindowPlan, Limit], ...]:
+        """All limits in the one order that receipts keep: the service's own, then its pool's."""
+        held = ((Holder.SERVICE, self.windows), (Holder.POOL, self.pool.windows if self.pool else ()))
+        return tuple(
+            (holder, window, limit) for holder, windows in held for window in windows for limit in window.limits
         )
 
 
@@ -115,8 +140,24 @@ class Acquire(Struct, frozen=True):
     resize_from: Cost | None = None
 
 
+class Booking(Struct, frozen=True):
+    """A Pod that was admitted without the store, or whose record may be lost: to be charged at its own time."""
+
+    namespace: str
+    uid: str
+    cost: Cost
+    at_us: int
+
+
+class Holder(StrEnum):
+    """Whose limit it is."""
+
+    SERVICE = "service"
+    POOL = "pool"
+
+
 class Use(Struct, frozen=True):
-    """One limit as it stands after the answer.
+    """One limit as it stands after the answer. `name` is the pool's where `of` is a pool.
 
     `free_at_us`: from then on the asked amount fits; 0 where it fits now (or was charged), None where it never can.
     """
@@ -127,6 +168,8 @@ class Use(Struct, frozen=True):
     hard: int
     asked: int = 0
     free_at_us: int | None = 0
+    of: Holder = Holder.SERVICE
+    name: str = ""
 
 
 def all_free_at_us(over: Sequence[Use]) -> int | None:
@@ -150,8 +193,9 @@ class Receipt(Struct, frozen=True):
     """The store's answer to an Acquire.
 
     `refused` is the enforced refusal; `would_refuse` names every guard in Warn or Audit that objected.
-    `over` are the limits that do not hold the Pod; `free_at_us` is the moment from which all of them could.
-    `at_us` is the store's time of the answer.
+    `used` is what each of the plan's `limits` holds after the answer. `over` are those that do not hold the Pod;
+    `free_at_us` is the moment from which all of them could. `at_us` is the store's time of the answer.
+    `local`: the store gave no answer, this replica judged by its share.
     """
 
     at_us: int
@@ -159,16 +203,18 @@ class Receipt(Struct, frozen=True):
     would_refuse: tuple[Refusal, ...] = ()
     charged: bool = False
     repeated: bool = False
-    uses: tuple[Use, ...] = ()
+    used: tuple[int, ...] = ()
     over: tuple[Use, ...] = ()
     free_at_us: int | None = 0
     breaker: BreakerView | None = None
     transitions: tuple[Transition, ...] = ()
+    local: bool = False
 
 
 class Look(Struct, frozen=True):
-    """How a service stands, without a trace: `uses` by namespace ("" where it counts as one)."""
+    """How a service stands, without a trace: `uses` by namespace ("" where it counts as one), and those of its pool."""
 
     at_us: int
     uses: Mapping[str, tuple[Use, ...]] = {}
     breaker: BreakerView | None = None
+    pool: tuple[Use, ...] = ()

@@ -13,7 +13,7 @@ _SIDES: tuple[Side, ...] = get_args(Side)
 
 def counted(plan: CounterPlan) -> tuple[str, ...]:
     """Return every resource that the windows count, by canonical name."""
-    return tuple(dict.fromkeys(limit.counts for window in plan.windows for limit in window.limits))
+    return tuple(dict.fromkeys(limit.counts for _, _, limit in plan.limits))
 
 
 def taken(pod: Pod, names: Iterable[str]) -> Cost:

@@ -11,15 +11,17 @@ _BUCKET_US_PER_SECOND = 1_000_000 // 64
 
 
 class Ring:
-    """Amounts by bucket, oldest first, with running sums. Only `add` and `refund` write. Time never goes back."""
+    """Amounts by bucket, oldest first, with running sums. Only `add` and `refund` write.
 
-    __slots__ = ("_buckets", "_last_us", "_sums", "_width_us")
+    No call's `now_us` is before that of an earlier one: the tag's clock sees to it.
+    """
+
+    __slots__ = ("_buckets", "_sums", "_width_us")
 
     def __init__(self, window_seconds: int) -> None:
         self._width_us = window_seconds * _BUCKET_US_PER_SECOND
         self._buckets: dict[int, dict[str, int]] = {}
         self._sums: dict[str, int] = {}
-        self._last_us = 0
 
     def used(self, now_us: int) -> Mapping[str, int]:
         """Return what counts at `now_us`, by resource; what was never counted is absent."""
@@ -32,17 +34,21 @@ class Ring:
                 _add(sums, amounts)
         return sums
 
-    def add(self, now_us: int, amounts: Mapping[str, int]) -> int:
-        """Count `amounts`; return the moment that they are counted at, which `refund` needs."""
-        self._last_us = max(now_us, self._last_us)
-        newest = self._last_us // self._width_us
-        bucket = self._buckets.get(newest)
+    def add(self, now_us: int, amounts: Mapping[str, int], at_us: int) -> bool:
+        """Count `amounts` as of `at_us`, now or before; False where that has left the window: nothing is counted."""
+        oldest, number = self._oldest(now_us), at_us // self._width_us
+        if number < oldest:
+            return False
+        bucket = self._buckets.get(number)
         if bucket is None:
-            self._forget(newest - (BUCKETS_LIVE - 1))
-            bucket = self._buckets[newest] = {}
+            self._forget(oldest)
+            is_newest = not self._buckets or number > next(reversed(self._buckets))
+            bucket = self._buckets[number] = {}
+            if not is_newest:
+                self._buckets = dict(sorted(self._buckets.items()))
         _add(bucket, amounts)
         _add(self._sums, amounts)
-        return self._last_us
+        return True
 
     def _forget(self, oldest: int) -> None:
         """Drop the buckets that have left. Until a newer bucket begins, none has since the last time."""
@@ -80,7 +86,7 @@ class Ring:
         return not self._buckets or next(reversed(self._buckets)) < self._oldest(now_us)
 
     def _oldest(self, now_us: int) -> int:
-        return max(now_us, self._last_us) // self._width_us - (BUCKETS_LIVE - 1)
+        return now_us // self._width_us - (BUCKETS_LIVE - 1)
 
 
 def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:

@@ -172,8 +172,7 @@ def charged(draft: Draft, receipt: Receipt) -> None:
 
 def uncounted(draft: Draft, reason: str) -> None:
     """Decide without the store, which gave no answer, as the service says."""
-    has_counters = draft.plan.windows or draft.plan.breaker  # else nothing but a record is missed
-    finding = answers.store_finding(draft.owner, reason) if has_counters else None
+    finding = answers.store_finding(draft.owner, draft.plan, reason)
     draft.object_to("charge", () if finding is None else (finding,))
     if draft.verdict is None:
         draft.uncounted = True
@@ -185,4 +184,6 @@ def _charge_in_words(draft: Draft, receipt: Receipt) -> str:
         return "not charged (dry run)"
     if receipt.repeated:
         return "repeated uid"
+    if receipt.local:
+        return "within this replica's share: the counters cannot be asked"
     return "charged" if receipt.charged else "nothing to charge"

@@ -23,7 +23,7 @@ def own_mode(service: Service) -> Mode:
     A stanza that is absent is not in force, whatever its mode: who only tries things out must see nothing denied.
     """
     modes = service.modes
-    stanzas = (service.placement, service.resources, service.quota, service.breaker)
+    stanzas = (service.placement, service.resources, service.quota or service.pool, service.breaker)
     of_each = (modes.placement, modes.resources, modes.quota, modes.breaker)
     in_force = {mode for stanza, mode in zip(stanzas, of_each, strict=True) if stanza is not None} or set(of_each)
     return next((mode for mode in (Mode.ENFORCE, Mode.WARN) if mode in in_force), Mode.AUDIT)

@@ -24,8 +24,9 @@ from webhook.plain import plain_handler
 from webhook.policy_reviewer import PolicyReviewer
 from webhook.ports import Clock
 from webhook.server import Patience, Server
-from webhook.settings import Address, Settings
+from webhook.settings import MEMORY, Address, Settings
 from webhook.tls import TlsFiles, TlsPaths
+from webhook.wiring.event_loop import EventLoop
 from webhook.wiring.shown import Shown
 from webhook.wiring.sources import Loop, Sources, open_sources
 from webhook.wiring.store import open_store
@@ -34,6 +35,11 @@ from webhook.wiring.telemetry import Telemetry
 VERSION = version("podgate")
 _TICK_LATE_SECONDS = 0.3
 _AGAIN_SECONDS = 1.0
+_LEASE_PATIENCE_SECONDS = 30.0
+"""Longer than another server takes to let go of the lease at its end, and than the lease of a dead one lasts."""
+_LEASE_REMEDY = (
+    "with --store memory one server alone may count: run one replica, or let all share a --store redis://HOST:6379/0"
+)
 
 
 class Podgate:
@@ -60,9 +66,10 @@ class Podgate:
             token_leeway_seconds=settings.token_leeway_seconds,
         )
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        reviewer = PolicyReviewer(observer, PolicyProcess())
+        reviewer = PolicyReviewer(observer, PolicyProcess(), sources.purpose)
         edge = AdmissionEdge(self._interceptor, reviewer, authenticator, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
+        telemetry.watch_namespaces(sources.namespaces.labels)
         self._shown = Shown(
             VERSION,
             clock,
@@ -75,7 +82,7 @@ class Podgate:
         )
         self.server = Server(
             edge,
-            plain_handler(self._shown.unready, self._shown.metrics, CONTENT_TYPE, self._shown.status),
+            plain_handler(self._unready, self._shown.metrics, CONTENT_TYPE, self._shown.status),
             self._tls,
             observer,
             ConnectionLimits(
@@ -89,24 +96,57 @@ class Podgate:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Load all, then listen: who is called before has nothing to judge by."""
+        """Load all, and show on the plain port how it goes: who is called before has nothing to judge by."""
         self._logs.adopt_standard_logging()
         await self._sources.policies.refresh()
-        await self.server.start(self._settings.listen, self._settings.plain_listen)
+        plain = self._settings.plain_listen
+        await self.server.plain.start(plain.host, plain.port)
         loops: tuple[Loop, ...] = (*self._sources.loops, self._keys.run, self._tls.run, self._tick)
         self._tasks = [asyncio.create_task(self._forever(loop)) for loop in loops]
+
+    async def serve(self, asked: asyncio.Event) -> None:
+        """Answer the API server's calls until `asked` to end. UserError where another server counts for itself."""
+        serving, ending = asyncio.create_task(self._serve()), asyncio.create_task(asked.wait())
+        await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
+        for task in (serving, ending):
+            task.cancel()
+        [outcome, _] = await asyncio.gather(serving, ending, return_exceptions=True)
+        if isinstance(outcome, Exception):
+            self._logs.said("error", "leaving", reason=str(outcome))
+            raise outcome
+
+    async def _serve(self) -> None:
+        lease = self._sources.lease
+        if lease is not None:
+            await lease.take(_LEASE_PATIENCE_SECONDS, _LEASE_REMEDY)
+        listen = self._settings.listen
+        await self.server.admission.start(listen.host, listen.port)
         self._logs.said(
             "info",
             "listening",
             admission=_addresses(self.server.admission),
             plain=_addresses(self.server.plain),
-            not_ready=self._shown.unready(),
+            not_ready=self._unready(),
         )
+        if self._settings.store == MEMORY:
+            unseen = "" if lease is not None else "; without a cluster it does not see who else counts for itself"
+            self._logs.said("warning", f"counters are in this process: when it ends, all limits begin anew{unseen}")
+        await (lease.keep(_LEASE_REMEDY) if lease is not None else asyncio.Event().wait())
+
+    def _unready(self) -> list[str]:
+        lease = self._sources.lease
+        return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *self._shown.unready()]
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Drain until `hurry`, finish, and only then stop what the last calls may need; telemetry goes last."""
+        """Drain until `hurry`, finish, and only then stop what the last calls may need; telemetry goes last.
+
+        The lease goes first: who comes next begins with empty counters whether or not the last calls are answered.
+        """
         self._logs.said("info", "draining")
-        await self.server.stop(hurry)
+        if self._sources.lease is not None:
+            await asyncio.gather(self._sources.lease.release(), self.server.stop(hurry))
+        else:
+            await self.server.stop(hurry)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -144,7 +184,7 @@ def _addresses(listener: Listener) -> list[str]:
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; a second one ends the drain at once."""
-    uvloop.run(_serve(settings))
+    uvloop.run(_serve(settings), loop_factory=EventLoop)
 
 
 async def _serve(settings: Settings) -> None:
@@ -161,8 +201,10 @@ async def _serve(settings: Settings) -> None:
     sources = await open_sources(settings, telemetry, clock)
     podgate = Podgate(settings, telemetry, clock, sources)
     await podgate.start()
-    await asked.wait()
-    await podgate.stop(asked_again)
+    try:
+        await podgate.serve(asked)
+    finally:
+        await podgate.stop(asked_again)
 
 
 def _want_fast_parser() -> None:

@@ -65,7 +65,7 @@ class Shown:
                 errors=self._policies.last_errors(),
                 plans=self._interceptor.compiled(loaded).plans if loaded else {},
                 looks=await self._looks(),
-                store=StoreHealth(self._store.kind, self._telemetry.store_trouble),
+                store=StoreHealth(self._store.kind, self._telemetry.store_trouble, self._telemetry.store_mode),
                 watches=self._telemetry.watches,
                 certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
             )

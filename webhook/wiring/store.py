@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from webhook.adapters.memory_store import MemoryStore
 from webhook.ports import Clock, CounterStore
 from webhook.settings import MEMORY, Settings
+from webhook.store_guard import StoreGuard
 from webhook.wiring.telemetry import Telemetry
 
 _REDIS = "redis"
@@ -27,13 +28,21 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock) -> Store:
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     redis = redis_store.RedisStore(
-        redis_store.connect(settings.store),
+        redis_store.open_link(settings.store, settings.store_files),
         settings.cluster,
         clock,
         telemetry.store_reports(),
         deadline_seconds=settings.store_deadline_seconds,
     )
-    return Store(_REDIS, redis, redis.close)
+    reports = telemetry.guard_reports()
+    guard = StoreGuard(redis, clock, reports, replicas=settings.replicas, ordinal=settings.ordinal)
+    redis.on_loss = guard.lost
+
+    async def close() -> None:
+        await guard.close()
+        await redis.close()
+
+    return Store(_REDIS, guard, close)
 
 
 async def _nothing() -> None:

@@ -1,15 +1,20 @@
 """Metrics, logs and traces of a server, as one observer; and what they are told beside reviews."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Metrics
+from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import open_traces
 from webhook.observers import Observers
 from webhook.ports import WatchReports
 from webhook.settings import Settings
 from webhook.status import WatchHealth
+from webhook.store_guard import GuardReports
+
+_OF_ONE_OPERATION = "script:"
+_NAMES_SHOWN = 5
 
 
 class Telemetry:
@@ -22,7 +27,32 @@ class Telemetry:
         self.watches: dict[str, WatchHealth] = {}
         self.store_trouble = ""
         """Why the shared store gives no answer, "" where it does."""
-        self.observer = Observers(self.metrics, self.logs, *([self._traces] if self._traces else []))
+        self.store_mode = ""
+        """Which services go by which rule of their own, "" where none does."""
+        self._recorder = self._open_recorder(settings)
+        more = [observer for observer in (self._traces, self._recorder) if observer is not None]
+        self.observer = Observers(self.metrics, self.logs, *more)
+
+    def _open_recorder(self, settings: Settings) -> Recorder | None:
+        if settings.record is None:
+            return None
+
+        def trouble(reason: str) -> None:
+            self.logs.said("error", "the record is not complete", file=str(settings.record), reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "the record goes on", file=str(settings.record), reason=reason)
+
+        reports = WatchReports(lambda: None, trouble, over)
+        limits = settings.record_sample, settings.record_max_bytes
+        recorder = Recorder(settings.record, *limits, reports, lambda: time.time_ns() // 1000)
+        self.metrics.watch_record(recorder.counts)
+        return recorder
+
+    def watch_namespaces(self, labels: Callable[[str], Mapping[str, str] | None]) -> None:
+        """Take labels of Namespaces from `labels`, where they are recorded."""
+        if self._recorder is not None:
+            self._recorder.watch_namespaces(labels)
 
     def refused_files(self, what: str) -> Callable[[str], None]:
         """Return whom to tell that changed files were found bad."""
@@ -63,21 +93,60 @@ class Telemetry:
         return WatchReports(contact, trouble, over)
 
     def store_reports(self) -> WatchReports:
-        """Return whom to tell how the shared store fares."""
+        """Return whom to tell how the shared store fares; each of its servers may have a trouble of its own."""
+        troubles: list[str] = []
+
+        def show() -> None:
+            self.store_trouble = "; ".join(dict.fromkeys(troubles))
+            self.metrics.store_stands(up=not troubles)
 
         def trouble(reason: str) -> None:
-            self.store_trouble = reason
-            self.metrics.store_failed()
+            self.metrics.store_failed(reason)
+            if reason.startswith(_OF_ONE_OPERATION):
+                self.logs.said(
+                    "error", "the store failed at one operation, its service goes by its rule", reason=reason
+                )
+                return
+            troubles.append(reason)
+            show()
             self.logs.said("error", "the store does not answer, each service goes by its own rule", reason=reason)
 
         def over(reason: str) -> None:
-            self.store_trouble = ""
-            self.metrics.store_recovered()
+            troubles.remove(reason)
+            show()
             self.logs.said("info", "the store answers again", reason=reason)
 
         return WatchReports(lambda: None, trouble, over)
 
+    def guard_reports(self) -> GuardReports:
+        """Return whom to tell what is done while the store gives no answer, and afterwards."""
+        by_rule: dict[str, list[str]] = {}
+
+        def fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  the guard names no arguments
+            self.metrics.fell_back(service, rule, on=on)
+            services = by_rule.setdefault(rule, [])
+            if on:
+                services.append(service)
+            else:
+                services.remove(service)
+            self.store_mode = "; ".join(f"{rule}: {_few(names)}" for rule, names in sorted(by_rule.items()) if names)
+
+        def lost() -> None:
+            self.metrics.store_lost()
+            self.logs.said("error", "the store may have lost what it had acknowledged, the last minute is told again")
+
+        return GuardReports(
+            fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, lost
+        )
+
     def close(self) -> None:
         """Send what is still to be sent; takes as long as the receiver does."""
+        if self._recorder is not None:
+            self._recorder.close()
         if self._traces is not None:
             self._traces.shutdown()
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
+    return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown

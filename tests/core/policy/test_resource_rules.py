@@ -1,12 +1,12 @@
 """Where the rules of `resources` draw their lines: what is refused, and what is only warned of."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.core.generating.policies import document
 from tests.core.policy.documents import with_service
 from tests.core.resource_strategies import resource_rules
-from tests.core.strategies import PROPERTY, Json
+from tests.core.strategies import Json, examples
 from webhook.core.document.loading import unproved
 from webhook.core.document.problems import DocumentError
 
@@ -158,7 +158,7 @@ def test_what_is_probably_not_meant_is_warned_of(stanza: str, lines: list[str]) 
     assert warned(stanza) == lines
 
 
-@settings(PROPERTY, max_examples=50)
+@examples(50)
 @given(resource_rules())
 def test_the_policies_that_other_tests_draw_are_good(stanza: Json) -> None:
     unproved(document({}, resources=stanza), None)

@@ -7,9 +7,18 @@ from webhook.core.document.support import NOT_EVERYWHERE, Stanza
 
 SELECTOR = HEAD + "services:\n- name: a\n  match: {namespaceSelector: {matchLabels: {tier: prod}}}\n"
 OUTCOMES = with_service("  breaker:\n    outcomes: {source: Pushed, reporters: [edge]}\n    errorRate: {}\n")
+FLEET = (
+    HEAD
+    + "pools:\n- {name: prod, scope: Fleet, windows: [{window: 1m, hard: {pods: 9}}]}\n"
+    + "services:\n- name: a\n  match: {namespaces: [shop]}\n  pool: prod\n"
+    + "  quota: {scope: Fleet, windows: [{window: 1s, hard: {pods: 5}}]}\n"
+    + "- {name: without-a-quota-of-its-own, match: {namespaces: [shop-2]}, pool: prod}\n"
+)
+ALONE = {Purpose.SERVE_ALONE, Purpose.SERVE_ALONE_IN_PROCESS}
+IN_PROCESS = {Purpose.SERVE_IN_PROCESS, Purpose.SERVE_ALONE_IN_PROCESS}
 
 
-@pytest.mark.parametrize("purpose", [Purpose.SERVE, Purpose.SERVE_ALONE])
+@pytest.mark.parametrize("purpose", [purpose for purpose in Purpose if purpose.name.startswith("SERVE")])
 def test_what_serve_cannot_feed_is_refused_by_serve_and_lint_says_who_can(purpose: Purpose) -> None:
     [refusal] = problems(OUTCOMES, purpose)
     assert "not supported yet by `serve" in refusal
@@ -22,11 +31,36 @@ def test_what_serve_cannot_feed_is_refused_by_serve_and_lint_says_who_can(purpos
 
 
 def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask() -> None:
-    [refusal] = problems(SELECTOR, Purpose.SERVE_ALONE)
-    assert "services[0].match.namespaceSelector: {...}: `serve` has no cluster to ask: give it --kubeconfig" in refusal
-    for purpose in set(Purpose) - {Purpose.SERVE_ALONE}:
+    for purpose in ALONE:
+        [refusal] = problems(SELECTOR, purpose)
+        assert "services[0].match.namespaceSelector: {...}: `serve` has no cluster to ask: give it --k" in refusal
+    for purpose in set(Purpose) - ALONE:
         assert problems(SELECTOR, purpose) == []
     assert warnings(SELECTOR) == []
+
+
+def test_fleet_is_refused_only_where_counters_are_one_servers_own() -> None:
+    for purpose in IN_PROCESS:
+        [of_the_pool, of_the_member] = problems(FLEET, purpose)
+        assert "pools[0].scope: Fleet: `serve --store memory` counts for this server alone: give it --st" in of_the_pool
+        assert "services[0].quota.scope: Fleet: `serve --store memory` counts for this server" in of_the_member
+    for purpose in set(Purpose) - IN_PROCESS:
+        assert problems(FLEET, purpose) == []
+    assert warnings(FLEET) == []
+
+
+def test_each_kind_of_serve_is_told_by_what_it_has() -> None:
+    kinds = {
+        (alone, own): Purpose.serving(alone=alone, in_process=own) for alone in (True, False) for own in (True, False)
+    }
+    assert kinds[False, False] is Purpose.SERVE
+    assert {kind for (alone, _), kind in kinds.items() if alone} == ALONE
+    assert {kind for (_, own), kind in kinds.items() if own} == IN_PROCESS
+
+
+@pytest.mark.parametrize("purpose", list(Purpose))
+def test_pools_are_acted_on_by_every_command(purpose: Purpose) -> None:
+    assert problems(FLEET.replace("Fleet", "Cluster"), purpose) == []
 
 
 @pytest.mark.parametrize("purpose", list(Purpose))
@@ -34,7 +68,6 @@ def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask(
     "stanza",
     [
         "  quota: {standing: {hard: {pods: 5}}}\n",
-        "  quota: {scope: Fleet, windows: [{window: 1m, hard: {pods: 5}}]}\n",
         "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Degrade}\n",
         "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Queue}\n",
     ],

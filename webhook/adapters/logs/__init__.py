@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
 from webhook.core.breaker import State, Transition
 from webhook.core.decision import Decision
-from webhook.core.policy import LoadedPolicy
+from webhook.core.fresh import starts_empty
+from webhook.core.policy import LoadedPolicy, Policy
 from webhook.core.stanzas import Mode
 from webhook.ports import Review
 
@@ -33,6 +35,7 @@ class Logs:
         self._sample_every = sample_every
         self._admitted = 0
         self._former: tuple[list[logging.Handler], int] | None = None
+        self._policy: Policy | None = None
 
     def reviewed(self, review: Review) -> None:
         decision = review.decision
@@ -63,7 +66,10 @@ class Logs:
         self._refusals.write("warning", "call refused", reason=reason, detail=clipped(detail))
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
-        self._lines.write("info", "policy loaded", policy_hash=loaded.hash, services=len(loaded.policy.services))
+        services = len(loaded.policy.services)
+        fresh = [] if self._policy is None else list(islice(starts_empty(self._policy, loaded.policy), _ERRORS_MAX))
+        self._policy = loaded.policy
+        self._lines.write("info", "policy loaded", policy_hash=loaded.hash, services=services, starts_empty=fresh)
 
     def policy_failed(self, errors: Sequence[str]) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]

@@ -13,6 +13,7 @@ from webhook.adapters.metrics import families
 from webhook.adapters.metrics.decisions import Decisions
 from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
 from webhook.adapters.metrics.standing import Standing
+from webhook.adapters.metrics.store import StoreHealth
 from webhook.adapters.metrics.tallies import Totals
 from webhook.adapters.metrics.transitions import reason_word
 from webhook.core.breaker import Transition
@@ -36,11 +37,10 @@ class Metrics:
         self._policy_reviews = Totals(families.POLICY_REVIEWS, (_SUCCESS,), (_FAILURE,))
         # From 0 on, so that the first failure is an increase.
         self._files = Totals(families.FILE_RELOAD_FAILURES, *((name,) for name in families.FILES))
-        self._store_up = True
-        self._store_failures = Totals(families.STORE_FAILURES, ())
+        self._store = StoreHealth()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         told = (self._refused, self._transitions, self._reloads, self._policy_reviews)
-        troubles = (self._files, self._watches, self._store_failures)
+        troubles = (self._files, self._watches, *self._store.totals)
         self._totals = (*self._decisions.totals, *told, *troubles)
         self._standing = Standing()
         self._services: frozenset[str] | None = None
@@ -48,6 +48,7 @@ class Metrics:
         self._last_good = False
         self._contact_seconds: dict[str, float] = {}
         self._expiry_seconds: Mapping[str, float] = {}
+        self._recorded: Callable[[], Mapping[str, int]] = dict
         self._registry = CollectorRegistry()
         self._provider = MeterProvider(
             [ProducingReader(self._registry, self._produce)],
@@ -81,6 +82,7 @@ class Metrics:
         for totals in self._totals:
             totals.keep(self._services)
         self._standing.keep(self._services)
+        self._store.keep(self._services)
         self._policy_hash, self._last_good = loaded.hash, True
         self._reloads.add(_SUCCESS)
 
@@ -95,13 +97,32 @@ class Metrics:
         """Count a changed file, or files that belong together, that could not be used."""
         self._files.add(name)
 
-    def store_failed(self) -> None:
-        """Count a trouble with the store, which lasts until `store_recovered`."""
-        self._store_up = False
-        self._store_failures.add()
+    def store_failed(self, reason: str) -> None:
+        """Count a trouble with the store; `reason` begins with a word of `families.STORE_TROUBLES`."""
+        self._store.failed(reason)
 
-    def store_recovered(self) -> None:
-        self._store_up = True
+    def store_stands(self, *, up: bool) -> None:
+        """Take whether the store answers."""
+        self._store.stands(up=up)
+
+    def store_lost(self) -> None:
+        """Count that the store may have lost what it had acknowledged."""
+        self._store.lost()
+
+    def fell_back(self, service: str, rule: str, *, on: bool) -> None:
+        """Take whether a service goes by its own rule, without the store."""
+        if self._of_policy(service):
+            self._store.fallback(service, rule, on=on)
+
+    def booked(self, service: str, cause: str, count: int) -> None:
+        """Count Pods that the store was told of after they were let in."""
+        self._store.booked(self._of_policy(service), cause, count)
+
+    def booking_dropped(self) -> None:
+        self._store.dropped()
+
+    def refused_from_cache(self, service: str) -> None:
+        self._store.cached(self._of_policy(service))
 
     def kubernetes_failed(self, resource: str) -> None:
         """Count a list or a watch that failed."""
@@ -124,6 +145,10 @@ class Metrics:
         family = families.IN_FLIGHT
         self._meter.create_observable_gauge(family.name, [lambda _: [Observation(count())]], "", family.help)
 
+    def watch_record(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export what `counts` returns, by result, as the events of a record."""
+        self._recorded = counts
+
     def render(self) -> bytes:
         """Return everything in Prometheus' text format, to be sent as CONTENT_TYPE."""
         return generate_latest(self._registry)
@@ -134,11 +159,12 @@ class Metrics:
         rows = [
             *((totals.family, totals.rows()) for totals in self._totals),
             *self._standing.rows(),
+            *self._store.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
-            (families.STORE_UP, [((), float(self._store_up))]),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
+            (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
         ]
         durations = histogram(
             families.DURATION, [((half,), series) for half, series in self._decisions.durations.items()]

@@ -28,6 +28,7 @@ class Decisions:
         self._unmatched = Totals(families.UNMATCHED)
         self._quota_denied = Totals(families.QUOTA_DENIED)
         self._uncounted = Totals(families.UNCOUNTED)
+        self._local_admitted = Totals(families.LOCAL_ADMITTED)
         self._not_permitted = Totals(families.BREAKER_NOT_PERMITTED)
         self._probes = Totals(families.BREAKER_PROBES)
         self.totals = tuple(value for value in vars(self).values() if isinstance(value, Totals))
@@ -75,9 +76,11 @@ class Decisions:
             self._not_permitted.add(service)
 
     def _charged(self, receipt: Receipt, service: str, *, resize: bool) -> None:
+        if receipt.local and receipt.charged:
+            self._local_admitted.add(service)
         if receipt.refused is Refusal.QUOTA:
             for use in receipt.over:
-                self._quota_denied.add(service, use.resource, use.window)
+                self._quota_denied.add(service, use.resource, use.window, use.of)
         elif not resize and _is_probe(receipt):  # a resize never asks the breaker
             self._probes.add(service)
 

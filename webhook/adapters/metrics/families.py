@@ -13,6 +13,9 @@ REASONS_MAX = 100
 FILES = ("certificates", "key set")
 """What is watched besides the policy."""
 
+STORE_TROUBLES = ("timeout", "unreachable", "readonly", "full", "authentication", "failover", "script", "other")
+"""What a store's trouble begins with."""
+
 
 class Kind(StrEnum):
     COUNTER = "counter"
@@ -56,12 +59,22 @@ WORKLOAD_WARNINGS = _counter("workload_warnings_total", "service code", "Warning
 
 QUOTA_USED = _gauge("quota_used", "service resource window namespace", "Charged within the trailing window.")
 QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace", "The window's hard limit in force.")
-QUOTA_DENIED = _counter("quota_denied_total", "service resource window", "Pods denied because this limit was reached.")
+QUOTA_DENIED = _counter(
+    "quota_denied_total", "service resource window of", "Pods denied because this limit was reached."
+)
+POOL_USED = _gauge("pool_used", "pool resource window", "Charged by all members within the trailing window.")
+POOL_LIMIT = _gauge("pool_limit", "pool resource window", "The pool's hard limit in force.")
 
 UNCOUNTED = _counter("uncounted_total", "service", "Pods let in without being counted: the store gave no answer.")
 
 STORE_UP = _gauge("store_up", "", "1 if the counters' store answers, else 0.")
-STORE_FAILURES = _counter("store_failures_total", "", "Troubles with the store, each once until it is over.")
+STORE_FAILURES = _counter("store_failures_total", "reason", "Troubles with the store, each once until it is over.")
+STORE_LOSSES = _counter("store_losses_total", "", "Times that the store may have lost what it had acknowledged.")
+STORE_FALLBACK = _gauge("store_fallback", "service rule", "1 while a service goes by its own rule, without the store.")
+LOCAL_ADMITTED = _counter("local_admitted_total", "service", "Pods let in by this replica's share of the limits.")
+BOOKED = _counter("booked_total", "service cause", "Pods that the store was told of after they were let in.")
+BOOKINGS_DROPPED = _counter("bookings_dropped_total", "", "Pods let in that the store will never be told of.")
+DENY_CACHE_HITS = _counter("deny_cache_hits_total", "service", "Pods refused by a refusal that still held.")
 
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
@@ -87,15 +100,18 @@ KUBERNETES_CONTACT = _gauge(
 FILE_RELOAD_FAILURES = _counter(
     "file_reload_failures_total", "file", "Changed files that were found bad; the last good ones stayed.", REASONS_MAX
 )
+RECORDED = _counter("recorded_events_total", "result", "Events for the file of --record.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
 BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 
 FAMILIES = (
     *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
     *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED, WORKLOADS, WORKLOAD_WARNINGS),
-    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, UNCOUNTED, STORE_UP, STORE_FAILURES),
+    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, POOL_USED, POOL_LIMIT),
+    *(UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
+    *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
-    *(FILE_RELOAD_FAILURES, CERTIFICATE_EXPIRY, BUILD_INFO),
+    *(FILE_RELOAD_FAILURES, RECORDED, CERTIFICATE_EXPIRY, BUILD_INFO),
 )

@@ -1,4 +1,4 @@
-"""Gauges of how services stand: quota windows and breakers, as the store last showed them."""
+"""Gauges of how services and pools stand: quota windows and breakers, as the store last showed them."""
 
 from collections.abc import Iterable, Mapping
 
@@ -48,6 +48,9 @@ class Standing:
         breakers = [(name, look, look.breaker) for name, look in self._looks.items() if look.breaker is not None]
         yield families.QUOTA_USED, used
         yield families.QUOTA_LIMIT, hard
+        pools = self._pools()
+        yield families.POOL_USED, [(labels, _base_units(use, use.used)) for labels, use in pools.items()]
+        yield families.POOL_LIMIT, [(labels, _base_units(use, use.hard)) for labels, use in pools.items()]
         yield (
             families.BREAKER_STATE,
             [((name, state), float(view.state is state)) for name, _, view in breakers for state in State],
@@ -71,6 +74,11 @@ class Standing:
                     used[labels] = used.get(labels, 0) + _base_units(use, use.used)
                     hard[labels] = hard.get(labels, 0) + _base_units(use, use.hard)
         return list(used.items()), list(hard.items())
+
+    def _pools(self) -> dict[tuple[str, ...], Use]:
+        """Return each limit of each pool once, as the member saw it that was asked last."""
+        looks = sorted(self._looks.values(), key=lambda look: look.at_us)
+        return {(use.name, use.resource, use.window): use for look in looks for use in look.pool}
 
 
 def _base_units(use: Use, amount: int) -> float:

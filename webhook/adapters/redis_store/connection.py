@@ -1,28 +1,33 @@
-"""The connection to Redis: made from a URL, without retries of its own, patient enough to stay in step."""
+"""A link to a Redis, by its URL: made without asking for anything, so that a Redis may come later."""
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio.connection import AbstractConnection
 
+from webhook.adapters.redis_store.cluster import ClusterLink
+from webhook.adapters.redis_store.credentials import Access
+from webhook.adapters.redis_store.dialling import dialled
+from webhook.adapters.redis_store.link import Link, ServerLink
+from webhook.adapters.redis_store.script import Script
+from webhook.adapters.redis_store.sentinel import SentinelLink, Sentinels
 from webhook.errors import UserError
+from webhook.store_access import Address, Layout, StoreFiles, StoreUrl, masked
 
-_CONNECT_SECONDS = 2.0
-# Longer than any deadline of an admission: who waits no longer leaves, the answer is read all the same.
-_ANSWER_SECONDS = 10.0
+_NO_FILES = StoreFiles()
 
 
-def connect(url: str) -> Redis:
-    """Return a client for redis://, rediss:// or unix://; connects when it is first asked."""
+def open_link(url: str, files: StoreFiles = _NO_FILES, script: Script | None = None) -> Link:
+    """Return a link to one server, to the primary of a group or to a Cluster, as the URL says; UserError otherwise."""
     try:
-        return Redis.from_url(
-            url,
-            decode_responses=False,
-            socket_connect_timeout=_CONNECT_SECONDS,
-            socket_timeout=_ANSWER_SECONDS,
-            **({} if url.startswith("unix:") else {"socket_keepalive": True}),
-            # A call that may have been carried out is not repeated behind our back.
-            retry=Retry(NoBackoff(), 0),
-            max_connections=4,
-        )
-    except (ValueError, TypeError) as error:
-        raise UserError(f"--store: not a Redis URL: {error}", "write redis://HOST:PORT/DB") from None
+        parsed = StoreUrl.parse(url)
+    except ValueError as error:
+        raise UserError(f"--store: {masked(url)!r}", str(error)) from None
+    access, run = Access(parsed, files), script or Script()
+    if parsed.layout is Layout.SENTINEL:
+        return SentinelLink(Sentinels(parsed, access), run)
+
+    async def dial(target: Address | str) -> AbstractConnection:
+        return await dialled(target, await access.credentials(), await access.tls(), parsed.database)
+
+    if parsed.layout is Layout.CLUSTER:
+        return ClusterLink(parsed.addresses, dial, run)
+    target = parsed.path or parsed.addresses[0]
+    return ServerLink(lambda: dial(target), run)

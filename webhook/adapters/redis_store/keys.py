@@ -1,28 +1,43 @@
 """The keys of a service: podgate:{TAG}:v1:CLUSTER:KIND:NAME[:NAMESPACE]. One tag is one slot of a Redis Cluster."""
 
+from dataclasses import dataclass
+
 from webhook.core.quota import CounterPlan
 
+_FLEET = "fleet"
+"""Stands for all clusters: no cluster may be called so."""
 
-class Keys:
-    """Keys within one cluster's part of a Redis."""
 
-    def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
+@dataclass(frozen=True, slots=True)
+class PlanKeys:
+    """The keys of one plan, worked out once.
 
-    def ring(self, plan: CounterPlan, namespace: str = "") -> str:
-        """Return the service's own hash, or that of one namespace where each counts apart."""
-        own = self._key(plan, "ring", plan.service)
-        return f"{own}:{namespace}" if namespace else own
+    `home` is the hash with the tag's clock and the pool's ring; without a pool it is the service's own ring. Where
+    namespaces count apart, that is also the index of those in which anything counts.
+    """
 
-    def breaker(self, plan: CounterPlan) -> str:
-        return self._key(plan, "brk", plan.service)
+    home: str
+    ring: str
+    breaker: str
+    pods: str
 
-    def pod(self, plan: CounterPlan, uid: str) -> str:
-        return self._key(plan, "pod", uid)
+    @classmethod
+    def of(cls, cluster: str, plan: CounterPlan, service: str, *, fleet: bool) -> "PlanKeys":
+        """Return those of a service of the plan's tag."""
+        tag = f"podgate:{{{plan.tag}}}:v1"
+        counted = f"{tag}:{_FLEET if fleet else cluster}"
+        ring = f"{counted}:ring:{service}"
+        home = f"{counted}:pool:{plan.pool.name}" if plan.pool else ring
+        return cls(home, ring, f"{tag}:{cluster}:brk:{service}", f"{tag}:{cluster}:pod:")
 
-    def all_of_cluster(self) -> str:
-        """Return the pattern that all of them fit."""
-        return f"podgate:{{*}}:v1:{self._cluster}:*"
+    def ring_of(self, scope: str) -> str:
+        """Return the service's own ring, or that of one namespace where each counts apart."""
+        return f"{self.ring}:{scope}" if scope else self.ring
 
-    def _key(self, plan: CounterPlan, kind: str, name: str) -> str:
-        return f"podgate:{{{plan.tag}}}:v1:{self._cluster}:{kind}:{name}"
+    def pod(self, uid: str) -> str:
+        return self.pods + uid
+
+
+def all_of(cluster: str) -> str:
+    """Return the pattern that all keys of a cluster fit; what the fleet counts is everybody's."""
+    return f"podgate:{{*}}:v1:{cluster}:*"

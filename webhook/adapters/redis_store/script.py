@@ -7,28 +7,28 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from webhook.adapters.redis_store.line import Command, Line
+
 TEXT = "\n".join(
     part.read_text() for part in sorted((files(__package__) / "lua").iterdir(), key=lambda part: part.name)
 )
-_SHA = sha1(TEXT.encode(), usedforsecurity=False).hexdigest()
+_DEMOTED = b"READONLY You can't write"
+"""Redis' own words, which the script gives back as the result of what it could not do."""
 
 
-async def run(pool: Any, keys: Sequence[str], argument: bytes) -> Any:
-    """Run it once, whole, on a connection of a `redis.asyncio` pool (whose ways lack types); return the raw answer.
+class Script:
+    """A script on any server: sent once to each, called by its hash from then on."""
 
-    The connection is asked itself: the client's way there costs as much again as the call. One that did not end a
-    call in good order is closed, for its next answer would be taken for that of the next call.
-    """
-    connection: Any = await pool.get_connection()
-    try:
+    def __init__(self, text: str = TEXT) -> None:
+        self._text = text
+        self._sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    async def run(self, line: Line, keys: Sequence[str], argument: bytes, *before: Command) -> Any:
+        """Run it once, whole, behind commands that go before it; return the raw answer."""
         try:
-            await connection.send_command("EVALSHA", _SHA, len(keys), *keys, argument)
-            return await connection.read_response()
+            answer = await line.ask(*before, ("EVALSHA", self._sha, len(keys), *keys, argument))
         except NoScriptError:
-            await connection.send_command("EVAL", TEXT, len(keys), *keys, argument)
-            return await connection.read_response()
-    except BaseException:
-        await connection.disconnect(nowait=True)
-        raise
-    finally:
-        await pool.release(connection)
+            answer = await line.ask(*before, ("EVAL", self._text, len(keys), *keys, argument))
+        if isinstance(answer, bytes) and _DEMOTED in answer:
+            await line.drop()  # so that the next call finds the primary
+        return answer

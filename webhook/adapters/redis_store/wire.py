@@ -7,14 +7,25 @@ import msgspec
 from msgspec import Raw
 
 from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
-from webhook.core.quota import HOUR_US, LARGEST_EXACT, Acquire, Cost, CounterPlan, Receipt, Refusal, Use, all_free_at_us
+from webhook.core.quota import (
+    HOUR_US,
+    LARGEST_EXACT,
+    Acquire,
+    Booking,
+    Cost,
+    CounterPlan,
+    Holder,
+    Receipt,
+    Refusal,
+    Use,
+    WindowPlan,
+    all_free_at_us,
+)
 from webhook.core.stanzas import Mode
 from webhook.ports import Outcome
 
 _DAY_MS = 86_400_000
 _REFUSALS = {1: Refusal.BREAKER, 2: Refusal.QUOTA}
-_FIGURES = 3
-"""Of each limit: used, asked, and from when it fits."""
 _NEVER = -1
 _STATES = {state.value: state for state in State}
 _encode = msgspec.msgpack.Encoder().encode
@@ -22,14 +33,16 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def packed_plan(plan: CounterPlan) -> Raw:
     """Return a plan as the script reads it; worked out once a policy."""
-    windows = [[window.seconds, [[limit.counts, limit.hard] for limit in window.limits]] for window in plan.windows]
-    longest_ms = max((window.seconds for window in plan.windows), default=0) * 1000
+    pooled = plan.pool.windows if plan.pool else ()
+    longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
     breaker = plan.breaker
     lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
     return Raw(
         _encode(
             [
-                windows,
+                plan.service,
+                _windows(plan.windows),
+                _windows(pooled) if pooled else False,
                 plan.quota_mode is Mode.ENFORCE,
                 _breaker(breaker) if breaker else False,
                 plan.breaker_mode is Mode.ENFORCE,
@@ -37,9 +50,20 @@ def packed_plan(plan: CounterPlan) -> Raw:
                 # An hour more than anything in it counts.
                 longest_ms * 66 // 64 + HOUR_US // 1000,
                 lasts_ms + _DAY_MS,
+                plan.fleet,
+                msgspec.json.encode([_counted(plan.windows), _counted(pooled)]).decode(),
             ]
         )
     )
+
+
+def _windows(windows: Sequence[WindowPlan]) -> list[Any]:
+    return [[window.seconds, [[limit.counts, limit.hard] for limit in window.limits]] for window in windows]
+
+
+def _counted(windows: Sequence[WindowPlan]) -> list[Any]:
+    """Return what a Pod is charged in, as its record keeps it."""
+    return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
 
 
 def _breaker(plan: BreakerPlan) -> list[Any]:
@@ -59,16 +83,21 @@ def _breaker(plan: BreakerPlan) -> list[Any]:
     ]
 
 
-def packed_acquire(request: Acquire, scope: str) -> list[Any]:
+def packed_acquire(request: Acquire, scope: str) -> tuple[Any, ...]:
     old = False if request.resize_from is None else _exact(request.resize_from)
-    return ["acquire", scope, request.uid, _exact(request.cost), request.event_source, request.peek, old]
+    return "acquire", scope, _exact(request.cost), request.event_source, request.peek, old
+
+
+def packed_booking(booking: Booking, scope: str) -> tuple[Any, ...]:
+    return "book", scope, _exact(booking.cost), booking.at_us
 
 
 def _exact(cost: Cost) -> Mapping[str, int]:
     """Cut what is above any limit that there can be: the script counts in doubles."""
-    if not cost or max(cost.values()) <= LARGEST_EXACT:
-        return cost
-    return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
+    for amount in cost.values():
+        if amount > LARGEST_EXACT:
+            return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
+    return cost
 
 
 def packed_outcome(outcome: Outcome) -> list[Any]:
@@ -78,20 +107,17 @@ def packed_outcome(outcome: Outcome) -> list[Any]:
 
 
 def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
-    at_us, refused, would, charged, repeated, figures, view, moves = result
-    judged = uses(plan, figures)
-    over: tuple[Use, ...] = ()
-    if refused or would:
-        over = tuple([use for use in judged if use.free_at_us != 0])
-    if charged:
-        judged = tuple([Use(use.window, use.resource, use.used + use.asked, use.hard, use.asked) for use in judged])
+    at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
+    if not (refused or would or moves):
+        return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, breaker_view(view))
+    over = tuple([_over(plan, figure) for figure in figures])
     return Receipt(
         at_us=at_us,
         refused=_REFUSALS.get(refused),
-        would_refuse=tuple([guard for bit, guard in _REFUSALS.items() if would & bit]) if would else (),
+        would_refuse=tuple([guard for bit, guard in _REFUSALS.items() if would & bit]),
         charged=charged,
         repeated=repeated,
-        uses=judged,
+        used=tuple(used),
         over=over,
         free_at_us=all_free_at_us(over),
         breaker=breaker_view(view),
@@ -99,21 +125,29 @@ def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
     )
 
 
-def uses(plan: CounterPlan, figures: Sequence[int]) -> tuple[Use, ...]:
-    """Return every limit of a plan with its figures, which come in the same order."""
-    found = []
-    at = 0
-    for window in plan.windows:
-        for limit in window.limits:
-            used, asked, free_at_us = figures[at : at + _FIGURES]
-            moment = None if free_at_us == _NEVER else free_at_us
-            found.append(Use(window.name, limit.resource, used, limit.hard, asked, moment))
-            at += _FIGURES
-    return tuple(found)
+def _over(plan: CounterPlan, figure: Sequence[int]) -> Use:
+    number, used, asked, free_at_us = figure
+    return _use(plan, number - 1, used, asked, free_at_us)
 
 
-def breaker_view(view: Sequence[Any] | bool) -> BreakerView | None:  # noqa: FBT001  false stands for none there
-    if isinstance(view, bool):
+def _use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int) -> Use:
+    holder, window, limit = plan.limits[index]
+    name = plan.pool.name if holder is Holder.POOL and plan.pool else ""
+    moment = None if free_at_us == _NEVER else free_at_us
+    return Use(window.name, limit.resource, used, limit.hard, asked, moment, holder, name)
+
+
+def uses(plan: CounterPlan, holder: Holder, figures: Sequence[int]) -> tuple[Use, ...]:
+    """Return every limit of a holder with its figures (used, and from when one more fits), which come in its order."""
+    indices = [index for index, (of, _, _) in enumerate(plan.limits) if of is holder]
+    pairs = zip(figures[::2], figures[1::2], strict=True)
+    return tuple(
+        _use(plan, index, used, 1, free_at_us) for index, (used, free_at_us) in zip(indices, pairs, strict=True)
+    )
+
+
+def breaker_view(view: Sequence[Any]) -> BreakerView | None:
+    if not view:  # false there
         return None
     state, generation, since_us, open_until_us, reason, leased, succeeded = view
     return BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)

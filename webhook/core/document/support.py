@@ -8,44 +8,65 @@ from webhook.core.document.problems import Problem, listed
 
 
 class Purpose(StrEnum):
-    """Which command reads the document."""
+    """Which command reads the document; of `serve`, also what it has to act with."""
 
     LINT = "lint"
     SERVE = "serve"
     SERVE_ALONE = "serve without a cluster"
+    SERVE_IN_PROCESS = "serve --store memory"
+    SERVE_ALONE_IN_PROCESS = "serve --store memory without a cluster"
     REVIEW = "review"
     REPLAY = "replay"
+
+    @classmethod
+    def serving(cls, *, alone: bool, in_process: bool) -> "Purpose":
+        """Return the kind of `serve` that has no cluster to ask, that counts for itself alone, both or neither."""
+        if in_process:
+            return cls.SERVE_ALONE_IN_PROCESS if alone else cls.SERVE_IN_PROCESS
+        return cls.SERVE_ALONE if alone else cls.SERVE
 
 
 _NOBODY: frozenset[Purpose] = frozenset()
 _OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
-# Everything that reads labels of Namespaces; `lint` does not know which kind of `serve` is meant, and trusts.
-_WITH_NAMESPACES = _OFFLINE | {Purpose.LINT, Purpose.SERVE}
+# `lint` does not know which kind of `serve` is meant, and trusts.
+_WITH_NAMESPACES = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
+_WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_ALONE}
 
 
 @dataclass(frozen=True, slots=True)
 class Stanza:
     """A field that not every command acts on.
 
-    `word`: only this value of it is meant. `leaves`: what else has to go with it.
+    `word`: only this value of it is meant. `leaves`: what else has to go with it. `lacks`: reason and remedy where
+    one kind of `serve` acts on it and another cannot.
     """
 
     path: tuple[str, ...]
     acts: frozenset[Purpose] = _NOBODY
     word: str | None = None
     leaves: str = ""
+    lacks: tuple[str, str] | None = None
 
 
 def _service(*path: str, acts: frozenset[Purpose] = _NOBODY, word: str | None = None, leaves: str = "") -> Stanza:
     return Stanza(("services", "*", *path), acts, word, leaves)
 
 
+def _fleet(*path: str) -> Stanza:
+    reason = "`serve --store memory` counts for this server alone"
+    return Stanza(path, _WITH_A_SHARED_STORE, "Fleet", lacks=(reason, "give it --store redis://..., or write Cluster"))
+
+
 NOT_EVERYWHERE = (
-    Stanza(("pools",)),
     Stanza(("breakerGuard",)),
-    _service("pool"),
-    _service("match", "namespaceSelector", acts=_WITH_NAMESPACES),
-    _service("quota", "scope", word="Fleet"),
+    Stanza(
+        ("services", "*", "match", "namespaceSelector"),
+        _WITH_NAMESPACES,
+        lacks=("`serve` has no cluster to ask", "give it --kubeconfig, or remove this"),
+    ),
+    _fleet("pools", "*", "scope"),
+    _fleet("services", "*", "quota", "scope"),
+    Stanza(("pools", "*", "whenExceeded"), word="Queue"),
     _service("quota", "standing"),
     _service("quota", "whenExceeded", word="Queue"),
     _service("quota", "queue"),
@@ -73,8 +94,8 @@ def objections(document: Part, purpose: Purpose) -> tuple[list[Problem], list[Pr
 
 
 def _error(part: Part, stanza: Stanza, purpose: Purpose) -> Problem:
-    if purpose is Purpose.SERVE_ALONE and Purpose.SERVE in stanza.acts:
-        return part.wrong_field("`serve` has no cluster to ask", f"give it --kubeconfig, or remove this{stanza.leaves}")
+    if stanza.lacks is not None:
+        return part.wrong_field(*stanza.lacks)
     if stanza.acts:
         reason = f"not supported yet by `{purpose}`"
         return part.wrong_field(reason, f"remove it{stanza.leaves}; {_commands(stanza)} can act on it")

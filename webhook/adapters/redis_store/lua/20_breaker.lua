@@ -1,25 +1,35 @@
 -- A service's breaker, one record in one key: `core/breaker_states.py` and `core/breaker_triggers.py`, on Redis.
 -- A record is always moved to `now` first, as if each boundary had been ticked; it is written only where it changed.
 
-local function breaker_of(key)
-  local packed = redis.call('GET', key)
-  if not packed then
-    return {state = 'CLOSED', generation = 0, since = 0, open_until = 0, reason = '', successes = 0, leases = {}, errors = false, latency = false, events = {}}
+local breakers = {}
+
+local function breaker_of(key, strings)
+  if not breakers[key] then
+    local packed = strings[key]
+    local r = {state = 'CLOSED', generation = 0, since = 0, open_until = 0, reason = '', successes = 0, leases = {}, errors = false, latency = false, events = {}}
+    if packed then
+      r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency, r.events =
+        unpack(cmsgpack.unpack(packed))
+    end
+    breakers[key] = r
   end
-  local r = cmsgpack.unpack(packed)
-  return {
-    state = r[1], generation = r[2], since = r[3], open_until = r[4], reason = r[5],
-    successes = r[6], leases = r[7], errors = r[8], latency = r[9], events = r[10],
-  }
+  return breakers[key]
 end
 
-local function breaker_write(key, r, ttl_ms)
-  if r.changed then
-    local packed = cmsgpack.pack({
-      r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency, r.events,
-    })
-    redis.call('SET', key, packed, 'PX', string.format('%.0f', ttl_ms))
+-- A record that has only been looked at stays as it was: what the time does to it is done again when it counts.
+local function glance(key, strings)
+  local seen = {}
+  for field, value in pairs(breaker_of(key, strings)) do
+    seen[field] = value
   end
+  return seen
+end
+
+local function write_breaker(key, r)
+  local packed = cmsgpack.pack({
+    r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency, r.events,
+  })
+  redis.call('SET', key, packed, 'PX', string.format('%.0f', r.ttl))
 end
 
 local function forget_windows(r)

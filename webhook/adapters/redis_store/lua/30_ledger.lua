@@ -1,87 +1,133 @@
--- One Pod against its service's counters: `core/ledger.py` and `core/service_state.py`, on Redis.
--- A service's hash also holds `last`, the newest time it was written at, and "n:NAMESPACE", until when that one counts.
+-- One Pod against its service's counters: `core/ledger.py` and `core/tag_state.py`, on Redis.
+-- A plan knows its keys: home, the hash with the tag's clock (the pool's, or the service's own); index, the service's own
+-- hash, where "n:NAMESPACE" is until when that one counts; and the breaker. An operation adds the hash with the service's
+-- own ring, which is a namespace's where each counts apart, and the uid record.
 
 local BREAKER, QUOTA = 1, 2 -- who refused; in `would` they are added up
-local NEVER = -1
 
--- While a clock is behind, time stands still.
-local function time_of(service, now)
-  local last = redis.call('HGET', service, 'last')
-  return last and math.max(now, cmsgpack.unpack(last)) or now
+-- A uid record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows}.
+-- `windows` is the plan's own list of them as it was packed, for a refund under a newer plan.
+local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, COST, HIGH, WINDOWS =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+local NOTHING = {} -- never written to
+local pods = {}
+local notes = {} -- of namespaces, by index
+
+local function record_of(key, strings)
+  if pods[key] == nil then
+    local packed = strings[key]
+    pods[key] = packed and {record = cmsgpack.unpack(packed)} or {}
+  end
+  return pods[key]
 end
 
-local function pod_of(key, now)
-  local packed = redis.call('GET', key)
-  if not packed then
-    return nil
-  end
-  local p = cmsgpack.unpack(packed)
-  if p[1] <= now or p[8] then
-    return nil
-  end
-  return {
-    expires = p[1], high_water = p[2], scope = p[3], charged_at = p[4],
-    charges = p[5], generation = p[6], probe = p[7], refunded = p[8],
-  }
+local function pod_of(key, strings, now)
+  local p = record_of(key, strings).record
+  return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil
 end
 
 local function remember(key, p, now)
-  local packed = cmsgpack.pack({
-    p.expires, p.high_water, p.scope, p.charged_at, p.charges, p.generation, p.probe, p.refunded,
-  })
-  -- Whether it still counts is decided by what it says; this only collects garbage.
-  redis.call('SET', key, packed, 'PX', string.format('%.0f', math.ceil((p.expires - now) / 1000) + 1000))
+  pods[key] = {record = p, now = now}
 end
 
--- Hold `cost` against every limit: used, asked and from when it fits, in the plan's order; whether all do; the rings.
-local function judge(plan, ring_key, cost, now)
-  local judged, fits, rings = {}, true, {}
-  for number, window in ipairs(plan.windows) do
-    local ring = ring_of(ring_key, window[1])
-    rings[number] = ring
-    local used = ring_used(ring, now)
-    for _, limit in ipairs(window[2]) do
-      local resource, hard = limit[1], limit[2]
-      local asked, has, free_at = cost[resource] or 0, used[resource] or 0, 0
-      if asked > 0 and asked > hard - has then -- a sum might be above what a double holds exactly
-        free_at = ring.head and ring_free_at(ring, now, used, resource, hard, asked) or NEVER
-        fits = false
-      end
-      judged[#judged + 1], judged[#judged + 2], judged[#judged + 3] = has, asked, free_at
-    end
-  end
-  return judged, fits, rings
+local function new_record(plan, at, generation, scope, cost)
+  return {
+    at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost, false, plan.packed_windows,
+  }
 end
 
--- Count `cost` in every window that limits any of it, in the rings as they were judged; return what went where.
-local function charge(plan, service, ring_key, scope, cost, now, rings)
-  local charges, begins, counts_until = {}, false, 0
-  for number, window in ipairs(plan.windows) do
-    local amounts, any = {}, false
-    for _, limit in ipairs(window[2]) do
-      local amount = cost[limit[1]]
-      if amount and amount > 0 then
-        amounts[limit[1]], any = amount, true
+local function shown(home, at)
+  return at > 0 and at - home.offset or at
+end
+
+local SUM, RESOURCE, HARD, BUCKET, HASH, SECONDS = 1, 2, 3, 4, 5, 6 -- of a column: one limit with what it is held against
+
+-- Bring a plan and its hashes together, once a call: the time, and a column for each limit, in the plan's order.
+local function bound_of(plan, own_key, reading, writes)
+  local home, own = hash_of(plan.home), hash_of(own_key)
+  if writes then
+    observe(home, reading)
+  end
+  local b = plan.bound[own_key]
+  if not b then
+    b = {home = home, own = own, now = time_of(home, reading), columns = {}}
+    settle(home, b.now)
+    settle(own, b.now)
+    local columns = b.columns
+    for account = 1, plan.pool and 2 or 1 do
+      local h = account == 1 and own or home
+      for _, window in ipairs(account == 1 and plan.windows or plan.pool) do
+        local w = window_of(h, window[1], b.now)
+        for _, limit in ipairs(window[2]) do
+          columns[#columns + 1] = {w[SUMS], limit[1], limit[2], w[CURRENT], h, window[1]}
+        end
       end
     end
-    if any then
-      local ring = rings[number]
-      begins = ring_add(ring, now, amounts) or begins
-      counts_until = math.max(counts_until, ring_idle_at(ring))
-      charges[#charges + 1] = {window[1], amounts}
+    plan.bound[own_key] = b
+  end
+  return b
+end
+
+-- Hold `cost` against every limit: what each holds, and {number, used, asked, free_at} of those that do not hold it.
+local function judge(b, cost)
+  local used, over, columns = {}, NOTHING, b.columns
+  for number = 1, #columns do
+    local column = columns[number]
+    local resource = column[RESOURCE]
+    local has, asked = column[SUM][resource] or 0, cost[resource] or 0
+    used[number] = has
+    if asked > 0 and asked > column[HARD] - has then -- a sum might be above what a double holds exactly
+      local free = free_at(column[HASH], column[SECONDS], resource, column[HARD], asked)
+      over = over == NOTHING and {} or over
+      over[#over + 1] = {number, has, asked, shown(b.home, free)}
     end
   end
-  if #charges > 0 then
-    redis.call('HSET', service, 'last', cmsgpack.pack(now))
-  end
-  if begins then
-    redis.call('PEXPIRE', service, plan.ttl)
-    if ring_key ~= service then
-      redis.call('PEXPIRE', ring_key, plan.ttl)
-      redis.call('HSET', service, 'n:' .. scope, cmsgpack.pack(counts_until))
+  return used, over
+end
+
+local function written(h, plan, now)
+  h.dirty, h.ttl = true, max(h.ttl or 0, plan.ttl)
+  h.born = h.born > 0 and h.born or now
+end
+
+local function note_scope(index, scope, counts_until)
+  local noted = notes[index] or {}
+  notes[index], noted[scope] = noted, max(noted[scope] or 0, counts_until)
+end
+
+-- Count `cost` as of a moment, now or before, in every window that limits any of it; `used` follows.
+local function charge(plan, b, scope, cost, at, used)
+  local now, own, any, is_first, counts_until = b.now, b.own, false, false, 0
+  for number, column in ipairs(b.columns) do
+    local resource, seconds, h = column[RESOURCE], column[SECONDS], column[HASH]
+    local amount = cost[resource]
+    if amount and amount > 0 then
+      local bucket = at == now and column[BUCKET] or bucket_at(h, seconds, h.windows[seconds], at, true)
+      if bucket then
+        used[number] = used[number] + amount
+        is_first = is_first or not next(bucket)
+        bucket[resource] = (bucket[resource] or 0) + amount
+        column[SUM][resource] = (column[SUM][resource] or 0) + amount
+        any = true
+        if not h.dirty then
+          written(h, plan, now)
+        end
+        if scope ~= '' and h == own then
+          local width = seconds * BUCKET_US_PER_SECOND
+          counts_until = max(counts_until, (floor(at / width) + LIVE) * width)
+        end
+      end
     end
   end
-  return charges
+  if any then
+    local home = b.home
+    written(home, plan, now)
+    home.last = now
+    home.begins = home.begins or own.begins or own.begun
+    if counts_until > 0 and (is_first or at < now) then -- else whoever came first in the same buckets has noted it
+      note_scope(plan.index, scope, counts_until)
+    end
+  end
 end
 
 -- What follows from an objection of a guard: refused or not, and who else would have.
@@ -92,178 +138,163 @@ local function objection(guard, enforced, would)
   return 0, would + guard
 end
 
-local function resize(plan, keys, request, now)
-  local service, ring_key, breaker_key, pod_key = unpack(keys)
-  local _, scope, uid, cost, _, peek, old = unpack(request)
-  local known = pod_of(pod_key, now)
-  local before = {}
+local function seen(r, home, now)
+  local v = view(r, now)
+  v[3], v[4] = shown(home, v[3]), shown(home, v[4])
+  return v
+end
+
+local function moved(moves, home)
+  for _, move in ipairs(moves) do
+    move[3] = shown(home, move[3])
+  end
+  return moves
+end
+
+local function uid_of(plan, pod_key)
+  return string.sub(pod_key, plan.uid_at)
+end
+
+local function resize(plan, b, pod_key, scope, cost, peek, old, strings)
+  local now, known = b.now, pod_of(pod_key, strings, b.now)
+  local before, more, any = {}, {}, false
   for resource, amount in pairs(old) do
     before[resource] = amount
   end
-  for resource, amount in pairs(known and known.high_water or {}) do
+  for resource, amount in pairs(known and (known[HIGH] or known[COST]) or {}) do
     before[resource] = amount
   end
-  local more, any = {}, false
   for resource, amount in pairs(cost) do
     if resource ~= 'pods' and amount > (before[resource] or 0) then
       more[resource], any = amount - (before[resource] or 0), true
     end
   end
-  local judged, fits, rings = judge(plan, ring_key, more, now)
+  local used, over = judge(b, more)
   local refused, would = 0, 0
-  if not fits then
+  if #over > 0 then
     refused, would = objection(QUOTA, plan.quota_enforced, would)
   end
-  local r = breaker_of(breaker_key)
-  local written = refused == 0 and not peek
-  if written then
-    charge(plan, service, ring_key, scope, more, now, rings)
-    local record = known or {scope = '', charged_at = 0, charges = {}, generation = r.generation, probe = false, refunded = false}
+  local r = glance(plan.breaker_key, strings)
+  local writes = refused == 0 and not peek
+  if writes then
+    charge(plan, b, scope, more, now, used)
+    local p = {0, 0, r.generation, false, false, plan.service, scope, plan.fleet, {}, false, ''}
+    for field, value in ipairs(known or {}) do
+      p[field] = value
+    end
     for resource in pairs(more) do
       before[resource] = cost[resource]
     end
-    record.high_water, record.expires = before, now + plan.remember
-    remember(pod_key, record, now)
+    p[HIGH], p[EXPIRES] = before, now + plan.remember
+    remember(pod_key, p, now)
   end
   if plan.breaker then
     advance(r, plan.breaker, now, {})
   end
-  return {now, refused, would, written and any, false, judged, plan.breaker and view(r, now), {}}
+  local home, breaker = b.home, plan.breaker and seen(r, b.home, now)
+  return {shown(home, now), refused, would, writes and any, false, used, over, breaker, false, home.born}
 end
 
 -- Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once.
-local function acquire(plan, keys, request, now)
-  local service, ring_key, breaker_key, pod_key = unpack(keys)
-  now = time_of(service, now)
-  if request[7] then
-    return resize(plan, keys, request, now)
+local function acquire(plan, operation, reading, strings)
+  local _, _, own_key, pod_key, scope, cost, source, peek, old = unpack(operation)
+  own_key, pod_key = KEYS[own_key], KEYS[pod_key]
+  local b = bound_of(plan, own_key, reading, not peek)
+  if old then
+    return resize(plan, b, pod_key, scope, cost, peek, old, strings)
   end
-  local _, scope, uid, cost, source, peek = unpack(request)
-  local r, moves = breaker_of(breaker_key), {}
+  local home, now = b.home, b.now
+  local known = pod_of(pod_key, strings, now)
+  local r, moves = ((known or peek) and glance or breaker_of)(plan.breaker_key, strings), NOTHING
   if plan.breaker then
+    moves = {}
     advance(r, plan.breaker, now, moves)
   end
-  if pod_of(pod_key, now) then
-    local judged = judge(plan, ring_key, {}, now)
-    return {now, 0, 0, false, true, judged, plan.breaker and view(r, now), {}}
+  if known then
+    local used = judge(b, NOTHING)
+    return {shown(home, now), 0, 0, false, true, used, NOTHING, plan.breaker and seen(r, home, now), false, home.born}
   end
 
   local refused, would = 0, 0
   if plan.breaker and not admits(r, plan.breaker, now) then
     refused, would = objection(BREAKER, plan.breaker_enforced, would)
   end
-  local judged, fits, rings = judge(plan, ring_key, refused == 0 and cost or {}, now)
-  if not fits then
+  local used, over = judge(b, refused == 0 and cost or NOTHING)
+  if #over > 0 then
     refused, would = objection(QUOTA, plan.quota_enforced, would)
   end
-  if peek then
-    return {now, refused, would, false, false, judged, plan.breaker and view(r, now), {}}
+  if not peek then
+    if refused == 0 then
+      charge(plan, b, scope, cost, now, used)
+      local p = new_record(plan, now, r.generation, scope, cost)
+      p[PROBE] = plan.breaker and take_probe(r, plan.breaker, now, uid_of(plan, pod_key), moves)
+      remember(pod_key, p, now)
+    elseif refused == QUOTA and plan.breaker then
+      quota_event(r, plan.breaker, now, source, moves)
+    end
+    r.ttl = plan.breaker_ttl
   end
-
-  if refused == 0 then
-    local record = {
-      expires = now + plan.remember, high_water = cost, scope = scope, charged_at = now,
-      charges = charge(plan, service, ring_key, scope, cost, now, rings), generation = r.generation,
-      probe = false, refunded = false,
-    }
-    record.probe = plan.breaker and take_probe(r, plan.breaker, now, uid, moves)
-    remember(pod_key, record, now)
-  elseif refused == QUOTA and plan.breaker then
-    quota_event(r, plan.breaker, now, source, moves)
-  end
-  breaker_write(breaker_key, r, plan.breaker_ttl)
-  return {now, refused, would, refused == 0, false, judged, plan.breaker and view(r, now), moves}
+  local breaker = plan.breaker and seen(r, home, now)
+  local told = not peek and #moves > 0 and moved(moves, home)
+  return {shown(home, now), refused, would, refused == 0 and not peek, false, used, over, breaker, told, home.born}
 end
 
--- Give back, once, what a Pod that never came to be was charged, and its place as a probe.
-local function refund(plan, keys, request, now)
-  local service, ring_key, breaker_key, pod_key = unpack(keys)
-  now = time_of(service, now)
-  local record = pod_of(pod_key, now)
-  if not record then
+-- Return where a Pod was charged: service, scope, whether in the fleet's rings; nothing where it is not known.
+local function record(plan, operation, reading, strings)
+  local p = pod_of(KEYS[operation[3]], strings, time_of(hash_of(plan.home), reading))
+  return p and {p[SERVICE], p[SCOPE], p[FLEET]} or {}
+end
+
+-- Give back, once, what a Pod that never came to be was charged, and its place as a probe. The keys are those of where
+-- that was: another service's, perhaps.
+local function refund(plan, operation, reading, strings)
+  local own, pod_key, home, breaker_key =
+    hash_of(KEYS[operation[3]]), KEYS[operation[4]], hash_of(KEYS[operation[5]]), KEYS[operation[6]]
+  local now = time_of(home, reading)
+  settle(home, now)
+  settle(own, now)
+  local p = pod_of(pod_key, strings, now)
+  if not p then
     return {false}
   end
-  record.refunded = true
-  remember(pod_key, record, now)
-  if record.probe then
-    local r = breaker_of(breaker_key)
-    without_lease(r, function(lease) return lease[1] == request[2] end)
-    breaker_write(breaker_key, r, plan.breaker_ttl)
+  p[REFUNDED] = true
+  remember(pod_key, p, now)
+  if p[PROBE] then
+    local r, uid = breaker_of(breaker_key, strings), uid_of(plan, pod_key)
+    r.ttl = plan.breaker_ttl
+    without_lease(r, function(lease) return lease[1] == uid end)
   end
   local given_back = false
-  for _, charged in ipairs(record.charges) do
-    given_back = ring_refund(ring_of(ring_key, charged[1]), now, record.charged_at, charged[2]) or given_back
+  for account, windows in ipairs(p[WINDOWS] ~= '' and cjson.decode(p[WINDOWS]) or {}) do
+    local h = account == 1 and own or home
+    for _, window in ipairs(windows) do
+      local seconds = window[1]
+      local w = h.windows[seconds]
+      for _, resource in ipairs(w and window[2] or {}) do
+        local amount = p[COST][resource] or 0
+        local bucket = amount > 0 and bucket_at(h, seconds, w, p[CHARGED_AT], false)
+        if bucket and (bucket[resource] or 0) >= amount then -- what was lost cannot be taken back
+          bucket[resource], w[SUMS][resource] = bucket[resource] - amount, w[SUMS][resource] - amount
+          h.dirty, home.last, home.dirty, given_back = true, now, true, true
+        end
+      end
+    end
   end
   return {given_back}
 end
 
-local function outcome(plan, keys, request, now)
-  local service, breaker_key = unpack(keys)
-  local moves = {}
-  if not plan.breaker then
-    return {moves}
+-- Charge a Pod that came in without us, at its own time and past every limit; false where its uid is known.
+local function book(plan, operation, reading, strings)
+  local _, _, own_key, pod_key, scope, cost, at = unpack(operation)
+  own_key, pod_key = KEYS[own_key], KEYS[pod_key]
+  local b = bound_of(plan, own_key, reading, false)
+  local now = b.now
+  at = min(at + b.home.offset, now)
+  local p = record_of(pod_key, strings).record
+  if (p and p[EXPIRES] > now) or at + plan.remember <= now then
+    return {false}
   end
-  now = time_of(service, now)
-  local r = breaker_of(breaker_key)
-  advance(r, plan.breaker, now, moves)
-  heard(r, plan.breaker, now, request[2], moves)
-  breaker_write(breaker_key, r, plan.breaker_ttl)
-  return {moves, view(r, now), now}
-end
-
--- Say how the service stands; writes nothing. One unit is asked of each limit, to say when any is free.
-local function look(plan, keys, _, now)
-  local service, breaker_key = unpack(keys)
-  now = time_of(service, now)
-  local one_of_each = {}
-  for _, window in ipairs(plan.windows) do
-    for _, limit in ipairs(window[2]) do
-      one_of_each[limit[1]] = 1
-    end
-  end
-  local uses = {}
-  for index = 3, #keys do
-    uses[#uses + 1] = judge(plan, keys[index], one_of_each, now)
-  end
-  local r = breaker_of(breaker_key)
-  if plan.breaker then
-    advance(r, plan.breaker, now, {})
-  end
-  return {now, uses, plan.breaker and view(r, now)}
-end
-
--- Do what the time alone brings about under the policy of today.
-local function tick(plan, keys, _, now)
-  local service, breaker_key = unpack(keys)
-  local r, moves = breaker_of(breaker_key), {}
-  now = time_of(service, now)
-  if plan.breaker then
-    advance(r, plan.breaker, now, moves)
-  else
-    restart(r)
-  end
-  breaker_write(breaker_key, r, plan.breaker_ttl)
-  return {moves, plan.breaker and view(r, now), now}
-end
-
--- Return the namespaces in which anything counts, and forget the others.
-local function scopes(_, keys, _, now)
-  local service = keys[1]
-  now = time_of(service, now)
-  local found = redis.call('HGETALL', service)
-  local counting, done = {}, {}
-  for index = 1, #found, 2 do
-    local field = found[index]
-    if string.sub(field, 1, 2) == 'n:' then
-      local into = cmsgpack.unpack(found[index + 1]) > now and counting or done
-      into[#into + 1] = field
-    end
-  end
-  for _, field in ipairs(done) do
-    redis.call('HDEL', service, field)
-  end
-  for index, field in ipairs(counting) do
-    counting[index] = string.sub(field, 3)
-  end
-  return {counting}
+  charge(plan, b, scope, cost, at, judge(b, NOTHING))
+  remember(pod_key, new_record(plan, at, breaker_of(plan.breaker_key, strings).generation, scope, cost), now)
+  return {true}
 end

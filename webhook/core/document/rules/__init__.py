@@ -11,6 +11,7 @@ from webhook.core.document.rules import (
     node_fit,
     placement,
     pod_affinity,
+    pools,
     preferences,
     quota,
     repetition,
@@ -26,8 +27,8 @@ _OF_THE_DOCUMENT: tuple[Rule, ...] = (
     services.names_are_unique,
     services.nothing_is_listed_twice,
     services.classes_exist,
-    services.pools_exist,
-    services.pools_agree_with_their_members,
+    pools.pools_exist,
+    pools.pools_agree_with_their_members,
     services.no_service_is_exempt,
     match.every_service_can_be_reached,
     quota.windows_differ,
@@ -58,7 +59,8 @@ _OF_A_SERVICE: tuple[Rule, ...] = (
     breaker.a_source_has_its_own_fields,
 )
 _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
-    services.pools_have_members,
+    pools.pools_have_members,
+    pools.pools_can_bind,
     placement.conflicts_can_happen,
     quota.longer_windows_can_bind,
 )

@@ -1,7 +1,8 @@
 """Rules of `quota` and of pools: windows, exact amounts, and what belongs to waiting."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from operator import itemgetter
 
 from webhook.core.document.parts import Part, sound
 from webhook.core.document.problems import Problem
@@ -20,29 +21,27 @@ _WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
 
 def windows_differ(document: Part) -> Iterator[Problem]:
     """Refuse 60s beside 1m, which are the same window: which of the two limits would hold."""
-    for path in _WINDOWS:
-        for windows in document.select(*path):
-            first: dict[Duration, Part] = {}
-            for window in windows.select("*", "window"):
-                length = window.read(Duration)
-                if length in first:
-                    there = first[length].node
-                    reason = f"as long as the window {there.shown} in line {there.line}"
-                    yield window.wrong(reason, "put both limits under one window")
-                first.setdefault(length, window)
+    for windows in _written(document, _WINDOWS):
+        first: dict[Duration, Part] = {}
+        for window in windows.select("*", "window"):
+            length = window.read(Duration)
+            if length in first:
+                there = first[length].node
+                reason = f"as long as the window {there.shown} in line {there.line}"
+                yield window.wrong(reason, "put both limits under one window")
+            first.setdefault(length, window)
 
 
 def amounts_are_exact(document: Part) -> Iterator[Problem]:
-    for path in _LIMITED:
-        for hard in document.select(*path):
-            counted: dict[str, Part] = {}
-            for resource, part in hard.fields().items():
-                name = _counted_as(resource)
-                if name in counted:
-                    reason = f"counts the same as the field in line {counted[name].node.key_line}"
-                    yield part.wrong_field(reason, "keep one of the two")
-                counted.setdefault(name, part)
-                yield from sound(_is_exact(resource, part))
+    for hard in _written(document, _LIMITED):
+        counted: dict[str, Part] = {}
+        for resource, part in hard.fields().items():
+            name = _counted_as(resource)
+            if name in counted:
+                reason = f"counts the same as the field in line {counted[name].node.key_line}"
+                yield part.wrong_field(reason, "keep one of the two")
+            counted.setdefault(name, part)
+            yield from sound(_is_exact(resource, part))
 
 
 def _counted_as(resource: str) -> str:
@@ -79,9 +78,8 @@ def waiting_has_its_rules(service: Part) -> Iterator[Problem]:
 
 def longer_windows_can_bind(document: Part) -> Iterator[Problem]:
     """Find a longer window that allows no more than a shorter one, which is then idle."""
-    for path in _WINDOWS:
-        for windows in document.select(*path):
-            yield from sound(_can_bind(windows))
+    for windows in _written(document, _WINDOWS):
+        yield from sound(_can_bind(windows))
 
 
 def _can_bind(windows: Part) -> Iterator[Problem]:
@@ -90,16 +88,25 @@ def _can_bind(windows: Part) -> Iterator[Problem]:
         length, hard = window.get("window"), window.get("hard")
         if length is not None and hard is not None:
             rows.append((length.read(Duration).value, length.node.shown, hard.fields()))
-    for short, _, limits in rows:
+    least: dict[str, tuple[Fraction, str]] = {}
+    for _, name, limits in sorted(rows, key=itemgetter(0), reverse=True):
         for resource, part in limits.items():
-            longer = [row for row in rows if row[0] > short and resource in row[2] and _at_most(row[2][resource], part)]
-            if longer:
-                reason = f"never reached: the window {longer[0][1]} allows {longer[0][2][resource].node.shown} in all"
-                yield part.wrong(reason, "lower it, or raise the longer window's")
+            value = part.read(Quantity).value
+            longer = least.get(resource)
+            if longer is None or value < longer[0]:
+                least[resource] = value, f"the window {name} allows {part.node.shown} in all"
+            else:
+                yield part.wrong(f"never reached: {longer[1]}", "lower it, or raise the longer window's")
 
 
-def _at_most(one: Part, other: Part) -> bool:
-    return one.read(Quantity).value <= other.read(Quantity).value
+def _written(document: Part, paths: Iterable[tuple[str, ...]]) -> Iterator[Part]:
+    """Yield each place once, however many services inherit it from `defaults` or an alias."""
+    seen: set[int] = set()
+    for path in paths:
+        for part in document.select(*path):
+            if id(part.node.value) not in seen:
+                seen.add(id(part.node.value))
+                yield part
 
 
 def a_queue_is_used(service: Part) -> Iterator[Problem]:

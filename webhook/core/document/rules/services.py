@@ -1,4 +1,4 @@
-"""Rules over the document as a whole: names, references, pools, exemptions."""
+"""Rules over the document as a whole: names, references, exemptions."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def nothing_is_listed_twice(document: Part) -> Iterator[Problem]:
 def classes_exist(document: Part) -> Iterator[Problem]:
     defined = document.get("slaClasses")
     default = [sla_class.name for sla_class in DEFAULT_SLA_CLASSES]
-    classes = default if defined is None else [_name(part) for part in _all_items(defined)]
+    classes = default if defined is None else [name_of(part) for part in all_items(defined)]
     for service in document.select("services", "*"):
         yield from sound(_class_exists(service, classes))
 
@@ -59,35 +59,6 @@ def _class_exists(service: Part, classes: list[str]) -> Iterator[Problem]:
     elif chosen is None and "bronze" not in classes:
         remedy = suggestion("bronze", classes, "write one of slaClasses:")
         yield service.lacks("slaClass", "it would be bronze, which slaClasses does not have", remedy)
-
-
-def pools_exist(document: Part) -> Iterator[Problem]:
-    defined = document.get("pools")
-    pools = [] if defined is None else [_name(part) for part in _all_items(defined)]
-    for chosen in document.select("services", "*", "pool"):
-        if chosen.read(str) not in pools:
-            yield chosen.wrong("no such pool", suggestion(chosen.read(str), pools, "pools has"))
-
-
-def pools_agree_with_their_members(document: Part) -> Iterator[Problem]:
-    pools = {name.read(str): pool for pool in document.select("pools", "*") for name in pool.select("name")}
-    for service in document.select("services", "*"):
-        for field, default in (("scope", "Cluster"), ("whenExceeded", "Deny")):
-            yield from sound(_agrees(pools, service, field, default))
-
-
-def _agrees(pools: dict[str, Part], service: Part, field: str, default: str) -> Iterator[Problem]:
-    chosen, quota = service.get("pool"), service.get("quota")
-    pool = pools.get(chosen.read(str)) if chosen is not None else None
-    if pool is None or quota is None:
-        return
-    ours, theirs = quota.get(field), pool.get(field)
-    mine = default if ours is None else ours.read(str)
-    shared = default if theirs is None else theirs.read(str)
-    if mine != shared:
-        reason = f"pool {_name(pool)} has {field} {shared}, and its members must have the same"
-        remedy = f"write {field}: {shared} here, or {field}: {mine} in the pool"
-        yield quota.lacks(field, reason, remedy) if ours is None else ours.wrong(reason, remedy)
 
 
 def no_service_is_exempt(document: Part) -> Iterator[Problem]:
@@ -104,19 +75,12 @@ def _is_exempt(namespaces: Part, exempt: set[str]) -> Iterator[Problem]:
         yield namespaces.wrong_field(reason, "name other namespaces, or take these out of exemptions")
 
 
-def pools_have_members(document: Part) -> Iterator[Problem]:
-    used = {chosen.read(str) for chosen in document.select("services", "*", "pool")}
-    for name in document.select("pools", "*", "name"):
-        if name.read(str) not in used:
-            yield name.wrong("no service is in this pool", f"write pool: {name.read(str)} in a service, or remove it")
-
-
-def _all_items(part: Part) -> list[Part]:
+def all_items(part: Part) -> list[Part]:
     """Return the items, and give up where one of them is wrong: what it should have said is not known."""
     part.read(list)
     return part.items()
 
 
-def _name(part: Part) -> str:
+def name_of(part: Part) -> str:
     name = part.get("name")
     return "" if name is None else name.read(str)

@@ -1,0 +1,134 @@
+"""A Redis Cluster: three masters that share the slots, and replicas of them where a test wants one."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+
+from tests.redis_servers.inventory import RedisProgram
+from tests.redis_servers.server import RedisServer
+from tests.redis_servers.waiting import until
+
+_MASTERS = 3
+_NODE_TIMEOUT_MS = 1000
+_KEYS_MAX = 1000
+
+
+class RedisCluster:
+    """Use it as a context manager. `options` are every node's, `of_each` more; `replicas` follow the first master."""
+
+    def __init__(
+        self,
+        program: RedisProgram,
+        folder: Path,
+        *options: str,
+        replicas: int = 0,
+        of_each: Sequence[Sequence[str]] = (),
+        **access: Any,
+    ) -> None:
+        told = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(_NODE_TIMEOUT_MS))
+        told = (*told, "--repl-diskless-sync-delay", "0", *options)
+        self.nodes = [
+            RedisServer(program, folder / f"node-{number}", *told, *more, **access)
+            for number, more in enumerate(of_each or [()] * (_MASTERS + replicas))
+        ]
+        """The masters at the start, then the replicas."""
+        self._stack = ExitStack()
+
+    @property
+    def url(self) -> str:
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:_MASTERS])
+
+    def owner(self, tag: str) -> RedisServer:
+        """Return the node that has the keys of a tag, as the first one that runs sees it."""
+        slot = key_slot(f"{{{tag}}}".encode())
+        asked = next(node for node in self.nodes if node.alive)
+        for first, last, (_, port, *_), *_ in _slots(asked):
+            if first <= slot <= last:
+                return next(node for node in self.nodes if node.port == port)
+        raise AssertionError(f"nobody has slot {slot}")
+
+    def begin_move(self, tag: str, to: RedisServer) -> None:
+        """Begin to hand a tag's slot over: new keys are made there, the others are still here."""
+        slot, owner = key_slot(f"{{{tag}}}".encode()), self.owner(tag)
+        to.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", _id(owner))
+        owner.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", _id(to))
+
+    def end_move(self, tag: str, to: RedisServer) -> None:
+        """Bring what is left there, and say so to everybody."""
+        slot, owner = key_slot(f"{{{tag}}}".encode()), self.owner(tag)
+        for key in owner.cli("CLUSTER", "GETKEYSINSLOT", slot, _KEYS_MAX):
+            owner.cli("MIGRATE", "127.0.0.1", to.port, key, 0, 5000)
+        for node in (to, owner, *self.nodes):
+            if node.alive and node.cli("INFO", "replication")["role"] == "master":
+                node.cli("CLUSTER", "SETSLOT", slot, "NODE", _id(to))
+
+    def wait_for_failover(self, former: RedisServer) -> None:
+        """Wait until the nodes that run serve all slots, none of them by `former`."""
+
+        def served() -> bool:
+            return all(
+                _state(node) == "ok" and former.port not in {master[1] for _, _, master, *_ in _slots(node)}
+                for node in self.nodes
+                if node.alive
+            )
+
+        until(served, "the Cluster has another master")
+
+    def empty(self) -> None:
+        """Delete all data and scripts."""
+        for node in self.nodes[:_MASTERS]:
+            node.cli("FLUSHALL")
+            node.cli("SCRIPT", "FLUSH")
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for number, node in enumerate(self.nodes, start=1):
+                stack.enter_context(node)
+                node.cli("CLUSTER", "SET-CONFIG-EPOCH", number)
+            first, *others = self.nodes
+            for number, node in enumerate(self.nodes[:_MASTERS]):
+                share = range(
+                    number * REDIS_CLUSTER_HASH_SLOTS // _MASTERS, (number + 1) * REDIS_CLUSTER_HASH_SLOTS // _MASTERS
+                )
+                node.cli("CLUSTER", "ADDSLOTS", *share)
+            for node in others:
+                node.cli("CLUSTER", "MEET", "127.0.0.1", first.port)
+            for node in self.nodes:
+                until(lambda node=node: self._knows_all(node), "a node knows the others")
+            for node in self.nodes[_MASTERS:]:
+                node.cli("CLUSTER", "REPLICATE", _id(first))
+            for node in self.nodes:
+                until(lambda node=node: _state(node) == "ok", "the Cluster is up")
+            for node in self.nodes[_MASTERS:]:
+                until(lambda node=node: _is_synced(node), "the replica has its master's data")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _knows_all(self, node: RedisServer) -> bool:
+        info = node.cli("CLUSTER INFO")
+        return int(info["cluster_known_nodes"]) == len(self.nodes) and int(info["cluster_size"]) == _MASTERS
+
+
+def _state(node: RedisServer) -> str:
+    return str(node.cli("CLUSTER INFO")["cluster_state"])
+
+
+def _id(node: RedisServer) -> str:
+    return bytes(node.cli("CLUSTER", "MYID")).decode()
+
+
+def _is_synced(node: RedisServer) -> bool:
+    return bool(node.cli("INFO", "replication").get("master_link_status") == "up")
+
+
+def _slots(node: RedisServer) -> Any:
+    with node.client() as client:
+        client.response_callbacks.pop("CLUSTER SLOTS", None)
+        return client.execute_command("CLUSTER SLOTS")

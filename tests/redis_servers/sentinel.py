@@ -1,0 +1,138 @@
+"""A primary, its replica and their Sentinels, which make the replica the primary when that is gone."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.redis_servers.inventory import RedisProgram
+from tests.redis_servers.server import RedisServer
+from tests.redis_servers.waiting import until
+
+SERVICE = "podgate-store"
+_DOWN_AFTER_MS = 500
+_FAILOVER_TIMEOUT_MS = 2000
+
+
+class SentinelServer(RedisServer):
+    """The same program as a Sentinel of one primary. `options` are lines of its configuration."""
+
+    _READY = "+monitor master"
+
+    def __init__(
+        self, program: RedisProgram, folder: Path, primary_port: int, quorum: int, *options: str, **access: Any
+    ) -> None:
+        super().__init__(program, folder, *options, **access)
+        self._watched = f"{SERVICE} 127.0.0.1 {primary_port} {quorum}"
+
+    def primary_port(self) -> int:
+        """Return the port of whom it names."""
+        with self.client() as client:
+            return int(client.sentinel_get_master_addr_by_name(SERVICE)[1])
+
+    def _command(self) -> list[str | Path]:
+        told = self.folder / "sentinel.conf"
+        told.write_text(
+            "\n".join(
+                (
+                    f"bind 127.0.0.1\nport {self.port}",
+                    f"sentinel monitor {self._watched}",
+                    f"sentinel down-after-milliseconds {SERVICE} {_DOWN_AFTER_MS}",
+                    f"sentinel failover-timeout {SERVICE} {_FAILOVER_TIMEOUT_MS}",
+                    *self._options,
+                    "",
+                )
+            )
+        )
+        return ["env", "LC_ALL=C", self.program.path, told, "--sentinel"]
+
+
+class SentinelGroup:
+    """Use it as a context manager. `options` are both servers', `sentinel_options` lines of each Sentinel."""
+
+    def __init__(
+        self,
+        program: RedisProgram,
+        folder: Path,
+        *options: str,
+        sentinels: int = 3,
+        sentinel_options: tuple[str, ...] = (),
+        sentinel_access: dict[str, str] | None = None,
+        **access: Any,
+    ) -> None:
+        self._program = program
+        self._folder = folder
+        self._options = ("--repl-diskless-sync-delay", "0", *options)
+        self._access = access
+        self._sentinel_options = sentinel_options
+        self._sentinel_access = sentinel_access or {}
+        self._count = sentinels
+        self._stack = ExitStack()
+        self.servers: list[RedisServer] = []
+        """The first one is the primary at the start."""
+        self.sentinels: list[SentinelServer] = []
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/{SERVICE}"
+
+    @property
+    def primary(self) -> RedisServer:
+        """Whom the first Sentinel names."""
+        return next(server for server in self.servers if server.port == self.sentinels[0].primary_port())
+
+    @property
+    def replica(self) -> RedisServer:
+        return next(server for server in self.servers if server is not self.primary)
+
+    def wait_for_failover(self, former: RedisServer) -> RedisServer:
+        """Wait until all Sentinels name another primary than `former`, and that it is one; return it."""
+
+        def agreed() -> bool:
+            said = {sentinel.primary_port() for sentinel in self.sentinels}
+            return len(said) == 1 and self.primary is not former and _replication(self.primary)["role"] == "master"
+
+        until(agreed, "the Sentinels agree on another primary")
+        return self.primary
+
+    def wait_for_replica(self, server: RedisServer) -> None:
+        """Wait until `server` follows another one, whose data it has."""
+        until(lambda: _replication(server).get("master_link_status") == "up", f"{server.port} is a replica")
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            primary = stack.enter_context(self._server("primary"))
+            follows = ("--replicaof", "127.0.0.1", str(primary.port))
+            self.servers = [primary, stack.enter_context(self._server("replica", *follows))]
+            self.wait_for_replica(self.servers[1])
+            for number in range(self._count):
+                sentinel = SentinelServer(
+                    self._program,
+                    self._folder / f"sentinel-{number}",
+                    primary.port,
+                    self._count // 2 + 1,
+                    *self._sentinel_options,
+                    **self._sentinel_access,
+                )
+                self.sentinels.append(stack.enter_context(sentinel))
+            for sentinel in self.sentinels:
+                until(lambda told=sentinel: self._knows_all(told), "a Sentinel knows the replica and the others")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _server(self, name: str, *options: str) -> RedisServer:
+        return RedisServer(self._program, self._folder / name, *self._options, *options, **self._access)
+
+    def _knows_all(self, sentinel: SentinelServer) -> bool:
+        with sentinel.client() as client:
+            told = client.sentinel_master(SERVICE)
+        return bool(told["num-slaves"] == 1 and told["num-other-sentinels"] == self._count - 1)
+
+
+def _replication(server: RedisServer) -> dict[str, Any]:
+    with server.client() as client:
+        return client.info("replication")

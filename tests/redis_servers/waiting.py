@@ -1,0 +1,25 @@
+"""Waits for what servers agree upon among themselves, in their own time."""
+
+import time
+from collections.abc import Callable
+
+from redis.exceptions import RedisError
+
+from tests.cluster.processes import ComponentError
+
+_TIMEOUT_SECONDS = 60
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Return when `holds`; a server that does not answer yet does not hold."""
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while True:
+        try:
+            if holds():
+                return
+            trouble = ""
+        except RedisError as error:
+            trouble = f": {error}"
+        if time.monotonic() > deadline:
+            raise ComponentError(f"not in {_TIMEOUT_SECONDS} s: {what}{trouble}")
+        time.sleep(0.02)

@@ -1,0 +1,162 @@
+"""A Lease: which one of several servers may do what only one may do. Taken, renewed, let go at the end.
+
+Whether a holder lives is judged by our own clock since we last saw its Lease change, as client-go does: the times that
+are written in it are for people. Unlike there, a holder has time to renew after the API server was away, for us as for
+it, and goes on until it reads that another has taken over: while nobody can write a Lease, nobody can take it either.
+"""
+
+import asyncio
+import math
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.lease_object import PLACE, RIGHT, LeaseObject, read, write
+from webhook.adapters.kubernetes.requests import TOO_MANY, ApiError, RefusedError, Told
+from webhook.errors import UserError
+from webhook.ports import WatchReports
+
+_SERVER_ERROR = 500
+_RELEASES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LeasePace:
+    """All times in one place."""
+
+    duration_seconds: int = 15
+    """A holder whose Lease has not changed for so long is taken for dead."""
+    renew_seconds: float = 5.0
+    retry_seconds: float = 1.0
+    request_seconds: float = 3.0
+
+
+class _Obstacle(NamedTuple):
+    """Why it is not ours now."""
+
+    reason: str
+    is_answer: bool = True
+    """Where the API server gave none, nobody knows whose it is."""
+    holder: str = ""
+    """Who else holds it, where that is the reason."""
+
+
+class _Sight(NamedTuple):
+    """What another's Lease was like, and since when, by the loop's clock."""
+
+    version: str
+    since_seconds: float
+
+
+class Lease:
+    """One holder's view of it. `take`, then `keep` until cancelled, then `release`.
+
+    `name` is for people to recognize the holder by. Where it `is_unique`, as a Pod's is, a holder of this name is what
+    ran here before and has ended. `on_wait` is told who has to go first.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        name: str,
+        *,
+        is_unique: bool,
+        reports: WatchReports,
+        on_wait: Callable[[str], None],
+        pace: LeasePace = LeasePace(),
+    ) -> None:
+        self.obstacle = f"{PLACE} has not been asked for yet"
+        """Why it is not ours, "" while it is."""
+        self.identity = f"{name}_{secrets.token_hex(4)}"
+        self._client = client
+        self._former = f"{name}_" if is_unique else None
+        self._on_contact = reports.on_contact
+        self._told = Told(reports)
+        self._on_wait = on_wait
+        self._pace = pace
+        self._seen: _Sight | None = None
+
+    async def take(self, patience_seconds: float = math.inf, remedy: str = "") -> None:
+        """Wait until it is ours. UserError, with this remedy, where it was refused us for so long on end.
+
+        While the API server gives no answer nobody can know, and the waiting goes on.
+        """
+        clock = asyncio.get_running_loop().time
+        refused_since: float | None = None
+        while (met := await self._attempt(self._take)) is not None:
+            if met.holder and met.reason != self.obstacle:
+                self._on_wait(met.reason)
+            self.obstacle = met.reason
+            if not met.is_answer:
+                refused_since = None
+            elif refused_since is None:
+                refused_since = clock()
+            elif clock() - refused_since >= patience_seconds:
+                raise UserError(met.reason, remedy)
+            await asyncio.sleep(self._pace.retry_seconds)
+        self.obstacle = ""
+
+    async def keep(self, remedy: str = "") -> None:
+        """Renew it until cancelled. UserError, with this remedy, once another has taken it."""
+        pause = self._pace.renew_seconds
+        while True:
+            await asyncio.sleep(pause)
+            met = await self._attempt(self._renew)
+            if met is not None and met.holder:
+                self.obstacle = met.reason
+                raise UserError(met.reason, remedy)
+            pause = self._pace.renew_seconds if met is None else self._pace.retry_seconds
+
+    async def release(self) -> None:
+        """Let go of it, if it is ours, so that another need not wait. Only tries: else it expires."""
+        timeout_seconds = self._pace.request_seconds
+        try:
+            for _ in range(_RELEASES_MAX):
+                found = await read(self._client, timeout_seconds)
+                if found.holder != self.identity or await write(self._client, found.let_go(), timeout_seconds):
+                    return
+        except ApiError as error:
+            self._told.trouble(f"cannot release {PLACE}: {error.told(RIGHT)}")
+
+    async def _attempt(self, step: Callable[[LeaseObject], Awaitable[_Obstacle | None]]) -> _Obstacle | None:
+        try:
+            met = await step(await read(self._client, self._pace.request_seconds))
+        except ApiError as error:
+            reason = f"cannot hold {PLACE}: {error.told(RIGHT)}"
+            self._told.trouble(reason)
+            is_answer = isinstance(error, RefusedError) and error.status < _SERVER_ERROR and error.status != TOO_MANY
+            if not is_answer:
+                self._seen = None  # its holder may have found nobody to renew it with, as we did
+            return _Obstacle(reason, is_answer=is_answer)
+        self._told.over()
+        self._on_contact()
+        return met
+
+    async def _take(self, found: LeaseObject) -> _Obstacle | None:
+        if self._lives(found):
+            return _Obstacle(f"{PLACE} is held by {found.told()}", holder=found.holder)
+        return await self._put_name(found)
+
+    async def _renew(self, found: LeaseObject) -> _Obstacle | None:
+        if found.holder not in {"", self.identity}:
+            return _Obstacle(f"{PLACE} was not renewed in time, and is held by {found.told()}", holder=found.holder)
+        return await self._put_name(found)
+
+    async def _put_name(self, found: LeaseObject) -> _Obstacle | None:
+        body = found.held_by(self.identity, self._pace.duration_seconds)
+        if await write(self._client, body, self._pace.request_seconds):
+            return None
+        return _Obstacle(f"{PLACE} was written by somebody else at the same moment")
+
+    def _lives(self, found: LeaseObject) -> bool:
+        """Return whether another holds it who may still live."""
+        if found.holder in {"", self.identity} or (self._former is not None and found.holder.startswith(self._former)):
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._seen is None or self._seen.version != found.version:
+            self._seen = _Sight(found.version, now)
+        duration_seconds = found.spec.lease_duration_seconds or self._pace.duration_seconds
+        return now - self._seen.since_seconds < duration_seconds

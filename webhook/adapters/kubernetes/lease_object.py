@@ -1,0 +1,102 @@
+"""The Lease as it is stored: read, and written only over what was read."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Struct
+
+from webhook.adapters.kubernetes.collection import decoded
+from webhook.adapters.kubernetes.objects import Metadata
+from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, GarbledError, RefusedError, answer
+from webhook.core.document.configmap import NAMESPACE
+
+NAME = "podgate-leader"
+PLACE = f"lease {NAMESPACE}/{NAME}"
+RIGHT = f"create leases in {NAMESPACE}, and to get and update {NAME}"
+_ALL = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+_THIS = f"{_ALL}/{NAME}"
+_LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
+_NEW: dict[str, Any] = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": _LABELS},
+}
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Read(Struct, frozen=True):
+    metadata: Metadata
+    spec: _Spec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseObject:
+    """What was read, all of it, so that it goes back whole; an empty version where there is none yet."""
+
+    whole: dict[str, Any]
+    version: str
+    spec: _Spec
+
+    @property
+    def holder(self) -> str:
+        """Whose it is, "" where it is nobody's."""
+        return self.spec.holder_identity or ""
+
+    def told(self) -> str:
+        """Say whose it is, and since when, as its holder wrote it."""
+        return f"{self.holder} since {self.spec.acquire_time or 'a time that is not told'}"
+
+    def held_by(self, identity: str, duration_seconds: int) -> dict[str, Any]:
+        """Return it as `identity` takes or renews it now."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        ours: dict[str, Any] = {
+            "holderIdentity": identity,
+            "leaseDurationSeconds": duration_seconds,
+            "renewTime": now,
+        }
+        if self.holder != identity:
+            transitions = (self.spec.lease_transitions or 0) + 1 if self.version else 0
+            ours |= {"acquireTime": now, "leaseTransitions": transitions}
+        return self._with(ours)
+
+    def let_go(self) -> dict[str, Any]:
+        """Return it as nobody's."""
+        return self._with({"holderIdentity": None, "acquireTime": None})
+
+    def _with(self, changes: dict[str, Any]) -> dict[str, Any]:
+        return {**self.whole, "spec": {**(self.whole.get("spec") or {}), **changes}}
+
+
+async def read(client: ApiClient, timeout_seconds: float) -> LeaseObject:
+    """Return what is there; ApiError where that cannot be told."""
+    try:
+        body = await answer(client, "GET", _THIS, timeout_seconds)
+    except RefusedError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return LeaseObject(_NEW, "", _Spec())
+    found = decoded(body, _Read)
+    if not found.metadata.resource_version:
+        raise GarbledError("an object without a resourceVersion")
+    return LeaseObject(decoded(body, dict), found.metadata.resource_version, found.spec or _Spec())
+
+
+async def write(client: ApiClient, lease: dict[str, Any], timeout_seconds: float) -> bool:
+    """Write it; False where somebody else has written it since it was read, whose version goes back with it."""
+    is_there = "resourceVersion" in lease["metadata"]
+    verb, path = ("PUT", _THIS) if is_there else ("POST", _ALL)
+    try:
+        await answer(client, verb, path, timeout_seconds, body=lease)
+    except RefusedError as error:
+        if error.status != CONFLICT:
+            raise
+        return False
+    return True

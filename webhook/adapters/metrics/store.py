@@ -1,0 +1,58 @@
+"""Counts how the shared store fares, and what a replica does while it gives no answer."""
+
+from collections.abc import Iterable
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.tallies import OTHER, Row, Totals
+
+
+class StoreHealth:
+    """Told by the store and by its guard. `service` is "" for one that has left the policy."""
+
+    def __init__(self) -> None:
+        # From 0 on, so that the first is an increase.
+        self._failures = Totals(families.STORE_FAILURES, *((word,) for word in families.STORE_TROUBLES))
+        self._losses = Totals(families.STORE_LOSSES, ())
+        self._dropped = Totals(families.BOOKINGS_DROPPED, ())
+        self._booked = Totals(families.BOOKED)
+        self._cached = Totals(families.DENY_CACHE_HITS)
+        self.totals = (self._failures, self._losses, self._booked, self._dropped, self._cached)
+        self._up = True
+        self._rules: dict[tuple[str, str], float] = {}
+
+    def failed(self, reason: str) -> None:
+        """Count a trouble, by the word that its reason begins with."""
+        word = reason.partition(":")[0]
+        self._failures.add(word if word in families.STORE_TROUBLES else OTHER)
+
+    def stands(self, *, up: bool) -> None:
+        """Take whether the store answers."""
+        self._up = up
+
+    def fallback(self, service: str, rule: str, *, on: bool) -> None:
+        """Take whether a service goes by its own rule."""
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._rules = {**self._rules, (service, rule): float(on)}
+
+    def booked(self, service: str, cause: str, count: int) -> None:
+        for _ in range(count):
+            self._booked.add(service, cause)
+
+    def dropped(self) -> None:
+        self._dropped.add()
+
+    def cached(self, service: str) -> None:
+        self._cached.add(service)
+
+    def lost(self) -> None:
+        self._losses.add()
+
+    def keep(self, services: frozenset[str]) -> None:
+        """End the gauges of services that are gone; the counters are kept with all others."""
+        self._rules = {labels: value for labels, value in self._rules.items() if labels[0] in services}
+
+    def rows(self) -> Iterable[tuple[Family, list[Row]]]:
+        """Return the gauges with their series."""
+        yield families.STORE_UP, [((), float(self._up))]
+        yield families.STORE_FALLBACK, list(self._rules.items())

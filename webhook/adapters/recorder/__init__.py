@@ -1,0 +1,179 @@
+"""Records reviews as events of `podgate replay`, in a thread of its own: no review waits for a disk."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from webhook.adapters.recorder.file import FullError, RecordFile
+from webhook.core.breaker import Transition
+from webhook.core.decision import Half
+from webhook.core.policy import LoadedPolicy, Policy
+from webhook.core.recording import is_kept, labels_event, pod_event
+from webhook.core.review import Request
+from webhook.ports import Review, WatchReports
+
+__all__ = ["Recorder"]
+
+WAITING_MAX = 1024
+"""Reviews that wait to be written, each with all of its Pod: thousands a second. What comes beyond is dropped."""
+
+_LINES_AT_ONCE = 128
+_PAUSE_SECONDS = 0.25
+_PATIENCE_SECONDS = 5.0  # a disk that hangs must not keep a server from its end
+
+Labels = Callable[[str], Mapping[str, str] | None]
+_Line = Mapping[str, Any]
+
+
+class _Asked(NamedTuple):
+    """A request as it waits: its line is made where nobody waits for it."""
+
+    at_us: int
+    request: Request
+    labels: Mapping[str, str] | None
+
+
+class Recorder:
+    """An Observer. With `sample_every` N it keeps every Nth pool whole, and every Nth service that is in none.
+
+    Which, their names alone decide: so a quota that is recorded is recorded whole, by every replica.
+    """
+
+    def __init__(
+        self, path: Path, sample_every: int, bytes_max: int, reports: WatchReports, now_us: Callable[[], int]
+    ) -> None:
+        self._now_us = now_us
+        self._file = RecordFile(path, bytes_max, sample_every, now_us())
+        self._sample_every = sample_every
+        self._reports = reports
+        self._labels: Labels = _unknown
+        self._services: frozenset[str] | None = None
+        self._hash = ""
+        self._last_us, self._ahead_us = self._file.last_us, 0
+        self._waiting: deque[_Asked | _Line] = deque()
+        self._known: dict[str, Mapping[str, str]] = {}
+        self._trouble = ""
+        self._is_full = False
+        self._written = self._lost = self._turned_away = 0  # the first two are the thread's
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._write_on, name="recorder", daemon=True)
+        self._thread.start()
+
+    def watch_namespaces(self, labels: Labels) -> None:
+        """Take labels of Namespaces from `labels`; without it there are none in the record."""
+        self._labels = labels
+
+    def reviewed(self, review: Review) -> None:
+        request, decision = review.request, review.decision
+        if decision.half is not Half.VALIDATE or request is None or not is_kept(request):
+            return
+        if self._sample_every > 1 and (self._services is None or decision.service not in self._services):
+            return
+        at_us = (review.started_ns + review.duration_ns) // 1000
+        if decision.receipt is not None:
+            # What was counted was counted by the store's clock; the others follow it.
+            self._ahead_us = decision.receipt.at_us - at_us
+        self._wait(_Asked(self._moved(at_us + self._ahead_us), request, self._labels(request.namespace)))
+
+    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        self._services = _sampled(loaded.policy, self._sample_every) if self._sample_every > 1 else None
+        if loaded.hash != self._hash:
+            self._hash = loaded.hash
+            at_us = self._moved(self._now_us() + self._ahead_us)
+            self._wait({"at": at_us / 1_000_000, "recorded": {"policyHash": loaded.hash}})
+
+    def _moved(self, now_us: int) -> int:
+        """Return the moment in the record's time, which never goes back."""
+        self._last_us = max(self._last_us, now_us - self._file.zero_us)
+        return self._last_us
+
+    def _wait(self, event: _Asked | _Line) -> None:
+        if len(self._waiting) < WAITING_MAX and not self._is_full:
+            self._waiting.append(event)
+        else:
+            self._turned_away += 1
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many events were written and how many dropped, so far."""
+        return {"written": self._written, "dropped": self._lost + self._turned_away}
+
+    def close(self) -> None:
+        """Write what waits; a disk that takes longer than some seconds is left to itself."""
+        self._ending.set()
+        self._thread.join(_PATIENCE_SECONDS)
+
+    def _write_on(self) -> None:
+        while not self._ending.wait(_PAUSE_SECONDS):
+            self._write_all()
+        self._write_all()
+        self._file.close()
+
+    def _write_all(self) -> None:
+        while self._waiting:
+            count = min(len(self._waiting), _LINES_AT_ONCE)
+            events = [self._waiting.popleft() for _ in range(count)]
+            try:
+                self._file.append([line for event in events for line in self._lines(event)])
+            except FullError:
+                self._is_full = True
+                self._failed(count, "it has reached --record-max-bytes: nothing more is recorded")
+            except Exception as error:  # noqa: BLE001  a thread that ends unseen would record no more
+                self._failed(count, getattr(error, "strerror", None) or repr(error))
+            else:
+                self._written += count
+                if self._trouble:
+                    self._reports.on_over(self._trouble)
+                    self._trouble = ""
+
+    def _failed(self, lines: int, reason: str) -> None:
+        self._lost += lines
+        self._known.clear()  # labels among them are written again
+        if reason != self._trouble:
+            if self._trouble:
+                self._reports.on_over(self._trouble)
+            self._trouble = reason
+            self._reports.on_trouble(reason)
+
+    def _lines(self, event: _Asked | _Line) -> Iterator[bytes]:
+        time.sleep(0)  # one event at a time: a review that waits for the interpreter comes in between
+        if not isinstance(event, _Asked):
+            yield _encoded(event)
+            return
+        at_us, request, labels = event
+        if labels is not None and self._known.get(request.namespace) != labels:
+            self._known[request.namespace] = labels
+            yield _encoded(labels_event(request.namespace, labels, at_us))
+        yield _encoded(pod_event(request, at_us))
+
+    def transitioned(self, transition: Transition) -> None:
+        """Not kept: a replay finds it by itself."""
+
+    def refused(self, reason: str, detail: str) -> None:
+        """Not kept: nobody was judged."""
+
+    def policy_failed(self, errors: Sequence[str]) -> None:
+        """Not kept: it changes nothing."""
+
+    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+        """Not kept: it changes nothing."""
+
+
+def _encoded(event: _Line) -> bytes:
+    return msgspec.json.encode(event) + b"\n"
+
+
+def _sampled(policy: Policy, every: int) -> frozenset[str]:
+    """Return the services that are kept: those of the first 1/N of all pools and services, in the order of a hash."""
+    tags = sorted({service.tag for service in policy.services}, key=lambda tag: (crc32(tag.encode()), tag))
+    kept = set(tags[: -(-len(tags) // every)])
+    return frozenset(service.name for service in policy.services if service.tag in kept)
+
+
+def _unknown(_: str) -> None:
+    """Know no Namespace."""

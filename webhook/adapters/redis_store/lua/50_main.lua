@@ -1,0 +1,100 @@
+-- KEYS: of all operations, each once. ARGV[1]: {now or false for this server's own time, plans, numbers of the keys that
+-- hold strings, operations}. A plan is {what it says, numbers of its keys: home, index, breaker; where a uid begins in a
+-- record's key}; an operation is {kind, number of its plan, numbers of its own keys, what it asks}.
+-- The answer is a list as long, of each operation's result, or of the words of its error. What they wrote goes out at the
+-- end: a Redis that takes no writes (full, a replica) has then taken none of them.
+
+local KINDS = {
+  acquire = acquire, record = record, refund = refund, book = book,
+  outcome = outcome, look = look, tick = tick, scopes = scopes, probe = probe,
+}
+
+local function plan_of(told)
+  local packed, home, index, breaker_key, uid_at = unpack(told)
+  local service, windows, pool, quota_enforced, breaker, breaker_enforced, remember_us, ttl_ms, breaker_ttl_ms, fleet,
+    packed_windows = unpack(packed)
+  local plan = {
+    service = service, windows = windows, pool = pool, quota_enforced = quota_enforced, breaker = false,
+    breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms, breaker_ttl = breaker_ttl_ms, fleet = fleet, packed_windows = packed_windows,
+    home = KEYS[home], index = KEYS[index], breaker_key = KEYS[breaker_key], uid_at = uid_at, bound = {},
+  }
+  if breaker then
+    local b = {}
+    b.has_outcomes, b.error_rate, b.latency, b.quota, b.open_for, b.probes, b.probe_timeout = unpack(breaker)
+    plan.breaker = b
+  end
+  return plan
+end
+
+local function strings_of(numbers)
+  local keys, strings = {}, {}
+  for index, number in ipairs(numbers) do
+    keys[index] = KEYS[number]
+  end
+  if #keys > 0 then
+    for index, value in ipairs(redis.call('MGET', unpack(keys))) do
+      strings[keys[index]] = value
+    end
+  end
+  return strings
+end
+
+-- What may be refused goes first: once anything is written, all of it is.
+local function write()
+  for _, h in pairs(hashes) do
+    if h.dirty then
+      write_hash(h)
+    end
+  end
+  for key, p in pairs(pods) do
+    if p.now then
+      local lasts_ms = string.format('%.0f', math.ceil((p.record[1] - p.now) / 1000) + 1000)
+      redis.call('SET', key, cmsgpack.pack(p.record), 'PX', lasts_ms)
+    end
+  end
+  for key, r in pairs(breakers) do
+    if r.changed then
+      write_breaker(key, r)
+    end
+  end
+  for index, noted in pairs(notes) do
+    for scope, counts_until in pairs(noted) do
+      local before = tonumber(redis.call('HGET', index, 'n:' .. scope) or 0)
+      redis.call('HSET', index, 'n:' .. scope, string.format('%.0f', max(before, counts_until)))
+    end
+  end
+  for _, h in pairs(hashes) do
+    if h.dirty then
+      delete_slots(h)
+      if h.begins and h.ttl then
+        live_on(h.key, h.ttl)
+      end
+    end
+  end
+end
+
+local reading, packed_plans, numbers, operations = unpack(cmsgpack.unpack(ARGV[1]))
+if not reading then
+  local time = redis.call('TIME')
+  reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+local plans, strings, results = {}, strings_of(numbers), {}
+for index, packed in ipairs(packed_plans) do
+  plans[index] = plan_of(packed)
+end
+
+local function words_of(fault)
+  return type(fault) == 'table' and fault.err or tostring(fault)
+end
+
+for index, operation in ipairs(operations) do
+  local fine, result = pcall(KINDS[operation[1]], plans[operation[2]], operation, reading, strings)
+  results[index] = fine and result or words_of(result)
+end
+local fine, fault = pcall(write)
+if not fine then
+  for index in ipairs(results) do
+    results[index] = words_of(fault)
+  end
+end
+return cmsgpack.pack(results)

@@ -1,0 +1,109 @@
+"""Rules of pools: that they are there, agree with their members, and can stop one."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.parts import Part, sound
+from webhook.core.document.problems import Problem, suggestion
+from webhook.core.document.rules.services import all_items, name_of
+from webhook.core.policy import Modes
+from webhook.core.quantity import Duration, Quantity
+from webhook.core.quota import amount, canonical
+from webhook.core.resources import shown
+from webhook.core.stanzas import Mode, Per
+
+
+def pools_exist(document: Part) -> Iterator[Problem]:
+    defined = document.get("pools")
+    pools = [] if defined is None else [name_of(part) for part in all_items(defined)]
+    for chosen in document.select("services", "*", "pool"):
+        if chosen.read(str) not in pools:
+            yield chosen.wrong("no such pool", suggestion(chosen.read(str), pools, "pools has"))
+
+
+def pools_agree_with_their_members(document: Part) -> Iterator[Problem]:
+    pools = {name.read(str): pool for pool in document.select("pools", "*") for name in pool.select("name")}
+    for service in document.select("services", "*"):
+        for field, default in (("scope", "Cluster"), ("whenExceeded", "Deny")):
+            yield from sound(_agrees(pools, service, field, default))
+
+
+def _agrees(pools: dict[str, Part], service: Part, field: str, default: str) -> Iterator[Problem]:
+    chosen, quota = service.get("pool"), service.get("quota")
+    pool = pools.get(chosen.read(str)) if chosen is not None else None
+    if pool is None or quota is None:
+        return
+    ours, theirs = quota.get(field), pool.get(field)
+    mine = default if ours is None else ours.read(str)
+    shared = default if theirs is None else theirs.read(str)
+    if mine != shared:
+        reason = f"pool {name_of(pool)} has {field} {shared}, and its members must have the same"
+        remedy = f"write {field}: {shared} here, or {field}: {mine} in the pool"
+        yield quota.lacks(field, reason, remedy) if ours is None else ours.wrong(reason, remedy)
+
+
+def pools_have_members(document: Part) -> Iterator[Problem]:
+    used = {chosen.read(str) for chosen in document.select("services", "*", "pool")}
+    for name in document.select("pools", "*", "name"):
+        if name.read(str) not in used:
+            yield name.wrong("no service is in this pool", f"write pool: {name.read(str)} in a service, or remove it")
+
+
+_Bounds = dict[str, list[tuple[int, int]]]
+"""What a service takes at most, by canonical resource: (length of the window in microseconds, amount as counted)."""
+
+
+def pools_can_bind(document: Part) -> Iterator[Problem]:
+    """Find a pool's limit that its members' own limits, added up, keep it from."""
+    members: dict[str, list[_Bounds]] = {}
+    known: dict[int, _Bounds] = {}  # many services may share theirs by `defaults`
+    for service in document.select("services", "*"):
+        chosen, windows = service.get("pool"), service.get("quota", "windows")
+        if chosen is None:
+            continue
+        bounds: _Bounds = {}
+        if windows is not None and _is_bounded(service):
+            key = id(windows.node.value)
+            bounds = known[key] if key in known else known.setdefault(key, _bounds(windows))
+        members.setdefault(chosen.read(str), []).append(bounds)
+    for pool in document.select("pools", "*"):
+        shares = members.get(name_of(pool), [])
+        for window in pool.select("windows", "*") if shares else ():
+            yield from _binds(window, shares)
+
+
+def _is_bounded(service: Part) -> bool:
+    """Whether the service's windows bound what it takes: one set of counters, which refuses."""
+    per, modes = service.get("quota", "per"), service.get("modes")
+    enforced = (Modes() if modes is None else modes.read(Modes)).quota is Mode.ENFORCE
+    return enforced and (per is None or per.read(str) == Per.SERVICE)
+
+
+def _bounds(windows: Part) -> _Bounds:
+    bounds: _Bounds = {}
+    for window in windows.items():
+        length, hard = window.get("window"), window.get("hard")
+        if length is not None and hard is not None:
+            span_us = length.read(Duration).us
+            for resource, part in hard.fields().items():
+                most = amount(resource, part.read(Quantity).value)
+                bounds.setdefault(canonical(resource), []).append((span_us, most))
+    return bounds
+
+
+def _binds(window: Part, shares: list[_Bounds]) -> Iterator[Problem]:
+    length, hard = window.get("window"), window.get("hard")
+    if length is None or hard is None:
+        return
+    span_us = length.read(Duration).us
+    for resource, part in hard.fields().items():
+        name, total = canonical(resource), 0
+        for bounds in shares:
+            # A window that is no shorter bounds this one; a shorter one lets its amount in several times.
+            own = [most for own_us, most in bounds.get(name, ()) if own_us >= span_us]
+            if not own:
+                break
+            total += min(own)
+        else:
+            if total <= amount(name, part.read(Quantity).value):
+                reason = f"never reached: the limits of its services allow {shown(name, total)} in all"
+                yield part.wrong(reason, "lower it, or raise theirs")

@@ -1,0 +1,136 @@
+"""What the store is still to be told: Pods that were admitted without it, and those whose record may be lost."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from webhook.core.quota import Acquire, Booking, CounterPlan
+
+DEBTS_MAX = 100_000
+"""Some 50 MB; then the oldest are dropped, which are the first to leave their windows."""
+
+RECENT_US = 60_000_000
+RECENT_MAX = 60_000
+"""A thousand Pods a second; beyond it a replay has a shorter memory."""
+
+BOOKED_AT_ONCE = 64
+
+Key = tuple[str, str]
+"""A service: its tag and its name."""
+
+
+def key_of(plan: CounterPlan) -> Key:
+    return plan.tag, plan.service
+
+
+class Cause(StrEnum):
+    """Why a Pod is booked afterwards."""
+
+    AWAY = "Away"
+    LOSS = "Loss"
+
+
+class Debt(NamedTuple):
+    """One Pod. `at_us` is the store's time, `counted_at_us` this replica's, by which it is counted here."""
+
+    request: Acquire
+    at_us: int
+    counted_at_us: int
+    cause: Cause
+
+    @property
+    def booking(self) -> Booking:
+        request = self.request
+        return Booking(request.namespace, request.uid, request.cost, self.at_us)
+
+
+class Debts:
+    """By service and uid, oldest first."""
+
+    def __init__(self, most: int = DEBTS_MAX) -> None:
+        self._most = most
+        self._owed: dict[Key, OrderedDict[str, Debt]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def keys(self) -> Collection[Key]:
+        """Return the services that something is owed of."""
+        return self._owed.keys()
+
+    def add(self, debt: Debt) -> int:
+        """Owe one more, unless it is owed; return how many had to be dropped for it."""
+        owed = self._owed.setdefault(key_of(debt.request.plan), OrderedDict())
+        if debt.request.uid in owed:
+            return 0
+        owed[debt.request.uid] = debt
+        self._count += 1
+        if self._count <= self._most:
+            return 0
+        oldest = min(self._owed, key=lambda key: next(iter(self._owed[key].values())).at_us)
+        self._take(oldest, next(iter(self._owed[oldest])))
+        return 1
+
+    def find(self, plan: CounterPlan, uid: str) -> Debt | None:
+        owed = self._owed.get(key_of(plan))
+        return None if owed is None else owed.get(uid)
+
+    def remove(self, plan: CounterPlan, uid: str) -> Debt | None:
+        """Owe it no more; return what was owed."""
+        return self._take(key_of(plan), uid)
+
+    def oldest(self, key: Key) -> list[Debt]:
+        """Return what is to be booked next: of one plan and cause, so that it can travel in one call."""
+        found: list[Debt] = []
+        for debt in self._owed.get(key, {}).values():
+            if len(found) == BOOKED_AT_ONCE or (found and _travels(debt) != _travels(found[0])):
+                break
+            found.append(debt)
+        return found
+
+    def has_tag(self, tag: str) -> bool:
+        return any(key[0] == tag for key in self._owed)
+
+    def _take(self, key: Key, uid: str) -> Debt | None:
+        owed = self._owed.get(key)
+        debt = owed.pop(uid, None) if owed is not None else None
+        if debt is not None:
+            self._count -= 1
+            if not owed:
+                del self._owed[key]
+        return debt
+
+
+def _travels(debt: Debt) -> tuple[int, Cause]:
+    return id(debt.request.plan), debt.cause
+
+
+class Recent:
+    """What this replica admitted through the store within the last minute, by uid: a store may forget it."""
+
+    def __init__(self) -> None:
+        self._admitted: OrderedDict[str, tuple[Acquire, int]] = OrderedDict()
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._admitted
+
+    def add(self, request: Acquire, at_us: int) -> None:
+        self._admitted[request.uid] = (request, at_us)
+        if len(self._admitted) > RECENT_MAX:
+            self._admitted.popitem(last=False)
+
+    def remove(self, uid: str) -> None:
+        self._admitted.pop(uid, None)
+
+    def sweep(self, now_us: int) -> None:
+        """Forget what is older than a minute, by the store's time."""
+        while self._admitted and next(iter(self._admitted.values()))[1] + RECENT_US < now_us:
+            self._admitted.popitem(last=False)
+
+    def of(self, tags: Collection[str] | None) -> Iterator[tuple[Acquire, int]]:
+        """Return what was admitted under these tags, or under all of them, with the store's time."""
+        for request, at_us in self._admitted.values():
+            if tags is None or request.plan.tag in tags:
+                yield request, at_us

@@ -1,0 +1,143 @@
+"""`ports.CounterStore` before a store that may be away: answers by each service's own rule, and settles up afterwards.
+
+What it cannot mend: an Acquire that was given up here may be carried out later, on a store that came back after this
+replica ended; and its refund may be lost with the store. What is then counted for a Pod that never was leaves with its
+window, or is given back by whoever watches Pods.
+"""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from webhook.core.breaker import BreakerView, Transition
+from webhook.core.deny_cache import DenyCache
+from webhook.core.local import LocalLedger
+from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Refusal
+from webhook.core.stanzas import WhenStoreUnavailable
+from webhook.errors import StoreUnavailableError
+from webhook.ports import Clock, CounterStore, Outcome
+from webhook.store_guard.debts import Cause, Debt, Recent
+from webhook.store_guard.settling import GuardReports, Pace, Settling
+from webhook.uncounted import NoAnswerError, UncountedError
+
+FAILURE_MODE = "failureMode"
+"""The rule of a service that has no quota."""
+
+
+class StoreGuard:
+    """One replica's guard. Rules, bounds and what may remain oversold are in docs/redis.md."""
+
+    def __init__(
+        self,
+        inner: CounterStore,
+        clock: Clock,
+        reports: GuardReports,
+        *,
+        pace: Pace | None = None,
+        replicas: int = 1,
+        ordinal: int = 0,
+    ) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._reports = reports
+        self._local = LocalLedger(replicas, ordinal)
+        self._denied = DenyCache()
+        self._recent = Recent()
+        self._ahead_us = 0
+        """How far the store's clock is before ours, 0 until it was heard."""
+        self._settling = Settling(inner, self.look, self._local.forget, reports, pace or Pace())
+
+    async def acquire(self, request: Acquire) -> Receipt:
+        """Judge and charge as the store does, or by the service's rule; UncountedError where others must decide."""
+        if self._settling and request.resize_from is None and self._settling.owes(request.plan, request.uid):
+            return Receipt(self._clock.now_us() + self._ahead_us, repeated=True, local=True)
+        if self._denied:
+            cached = self._denied.find(request, self._clock.now_us())
+            if cached is not None and request.uid not in self._recent:
+                self._reports.on_cached(request.plan.service)
+                return cached
+        try:
+            receipt = await self._inner.acquire(request)
+        except StoreUnavailableError as error:
+            return self._alone(request, error)
+        self._heard(request, receipt)
+        return receipt
+
+    async def refund(self, plan: CounterPlan, uid: str) -> bool:
+        self._denied.drop(plan.tag)
+        self._recent.remove(uid)
+        debt = self._settling.remit(plan, uid)
+        if debt is None:
+            return await self._inner.refund(plan, uid)
+        self._local.give_back(debt.request, debt.counted_at_us, self._clock.now_us())
+        self._settling.refund_later(plan, uid)  # the store may have charged it all the same
+        return True
+
+    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+        return await self._inner.book(plan, bookings)
+
+    async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
+        return await self._inner.outcome(plan, outcome)
+
+    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+        look = await self._inner.look(plan, namespace)
+        now_us, pool = self._clock.now_us(), tuple(use.used for use in look.pool)
+        self._ahead_us = look.at_us - now_us
+        for scope, uses in look.uses.items() or [("", ())]:
+            self._local.heard(plan, scope, (*(use.used for use in uses), *pool), now_us)
+        return look
+
+    async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
+        now_us = self._clock.now_us()
+        self._recent.sweep(now_us + self._ahead_us)
+        self._denied.sweep(now_us)
+        self._local.sweep(now_us)
+        return await self._inner.tick(plans)
+
+    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return self._inner.known_breaker(plan)
+
+    def lost(self, tags: Collection[str] | None = None) -> None:
+        """Hear that the store may have lost what it had acknowledged, of these tags or of all: it is told again."""
+        self._reports.on_loss()
+        now_us = self._clock.now_us()
+        for request, at_us in self._recent.of(tags):
+            self._settling.owe(Debt(request, at_us, now_us, Cause.LOSS))
+
+    async def close(self) -> None:
+        """Tell the store what can be told at once; the rest is lost with this process."""
+        await self._settling.close()
+
+    def _heard(self, request: Acquire, receipt: Receipt) -> None:
+        plan, now_us = request.plan, self._clock.now_us()
+        self._ahead_us = receipt.at_us - now_us
+        if receipt.used:
+            self._local.heard(plan, request.namespace, receipt.used, now_us)
+        if receipt.charged and request.resize_from is None:
+            self._recent.add(request, receipt.at_us)
+        elif receipt.refused is Refusal.QUOTA:
+            self._denied.keep(request, receipt, now_us)
+        if receipt.refused is None and not request.peek:
+            self._settling.keep(plan, request.uid)
+
+    def _alone(self, request: Acquire, error: StoreUnavailableError) -> Receipt:
+        """Go by the service's rule. What the store may yet do for a Pod that is not admitted is given back."""
+        plan, now_us = request.plan, self._clock.now_us()
+        has_quota = bool(plan.windows or plan.pool)
+        self._settling.fall(plan, str(plan.when_unavailable) if has_quota else FAILURE_MODE)
+        if isinstance(error, NoAnswerError) and error.sent and not request.peek and request.resize_from is None:
+            self._settling.refund_later(plan, request.uid)
+        if not has_quota or plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
+            raise UncountedError(str(error), partial(self._admitted, request, now_us)) from error
+        if request.uid in self._recent and request.resize_from is None:
+            self._settling.keep(plan, request.uid)
+            return Receipt(now_us + self._ahead_us, repeated=True, local=True)
+        receipt = self._local.acquire(request, now_us, self._ahead_us)
+        if receipt.refused is None:
+            self._admitted(request, now_us)
+        return receipt
+
+    def _admitted(self, request: Acquire, now_us: int) -> None:
+        """Owe a Pod that was admitted without the store. A resize is not owed: its Pod has its record."""
+        if not request.peek and request.resize_from is None:
+            self._settling.keep(request.plan, request.uid)
+            self._settling.owe(Debt(request, now_us + self._ahead_us, now_us, Cause.AWAY))

@@ -1,0 +1,191 @@
+"""Settles up with a store that is back: books what was admitted without it, gives back what it did for nobody.
+
+A round goes through the services that are not settled; one that the store will not answer for holds up no other. While
+nothing comes of it the pauses double, and differ from replica to replica; bookings travel by 64, with a pause between.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from webhook.core.quota import CounterPlan
+from webhook.errors import StoreUnavailableError
+from webhook.ports import CounterStore
+from webhook.store_guard.debts import Cause, Debt, Debts, Key, key_of
+
+REFUNDS_MAX = 10_000
+"""Of one service; beyond it what was charged for nobody leaves with its window."""
+
+_REFUNDED_AT_ONCE = 64
+_CLOSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class GuardReports:
+    """Whom the guard tells: which service goes by which rule, what was booked and why, and what could not be."""
+
+    on_fallback: Callable[[str, str, bool], None]
+    on_booked: Callable[[str, Cause, int], None]
+    on_dropped: Callable[[], None]
+    on_cached: Callable[[str], None]
+    on_loss: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Pauses: before a round after the first and after many that came to nothing, and after one that did not.
+
+    `refund_after_seconds`: how long a call whose connection has died may still be carried out by a store that is back.
+    """
+
+    first_seconds: float = 0.1
+    longest_seconds: float = 1.0
+    between_seconds: float = 0.02
+    refund_after_seconds: float = 3.0
+
+
+class Settling:
+    """Runs while anything is owed. `look` shows a service as the store has it, `settled` hears of a tag that is even.
+
+    A debt that is remitted while it travels is booked all the same: give it back later.
+    """
+
+    def __init__(
+        self,
+        store: CounterStore,
+        look: Callable[[CounterPlan], Awaitable[object]],
+        settled: Callable[[str], None],
+        reports: GuardReports,
+        pace: Pace,
+    ) -> None:
+        self._store = store
+        self._look = look
+        self._settled = settled
+        self._reports = reports
+        self._pace = pace
+        self._debts = Debts()
+        self._refunds: dict[Key, dict[str, float | None]] = {}
+        """By uid: the moment by the loop's clock, None while the store is away."""
+        self._fallen: dict[Key, tuple[CounterPlan, str]] = {}
+        self._plans: dict[Key, CounterPlan] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def fall(self, plan: CounterPlan, rule: str) -> None:
+        """Take note that a service goes by its own rule, until the store has shown it again."""
+        key = key_of(plan)
+        former = self._fallen.get(key)
+        if former is None or former[1] != rule:
+            if former is not None:
+                self._reports.on_fallback(plan.service, former[1], False)  # noqa: FBT003  it ends
+            self._reports.on_fallback(plan.service, rule, True)  # noqa: FBT003  it begins
+        self._fallen[key] = plan, rule
+        self._begin()
+
+    def owe(self, debt: Debt) -> None:
+        for _ in range(self._debts.add(debt)):
+            self._reports.on_dropped()
+        self._begin()
+
+    def __bool__(self) -> bool:
+        """Say whether anything is to be settled."""
+        return self._task is not None
+
+    def owes(self, plan: CounterPlan, uid: str) -> bool:
+        return self._debts.find(plan, uid) is not None
+
+    def remit(self, plan: CounterPlan, uid: str) -> Debt | None:
+        """Owe a Pod no more; return what was owed."""
+        return self._debts.remove(plan, uid)
+
+    def refund_later(self, plan: CounterPlan, uid: str) -> None:
+        """Give back what the store may have charged for a Pod that does not come to be; one it never saw is nothing."""
+        refunds = self._refunds.setdefault(key_of(plan), {})
+        if len(refunds) < REFUNDS_MAX:
+            refunds[uid] = None
+            self._plans[key_of(plan)] = plan
+            self._begin()
+
+    def keep(self, plan: CounterPlan, uid: str) -> None:
+        """Give nothing back for a Pod that was admitted after all."""
+        if self._refunds:
+            self._refunds.get(key_of(plan), {}).pop(uid, None)
+
+    async def close(self) -> None:
+        """Tell the store what can be told at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self._debts and await self._round():
+                    pass
+        except TimeoutError:
+            pass  # what is not told by now is lost with this process
+
+    def _begin(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="store-settling")
+
+    async def _run(self) -> None:
+        pause_seconds = self._pace.first_seconds
+        try:
+            while self._fallen or self._debts or self._refunds:
+                await asyncio.sleep(pause_seconds * random.uniform(0.5, 1))  # noqa: S311  it guards nothing
+                came_to_something = await self._round()
+                longer_seconds = max(pause_seconds * 2, self._pace.first_seconds)
+                pause_seconds = min(longer_seconds, self._pace.longest_seconds)
+                if came_to_something:
+                    pause_seconds = self._pace.between_seconds
+        finally:
+            self._task = None
+
+    async def _round(self) -> bool:
+        """Go once through all services; return whether anything was booked, given back, or even."""
+        came_to_something = False
+        for key in {*self._fallen, *self._debts.keys(), *self._refunds}:
+            try:
+                came_to_something |= await self._settle(key)
+            except StoreUnavailableError:
+                continue
+        return came_to_something
+
+    async def _settle(self, key: Key) -> bool:
+        debts = self._debts.oldest(key)
+        if debts:
+            await self._book(key, debts)
+            return True
+        if key in self._fallen:
+            await self._look(self._fallen[key][0])
+            if self._debts.oldest(key):
+                return True
+            plan, rule = self._fallen.pop(key)
+            self._reports.on_fallback(plan.service, rule, False)  # noqa: FBT003  it ends
+            tag = plan.tag
+            if not self._debts.has_tag(tag) and all(other[0] != tag for other in self._fallen):
+                self._settled(tag)
+            return True
+        return await self._give_back(key)
+
+    async def _book(self, key: Key, debts: list[Debt]) -> None:
+        plan, cause = debts[0].request.plan, debts[0].cause
+        booked = await self._store.book(plan, [debt.booking for debt in debts])
+        for debt in debts:
+            self._debts.remove(plan, debt.request.uid)
+        if booked:
+            self._reports.on_booked(key[1], cause, booked)
+
+    async def _give_back(self, key: Key) -> bool:
+        refunds = self._refunds.get(key)
+        if not refunds:
+            self._refunds.pop(key, None)
+            return False
+        now = asyncio.get_running_loop().time()
+        due = [uid for uid, moment in refunds.items() if moment is not None and moment <= now]
+        for uid, moment in refunds.items():
+            if moment is None:
+                refunds[uid] = now + self._pace.refund_after_seconds
+        for uid in due[:_REFUNDED_AT_ONCE]:
+            await self._store.refund(self._plans[key], uid)
+            refunds.pop(uid, None)
+        return bool(due)
