@@ -17,6 +17,7 @@ from webhook.cli.output import as_diff
 from webhook.core.decision import Half
 from webhook.errors import UserError
 from webhook.settings import store_of
+from webhook.store_access import masked
 
 _PODS_A_WINDOW = 3  # as in demo_policy.yaml
 _POD: dict[str, Any] = {
@@ -49,7 +50,7 @@ def demo(*, once: bool, redis: str | None) -> None:
         try:
             store_of(redis)
         except ValueError as error:
-            raise UserError(f"--redis: {redis!r}", str(error)) from None
+            raise UserError(f"--redis: {masked(redis)!r}", str(error)) from None
     with tempfile.TemporaryDirectory(prefix="podgate-demo-") as folder:
         make_files(Path(folder))
         asyncio.run(_tell(Path(folder), redis, once=once))

@@ -20,7 +20,7 @@ from certs.authority import Authority, server_names
 from certs.files import write, write_credentials
 from certs.tokens import key_pem, key_set, new_key, public_jwk, sign
 from webhook.errors import UserError
-from webhook.settings import ENVIRONMENT_PREFIX
+from webhook.settings import ENVIRONMENT_PREFIX, variable_of
 
 _LAST_LINES = 10
 _NAME = "podgate.podgate-system.svc"
@@ -78,10 +78,12 @@ async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
     arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--drain", "1s"]
     if redis is not None:
         # A cluster's name of its own: nothing that was counted before, or by others, takes part.
-        arguments += ["--store", redis, "--cluster", f"demo-{secrets.token_hex(4)}", "--store-deadline", "1s"]
+        arguments += ["--cluster", f"demo-{secrets.token_hex(4)}", "--store-deadline", "1s"]
     log = folder / "server.log"
     # Whoever tries the demo may have settings of a real server around.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+    if redis is not None:
+        environment[variable_of("store")] = redis  # not an argument: everybody sees those, and it may have a password
     with log.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "webhook", "serve", *arguments, stdout=stream, stderr=stream, env=environment

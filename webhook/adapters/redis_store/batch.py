@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.adapters.redis_store import troubles
 from webhook.core.quota import CounterPlan
@@ -23,15 +23,14 @@ from webhook.uncounted import NoAnswerError
 # Redis serves nobody else while a script runs; and an admission should not wait long for what nobody waits for.
 _URGENT_MAX = 256
 _PATIENT_MAX = 64
-_PATIENT_SECONDS = 5.0
+_PATIENT_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 _SAME_AGAIN_SECONDS = 10.0
 """An operation that fails by itself is told again after this long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One operation of a call: its keys, and all that the script must know of it. `strings`: which keys hold one."""
 
     plan: CounterPlan

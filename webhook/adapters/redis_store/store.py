@@ -250,11 +250,11 @@ class RedisStore:
             if number is None:
                 number = numbers[id(operation.plan)] = len(plans) + 1
                 plans.append(self._told(operation.plan, keys, strings))
+            kind, *asked = operation.request
             own = [keys.setdefault(key, len(keys) + 1) for key in operation.keys]
             for position in operation.strings:
                 strings[own[position]] = None
-            kind, *rest = operation.request
-            packed.append((kind, number, *own, *rest))
+            packed.append((kind, number, *own, *asked))
         now_us = self._time_us() if self._time_us else False
         argument = _encode((now_us, plans, list(strings), packed))
         results: Sequence[Any] = _decode(await self._link.run(list(keys), argument))

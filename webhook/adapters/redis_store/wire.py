@@ -29,6 +29,7 @@ _REFUSALS = {1: Refusal.BREAKER, 2: Refusal.QUOTA}
 _NEVER = -1
 _STATES = {state.value: state for state in State}
 _encode = msgspec.msgpack.Encoder().encode
+_encode_text = msgspec.json.Encoder().encode
 
 
 def packed_plan(plan: CounterPlan) -> Raw:
@@ -51,7 +52,7 @@ def packed_plan(plan: CounterPlan) -> Raw:
                 longest_ms * 66 // 64 + HOUR_US // 1000,
                 lasts_ms + _DAY_MS,
                 plan.fleet,
-                msgspec.json.encode([_counted(plan.windows), _counted(pooled)]).decode(),
+                _encode_text([_counted(plan.windows), _counted(pooled)]).decode(),
             ]
         )
     )
@@ -85,11 +86,16 @@ def _breaker(plan: BreakerPlan) -> list[Any]:
 
 def packed_acquire(request: Acquire, scope: str) -> tuple[Any, ...]:
     old = False if request.resize_from is None else _exact(request.resize_from)
-    return "acquire", scope, _exact(request.cost), request.event_source, request.peek, old
+    return "acquire", scope, _text(request.cost), request.event_source, request.peek, old
 
 
 def packed_booking(booking: Booking, scope: str) -> tuple[Any, ...]:
-    return "book", scope, _exact(booking.cost), booking.at_us
+    return "book", scope, _text(booking.cost), booking.at_us
+
+
+def _text(cost: Cost) -> str:
+    """Return a cost as records keep it: the script reads each text once a call."""
+    return _encode_text(_exact(cost)).decode()
 
 
 def _exact(cost: Cost) -> Mapping[str, int]:

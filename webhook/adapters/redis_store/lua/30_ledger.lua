@@ -11,7 +11,14 @@ local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, C
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 local NOTHING = {} -- never written to
 local pods = {}
+local costs = {} -- by their text: many Pods of a call cost the same
 local notes = {} -- of namespaces, by index
+
+local function cost_of(text)
+  local cost = costs[text] or cjson.decode(text)
+  costs[text] = cost
+  return cost
+end
 
 local function record_of(key, strings)
   if pods[key] == nil then
@@ -30,9 +37,9 @@ local function remember(key, p, now)
   pods[key] = {record = p, now = now}
 end
 
-local function new_record(plan, at, generation, scope, cost)
+local function new_record(plan, at, generation, scope, cost_text)
   return {
-    at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost, false, plan.packed_windows,
+    at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost_text, false, plan.packed_windows,
   }
 end
 
@@ -50,7 +57,7 @@ local function bound_of(plan, own_key, reading, writes)
   end
   local b = plan.bound[own_key]
   if not b then
-    b = {home = home, own = own, now = time_of(home, reading), columns = {}}
+    b = {home = home, own = own, now = time_of(home, reading), columns = {}, records = {}}
     settle(home, b.now)
     settle(own, b.now)
     local columns = b.columns
@@ -161,7 +168,7 @@ local function resize(plan, b, pod_key, scope, cost, peek, old, strings)
   for resource, amount in pairs(old) do
     before[resource] = amount
   end
-  for resource, amount in pairs(known and (known[HIGH] or known[COST]) or {}) do
+  for resource, amount in pairs(known and (known[HIGH] or cost_of(known[COST])) or {}) do
     before[resource] = amount
   end
   for resource, amount in pairs(cost) do
@@ -178,7 +185,7 @@ local function resize(plan, b, pod_key, scope, cost, peek, old, strings)
   local writes = refused == 0 and not peek
   if writes then
     charge(plan, b, scope, more, now, used)
-    local p = {0, 0, r.generation, false, false, plan.service, scope, plan.fleet, {}, false, ''}
+    local p = {0, 0, r.generation, false, false, plan.service, scope, plan.fleet, '{}', false, ''}
     for field, value in ipairs(known or {}) do
       p[field] = value
     end
@@ -195,9 +202,20 @@ local function resize(plan, b, pod_key, scope, cost, peek, old, strings)
   return {shown(home, now), refused, would, writes and any, false, used, over, breaker, false, home.born}
 end
 
+-- Return the record of a Pod that is no probe: one for all of a call that cost the same, packed once.
+local function shared_record(plan, b, generation, scope, cost_text)
+  local shared = b.records[cost_text]
+  if not shared or shared.record[GENERATION] ~= generation then
+    shared = {record = new_record(plan, b.now, generation, scope, cost_text), now = b.now}
+    b.records[cost_text] = shared
+  end
+  return shared
+end
+
 -- Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once.
 local function acquire(plan, operation, reading, strings)
-  local _, _, own_key, pod_key, scope, cost, source, peek, old = unpack(operation)
+  local _, _, own_key, pod_key, scope, cost_text, source, peek, old = unpack(operation)
+  local cost = cost_of(cost_text)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, not peek)
   if old then
@@ -226,9 +244,14 @@ local function acquire(plan, operation, reading, strings)
   if not peek then
     if refused == 0 then
       charge(plan, b, scope, cost, now, used)
-      local p = new_record(plan, now, r.generation, scope, cost)
-      p[PROBE] = plan.breaker and take_probe(r, plan.breaker, now, uid_of(plan, pod_key), moves)
-      remember(pod_key, p, now)
+      local generation = r.generation
+      if plan.breaker and take_probe(r, plan.breaker, now, uid_of(plan, pod_key), moves) then
+        local p = new_record(plan, now, generation, scope, cost_text)
+        p[PROBE] = true
+        remember(pod_key, p, now)
+      else
+        pods[pod_key] = shared_record(plan, b, generation, scope, cost_text)
+      end
     elseif refused == QUOTA and plan.breaker then
       quota_event(r, plan.breaker, now, source, moves)
     end
@@ -257,6 +280,7 @@ local function refund(plan, operation, reading, strings)
   if not p then
     return {false}
   end
+  p = {unpack(p)} -- others of this call may share it
   p[REFUNDED] = true
   remember(pod_key, p, now)
   if p[PROBE] then
@@ -271,7 +295,7 @@ local function refund(plan, operation, reading, strings)
       local seconds = window[1]
       local w = h.windows[seconds]
       for _, resource in ipairs(w and window[2] or {}) do
-        local amount = p[COST][resource] or 0
+        local amount = cost_of(p[COST])[resource] or 0
         local bucket = amount > 0 and bucket_at(h, seconds, w, p[CHARGED_AT], false)
         if bucket and (bucket[resource] or 0) >= amount then -- what was lost cannot be taken back
           bucket[resource], w[SUMS][resource] = bucket[resource] - amount, w[SUMS][resource] - amount
@@ -285,7 +309,7 @@ end
 
 -- Charge a Pod that came in without us, at its own time and past every limit; false where its uid is known.
 local function book(plan, operation, reading, strings)
-  local _, _, own_key, pod_key, scope, cost, at = unpack(operation)
+  local _, _, own_key, pod_key, scope, cost_text, at = unpack(operation)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, false)
   local now = b.now
@@ -294,7 +318,7 @@ local function book(plan, operation, reading, strings)
   if (p and p[EXPIRES] > now) or at + plan.remember <= now then
     return {false}
   end
-  charge(plan, b, scope, cost, at, judge(b, NOTHING))
-  remember(pod_key, new_record(plan, at, breaker_of(plan.breaker_key, strings).generation, scope, cost), now)
+  charge(plan, b, scope, cost_of(cost_text), at, judge(b, NOTHING))
+  remember(pod_key, new_record(plan, at, breaker_of(plan.breaker_key, strings).generation, scope, cost_text), now)
   return {true}
 end

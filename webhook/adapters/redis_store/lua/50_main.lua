@@ -48,8 +48,9 @@ local function write()
   end
   for key, p in pairs(pods) do
     if p.now then
-      local lasts_ms = string.format('%.0f', math.ceil((p.record[1] - p.now) / 1000) + 1000)
-      redis.call('SET', key, cmsgpack.pack(p.record), 'PX', lasts_ms)
+      p.packed = p.packed or cmsgpack.pack(p.record)
+      p.lasts_ms = p.lasts_ms or string.format('%.0f', math.ceil((p.record[1] - p.now) / 1000) + 1000)
+      redis.call('SET', key, p.packed, 'PX', p.lasts_ms)
     end
   end
   for key, r in pairs(breakers) do
