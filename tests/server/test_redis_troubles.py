@@ -120,7 +120,7 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def world_on(url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 0.2) -> AsyncIterator[World]:
+async def world_on(url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 0.5) -> AsyncIterator[World]:
     world = World(url, files, deadline_seconds)
     await world.until_settled()
     try:

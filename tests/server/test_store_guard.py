@@ -364,6 +364,30 @@ async def test_what_the_store_has_lost_is_told_again_within_a_minute_and_once(wo
     assert world.lost == 2
 
 
+async def test_what_was_booked_is_told_again_too(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    world.store.away = ""
+    await world.settled()
+    world.store.forget_all()
+    world.guard.lost()
+    await world.settled()
+    assert await world.used() == [1]
+
+
+async def test_a_refund_of_what_was_lost_takes_nothing_from_this_replicas_own_count(world: World) -> None:
+    await world.ask(uid="a")
+    world.store.forget_all()
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).charged
+    world.guard.lost()
+    await world.guard.refund(LOCAL, "a")
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False], "three were left"
+    world.store.away = ""
+    await world.settled()
+    assert await world.used() == [3]
+
+
 async def test_a_loss_of_some_tags_concerns_no_other(world: World) -> None:
     other = replace(LOCAL, service="other", tag="other")
     await world.ask()

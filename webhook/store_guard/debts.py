@@ -32,7 +32,7 @@ class Cause(StrEnum):
 
 
 class Debt(NamedTuple):
-    """One Pod. `at_us` is the store's time, `counted_at_us` this replica's, by which it is counted here."""
+    """One Pod. `at_us` is the store's time, `counted_at_us` this replica's, by which `Local` has counted it."""
 
     request: Acquire
     at_us: int
@@ -108,7 +108,7 @@ def _travels(debt: Debt) -> tuple[int, Cause]:
 
 
 class Recent:
-    """What this replica admitted through the store within the last minute, by uid: a store may forget it."""
+    """What this replica admitted within the last minute, by uid: a store may forget it."""
 
     def __init__(self) -> None:
         self._admitted: OrderedDict[str, tuple[Acquire, int]] = OrderedDict()

@@ -68,7 +68,8 @@ class StoreGuard:
         debt = self._settling.remit(plan, uid)
         if debt is None:
             return await self._inner.refund(plan, uid)
-        self._local.give_back(debt.request, debt.counted_at_us, self._clock.now_us())
+        if debt.cause is Cause.AWAY:
+            self._local.give_back(debt.request, debt.counted_at_us, self._clock.now_us())
         self._settling.refund_later(plan, uid)  # the store may have charged it all the same
         return True
 
@@ -140,4 +141,5 @@ class StoreGuard:
         """Owe a Pod that was admitted without the store. A resize is not owed: its Pod has its record."""
         if not request.peek and request.resize_from is None:
             self._settling.keep(request.plan, request.uid)
+            self._recent.add(request, now_us + self._ahead_us)
             self._settling.owe(Debt(request, now_us + self._ahead_us, now_us, Cause.AWAY))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,12 +128,14 @@ class RedisStore:
             self._views.pop(gone, None)
         homes = {self._keys(plan).home for plan in plans}
         self._births = {home: known for home, known in self._births.items() if home in homes}
-        await self._identify()
         ticked = await asyncio.gather(*(self._tick(plan) for plan in plans), return_exceptions=True)
-        for result in ticked:
-            if isinstance(result, BaseException):
-                raise result
-        return [move for moves in ticked if not isinstance(moves, BaseException) for move in moves]
+        with suppress(StoreUnavailableError):  # the ticks have told of it, and the next second asks again
+            await self._identify()
+        moves = [move for result in ticked if not isinstance(result, BaseException) for move in result]
+        faults = [result for result in ticked if isinstance(result, BaseException)]
+        if faults and not moves:
+            raise faults[0]
+        return moves  # on a Cluster, those of the services whose node is there
 
     async def _tick(self, plan: CounterPlan) -> Sequence[Transition]:
         moves, view, now_us = await self._ask(plan, ("tick",))
