@@ -1,4 +1,4 @@
-"""The two listeners and their life: start when all is loaded, drain before going, lose no call."""
+"""The two listeners and their end: drain before going, lose no call."""
 
 import asyncio
 from contextlib import suppress
@@ -10,7 +10,6 @@ from webhook.edge import AdmissionEdge
 from webhook.listener import Limits, Listener
 from webhook.ports import Observer
 from webhook.protocol import Bounds, Handler, Protocols
-from webhook.settings import Address
 from webhook.tls import TlsFiles
 
 # Who holds on to the plain port must not keep the kubelet's probe out, which would end this process.
@@ -53,11 +52,6 @@ class Server:
             self._admission_protocols, context=lambda: tls.context, limits=limits, on_refused=observer.refused
         )
         self.plain = Listener(self._plain_protocols, context=None, limits=_PLAIN_LIMITS, on_refused=observer.refused)
-
-    async def start(self, admission: Address, plain: Address) -> None:
-        """Listen. UserError where an address cannot be had."""
-        await self.plain.start(plain.host, plain.port)
-        await self.admission.start(admission.host, admission.port)
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Go without losing a call.

@@ -1,9 +1,11 @@
 """`make bench`: what a decision costs, as ratios to what is measured beside it in the same run.
 
-First a large Pod, in typed decodes of it. Then reviews per server-CPU-second, beside an empty aiohttp handler: all
-serve TLS 1.3 with client certificates on uvloop; 16 keep-alive connections send the validating call of a typical 6 KB
-Pod, in turns. Podgate has everything switched on: tokens, quota, breaker, metrics, sampled logs and traces. The CPU is
-each server process's own, from the operating system: clients, and what receives the traces, cost nothing.
+First a large Pod, in typed decodes of it. Then one acquire at the counters, beside what others take for it on the same
+Redis. Then reviews per server-CPU-second, beside an empty aiohttp handler: all serve TLS 1.3 with client certificates
+on uvloop; 16 keep-alive connections send the validating call of a typical 6 KB Pod, in turns; once of a service with
+room for every Pod, and once of one whose quota is used up, which refuses every Pod. Podgate has everything switched
+on: tokens, quota, breaker, metrics, sampled logs and traces. The CPU is each server process's own, from the operating
+system: clients, and what receives the traces, cost nothing.
 """
 
 import argparse
@@ -18,14 +20,16 @@ import uvloop
 from aiohttp import web
 
 from tests.bench import evaluation
+from tests.bench.acquires import acquires
 from tests.bench.empty import empty_server
-from tests.bench.measuring import CONNECTIONS, Target, report, take_turns
-from tests.bench.traffic import POLICY, Traffic
+from tests.bench.measuring import CONNECTIONS, Target, ratio, report, take_turns
+from tests.bench.traffic import ADMITTED, POLICY, REFUSED, Traffic
 from tests.redis_servers import RedisServer, program
 from tests.server.serving import Files, serving
 
 ROUNDS = 15
 CALLS = 3_200
+PODS = 800
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,19 @@ REDIS = "redis-8.2"
 
 
 @contextmanager
-def variants() -> Iterator[tuple[Variant, ...]]:
-    """Yield what is measured, with a real Redis running; an answer that is late on a busy machine is still one."""
+def real_redis() -> Iterator[RedisServer]:
+    """Run one until the block ends."""
     with (
         tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder,
         RedisServer(program(REDIS), Path(folder) / "redis") as redis,
     ):
-        shared = ("--store", redis.url, "--store-deadline", "10s")
-        yield MEMORY, Variant(f"podgate, counters in {REDIS}", shared)
+        yield redis
+
+
+def variants(redis: RedisServer) -> tuple[Variant, ...]:
+    """Return what is measured; an answer of Redis that is late on a busy machine is still one."""
+    shared = ("--store", redis.url, "--store-deadline", "10s")
+    return MEMORY, Variant(f"podgate, counters in {REDIS}", shared)
 
 
 async def bench(variants: Sequence[Variant], rounds: int, calls: int) -> list[str]:
@@ -57,21 +66,32 @@ async def bench(variants: Sequence[Variant], rounds: int, calls: int) -> list[st
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="podgate-bench-")))
         files = Files.create(folder, POLICY)
         common = ("--otlp-endpoint", await stack.enter_async_context(_trace_receiver()), "--max-connection-age", "1h")
-        policy_hash, targets = "", []
+        policy_hash = ""
+        admitted, refused = [], []
         for variant in variants:
             running = await stack.enter_async_context(serving(files, *common, *variant.arguments))
             policy_hash = json.loads((await running.get("/status"))[1])["policy"]["hash"]
-            targets.append(Target(variant.name, running.process.pid))
-            await targets[-1].connect(running.admission, files)
-            stack.callback(targets[-1].close)
-        pid, address = await stack.enter_async_context(empty_server(folder))
-        empty = Target("empty aiohttp handler", pid)
-        await empty.connect(address, files)
-        stack.callback(empty.close)
-        traffic = Traffic(policy_hash)
-        await take_turns([*targets, empty], traffic, files, rounds, calls)
-        load = f"{rounds} rounds of {calls} reviews of {traffic.body_bytes} bytes over {CONNECTIONS} connections"
-        return ["reviews per server-CPU-second, " + load, *report(targets, empty)]
+            pid, address = running.process.pid, running.admission
+            admitted.append(Target(variant.name, pid, address, Traffic(policy_hash, ADMITTED)))
+            refused.append(Target(f"{variant.name}, refused", pid, address, Traffic(policy_hash, REFUSED)))
+        empty = Target(
+            "empty aiohttp handler",
+            *await stack.enter_async_context(empty_server(folder)),
+            Traffic(policy_hash, ADMITTED),
+        )
+        own = [*admitted, *refused]
+        for target in (*own, empty):
+            stack.callback(target.close)
+        await take_turns([*own, empty], files, rounds, calls)
+        load = f"{rounds} rounds of {calls} reviews of {empty.traffic.body_bytes} bytes over {CONNECTIONS} connections"
+        return [
+            *(f"reviews per server-CPU-second, {load}", *report([*own, empty])),
+            *(f"times {empty.name}", *(ratio(target, empty) for target in own)),
+            *(
+                "times the same with room for every Pod",
+                *(ratio(*pair) for pair in zip(refused, admitted, strict=True)),
+            ),
+        ]
 
 
 @asynccontextmanager
@@ -97,10 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--calls", type=int, default=CALLS, help="reviews of one round")
+    parser.add_argument("--pods", type=int, default=PODS, help="acquires of one round")
     chosen = parser.parse_args(arguments)
     print("\n".join(evaluation.measured(chosen.rounds)))
-    with variants() as measured:
-        print("\n".join(uvloop.run(bench(measured, chosen.rounds, chosen.calls))))
+    with real_redis() as redis:
+        print("\n".join(uvloop.run(acquires(redis, chosen.rounds, chosen.pods))))
+        print("\n".join(uvloop.run(bench(variants(redis), chosen.rounds, chosen.calls))))
 
 
 if __name__ == "__main__":

@@ -1,27 +1,70 @@
 """The benchmark runs, on servers that answer, and prints its figures. What they are is no test's business."""
 
 import re
+from collections.abc import Iterator
+
+import pytest
 
 from tests.bench import evaluation
-from tests.bench.__main__ import bench, variants
-from tests.bench.measuring import CONNECTIONS, Target, report
+from tests.bench.__main__ import bench, real_redis, variants
+from tests.bench.acquires import COLUMNS, acquires
+from tests.bench.measuring import CONNECTIONS, Target, ratio, report
+from tests.bench.rivals import CALLERS, CASES, FULL, GCRA, Case
+from tests.bench.traffic import ADMITTED, Traffic
+from tests.redis_servers import RedisServer
 
 
-async def test_it_prints_reviews_per_cpu_second_and_the_ratio_for_every_variant() -> None:
-    with variants() as measured:
-        lines = await bench(measured, rounds=2, calls=2 * CONNECTIONS)
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with real_redis() as server:
+        yield server
+
+
+def target(name: str, *per_cpu_second: float) -> Target:
+    return Target(name, pid=0, address="", traffic=Traffic("0" * 16, ADMITTED), per_cpu_second=[*per_cpu_second])
+
+
+async def test_it_prints_reviews_per_cpu_second_and_their_ratios_for_every_variant(redis: RedisServer) -> None:
+    measured = variants(redis)
+    lines = await bench(measured, rounds=2, calls=2 * CONNECTIONS)
 
     assert f"2 rounds of {2 * CONNECTIONS} reviews" in lines[0]
-    shown = {
-        name: float(median)
-        for name, median in (re.fullmatch(r"(.*?) +([\d.]+)  \(from .*\)", line).groups() for line in lines[1:])
-    }
-    assert set(shown) == {
+    shown = [found.groups() for line in lines if (found := re.fullmatch(r"( *\w.*?) +([\d.]+)  \(from .*\)", line))]
+    admitted, refused = [one.name for one in measured], [f"{one.name}, refused" for one in measured]
+    own = [*admitted, *refused]
+    assert [name for name, _ in shown] == [
+        *own,
         "empty aiohttp handler",
-        *(variant.name for variant in measured),
-        *(f"ratio: {variant.name}" for variant in measured),
-    }
-    assert all(value > 0 for value in shown.values())
+        *(f"  {name}" for name in own),
+        *(f"  {name}" for name in refused),
+    ]
+    assert all(float(median) > 0 for _, median in shown)
+
+
+async def test_it_prints_what_an_acquire_costs_each_rival_in_every_case(redis: RedisServer) -> None:
+    title, _, columns, *lines = await acquires(redis, rounds=2, pods=CALLERS)
+
+    assert f"2 rounds of {CALLERS}" in title
+    assert columns.split()[-len(COLUMNS) :] == list(COLUMNS)
+    assert [line for line in lines if not line.startswith(" ")] == [case.name for case in CASES]
+    rows = [found.groups() for line in lines if (found := re.fullmatch(r"  (\w[\w, -]*?) {2,}(.*)", line))]
+    rivals = ["podgate", "gcra", "gcra, in pipelines", "limits, two counters", "limits, moving"]
+    assert [name for name, _ in rows] == rivals * len(CASES)
+    for name, cells in rows:
+        figures = re.findall(r"([\d.]+) \(([\d.]+)\)", cells)
+        assert len(figures) == len(COLUMNS)
+        assert all(float(us) > 0 for us, _ in figures)
+        assert name != "podgate" or {times for _, times in figures} == {"1.00"}
+
+
+def test_a_limit_of_gcra_holds_so_many_pods_and_then_says_how_long_to_wait(redis: RedisServer) -> None:
+    """A rival that counted nothing would be cheap."""
+    (_, _, pods), *_ = Case(limits=1, refused=True).hard
+    with redis.client() as client:
+        waits_us = [client.eval(GCRA, 1, "one", pods, 86_400_000_000, 1) for _ in range(pods + 1)]
+    assert pods == FULL
+    assert waits_us[:-1] == [0] * pods
+    assert 0 < waits_us[-1] <= 86_400_000_000 / pods
 
 
 def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
@@ -33,9 +76,7 @@ def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
 
 def test_a_ratio_is_taken_round_by_round() -> None:
     """Medians of each server alone would pair a quiet moment of the machine with a busy one."""
-    own = Target("own", pid=0, per_cpu_second=[50.0, 100.0, 300.0])
-    other = Target("other", pid=0, per_cpu_second=[100.0, 400.0, 400.0])
+    own, other = target("own", 50.0, 100.0, 300.0), target("other", 100.0, 400.0, 400.0)
 
-    *_, ratio = report([own], other)
-
-    assert ratio.split() == ["ratio:", "own", "0.50", "(from", "0.25", "to", "0.75)"]
+    assert ratio(own, other).split() == ["own", "0.50", "(from", "0.25", "to", "0.75)"]
+    assert report([own])[0].split() == ["own", "100", "(from", "50", "to", "300)"]

@@ -21,11 +21,23 @@ services:
     tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
   quota: {windows: [{window: 1h, hard: {pods: 100000000, cpu: "100000000"}}]}
   breaker: {quotaExceeded: {count: 10, within: 1m}}
+- name: exhausted
+  match: {namespaces: [exhausted]}
+  placement:
+    schedulerName: podgate-scheduler
+    topology: [{level: Zone, in: [zone-b, zone-g]}]
+    tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
+  quota: {windows: [{window: 1h, hard: {pods: 1, cpu: "100000000"}}]}
 """
+ADMITTED, REFUSED = "payment-api", "exhausted"
+"""Services of the policy. The second holds one Pod: all that come after it are refused by its quota."""
+
+_NAMESPACES = {ADMITTED: "payments", REFUSED: "exhausted"}
 
 
-def typical_pod(policy_hash: str) -> dict[str, object]:
+def typical_pod(policy_hash: str, service: str = ADMITTED) -> dict[str, object]:
     """Return a Pod as its policy wants it, of the size that Pods have."""
+    namespace = _NAMESPACES[service]
     zones = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b", "zone-g"]}
     containers = [
         {
@@ -41,9 +53,9 @@ def typical_pod(policy_hash: str) -> dict[str, object]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": "payment-api-",
-            "namespace": "payments",
-            "labels": {"app": "payment-api", "podgate.io/service": "payment-api"},
+            "generateName": f"{service}-",
+            "namespace": namespace,
+            "labels": {"app": service, "podgate.io/service": service},
             "annotations": annotations,
         },
         "spec": {
@@ -66,10 +78,12 @@ def typical_pod(policy_hash: str) -> dict[str, object]:
 
 
 class Traffic:
-    """Calls of the validating half, each about a new Pod with a uid of its own: none is answered from memory."""
+    """Calls of the validating half, each about a new Pod with a uid of its own: none is a repetition."""
 
-    def __init__(self, policy_hash: str) -> None:
-        ask = Ask(typical_pod(policy_hash), "payments", _UID, "system:serviceaccount:kube-system:replicaset-controller")
+    def __init__(self, policy_hash: str, service: str = ADMITTED) -> None:
+        self.fits = service == ADMITTED
+        pod = typical_pod(policy_hash, service)
+        ask = Ask(pod, _NAMESPACES[service], _UID, "system:serviceaccount:kube-system:replicaset-controller")
         review = admission_review(ask, as_sent_to_validate(ask, ask.pod), Half.VALIDATE)
         # Compact, as the API server writes it.
         self._body = json.dumps(review, separators=(",", ":")).encode()

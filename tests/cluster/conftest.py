@@ -1,15 +1,16 @@
 """The shared cluster, a private one for tests that break things, and what the components said where a test fails."""
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tests.cluster.callers import stand_in_service
-from tests.cluster.controlplane import COMPONENTS, ControlPlane
+from tests.cluster.controlplane import API_ALONE, COMPONENTS, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.kwok import NODES
+from tests.redis_servers import RedisServer, names
 
 
 @pytest.fixture(scope="session")
@@ -28,10 +29,37 @@ def plane(identities: Identities) -> Iterator[ControlPlane]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def api_alone(identities: Identities) -> Iterator[ControlPlane]:
+    """Start an API server with its etcd for the tests of one module: no scheduler, no controllers, no Nodes."""
+    with _api_alone(identities) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def another_api_alone(identities: Identities) -> Iterator[ControlPlane]:
+    """Start that of another cluster."""
+    with _api_alone(identities) as running:
+        yield running
+
+
 @pytest.fixture
 def own_plane(identities: Identities) -> Iterator[ControlPlane]:
     """Start a cluster for this test alone: stop what you like."""
     with _cluster(identities) as running:
+        yield running
+
+
+@pytest.fixture
+def a_redis(shared_redis: Callable[[str], RedisServer]) -> RedisServer:
+    """Return one without data, for tests that ask nothing of it but that servers share it."""
+    return shared_redis(names()[0])
+
+
+@contextmanager
+def _api_alone(identities: Identities) -> Iterator[ControlPlane]:
+    with ControlPlane(callers=identities.callers, components=API_ALONE) as running:
+        running.apply(*stand_in_service())
         yield running
 
 

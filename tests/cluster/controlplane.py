@@ -19,6 +19,9 @@ from tests.cluster.kwok import KWOK_OBJECTS, is_usable
 from tests.cluster.processes import ComponentError, Processes, free_ports
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok")
+API_ALONE = COMPONENTS[:2]
+"""What takes objects, and does nothing with them: Pods stay as they were created."""
+_CONTROLLERS = "kube-controller-manager"
 _TIMEOUT_SECONDS = 120.0
 _PROBE_SECONDS = 5.0
 _STARTS_MAX = 3
@@ -30,11 +33,18 @@ class ControlPlane(Access):
 
     The API server calls a webhook as the caller whose entrance it goes through (`plane.entrances["good"].port`).
     `admission` is an AdmissionConfiguration of one's own in place of `callers`. `folder` is deleted in the end.
+    `components` may be `API_ALONE`, for a third of the memory.
     """
 
     def __init__(
-        self, callers: Mapping[str, Caller] | None = None, *, admission: Path | None = None, folder: Path | None = None
+        self,
+        callers: Mapping[str, Caller] | None = None,
+        *,
+        admission: Path | None = None,
+        folder: Path | None = None,
+        components: Sequence[str] = COMPONENTS,
     ) -> None:
+        self.components = components
         self.admission = admission
         self.callers = callers or {}
         self.entrances: Mapping[str, Entrance] = {}
@@ -54,8 +64,9 @@ class ControlPlane(Access):
             self.authority = ClusterAuthority.create(self.folder / "pki")
             self._open_entrances()
             self._start_on_free_ports()
-            self.apply(*KWOK_OBJECTS)
-            for name in COMPONENTS[2:]:
+            if "kwok" in self.components:
+                self.apply(*KWOK_OBJECTS)
+            for name in self.components[len(API_ALONE) :]:
                 self.start_component(name)
             self.wait_ready()
         except BaseException:
@@ -89,7 +100,7 @@ class ControlPlane(Access):
         for attempt in range(1, _STARTS_MAX + 1):
             self._let_in(Ports(*free_ports(3)))
             try:
-                for name in COMPONENTS[:2]:
+                for name in API_ALONE:
                     self.start_component(name)
             except ComponentError as error:
                 if _PORT_TAKEN not in str(error) or attempt == _STARTS_MAX:
@@ -150,9 +161,10 @@ class ControlPlane(Access):
         """Return the first true value of `condition`; what the suspects logged is in the error where there is none."""
         deadline = time.monotonic() + timeout_seconds
         while not (found := condition()):
-            self.processes.require(*(name for name in self.processes.names if name in (suspects or COMPONENTS)))
+            suspected = suspects or self.components
+            self.processes.require(*(name for name in self.processes.names if name in suspected))
             if time.monotonic() > deadline:
-                logs = "".join(f"\n--- {name}:\n{self.log(name)}" for name in suspects or COMPONENTS)
+                logs = "".join(f"\n--- {name}:\n{self.log(name)}" for name in suspected)
                 raise ComponentError(f"waited {timeout_seconds:g} s for {what}, in vain{logs}")
             time.sleep(0.05)
         return found
@@ -160,8 +172,7 @@ class ControlPlane(Access):
     def wait_ready(self) -> None:
         """Wait until Pods can be created: the API server answers, and controllers have made the service account."""
         self.wait(self._api_server_answers, "kube-apiserver to be ready", "kube-apiserver", "etcd")
-        account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self.wait(lambda: self.api.get(account), "the default service account", "kube-controller-manager")
+        self._await_account("default")
 
     def _etcd_answers(self) -> bool:
         try:
@@ -181,8 +192,17 @@ class ControlPlane(Access):
     def create_namespace(self, name: str, **labels: str) -> None:
         """Create a namespace and wait until Pods may be created in it."""
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-        self.wait(lambda: self.api.get(account), f"the default service account of {name}", "kube-controller-manager")
+        self._await_account(name)
+
+    def _await_account(self, namespace: str) -> None:
+        """Wait for the service account that Pods need; make it where nobody else will."""
+        if _CONTROLLERS not in self.components:
+            self.wait(lambda: self.api.get(f"/api/v1/namespaces/{namespace}"), f"namespace {namespace}")
+            metadata = {"name": "default", "namespace": namespace}
+            self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+        account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+        suspects = {_CONTROLLERS} & {*self.components}
+        self.wait(lambda: self.api.get(account), f"the default service account of {namespace}", *suspects)
 
     def add_nodes(self, *nodes: Mapping[str, Any]) -> None:
         """Create Nodes and wait until the scheduler would use them."""

@@ -15,6 +15,9 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.entrances import Entrance, Entrances
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
+from tests.redis_servers import RedisServer
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CALLERS = 6
 PRE_STOP_SECONDS = 1.0
@@ -73,16 +76,17 @@ async def loaded(plane: ControlPlane, namespace: str) -> AsyncIterator[Load]:
 
 
 async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fails(
-    plane: ControlPlane, identities: Identities
+    plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
-    with installed(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=()) as found:
+    store = ("--store", a_redis.url)
+    with installed(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=store) as found:
         found.wait_asked()
         async with loaded(plane, "busy-rollout") as load:
             for server in list(found.servers):
                 await served_more(load)
                 await asyncio.to_thread(found.stop_server, server, pre_stop_seconds=PRE_STOP_SECONDS)
                 await served_more(load)
-                await asyncio.to_thread(found.start_server)
+                await asyncio.to_thread(found.start_server, *store)
             await served_more(load)
             # Now, for the end of the load cuts what is under way.
             assert all(server.total("podgate_refused_calls_total") == 0 for server in found.servers)

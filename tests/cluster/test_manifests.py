@@ -17,9 +17,11 @@ from tests.cluster.entrances import Entrances
 from tests.cluster.kwok import NODES
 from tests.cluster.readme import SERVER, Site, mounted
 from webhook import settings
+from webhook.adapters.kubernetes import LeasePace
 from webhook.cli.webhooks import yaml_stream
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
+from webhook.wiring import serving
 
 HEADER = """\
 # What `podgate policy webhooks` prints for the policy in 20-policy.yaml, to be read beside it.
@@ -86,6 +88,28 @@ def test_applied_again_nothing_changes(site: Site) -> None:
     assert [line for line in said if not line.endswith(" unchanged")] == []
 
 
+def test_the_old_server_is_asked_to_end_before_the_new_one_is_ready(site: Site) -> None:
+    """The new one waits for the lease of the old one: who waited for both would wait for ever."""
+    where = ("-n", NAMESPACE)
+
+    def pods() -> list[str]:
+        return site.plane.kubectl("get", "pods", *where, "-o", "name").stdout.split()
+
+    [old] = pods()
+    nowhere = {"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "at-all"}}}}}
+    site.plane.kubectl("patch", "deployment/podgate", *where, "-p", json.dumps(nowhere))
+    site.plane.wait(lambda: pods() and old not in pods(), "the old Pod to go", "kube-controller-manager")
+    site.plane.kubectl("rollout", "undo", "deployment/podgate", *where)
+    site.plane.kubectl("rollout", "status", "deployment/podgate", *where, "--timeout=120s")
+
+
+def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_let_go() -> None:
+    [container] = shipped.pod_spec()["containers"]
+    before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert before + 10 < serving._LEASE_PATIENCE_SECONDS
+    assert LeasePace().duration_seconds + 10 < serving._LEASE_PATIENCE_SECONDS, "nor for that of a dead one to expire"
+
+
 def test_the_services_lead_to_the_servers_pod(site: Site) -> None:
     def ports(service: str) -> list[int]:
         query = f"labelSelector=kubernetes.io/service-name%3D{service}"
@@ -100,6 +124,8 @@ def test_the_services_lead_to_the_servers_pod(site: Site) -> None:
 CAN = [(verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("list", "watch")] + [
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("get", "update")),
     ("create", "configmaps", NAMESPACE),
+    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("get", "update")),
+    ("create", "leases", NAMESPACE),
     *((verb, "namespaces", "") for verb in ("list", "watch")),
 ]
 CANNOT = [
@@ -107,6 +133,9 @@ CANNOT = [
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
     *((verb, "configmaps/podgate-policy", "default") for verb in ("get", "create")),
+    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("patch", "delete", "deletecollection")),
+    *((verb, "leases", NAMESPACE) for verb in ("get", "list", "watch", "update")),
+    *((verb, "leases/podgate-leader", "default") for verb in ("get", "update", "create")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
     *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
     *((verb, "pods", "default") for verb in ("get", "list", "create", "delete")),

@@ -7,6 +7,9 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import LAST_GOOD, POLICY, Installation, installed
 from tests.cluster.server import Server
+from tests.redis_servers import RedisServer
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
 
 FIRST = """\
 apiVersion: podgate.io/v1alpha1
@@ -28,8 +31,11 @@ def tier(found: Installation) -> str:
     return str(pod["spec"]["nodeSelector"]["tier"])
 
 
-def test_a_change_acts_on_the_next_pod_without_a_restart(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, FIRST, ["policy-changed"], servers=2) as found:
+def test_a_change_acts_on_the_next_pod_without_a_restart(
+    plane: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    arguments = ("--drain", "0s", "--store", a_redis.url)
+    with installed(plane, identities.files, FIRST, ["policy-changed"], servers=2, arguments=arguments) as found:
         found.wait_asked()
         assert tier(found) == "first"
         found.change_policy(SECOND)

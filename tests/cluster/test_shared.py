@@ -27,7 +27,7 @@ def test_twenty_replicas_find_room_for_seven_not_for_fourteen(
         found.wait_asked()
         plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=20", "-n", namespace)
         plane.wait(lambda: len(found.pods(namespace)) == 7, "seven Pods")
-        denials = 'podgate_quota_denied_total{resource="pods",service="shared",window="10m"}'
+        denials = 'podgate_quota_denied_total{of="service",resource="pods",service="shared",window="10m"}'
         servers = found.servers
         # Who counts for itself alone refuses only after seven of its own: both could not have.
         plane.wait(lambda: all(one.metrics().get(denials, 0) > 0 for one in servers), "both servers to refuse")

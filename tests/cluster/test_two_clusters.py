@@ -1,0 +1,180 @@
+"""Two clusters, each with its own API server and Podgate, on one Redis: Fleet counts together, all else apart."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.redis_servers import RedisServer, names
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+defaults: {failureMode: Closed}
+pools:
+- {name: machines, scope: Fleet, windows: [{window: 1h, hard: {pods: 5}}]}
+services:
+- name: everywhere
+  match: {namespaces: [everywhere]}
+  quota: {scope: Fleet, windows: [{window: 1h, hard: {pods: 6}}]}
+- name: web
+  match: {namespaces: [web]}
+  pool: machines
+  quota: {scope: Fleet, windows: [{window: 1h, hard: {pods: 4}}]}
+- name: batch
+  match: {namespaces: [batch]}
+  pool: machines
+- name: here
+  match: {namespaces: [here]}
+  quota: {windows: [{window: 1h, hard: {pods: 3}}]}
+- name: broken
+  match: {namespaces: [broken]}
+  quota: {windows: [{window: 1h, hard: {pods: 1}}]}
+  breaker: {quotaExceeded: {count: 2, within: 10m, countBy: Request}, openFor: 1h}
+- name: racing
+  match: {namespaces: [racing]}
+  quota: {scope: Fleet, windows: [{window: 1h, hard: {pods: 7}}]}
+"""
+NAMESPACES = ("everywhere", "web", "batch", "here", "broken", "racing")
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Both, and what they share."""
+
+    east: Installation
+    west: Installation
+    redis: RedisServer
+
+    def keys(self, owner: str) -> dict[str, bytes]:
+        """Return all that Redis holds of one cluster, or of the fleet, byte for byte."""
+        with self.redis.client() as client:
+            found = [bytes(key) for key in client.scan_iter(f"podgate:*:v1:{owner}:*", count=1000)]
+            return {key.decode(): client.dump(key) for key in found}
+
+
+@pytest.fixture(scope="module")
+def clusters(
+    api_alone: ControlPlane,
+    another_api_alone: ControlPlane,
+    identities: Identities,
+    shared_redis: Callable[[str], RedisServer],
+) -> Iterator[Clusters]:
+    redis = shared_redis(names()[0])
+    with ExitStack() as stack:
+
+        def install(plane: ControlPlane, name: str) -> Installation:
+            arguments = ("--drain", "0s", "--store", redis.url, "--store-deadline", "30s", "--cluster", name)
+            found = stack.enter_context(installed(plane, identities.files, POLICY, NAMESPACES, arguments=arguments))
+            found.wait_asked()
+            return found
+
+        yield Clusters(install(api_alone, "east"), install(another_api_alone, "west"), redis)
+
+
+def create(cluster: Installation, namespace: str) -> str:
+    """Create a Pod; return "" or why not."""
+    status, answer = cluster.create_pod(namespace)
+    if status == 201:
+        return ""
+    assert status in {429, 503}, answer
+    return str(answer["message"])
+
+
+def used(cluster: Installation, service: str) -> list[tuple[str, str]]:
+    """Return used and hard of the service's windows, as its cluster's server shows them."""
+    [server] = cluster.servers
+    [shown] = [one for one in server.status()["services"] if one["name"] == service]
+    return [(str(window["used"]), str(window["hard"])) for window in shown["windows"]]
+
+
+def breaker(cluster: Installation, service: str) -> dict[str, Any]:
+    [server] = cluster.servers
+    [shown] = [one for one in server.status()["services"] if one["name"] == service]
+    found: dict[str, Any] = shown["breaker"]
+    return found
+
+
+def test_a_fleet_service_counts_the_pods_of_both(clusters: Clusters) -> None:
+    east, west = clusters.east, clusters.west
+    assert [create(cluster, "everywhere") for cluster in (east, west) * 3] == [""] * 6
+    for cluster in (east, west):
+        assert "QuotaExceeded: service everywhere: pods in 1h: hard 6, used 6, asked 1; could pass from " in create(
+            cluster, "everywhere"
+        )
+        assert used(cluster, "everywhere") == [("6", "6")]
+        assert len(cluster.pods("everywhere")) == 3
+
+
+def test_a_fleet_pool_counts_the_pods_of_both(clusters: Clusters) -> None:
+    east, west = clusters.east, clusters.west
+    assert [create(east, "web"), create(east, "web"), create(west, "web")] == [""] * 3
+    assert [create(west, "batch"), create(east, "batch")] == [""] * 2
+    for cluster, service in ((east, "web"), (east, "batch"), (west, "web"), (west, "batch")):
+        said = create(cluster, service)
+        assert f"QuotaExceeded: service {service}: pool machines: pods in 1h: hard 5, used 5, asked 1" in said
+    assert used(east, "web") == used(west, "web") == [("3", "4")], "what the pool refused was charged to nobody"
+
+
+def test_any_other_service_counts_for_each_cluster_alone(clusters: Clusters) -> None:
+    east, west = clusters.east, clusters.west
+    assert [create(east, "here") for _ in range(3)] == [""] * 3
+    assert "QuotaExceeded: service here: pods in 1h: hard 3, used 3, asked 1" in create(east, "here")
+    assert used(west, "here") == [("0", "3")]
+    assert create(west, "here") == ""
+    assert used(east, "here") == [("3", "3")]
+    assert used(west, "here") == [("1", "3")]
+
+
+def test_a_breaker_that_opens_in_one_stays_closed_in_the_other(clusters: Clusters) -> None:
+    east, west = clusters.east, clusters.west
+    assert create(east, "broken") == ""
+    assert all("QuotaExceeded" in create(east, "broken") for _ in range(2))
+    east.plane.wait(lambda: breaker(east, "broken")["state"] == "OPEN", "the breaker to open", "kube-apiserver")
+    assert "BreakerOpen: service broken: the breaker is open for " in create(east, "broken")
+    assert breaker(west, "broken")["state"] == "CLOSED"
+    assert create(west, "broken") == ""
+    assert "QuotaExceeded: service broken" in create(west, "broken")
+    assert breaker(west, "broken")["state"] == "CLOSED"
+
+
+def test_neither_touches_what_the_other_keeps(clusters: Clusters) -> None:
+    east, west = clusters.east, clusters.west
+    kept = clusters.keys("west")
+    uids = set()
+    for namespace in NAMESPACES[:-1]:
+        create(east, namespace)
+        uids |= {pod["metadata"]["uid"] for pod in east.pods(namespace)}
+    assert clusters.keys("west") == kept
+    kept = clusters.keys("east")
+    for namespace in NAMESPACES[:-1]:
+        create(west, namespace)
+    assert clusters.keys("east") == kept
+    mine = {key.rpartition(":")[2] for key in kept if ":pod:" in key}
+    assert mine == uids, "a record for each Pod of its own, and no other"
+
+
+def test_all_that_is_in_redis_is_of_one_of_them_or_the_fleets(clusters: Clusters) -> None:
+    create(clusters.east, "everywhere")
+    with clusters.redis.client() as client:
+        everything = {bytes(key).decode() for key in client.scan_iter("*", count=1000)}
+    owned = {owner: set(clusters.keys(owner)) for owner in ("east", "west", "fleet")}
+    assert everything == set.union(*owned.values())
+    assert {key.split(":")[4] for key in owned["fleet"]} == {"ring", "pool"}
+    assert not any(":ring:everywhere" in key or ":pool:" in key for key in owned["east"] | owned["west"])
+
+
+def test_in_a_race_of_both_not_one_pod_is_let_in_too_many(clusters: Clusters) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(lambda cluster: create(cluster, "racing"), [clusters.east, clusters.west] * 12))
+    assert said.count("") == 7
+    assert all("QuotaExceeded: service racing: pods in 1h: hard 7, used " in one for one in said if one)
+    assert sum(len(cluster.pods("racing")) for cluster in (clusters.east, clusters.west)) == 7
