@@ -101,8 +101,9 @@ local function window_of(h, seconds, now)
   return w
 end
 
--- Return the bucket of a moment before now; nothing where it has left, or where there is none and none is wanted.
-local function bucket_at(h, seconds, w, at, wanted)
+-- Return the bucket of a moment; nothing where it has left, or where a refund finds that there is none.
+local function bucket_at(h, seconds, at, is_refund)
+  local w = h.windows[seconds]
   local number = floor(at / (seconds * BUCKET_US_PER_SECOND))
   if number == w[HEAD] then
     return w[CURRENT]
@@ -111,7 +112,7 @@ local function bucket_at(h, seconds, w, at, wanted)
   end
   local field = field_of(seconds, number)
   load(h, {field})
-  local bucket = h.slots[field] or wanted and {} or nil
+  local bucket = h.slots[field] or not is_refund and {} or nil
   if bucket then
     put(h, field, bucket)
   end

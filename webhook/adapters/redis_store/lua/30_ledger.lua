@@ -57,7 +57,7 @@ local function bound_of(plan, own_key, reading, writes)
   end
   local b = plan.bound[own_key]
   if not b then
-    b = {home = home, own = own, now = time_of(home, reading), columns = {}, records = {}}
+    b = {home = home, own = own, now = time_of(home, reading), columns = {}, blank = {}, records = {}}
     settle(home, b.now)
     settle(own, b.now)
     local columns = b.columns
@@ -67,6 +67,7 @@ local function bound_of(plan, own_key, reading, writes)
         local w = window_of(h, window[1], b.now)
         for _, limit in ipairs(window[2]) do
           columns[#columns + 1] = {w[SUMS], limit[1], limit[2], w[CURRENT], h, window[1]}
+          b.blank[#columns] = 0
         end
       end
     end
@@ -77,7 +78,7 @@ end
 
 -- Hold `cost` against every limit: what each holds, and {number, used, asked, free_at} of those that do not hold it.
 local function judge(b, cost)
-  local used, over, columns = {}, NOTHING, b.columns
+  local used, over, columns = {unpack(b.blank)}, NOTHING, b.columns -- of its full size: a table that grows costs more
   for number = 1, #columns do
     local column = columns[number]
     local resource = column[RESOURCE]
@@ -102,38 +103,45 @@ local function note_scope(index, scope, counts_until)
   notes[index], noted[scope] = noted, max(noted[scope] or 0, counts_until)
 end
 
--- Count `cost` as of a moment, now or before, in every window that limits any of it; `used` follows.
-local function charge(plan, b, scope, cost, at, used)
-  local now, own, any, is_first, counts_until = b.now, b.own, false, false, 0
-  for number, column in ipairs(b.columns) do
-    local resource, seconds, h = column[RESOURCE], column[SECONDS], column[HASH]
-    local amount = cost[resource]
-    if amount and amount > 0 then
-      local bucket = at == now and column[BUCKET] or bucket_at(h, seconds, h.windows[seconds], at, true)
-      if bucket then
-        used[number] = used[number] + amount
-        is_first = is_first or not next(bucket)
-        bucket[resource] = (bucket[resource] or 0) + amount
-        column[SUM][resource] = (column[SUM][resource] or 0) + amount
-        any = true
-        if not h.dirty then
-          written(h, plan, now)
-        end
-        if scope ~= '' and h == own then
-          local width = seconds * BUCKET_US_PER_SECOND
-          counts_until = max(counts_until, (floor(at / width) + LIVE) * width)
-        end
-      end
+-- Until when what is charged to a namespace counts there.
+local function counts_until(b, cost, at)
+  local latest = 0
+  for _, column in ipairs(b.columns) do
+    if column[HASH] == b.own and (cost[column[RESOURCE]] or 0) > 0 then
+      local width = column[SECONDS] * BUCKET_US_PER_SECOND
+      latest = max(latest, (floor(at / width) + LIVE) * width)
     end
   end
-  if any then
-    local home = b.home
-    written(home, plan, now)
-    home.last = now
-    home.begins = home.begins or own.begins or own.begun
-    if counts_until > 0 and (is_first or at < now) then -- else whoever came first in the same buckets has noted it
-      note_scope(plan.index, scope, counts_until)
+  return latest
+end
+
+-- Count `cost` as of a moment, now or before, in every window that limits any of it; `used` follows.
+local function charge(plan, b, scope, cost, at, used)
+  local own, home, columns, is_now = b.own, b.home, b.columns, at == b.now
+  local any, of_own, is_first = false, false, false
+  for number = 1, #columns do
+    local column = columns[number]
+    local resource = column[RESOURCE]
+    local amount = cost[resource] or 0
+    local bucket = amount > 0 and (is_now and column[BUCKET] or bucket_at(column[HASH], column[SECONDS], at))
+    if bucket then
+      local sums, held = column[SUM], bucket[resource]
+      used[number] = used[number] + amount
+      sums[resource] = (sums[resource] or 0) + amount
+      bucket[resource] = (held or 0) + amount
+      any, of_own, is_first = true, of_own or column[HASH] == own, is_first or not held
     end
+  end
+  if of_own then
+    written(own, plan, b.now)
+  end
+  if any then
+    written(home, plan, b.now)
+    home.last = b.now
+    home.begins = home.begins or own.begins or own.begun
+  end
+  if of_own and scope ~= '' and (is_first or not is_now) then -- else whoever came first in the same bucket has noted it
+    note_scope(plan.index, scope, counts_until(b, cost, at))
   end
 end
 
@@ -296,7 +304,7 @@ local function refund(plan, operation, reading, strings)
       local w = h.windows[seconds]
       for _, resource in ipairs(w and window[2] or {}) do
         local amount = cost_of(p[COST])[resource] or 0
-        local bucket = amount > 0 and bucket_at(h, seconds, w, p[CHARGED_AT], false)
+        local bucket = amount > 0 and bucket_at(h, seconds, p[CHARGED_AT], true)
         if bucket and (bucket[resource] or 0) >= amount then -- what was lost cannot be taken back
           bucket[resource], w[SUMS][resource] = bucket[resource] - amount, w[SUMS][resource] - amount
           h.dirty, home.last, home.dirty, given_back = true, now, true, true
