@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 from redis.exceptions import RedisError, ResponseError
 
 from webhook.adapters.redis_store import troubles, wire
 from webhook.adapters.redis_store.batch import Batch, Operation, Probe
 from webhook.adapters.redis_store.keys import PlanKeys, all_of
 from webhook.adapters.redis_store.link import Link
+from webhook.adapters.redis_store.losses import Losses
+from webhook.adapters.redis_store.plans import Plans
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.ledger import scope_of
 from webhook.core.quota import Acquire, Booking, CounterPlan, Holder, Look, Receipt
@@ -22,16 +22,6 @@ from webhook.ports import Clock, Outcome, WatchReports
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """What is worked out once of a plan."""
-
-    plan: CounterPlan
-    keys: PlanKeys
-    packed: Raw
-    longest_us: int
 
 
 class RedisStore:
@@ -53,46 +43,46 @@ class RedisStore:
     ) -> None:
         self._link = link
         self._cluster = cluster
+        self._plans = Plans(cluster)
+        self._losses = Losses(self._lost)
         self._clock = clock
         self._reports = reports
         self._deadline_seconds = deadline_seconds
         self._time_us = time_us
         self.on_loss = on_loss
         self._lanes: dict[str, Batch] = {}
-        self._planned: dict[tuple[str, str], _Planned] = {}
         self._views: dict[tuple[str, str], BreakerView] = {}
-        self._births: dict[str, tuple[int, int]] = {}
-        """By home: when its counters were born, and until when what we know of counts."""
-        self._run_ids: dict[str, str] = {}
-        self._ahead_us = 0
-        """How far Redis' clock is before ours."""
+        self._ahead_us: int | None = None
+        """How far Redis' clock is before ours, None until it was heard."""
 
     async def acquire(self, request: Acquire) -> Receipt:
         plan = request.plan
-        keys, scope = self._keys(plan), scope_of(plan, request.namespace)
-        own = keys.ring_of(scope), keys.pod(request.uid)
+        planned, scope = self._plans.of(plan), scope_of(plan, request.namespace)
+        own = planned.keys.ring_of(scope), planned.keys.pod(request.uid)
         asked = Operation(plan, own, wire.packed_acquire(request, scope), _POD_STRINGS)
         result = await self._lane(plan).ask(asked)
         receipt = wire.receipt(plan, result)
-        self._learn(plan, receipt.breaker, receipt.at_us)
-        if plan.limits:
-            self._born(plan, keys.home, result[-1], receipt)
+        if receipt.breaker is not None or self._ahead_us is None:
+            self._learn(plan, receipt.breaker, receipt.at_us)
+        if planned.longest_us:
+            counts_until_us = receipt.at_us + planned.longest_us if receipt.charged else None
+            self._losses.seen(planned.keys.home, result[-1], receipt.at_us, counts_until_us)
         return receipt
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        keys = self._keys(plan)
+        keys = self._plans.of(plan).keys
         # Only the record says where it was charged, and a script must be told its keys beforehand.
         charged = await self._ask(plan, ("record",), (keys.pod(uid),), (0,))
         if not charged:
             return False
         service, scope, fleet = charged
-        then = PlanKeys.of(self._cluster, plan, service, fleet=fleet)
+        then = self._plans.keys(plan, service, fleet=fleet)
         there = then.ring_of(scope), keys.pod(uid), then.home, then.breaker
         (given_back,) = await self._ask(plan, ("refund",), there, (1, 3))
         return bool(given_back)
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
-        keys = self._keys(plan)
+        keys = self._plans.of(plan).keys
         booked = await asyncio.gather(*(self._book(plan, keys, booking) for booking in bookings))
         return sum(booked)
 
@@ -110,7 +100,7 @@ class RedisStore:
         return wire.transitions(plan, moves)
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
-        scopes, keys = [""], self._keys(plan)
+        scopes, keys = [""], self._plans.of(plan).keys
         if plan.per_namespace:
             (counting,) = await self._ask(plan, ("scopes",))
             scopes = sorted({*counting, *([namespace] if namespace else [])})
@@ -122,15 +112,13 @@ class RedisStore:
         return Look(now_us, own if plan.windows else {}, breaker, wire.uses(plan, Holder.POOL, pool))
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
-        planned = {_key(plan) for plan in plans}
-        for gone in self._planned.keys() - planned:
-            del self._planned[gone]
-            self._views.pop(gone, None)
-        homes = {self._keys(plan).home for plan in plans}
-        self._births = {home: known for home, known in self._births.items() if home in homes}
+        self._plans.keep(plans)
+        self._losses.keep(self._plans.of(plan).keys.home for plan in plans)
+        named = {_key(plan) for plan in plans}
+        self._views = {key: view for key, view in self._views.items() if key in named}
         ticked = await asyncio.gather(*(self._tick(plan) for plan in plans), return_exceptions=True)
         with suppress(StoreUnavailableError):  # the ticks have told of it, and the next second asks again
-            await self._identify()
+            self._losses.answered(await _ours(self._link.run_ids()))
         moves = [move for result in ticked if not isinstance(result, BaseException) for move in result]
         faults = [result for result in ticked if isinstance(result, BaseException)]
         if faults and not moves:
@@ -151,7 +139,7 @@ class RedisStore:
 
     def now_us(self) -> int:
         """Return the store's time, as near as it is known here."""
-        return self._time_us() if self._time_us else self._clock.now_us() + self._ahead_us
+        return self._time_us() if self._time_us else self._clock.now_us() + (self._ahead_us or 0)
 
     async def ping(self) -> None:
         """Make sure that somebody is there; StoreUnavailableError says why not."""
@@ -166,42 +154,14 @@ class RedisStore:
         """Delete all keys of this cluster: for a replay, which leaves nothing behind."""
         await _ours(self._link.forget(all_of(self._cluster)))
 
-    async def _identify(self) -> None:
-        """Notice that another process answers than before: what the former one acknowledged last may be lost."""
-        run_ids = await _ours(self._link.run_ids())
-        # On a Cluster the next primary has another address: who was not there before is a stranger, too.
-        strangers = [lane for lane, run_id in run_ids.items() if self._run_ids.get(lane) != run_id]
-        is_first, self._run_ids = not self._run_ids, dict(run_ids)
-        if strangers and not is_first:
-            self.on_loss()
-
-    def _born(self, plan: CounterPlan, home: str, born_us: int, receipt: Receipt) -> None:
-        """Notice that counters began anew while something of ours should count in them: they were flushed, say."""
-        known_us, until_us = self._births.get(home, (born_us, 0))
-        if born_us != known_us and receipt.at_us < until_us:
-            self._births.clear()
-            until_us = 0
-            self.on_loss()
-        if receipt.charged and born_us:  # else nothing of it is limited, and nothing was counted
-            self._births[home] = born_us, max(until_us, receipt.at_us + self._plan(plan).longest_us)
+    def _lost(self) -> None:
+        self.on_loss()  # which may be set after us
 
     def _learn(self, plan: CounterPlan, view: BreakerView | None, now_us: int) -> None:
         if view is not None:
             self._views[_key(plan)] = view
         if self._time_us is None:
             self._ahead_us = now_us - self._clock.now_us()
-
-    def _keys(self, plan: CounterPlan) -> PlanKeys:
-        return self._plan(plan).keys
-
-    def _plan(self, plan: CounterPlan) -> _Planned:
-        """Return what was worked out of the plan; to compare plans would cost more than to work it out."""
-        known = self._planned.get(_key(plan))
-        if known is None or known.plan is not plan:
-            longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
-            keys = PlanKeys.of(self._cluster, plan, plan.service, fleet=plan.fleet)
-            known = self._planned[_key(plan)] = _Planned(plan, keys, wire.packed_plan(plan), longest_us)
-        return known
 
     def _lane(self, plan: CounterPlan) -> Batch:
         name = self._link.lane(plan.tag)
@@ -265,7 +225,7 @@ class RedisStore:
 
     def _told(self, plan: CounterPlan, keys: dict[str, int], strings: dict[int, None]) -> tuple[Any, ...]:
         """Return a plan as a call has it; its keys are added to the call's."""
-        planned = self._plan(plan)
+        planned = self._plans.of(plan)
         named = planned.keys.home, planned.keys.ring, planned.keys.breaker
         home, index, breaker = [keys.setdefault(key, len(keys) + 1) for key in named]
         strings[breaker] = None

@@ -1,0 +1,45 @@
+"""What is worked out once of a plan, not once a Pod: its keys, and how the script reads it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec import Raw
+
+from webhook.adapters.redis_store import wire
+from webhook.adapters.redis_store.keys import PlanKeys
+from webhook.core.quota import CounterPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan of one cluster. `longest_us` is its longest window, 0 where it limits nothing."""
+
+    plan: CounterPlan
+    keys: PlanKeys
+    packed: Raw
+    longest_us: int
+
+
+class Plans:
+    """By identity: to compare plans would cost more than to work one out."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._known: dict[int, Planned] = {}
+
+    def of(self, plan: CounterPlan) -> Planned:
+        known = self._known.get(id(plan))
+        if known is None or known.plan is not plan:
+            longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
+            keys = self.keys(plan, plan.service, fleet=plan.fleet)
+            known = self._known[id(plan)] = Planned(plan, keys, wire.packed_plan(plan), longest_us)
+        return known
+
+    def keys(self, plan: CounterPlan, service: str, *, fleet: bool) -> PlanKeys:
+        """Return the keys of a service of the plan's tag, as of another policy perhaps."""
+        return PlanKeys.of(self._cluster, plan, service, fleet=fleet)
+
+    def keep(self, plans: Iterable[CounterPlan]) -> None:
+        """Forget all others; one that is still asked for is worked out again."""
+        ids = {id(plan) for plan in plans}
+        self._known = {number: known for number, known in self._known.items() if number in ids}
