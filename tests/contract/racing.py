@@ -1,47 +1,102 @@
-"""One of several processes that race for the same quota: admits what it can, and says when each was admitted.
+"""One of several processes that race for the same quotas: admits what it can, takes some back, says what it was told.
 
-`python -m tests.contract.racing URL SECONDS`: prints the moments as a JSON list, in Redis' own microseconds.
+`python -m tests.contract.racing URL SECONDS`: prints JSON, {"charged": {uid: moment in Redis' own microseconds},
+"refunded": [uid, ...], "refused": how often, "lost": how often no answer came}. Who got none asks again for that Pod.
 """
 
 import asyncio
 import json
+import random
 import sys
 import time
 import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, connect
-from webhook.core.quota import Acquire
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.core.quota import Acquire, CounterPlan, PoolPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
 
-WINDOW_SECONDS, HARD = 1, 40
-LONG_SECONDS, LONG_HARD = 4, 130
-PLAN = plan_of(window(WINDOW_SECONDS, pods=HARD), window(LONG_SECONDS, pods=LONG_HARD))
+CLUSTER = "race"
+# Never full, and longer than a race in short: at its end it holds what was charged in all of it.
+_ALL = window(64, pods=1_000_000, cpu=1_000_000_000)
+_POOL = PoolPlan("shared", (window(1, pods=30, cpu=3000), window(4, pods=90), _ALL))
+_MEMBER = plan_of(tag="shared", pool=_POOL)
+PLANS = (
+    replace(_MEMBER, service="web", windows=(window(1, pods=20), window(2, cpu=2500))),
+    replace(_MEMBER, service="api", windows=(window(2, pods=25, memory=600),)),
+    # On a Cluster of three masters, each has one of these.
+    *(
+        plan_of(window(1, pods=20, cpu=1500), window(4, pods=60, memory=1200), _ALL, service=name, tag=name)
+        for name in ("batch", "search", "payment-api")
+    ),
+)
 _CALLERS = 8
 
 
-async def race(url: str, seconds: float) -> list[int]:
-    store = RedisStore(connect(url), "race", SystemClock(), WatchReports(int, str, str), deadline_seconds=1)
-    admitted: list[int] = []
-    ends = time.monotonic() + seconds
+def cost_of(uid: str) -> dict[str, int]:
+    """Return what a Pod takes: anybody can say it who knows no more than its uid."""
+    return {"pods": 1, "requests.cpu": int(uid[:2], 16), "requests.memory": int(uid[2:4], 16) % 32}
 
-    async def ask() -> None:
-        while time.monotonic() < ends:
-            request = Acquire(PLAN, "x", str(uuid.uuid4()), {"pods": 1}, "user:x")
+
+@dataclass
+class Racer:
+    """Asks for fresh Pods, and gives some back, until its time is up; `store` answers or fails."""
+
+    store: RedisStore
+    ends: float
+    charged: dict[str, int] = field(default_factory=dict)
+    refunded: list[str] = field(default_factory=list)
+    refused: int = 0
+    lost: int = 0
+
+    async def run(self) -> None:
+        while time.monotonic() < self.ends:
+            await self._admit(random.choice(PLANS), str(uuid.uuid4()))  # noqa: S311  it guards nothing
+
+    async def _admit(self, plan: CounterPlan, uid: str) -> None:
+        request = Acquire(plan, "x", uid, cost_of(uid), "user:x")
+        receipt, is_first = await self._insist(lambda: self.store.acquire(request))
+        assert not (receipt.repeated and is_first), "nobody has asked for this Pod before"
+        if receipt.refused:
+            self.refused += 1
+            await asyncio.sleep(0.005)
+            return
+        if receipt.charged:
+            self.charged[uid] = receipt.at_us
+        if uid[-1] in "012":
+            await asyncio.sleep(random.uniform(0, 0.3))  # noqa: S311
+            given_back, _ = await self._insist(lambda: self.store.refund(plan, uid))
+            if given_back:
+                self.refunded.append(uid)
+
+    async def _insist(self, call: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
+        """Return the answer to the first call that gets one, and whether it was the first at all."""
+        is_first = True
+        while True:
             try:
-                receipt = await store.acquire(request)
+                return await call(), is_first
             except StoreUnavailableError:
-                await asyncio.sleep(0.001)
-                continue
-            if receipt.charged:
-                admitted.append(receipt.at_us)
+                is_first = False
+                self.lost += 1
+                await asyncio.sleep(0.005)
 
-    await asyncio.gather(*(ask() for _ in range(_CALLERS)))
+
+async def race(url: str, seconds: float) -> Racer:
+    reports = WatchReports(int, str, str)
+    store = RedisStore(open_link(url), CLUSTER, SystemClock(), reports, deadline_seconds=1)
+    racer = Racer(store, time.monotonic() + seconds)
+    await asyncio.gather(*(racer.run() for _ in range(_CALLERS)))
     await store.close()
-    return admitted
+    return racer
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(race(sys.argv[1], float(sys.argv[2])))))
+    ran = vars(asyncio.run(race(sys.argv[1], float(sys.argv[2]))))
+    sys.stdout.write(json.dumps({name: ran[name] for name in ("charged", "refunded", "refused", "lost")}))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.redis_store import RedisStore, connect
+from webhook.adapters.redis_store import RedisStore, open_link
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
 from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
 from webhook.core.stanzas import Mode
@@ -62,7 +62,7 @@ async def store(
         return
     troubles: list[str] = []
     redis = RedisStore(
-        connect(shared_redis(request.param).url),
+        open_link(shared_redis(request.param).url),
         "test",
         clock,
         WatchReports(int, troubles.append, str),
@@ -324,6 +324,37 @@ async def test_a_service_that_left_the_policy_keeps_its_counters_while_they_coun
     await store.tick(others)
     assert await used(store, plan) == {"": [0]}
     assert (await ask(store, plan, "a")).charged
+
+
+async def test_a_namespace_is_shown_again_where_the_clock_steps_back_to_when_it_counted(
+    store: CounterStore, clock: HandClock
+) -> None:
+    plan = plan_of(window(60, pods=2), per_namespace=True)
+    await ask(store, plan, "a", namespace="x")
+    clock.sleep(70)
+    assert await used(store, plan) == {}
+    clock.sleep(-40)
+    assert await used(store, plan) == {"x": [1]}
+
+
+async def test_a_namespace_is_shown_as_long_as_any_of_its_windows_counts_whichever_was_charged_last(
+    store: CounterStore, clock: HandClock
+) -> None:
+    plan = plan_of(window(64, cpu=500), window(640, pods=9), per_namespace=True)
+    for uid, cost in (("a", {"pods": 1, "requests.cpu": 1}), ("b", {"requests.cpu": 1}), ("c", {"pods": 1})):
+        await ask(store, plan, uid, cost, namespace="x")
+        clock.sleep(10 if uid == "a" else 0)
+    clock.sleep(645)
+    assert await used(store, plan) == {"x": [0, 1]}
+
+
+async def test_a_first_count_after_a_pod_of_which_nothing_is_limited_is_no_loss(store: CounterStore) -> None:
+    plan, lost = plan_of(window(60, cpu=500)), []
+    if isinstance(store, RedisStore):
+        store.on_loss = lambda: lost.append("lost")
+    assert (await ask(store, plan, "a")).charged
+    assert (await ask(store, plan, "b", {"pods": 1, "requests.cpu": 100})).charged
+    assert lost == []
 
 
 async def test_the_memory_store_forgets_a_service_that_left_the_policy(clock: HandClock) -> None:

@@ -1,0 +1,264 @@
+"""What a store must answer, from plain lists of all that happened: nothing is summed up beforehand.
+
+It shares the requests and answers with the engine, and none of its code. An event of moment m counts at a moment n in
+every window of which n lies less than 65 buckets after m, each 1/64 of the window wide and aligned to the epoch.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from webhook.core.quota import (
+    Acquire,
+    Booking,
+    Cost,
+    CounterPlan,
+    Holder,
+    Limit,
+    Look,
+    Receipt,
+    Refusal,
+    Use,
+    WindowPlan,
+)
+from webhook.core.stanzas import Mode
+
+Account = tuple[str, str, bool, str]
+"""Service or pool, its name, whether the whole fleet's, and the namespace where each counts apart."""
+Place = tuple[Account, int, str]
+"""An account, the seconds of a window, a resource: what one limit is about."""
+
+
+class TagTime:
+    """The time of what shares a tag, from the readings of the store's clock: never before anything that was written."""
+
+    def __init__(self) -> None:
+        self.written_us = 0
+        self.ahead_us = 0
+        """How far this time is before the store's clock, since that was found to have stayed behind."""
+        self._far_behind_since_us: int | None = None
+
+    def at(self, reading_us: int) -> int:
+        return max(self.written_us, reading_us + self.ahead_us)
+
+    def asked(self, reading_us: int) -> None:
+        """Somebody wants to be charged: 2 s behind are waited for, more than that for 10 s at the longest."""
+        missing_us = self.written_us - reading_us - self.ahead_us
+        since_us = self._far_behind_since_us
+        if missing_us <= 2_000_000:
+            if since_us is not None:
+                self.written_us, self._far_behind_since_us = self.at(reading_us), None
+        elif since_us is None or since_us > reading_us:
+            self._far_behind_since_us = reading_us
+        elif since_us + 10_000_000 <= reading_us:
+            self.ahead_us, self._far_behind_since_us = self.ahead_us + missing_us, None
+
+
+@dataclass(eq=False)
+class Event:
+    """One charge: `places` are where it counts, until a refund takes them away."""
+
+    at_us: int
+    cost: Cost
+    places: set[Place]
+
+
+@dataclass
+class Pod:
+    """What is remembered of a uid."""
+
+    expires_us: int
+    most: Mapping[str, int]
+    event: Event | None
+    refunded: bool = False
+
+
+def counts(at_us: int, seconds: int, now_us: int) -> bool:
+    width_us = seconds * 1_000_000 // 64
+    return now_us // width_us - at_us // width_us < 65
+
+
+def limits_of(plan: CounterPlan, namespace: str) -> Iterator[tuple[Account, WindowPlan, Limit]]:
+    own = ("service", plan.service, plan.fleet, namespace if plan.per_namespace else "")
+    for window in plan.windows:
+        for limit in window.limits:
+            yield own, window, limit
+    if plan.pool is not None:
+        for window in plan.pool.windows:
+            for limit in window.limits:
+                yield ("pool", plan.pool.name, plan.fleet, ""), window, limit
+
+
+class ExactLog:
+    """All events of one world, by the places that they were counted in, and what is known of its Pods."""
+
+    def __init__(self) -> None:
+        self._events: dict[Place, list[Event]] = {}
+        self._times: dict[tuple[str, bool], TagTime] = {}
+        self._pods: dict[tuple[str, str], Pod] = {}
+
+    def time(self, plan: CounterPlan) -> TagTime:
+        return self._times.setdefault((plan.tag, plan.fleet), TagTime())
+
+    def acquire(self, request: Acquire, reading_us: int) -> tuple[Receipt, Cost]:
+        """Return what the store must answer, and what the Pod was charged by that."""
+        plan, time = request.plan, self.time(request.plan)
+        if not request.peek:
+            time.asked(reading_us)
+        now_us = time.at(reading_us)
+        known = self._known(plan, request.uid, now_us)
+        if known is not None and request.resize_from is None:
+            used, _ = self._judged(request, {}, now_us)
+            return Receipt(now_us - time.ahead_us, repeated=True, used=used), {}
+        asked = request.cost if request.resize_from is None else _growth(request, known)
+        used, over = self._judged(request, asked, now_us)
+        enforced = plan.quota_mode is Mode.ENFORCE
+        passes = not request.peek and not (over and enforced)
+        if passes:
+            event = self._charge(plan, request.namespace, asked, now_us, now_us)
+            self._remember(request, event, known, now_us)
+            used = tuple(has + asked.get(limit.counts, 0) for has, (_, _, limit) in zip(used, plan.limits, strict=True))
+        free = [use.free_at_us for use in over]
+        return Receipt(
+            at_us=now_us - time.ahead_us,
+            refused=Refusal.QUOTA if over and enforced else None,
+            would_refuse=(Refusal.QUOTA,) if over and not enforced else (),
+            charged=passes and (request.resize_from is None or bool(asked)),
+            used=used,
+            over=over,
+            free_at_us=None if None in free else max([moment for moment in free if moment], default=0),
+        ), (asked if passes else {})
+
+    def refund(self, plan: CounterPlan, uid: str, reading_us: int) -> bool:
+        pod = self._known(plan, uid, self.time(plan).at(reading_us))
+        if pod is None:
+            return False
+        pod.refunded = True
+        gone = set()
+        for place in pod.event.places if pod.event else ():
+            (_, _, fleet, _), seconds, _ = place
+            assert pod.event is not None
+            if counts(pod.event.at_us, seconds, self._times[plan.tag, fleet].at(reading_us)):
+                gone.add(place)
+        for (_, _, fleet, _), _, _ in gone:
+            time = self._times[plan.tag, fleet]
+            time.written_us = time.at(reading_us)
+        if pod.event is not None:
+            pod.event.places -= gone
+        return bool(gone)
+
+    def book(self, plan: CounterPlan, booking: Booking, reading_us: int) -> int | None:
+        """Return the moment that it was booked at, by the tag's time; None where it must not be."""
+        time = self.time(plan)
+        now_us = time.at(reading_us)
+        at_us = min(booking.at_us + time.ahead_us, now_us)
+        pod = self._pods.get((plan.tag, booking.uid))
+        if (pod is not None and pod.expires_us > now_us) or at_us + plan.remember_us <= now_us:
+            return None
+        event = self._charge(plan, booking.namespace, booking.cost, at_us, now_us)
+        self._pods[plan.tag, booking.uid] = Pod(at_us + plan.remember_us, booking.cost, event)
+        return at_us
+
+    def look(self, plan: CounterPlan, namespace: str, reading_us: int) -> Look:
+        time = self.time(plan)
+        now_us = time.at(reading_us)
+        scopes = {"": ""}
+        if plan.per_namespace:
+            found = {
+                scope
+                for ((holder, name, fleet, scope), seconds, _), events in self._events.items()
+                if scope and (holder, name, fleet) == ("service", plan.service, plan.fleet)
+                if any(counts(event.at_us, seconds, now_us) for event in events)
+            }
+            scopes = {scope: scope for scope in sorted(found | ({namespace} if namespace else set()))}
+        own = {scope: self._stand(plan, scope, "service", now_us) for scope in scopes}
+        return Look(now_us - time.ahead_us, own if plan.windows else {}, None, self._stand(plan, "", "pool", now_us))
+
+    def used(self, place: Place, now_us: int) -> int:
+        return sum([event.cost[place[2]] for event in self._counting(place, now_us)])
+
+    def _counting(self, place: Place, now_us: int) -> list[Event]:
+        return [
+            event
+            for event in self._events.get(place, ())
+            if place in event.places and counts(event.at_us, place[1], now_us)
+        ]
+
+    def _stand(self, plan: CounterPlan, scope: str, holder: str, now_us: int) -> tuple[Use, ...]:
+        return tuple(
+            self._use(plan, (account, window, limit), 1, now_us)
+            for account, window, limit in limits_of(plan, scope)
+            if account[0] == holder
+        )
+
+    def _judged(self, request: Acquire, asked: Cost, now_us: int) -> tuple[tuple[int, ...], tuple[Use, ...]]:
+        found = [
+            self._use(request.plan, one, asked.get(one[2].counts, 0), now_us)
+            for one in limits_of(request.plan, request.namespace)
+        ]
+        over = [use for use in found if use.asked and use.used + use.asked > use.hard]
+        return tuple(use.used for use in found), tuple(over)
+
+    def _use(self, plan: CounterPlan, one: tuple[Account, WindowPlan, Limit], asked: int, now_us: int) -> Use:
+        account, window, limit = one
+        place = (account, window.seconds, limit.counts)
+        free_at_us = self._free_at_us(place, limit.hard, asked, now_us)
+        if free_at_us:
+            free_at_us -= self.time(plan).ahead_us
+        holder = Holder(account[0])
+        name = account[1] if holder is Holder.POOL else ""
+        return Use(window.name, limit.resource, self.used(place, now_us), limit.hard, asked, free_at_us, holder, name)
+
+    def _free_at_us(self, place: Place, hard: int, asked: int, now_us: int) -> int | None:
+        """Let one event after another leave."""
+        if asked > hard:
+            return None
+        excess = self.used(place, now_us) + asked - hard
+        if excess <= 0:
+            return 0
+        _, seconds, resource = place
+        width_us = seconds * 1_000_000 // 64
+        for event in sorted(self._counting(place, now_us), key=lambda event: event.at_us):
+            excess -= event.cost[resource]
+            if excess <= 0:
+                return (event.at_us // width_us + 65) * width_us
+        raise AssertionError("more is in the sum than in the list")
+
+    def _charge(self, plan: CounterPlan, namespace: str, cost: Cost, at_us: int, now_us: int) -> Event:
+        places = {
+            (account, window.seconds, limit.counts)
+            for account, window, limit in limits_of(plan, namespace)
+            if cost.get(limit.counts) and counts(at_us, window.seconds, now_us)
+        }
+        event = Event(at_us, cost, places)
+        if places:
+            self.time(plan).written_us = now_us
+            for place in places:
+                # No time is before what was written: what has left by then is no longer of use.
+                there = [other for other in self._events.get(place, ()) if counts(other.at_us, place[1], now_us)]
+                self._events[place] = [*there, event]
+        return event
+
+    def _known(self, plan: CounterPlan, uid: str, now_us: int) -> Pod | None:
+        pod = self._pods.get((plan.tag, uid))
+        return pod if pod is not None and pod.expires_us > now_us and not pod.refunded else None
+
+    def _remember(self, request: Acquire, event: Event, known: Pod | None, now_us: int) -> None:
+        """Keep, for a Pod that is known and grows, what it was charged at first: a resize is not given back."""
+        most: Cost = request.cost
+        kept: Event | None = event
+        if request.resize_from is not None:
+            grown = {resource: request.cost[resource] for resource in _growth(request, known)}
+            most = {**request.resize_from, **(known.most if known else {}), **grown}
+            kept = known.event if known else None
+        pod = Pod(now_us + request.plan.remember_us, most, kept)
+        self._pods[request.plan.tag, request.uid] = pod
+
+
+def _growth(request: Acquire, known: Pod | None) -> Cost:
+    """Return what a running Pod takes above the most that it ever took; it was a Pod before."""
+    before = {**(request.resize_from or {}), **(known.most if known else {})}
+    return {
+        resource: amount - before.get(resource, 0)
+        for resource, amount in request.cost.items()
+        if resource != "pods" and amount > before.get(resource, 0)
+    }

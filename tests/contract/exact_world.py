@@ -1,0 +1,244 @@
+"""A small world of services that share a pool: a store answers, the exact log and a witness watch."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from tests.contract.exact_deeds import (
+    API,
+    BATCH,
+    NAMESPACES,
+    POOL,
+    SECOND_US,
+    SERVICES,
+    SOLO,
+    WEB,
+    Deed,
+    HandClock,
+    Terms,
+)
+from tests.contract.exact_log import ExactLog, TagTime
+from tests.contract.witness import Witness
+from tests.core.plans import plan_of
+from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, PoolPlan, Receipt
+from webhook.ports import CounterStore
+
+_KEPT_US = 600 * SECOND_US
+"""What has left is kept this long for a clock that steps back; further back, nothing is promised."""
+
+
+@dataclass
+class World:
+    """Every answer of the store is held against the log, and shown to the witness.
+
+    `name` keeps worlds apart in one store.
+    """
+
+    store: CounterStore
+    clock: HandClock
+    name: str = ""
+    told: list[str] = field(default_factory=list)
+    """What the store told besides its answers: there is nothing to tell."""
+    log: ExactLog = field(default_factory=ExactLog)
+    witness: Witness = field(default_factory=Witness)
+    deeds: list[Deed] = field(default_factory=list)
+    calls: int = 0
+
+    def __post_init__(self) -> None:
+        self._terms = {
+            SOLO: Terms({1: {"pods": 4}, 3: {"pods": 9, "cpu": 700}}),
+            WEB: Terms({2: {"pods": 5, "memory": 90}}),
+            API: Terms({1: {"pods": 3}, 64: {"pods": 20, "cpu": 1500}}, apart=True),
+            BATCH: Terms({}),
+            POOL: Terms({1: {"pods": 6}, 60: {"pods": 25, "cpu": 2000, "example.com/gpu": 5}}),
+        }
+        self._fleet = {SOLO: False, POOL: False}
+        self._uids: list[str] = []
+        self._swept: dict[tuple[str, bool], tuple[TagTime, int]] = {}
+        """The times of each tag when all was swept last."""
+        self._plans: dict[str, CounterPlan] = {}
+        self._plan_all()
+
+    async def do(self, deed: Deed) -> None:
+        """Do one deed, then look at a service of it."""
+        self.deeds.append(deed)
+        name, *arguments = deed
+        method: Callable[..., Any] = getattr(self, f"_{name}")
+        await method(*arguments)
+        service = next((argument for argument in arguments if argument in SERVICES), SERVICES[len(self.deeds) % 4])
+        await self._look(service, NAMESPACES[len(self.deeds) % 3])
+        assert self.told == []
+
+    async def _look(self, service: str, namespace: str) -> int:
+        self.calls += 1
+        expected = self.log.look(self._plans[service], namespace, self.clock.now_us())
+        found = await self.store.look(self._plans[service], namespace)
+        assert found == expected, f"looked:\n{found}\nlogged:\n{expected}"
+        return found.at_us
+
+    async def _ask(self, service: str, namespace: str, uid: int, cost: Cost, peek: bool) -> None:  # noqa: FBT001
+        await self._acquire([self._request(service, namespace, self._uid(uid), cost, peek=peek)])
+
+    async def _again(self, service: str, namespace: str, which: int, cost: Cost, peek: bool) -> None:  # noqa: FBT001
+        await self._acquire([self._request(service, namespace, self._known(which), cost, peek=peek)])
+
+    async def _burst(self, service: str, namespace: str, uid: int, cost: Cost, size: int) -> None:
+        """Ask for several at one moment, of the pool's other services too; one twice, and one with a peek."""
+        services = (service,) if service == SOLO else (service, WEB, API)
+        requests = [
+            self._request(services[n % len(services)], namespace, self._uid(uid + n), cost, peek=n == size // 2)
+            for n in range(size)
+        ]
+        again = self._request(service, namespace, requests[0].uid, {"pods": 1})
+        await self._acquire([*requests, again])
+
+    async def _storm(self, seconds: int, nudge: int, bucket: int, service: str, cost: Cost) -> None:
+        """Ask until nothing fits, at a bucket's edge, give or take 1 us; and once more a window later, by buckets."""
+        await self._edge(seconds, 0, nudge)
+        for after in (0, bucket):
+            self.clock.true_us += after * seconds * 15_625
+            uids = (self._uid(30_000 + self.calls * 10 + n) for n in range(6))
+            await self._acquire([self._request(service, "x", uid, cost) for uid in uids])
+
+    async def _resize(
+        self,
+        service: str,
+        namespace: str,
+        which: int,
+        old: Cost,
+        new: Cost,
+        peek: bool,  # noqa: FBT001
+    ) -> None:
+        request = self._request(service, namespace, self._known(which), new, peek=peek)
+        await self._acquire([replace(request, resize_from=old)])
+
+    async def _both_sides(self, service: str, namespace: str, cost: Cost) -> None:
+        """Ask what is refused from when on it fits, and look at both sides of that moment: peeks leave no trace."""
+        request = self._request(service, namespace, f"{self.name}peek", cost, peek=True)
+        free_at_us = (await self._acquire([request]))[0].free_at_us
+        if not free_at_us:
+            return
+        true_us, reading_us = self.clock.true_us, self.clock.now_us()
+        self.clock.true_us += free_at_us - 1 - reading_us
+        (before,) = await self._acquire([request])
+        self.clock.true_us += 1
+        (after,) = await self._acquire([request])
+        self.clock.true_us = true_us
+        assert before.over, "it fits before"
+        assert not after.over, "it does not fit then"
+
+    async def _refund(self, service: str, which: int) -> None:
+        """Give back twice what can be given back once."""
+        uid, plan = self._known(which), self._plans[service]
+        expected = self.log.refund(plan, uid, self.clock.now_us())
+        self.calls += 2
+        assert await self.store.refund(plan, uid) is expected
+        assert not await self.store.refund(plan, uid), "given back a second time"
+        if expected:
+            self.witness.refunded(plan, uid)
+
+    async def _book(self, service: str, namespace: str, which: int, cost: Cost, ago_us: int) -> None:
+        await self._booked(service, [Booking(namespace, self._known(which), cost, self.clock.now_us() - ago_us)])
+
+    async def _book_new(self, service: str, namespace: str, uid: int, cost: Cost, ago_us: int) -> None:
+        """Book three at once, one of them twice."""
+        at_us = self.clock.now_us() - ago_us
+        names = [self._uid(20_000 + uid + n) for n in (0, 1, 0)]
+        await self._booked(service, [Booking(namespace, name, cost, at_us - n) for n, name in enumerate(names)])
+
+    async def _tick(self) -> None:
+        plans = tuple(self._plans.values())
+        self.calls += 1
+        assert list(await self.store.tick(plans)) == []
+        for plan in plans:
+            for fleet in (False, True):
+                time = self.log.time(replace(plan, fleet=fleet))
+                self._swept[plan.tag, fleet] = time, time.at(self.clock.now_us())
+
+    async def _change(self, whose: str, what: str, number: int) -> None:
+        if what == "fleet":
+            tag = SOLO if whose == SOLO else POOL
+            self._fleet[tag] = not self._fleet[tag]
+        else:
+            self._terms[whose].change(what, number)
+        if not self._terms[POOL].windows:
+            self._terms[POOL].windows[1] = {"pods": 1}  # a pool has at least one
+        self._plan_all()
+
+    async def _pause(self, us: int) -> None:
+        self.clock.true_us += us
+
+    async def _edge(self, seconds: int, buckets: int, nudge: int) -> None:
+        """Go on to an edge of a window's buckets, by the pool's time, or to the microsecond before or after it."""
+        width_us = seconds * 15_625
+        now_us = self.log.time(self._plans[WEB]).at(self.clock.now_us())
+        self.clock.true_us += -now_us % width_us + buckets * width_us
+        self.clock.true_us += nudge if nudge >= 0 or now_us % width_us else 0
+
+    async def _step_back(self, us: int) -> None:
+        reading_us = self.clock.now_us() - us
+        if all(time.at(reading_us) + _KEPT_US > swept_us for time, swept_us in self._swept.values()):
+            self.clock.back_us += us
+
+    async def _step_forward(self, us: int) -> None:
+        self.clock.forward_us += us
+
+    async def _stay_behind(self, service: str, back_us: int, waits_us: int) -> None:
+        """Step back, and ask twice: then, and about the 10 s later that the clock is waited for."""
+        await self._step_back(back_us)
+        for after_us in (0, waits_us):
+            self.clock.true_us += after_us
+            await self._ask(service, "x", 40_000 + len(self.deeds), {"pods": 1}, peek=False)
+
+    async def _acquire(self, requests: Sequence[Acquire]) -> list[Receipt]:
+        """Ask all of them at once: Redis judges them in one script, in this order."""
+        wall = self.clock.wall()
+        expected = [self.log.acquire(request, wall.reading_us) for request in requests]
+        self.calls += len(requests)
+        receipts = await asyncio.gather(*(self.store.acquire(request) for request in requests))
+        for request, receipt, (logged, amounts) in zip(requests, receipts, expected, strict=True):
+            assert receipt == logged, f"{request.uid}:\n{receipt}\nlogged:\n{logged}"
+            if receipt.over:
+                self.witness.refused(request, receipt.over, wall)
+            if receipt.charged:
+                self.witness.charged(request, amounts, receipt, wall)
+        return receipts
+
+    async def _booked(self, service: str, bookings: Sequence[Booking]) -> None:
+        plan, wall = self._plans[service], self.clock.wall()
+        at_us = await self._look(service, "")
+        expected = [self.log.book(plan, booking, wall.reading_us) for booking in bookings]
+        self.calls += 1
+        assert await self.store.book(plan, bookings) == sum(moment is not None for moment in expected)
+        for booking, moment in zip(bookings, expected, strict=True):
+            if moment is not None:
+                self.witness.booked(plan, booking, at_us, wall)
+
+    def _request(self, service: str, namespace: str, uid: str, cost: Cost, *, peek: bool = False) -> Acquire:
+        return Acquire(self._plans[service], namespace, uid, cost, "user:x", peek=peek)
+
+    def _uid(self, number: int) -> str:
+        self._uids.append(f"{self.name}{number}")
+        return self._uids[-1]
+
+    def _known(self, which: int) -> str:
+        """Return one of the last that came."""
+        return self._uids[-1 - which % len(self._uids)] if self._uids else f"{self.name}none"
+
+    def _plan_all(self) -> None:
+        pool = PoolPlan(f"{POOL}{self.name}", self._terms[POOL].plans())
+        for service in SERVICES:
+            terms, is_solo = self._terms[service], service == SOLO
+            self._plans[service] = plan_of(
+                *terms.plans(),
+                service=f"{service}{self.name}",
+                tag=f"{service}{self.name}" if is_solo else pool.name,
+                per_namespace=terms.apart,
+                quota_mode=terms.mode,
+                remember_us=(90 if is_solo else 3600) * SECOND_US,
+                fleet=self._fleet[SOLO if is_solo else POOL],
+                pool=None if is_solo else pool,
+            )

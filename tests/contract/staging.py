@@ -1,0 +1,52 @@
+"""A store on one connection and one event loop for many examples: to connect takes longer than what one asks."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.redis_servers import RedisServer, names
+from webhook.adapters.memory_store import MemoryStore
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.ports import Clock, CounterStore, WatchReports
+
+MEMORY = "memory"
+STORES = (MEMORY, *names())
+
+
+@dataclass
+class Stage:
+    """Each example takes names that nobody had before: what the others left does not count then."""
+
+    store: CounterStore
+    runner: asyncio.Runner
+    told: list[str] = field(default_factory=list)
+    """What the store told besides its answers: troubles, and that something seems lost."""
+    _examples: int = 0
+
+    def name(self) -> str:
+        self._examples += 1
+        return str(self._examples)
+
+
+@contextmanager
+def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer]) -> Iterator[Stage]:
+    """Yield a stage with a store of that kind, whose time is `clock`."""
+    with asyncio.Runner() as runner:
+        if kind == MEMORY:
+            yield Stage(MemoryStore(clock), runner)
+            return
+        told: list[str] = []
+        redis = RedisStore(
+            open_link(shared_redis(kind).url),
+            "staged",
+            clock,
+            WatchReports(int, told.append, str),
+            deadline_seconds=30,  # nothing here is about time
+            time_us=clock.now_us,
+            on_loss=lambda: told.append("lost"),
+        )
+        try:
+            yield Stage(redis, runner, told)
+        finally:
+            runner.run(redis.close())
