@@ -1,5 +1,7 @@
 """What all tests share: the one flag that rewrites golden files, and property tests that never fail for being slow."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -16,6 +18,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the golden files with what the code says today; read the difference before it is kept",
     )
+
+
+def pytest_collection_finish() -> None:
+    """Take away what the test modules have read: a server that inherits it would take it for a setting of its own."""
+    for name in [name for name in os.environ if name.startswith("PODGATE_TEST_")]:
+        del os.environ[name]
 
 
 @pytest.fixture
