@@ -157,3 +157,21 @@ def test_the_page_gives_a_reason_for_each_right() -> None:
         for right in commands(kind):
             assert re.search(rf"^\|.*`{re.escape(right)}`.*\|", page, re.MULTILINE), f"{right} has no row"
         assert f"examples/redis/{kind}.acl" in page
+
+
+async def test_a_user_who_may_not_ask_who_answers_counts_on_and_is_told_once(server: RedisServer) -> None:
+    troubles: list[str] = []
+    server.cli("FLUSHALL")
+    server.cli("ACL", "SETUSER", "podgate", "-info")
+    link = open_link(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
+    store = RedisStore(link, "test", SystemClock(), WatchReports(int, troubles.append, str), deadline_seconds=30)
+    try:
+        for uid in "ab":
+            assert (await store.acquire(Acquire(PLANS[0], "x", uid, {"pods": 1}, "x"))).charged
+            with pytest.raises(StoreUnavailableError):
+                await store.tick(PLANS)
+        (told,) = troubles
+        assert told.startswith("script: who answers is not known, a loss goes unnoticed: ")
+    finally:
+        server.cli("ACL", "SETUSER", "podgate", "+info")
+        await store.close()

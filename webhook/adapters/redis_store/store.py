@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -54,6 +53,8 @@ class RedisStore:
         self._views: dict[tuple[str, str], BreakerView] = {}
         self._ahead_us: int | None = None
         """How far Redis' clock is before ours, None until it was heard."""
+        self._nameless = ""
+        """Why nobody says which process answers."""
 
     async def acquire(self, request: Acquire) -> Receipt:
         plan = request.plan
@@ -117,10 +118,15 @@ class RedisStore:
         named = {_key(plan) for plan in plans}
         self._views = {key: view for key, view in self._views.items() if key in named}
         ticked = await asyncio.gather(*(self._tick(plan) for plan in plans), return_exceptions=True)
-        with suppress(StoreUnavailableError):  # the ticks have told of it, and the next second asks again
-            self._losses.answered(await _ours(self._link.run_ids()))
         moves = [move for result in ticked if not isinstance(result, BaseException) for move in result]
         faults = [result for result in ticked if isinstance(result, BaseException)]
+        try:
+            self._losses.answered(await _ours(self._link.run_ids()))
+        except StoreUnavailableError as error:
+            self._unnamed(str(error), is_told=bool(faults))
+            faults.append(error)
+        else:
+            self._nameless = ""
         if faults and not moves:
             raise faults[0]
         return moves  # on a Cluster, those of the services whose node is there
@@ -153,6 +159,12 @@ class RedisStore:
     async def forget(self) -> None:
         """Delete all keys of this cluster: for a replay, which leaves nothing behind."""
         await _ours(self._link.forget(all_of(self._cluster)))
+
+    def _unnamed(self, reason: str, *, is_told: bool) -> None:
+        """Tell once that losses go unnoticed, unless the store is away, which is told by whoever asks it."""
+        if not is_told and reason != self._nameless:
+            self._nameless = reason
+            self._reports.on_trouble(f"{troubles.SCRIPT}: who answers is not known, a loss goes unnoticed: {reason}")
 
     def _lost(self) -> None:
         self.on_loss()  # which may be set after us
