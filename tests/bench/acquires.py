@@ -5,6 +5,7 @@ Three figures of each: the client's CPU (user and system time of this process, t
 """
 
 import asyncio
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -101,7 +102,8 @@ def _line(turns: Turns, own: Turns) -> str:
     cells = []
     for column in range(len(COLUMNS)):
         median = statistics.median(figures[column] for figures in turns.rounds)
-        pairs = zip(turns.rounds, own.rounds, strict=True)
-        ratio = statistics.median(other[column] / base[column] for other, base in pairs)
+        # A clock may not have moved in a short round: the next round has it all.
+        pairs = [(other[column], base[column]) for other, base in zip(turns.rounds, own.rounds, strict=True)]
+        ratio = statistics.median([other / base for other, base in pairs if base > 0] or [math.nan])
         cells.append(f"{median:.1f} ({ratio:.2f})")
     return f"  {turns.rival.name:30}" + "".join(f"{cell:>18}" for cell in cells)

@@ -1,5 +1,7 @@
 """Two servers on one Redis behind a real API server: one quota, not two."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import installed
@@ -7,6 +9,7 @@ from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
+ASKING = 8
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -29,6 +32,14 @@ def test_twenty_replicas_find_room_for_seven_not_for_fourteen(
         plane.wait(lambda: len(found.pods(namespace)) == 7, "seven Pods")
         denials = 'podgate_quota_denied_total{of="service",resource="pods",service="shared",window="10m"}'
         servers = found.servers
+
+        def refused_by_both() -> bool:
+            """Ask over several connections at once: one alone, as the ReplicaSet's, leads to one server for minutes."""
+            with ThreadPoolExecutor(ASKING) as threads:
+                asked = [threads.submit(found.create_pod, namespace) for _ in range(ASKING)]
+            assert {one.result()[0] for one in asked} == {429}
+            return all(one.metrics().get(denials, 0) > 0 for one in servers)
+
         # Who counts for itself alone refuses only after seven of its own: both could not have.
-        plane.wait(lambda: all(one.metrics().get(denials, 0) > 0 for one in servers), "both servers to refuse")
+        plane.wait(refused_by_both, "both servers to refuse")
         assert len(found.pods(namespace)) == 7
