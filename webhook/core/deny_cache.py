@@ -102,7 +102,7 @@ class DenyCache:
 
 
 def _asked(request: Acquire) -> _Asked:
-    scope = request.namespace if request.plan.per_namespace else ""
+    scope = request.plan.scope_of(request.namespace)
     return request.plan.service, scope, tuple(sorted(request.cost.items()))
 
 

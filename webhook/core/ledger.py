@@ -76,7 +76,7 @@ def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
 
 
 def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
-    plan, scope = request.plan, scope_of(request.plan, request.namespace)
+    plan, scope = request.plan, request.plan.scope_of(request.namespace)
     breaker = _Breaker(state, plan, now_us)
     if state.pod(request.uid, now_us) is not None:
         used, _ = state.judge(plan, scope, NO_COST, now_us)
@@ -93,7 +93,7 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
     if request.peek:
         return _receipt(now_us, used, over, refused, would_refuse, breaker.view())
     if refused is None:
-        charges = state.charge(plan, scope, request.cost, now_us)
+        charges = state.charge(plan, scope, request.cost, now_us, now_us)
         generation = breaker.record.generation
         probe = breaker.take_probe(request.uid)
         record = PodRecord(plan.service, now_us + plan.remember_us, request.cost, now_us, charges, generation, probe)
@@ -108,7 +108,7 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
 
 def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receipt:
     """Charge a running Pod what it takes above the most it ever took. The breaker is not asked, and hears nothing."""
-    plan, scope, known = request.plan, scope_of(request.plan, request.namespace), state.pod(request.uid, now_us)
+    plan, scope, known = request.plan, request.plan.scope_of(request.namespace), state.pod(request.uid, now_us)
     before = {**old, **known.high_water} if known is not None else old
     more = {
         resource: amount - before.get(resource, 0)
@@ -123,7 +123,7 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
 
     written = refused is None and not request.peek
     if written:
-        state.charge(plan, scope, more, now_us)
+        state.charge(plan, scope, more, now_us, now_us)
         record = known or PodRecord(plan.service, 0, NO_COST, generation=state.breaker(plan.service).generation)
         high_water = {**before, **{resource: request.cost[resource] for resource in more}}
         state.remember(request.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
@@ -153,7 +153,7 @@ def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) 
     known = state.pod(booking.uid, now_us) is not None or state.was_refunded(booking.uid, now_us)
     if known or expires_us <= now_us:
         return False
-    charges = state.book(plan, scope_of(plan, booking.namespace), booking.cost, at_us, now_us)
+    charges = state.charge(plan, plan.scope_of(booking.namespace), booking.cost, at_us, now_us)
     generation = state.breaker(plan.service).generation
     state.remember(booking.uid, PodRecord(plan.service, expires_us, booking.cost, at_us, charges, generation))
     return True
@@ -208,11 +208,6 @@ def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transitio
     breaker = _Breaker(state, plan, state.clock(plan).now(reading_us))
     state.set_breaker(breaker_states.restarted(breaker.record) if plan.breaker is None else breaker.record)
     return store_time.transitions(state.clock(plan), breaker.transitions)
-
-
-def scope_of(plan: CounterPlan, namespace: str) -> str:
-    """Return whose own windows a Pod counts in: its namespace's, or "", the service's."""
-    return namespace if plan.per_namespace else ""
 
 
 def _and(used: list[int], plan: CounterPlan, cost: Cost) -> list[int]:

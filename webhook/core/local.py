@@ -61,7 +61,7 @@ class LocalLedger:
 
     def heard(self, plan: CounterPlan, namespace: str, used: tuple[int, ...], now_us: int) -> None:
         """Take what the store has just said of the plan's `limits`, in their order."""
-        scope = namespace if plan.per_namespace else ""
+        scope = plan.scope_of(namespace)
         reply = (plan, now_us, used)
         self._replies[plan.tag, plan.service, scope] = reply
         if plan.pool is not None:
@@ -92,7 +92,7 @@ class LocalLedger:
     def give_back(self, request: Acquire, counted_at_us: int, now_us: int) -> None:
         """Uncount a Pod that was counted here."""
         for window in self._windows(request):
-            if amounts := _amounts(window.plan, _asked(request)):
+            if amounts := window.plan.amounts(_asked(request)):
                 window.ring.refund(now_us, counted_at_us, amounts)
 
     def forget(self, tag: str) -> None:
@@ -106,7 +106,7 @@ class LocalLedger:
 
     def _windows(self, request: Acquire) -> Iterator[_Window]:
         """Return the windows that hold anybody up, the service's own first."""
-        plan, scope = request.plan, request.namespace if request.plan.per_namespace else ""
+        plan, scope = request.plan, request.plan.scope_of(request.namespace)
         yield from self._of((plan.tag, plan.service, scope), plan.windows)
         if plan.pool is not None:
             yield from self._of((plan.tag, plan.pool.name), plan.pool.windows, plan.pool.name)
@@ -164,7 +164,7 @@ class LocalLedger:
 
     def _count(self, request: Acquire, cost: Cost, now_us: int) -> None:
         for window in self._windows(request):
-            if amounts := _amounts(window.plan, cost):
+            if amounts := window.plan.amounts(cost):
                 window.ring.add(now_us, amounts, now_us)
 
 
@@ -179,10 +179,6 @@ def _asked(request: Acquire) -> Cost:
 def _length_us(window: WindowPlan) -> int:
     """Return after how long anything has surely left the window."""
     return BUCKETS_LIVE * _BUCKET_US_PER_SECOND * window.seconds
-
-
-def _amounts(window: WindowPlan, cost: Cost) -> Cost:
-    return {limit.counts: cost[limit.counts] for limit in window.limits if cost.get(limit.counts)}
 
 
 def _used(plan: CounterPlan, used: Sequence[int], of: Holder, seconds: int) -> Mapping[str, int]:

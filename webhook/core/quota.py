@@ -64,6 +64,10 @@ class WindowPlan(Struct, frozen=True):
         limits = tuple(Limit.of(resource, hard) for resource, hard in window.hard.items())
         return cls(window.window.text, window.window.us // 1_000_000, limits)
 
+    def amounts(self, cost: Cost) -> Cost:
+        """Return what of a cost is limited here, and thus counted."""
+        return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
+
 
 class PoolPlan(Struct, frozen=True):
     """The windows that the members of a pool share."""
@@ -110,6 +114,10 @@ class CounterPlan(Struct, frozen=True, dict=True):
             pool=PoolPlan(shared.name, tuple(WindowPlan.of(window) for window in shared.windows)) if shared else None,
             when_unavailable=quota.when_store_unavailable if quota else WhenStoreUnavailable.LOCAL,
         )
+
+    def scope_of(self, namespace: str) -> str:
+        """Return whose own windows a Pod counts in: its namespace's, or "", the service's."""
+        return namespace if self.per_namespace else ""
 
     @cached_property
     def limits(self) -> tuple[tuple["Holder", WindowPlan, Limit], ...]:

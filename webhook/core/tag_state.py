@@ -106,19 +106,15 @@ class TagState:
                     found.append(one or _use(account, window, limit, used))
         return tuple(found)
 
-    def charge(self, plan: CounterPlan, scope: str, cost: Cost, now_us: int) -> tuple[Charge, ...]:
-        """Count `cost` in every window that limits any of it, and let the clock stand no earlier; what went where."""
-        return self._charged(plan, scope, cost, now_us, now_us)
+    def charge(self, plan: CounterPlan, scope: str, cost: Cost, at_us: int, now_us: int) -> tuple[Charge, ...]:
+        """Count `cost` as of a moment, now or before, in every window that limits any of it; what went where.
 
-    def book(self, plan: CounterPlan, scope: str, cost: Cost, at_us: int, now_us: int) -> tuple[Charge, ...]:
-        """Count `cost` as of a moment that is past, wherever that still counts; what went where."""
-        return self._charged(plan, scope, cost, at_us, now_us)
-
-    def _charged(self, plan: CounterPlan, scope: str, cost: Cost, at_us: int, now_us: int) -> tuple[Charge, ...]:
+        What has left its window by now is not counted. The clock stands no earlier afterwards.
+        """
         charges = []
         for account, windows in _accounts(plan, scope):
             for window in windows:
-                amounts = {limit.counts: cost[limit.counts] for limit in window.limits if cost.get(limit.counts)}
+                amounts = window.amounts(cost)
                 if amounts and self._ring(account, window.seconds).add(now_us, amounts, at_us):
                     charges.append((account, window.seconds, amounts))
         if charges:

@@ -14,7 +14,6 @@ from webhook.adapters.redis_store.link import Link
 from webhook.adapters.redis_store.losses import Losses
 from webhook.adapters.redis_store.plans import Plans
 from webhook.core.breaker import BreakerView, State, Transition
-from webhook.core.ledger import scope_of
 from webhook.core.quota import Acquire, Booking, CounterPlan, Holder, Look, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, Outcome, WatchReports
@@ -58,7 +57,7 @@ class RedisStore:
 
     async def acquire(self, request: Acquire) -> Receipt:
         plan = request.plan
-        planned, scope = self._plans.of(plan), scope_of(plan, request.namespace)
+        planned, scope = self._plans.of(plan), plan.scope_of(request.namespace)
         own = planned.keys.ring_of(scope), planned.keys.pod(request.uid)
         asked = Operation(plan, own, wire.packed_acquire(request, scope), _POD_STRINGS)
         result = await self._lane(plan).ask(asked)
@@ -88,7 +87,7 @@ class RedisStore:
         return sum(booked)
 
     async def _book(self, plan: CounterPlan, keys: PlanKeys, booking: Booking) -> bool:
-        scope = scope_of(plan, booking.namespace)
+        scope = plan.scope_of(booking.namespace)
         request = wire.packed_booking(booking, scope)
         (booked,) = await self._ask(plan, request, (keys.ring_of(scope), keys.pod(booking.uid)), _POD_STRINGS)
         return bool(booked)
