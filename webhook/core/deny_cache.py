@@ -83,7 +83,7 @@ class DenyCache:
         if rule is None or not rule.by_controller:
             return
         generation = _generation(receipt)
-        heard = self._heard.setdefault((request.plan.tag, request.plan.service), {})
+        heard = self._heard.setdefault(request.plan.key, {})
         at_us, of = heard.get(request.event_source, (0, generation))
         if of != generation or at_us <= now_us - rule.within_us:
             if len(heard) >= ENTRIES_MAX:
@@ -94,7 +94,7 @@ class DenyCache:
         rule = request.plan.breaker.quota if request.plan.breaker else None
         if rule is None:
             return True
-        heard = self._heard.get((request.plan.tag, request.plan.service), {}).get(request.event_source)
+        heard = self._heard.get(request.plan.key, {}).get(request.event_source)
         if heard is None or not rule.by_controller:
             return False
         at_us, generation = heard

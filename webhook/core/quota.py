@@ -115,6 +115,11 @@ class CounterPlan(Struct, frozen=True, dict=True):
             when_unavailable=quota.when_store_unavailable if quota else WhenStoreUnavailable.LOCAL,
         )
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Tell services apart, by tag too: one that moves to another pool starts anew there."""
+        return self.tag, self.service
+
     def scope_of(self, namespace: str) -> str:
         """Return whose own windows a Pod counts in: its namespace's, or "", the service's."""
         return namespace if self.per_namespace else ""

@@ -20,10 +20,6 @@ Key = tuple[str, str]
 """A service: its tag and its name."""
 
 
-def key_of(plan: CounterPlan) -> Key:
-    return plan.tag, plan.service
-
-
 class Cause(StrEnum):
     """Why a Pod is booked afterwards."""
 
@@ -62,7 +58,7 @@ class Debts:
 
     def add(self, debt: Debt) -> int:
         """Owe one more, unless it is owed; return how many had to be dropped for it."""
-        owed = self._owed.setdefault(key_of(debt.request.plan), OrderedDict())
+        owed = self._owed.setdefault(debt.request.plan.key, OrderedDict())
         if debt.request.uid in owed:
             return 0
         owed[debt.request.uid] = debt
@@ -74,12 +70,12 @@ class Debts:
         return 1
 
     def find(self, plan: CounterPlan, uid: str) -> Debt | None:
-        owed = self._owed.get(key_of(plan))
+        owed = self._owed.get(plan.key)
         return None if owed is None else owed.get(uid)
 
     def remove(self, plan: CounterPlan, uid: str) -> Debt | None:
         """Owe it no more; return what was owed."""
-        return self._take(key_of(plan), uid)
+        return self._take(plan.key, uid)
 
     def oldest(self, key: Key) -> list[Debt]:
         """Return what is to be booked next: of one plan and cause, so that it can travel in one call."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
-from webhook.store_guard.debts import Cause, Debt, Debts, Key, key_of
+from webhook.store_guard.debts import Cause, Debt, Debts, Key
 
 REFUNDS_MAX = 10_000
 """Of one service; beyond it what was charged for nobody leaves with its window."""
@@ -73,7 +73,7 @@ class Settling:
 
     def fall(self, plan: CounterPlan, rule: str) -> None:
         """Take note that a service goes by its own rule, until the store has shown it again."""
-        key = key_of(plan)
+        key = plan.key
         former = self._fallen.get(key)
         if former is None or former[1] != rule:
             if former is not None:
@@ -100,16 +100,16 @@ class Settling:
 
     def refund_later(self, plan: CounterPlan, uid: str) -> None:
         """Give back what the store may have charged for a Pod that does not come to be; one it never saw is nothing."""
-        refunds = self._refunds.setdefault(key_of(plan), {})
+        refunds = self._refunds.setdefault(plan.key, {})
         if len(refunds) < REFUNDS_MAX:
             refunds[uid] = None
-            self._plans[key_of(plan)] = plan
+            self._plans[plan.key] = plan
             self._begin()
 
     def keep(self, plan: CounterPlan, uid: str) -> None:
         """Give nothing back for a Pod that was admitted after all."""
         if self._refunds:
-            self._refunds.get(key_of(plan), {}).pop(uid, None)
+            self._refunds.get(plan.key, {}).pop(uid, None)
 
     async def close(self) -> None:
         """Tell the store what can be told at once."""

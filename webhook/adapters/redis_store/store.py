@@ -114,7 +114,7 @@ class RedisStore:
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         self._plans.keep(plans)
         self._losses.keep(self._plans.of(plan).keys.home for plan in plans)
-        named = {_key(plan) for plan in plans}
+        named = {plan.key for plan in plans}
         self._views = {key: view for key, view in self._views.items() if key in named}
         ticked = await asyncio.gather(*(self._tick(plan) for plan in plans), return_exceptions=True)
         moves = [move for result in ticked if not isinstance(result, BaseException) for move in result]
@@ -137,7 +137,7 @@ class RedisStore:
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
         """Return a breaker that is known to be OPEN until a moment that has not come; of others only Redis knows."""
-        view = self._views.get(_key(plan))
+        view = self._views.get(plan.key)
         if plan.breaker is None or view is None or view.state is not State.OPEN:
             return None
         return view if view.open_until_us > self.now_us() else None
@@ -170,7 +170,7 @@ class RedisStore:
 
     def _learn(self, plan: CounterPlan, view: BreakerView | None, now_us: int) -> None:
         if view is not None:
-            self._views[_key(plan)] = view
+            self._views[plan.key] = view
         if self._time_us is None:
             self._ahead_us = now_us - self._clock.now_us()
 
@@ -252,8 +252,3 @@ async def _ours(call: Awaitable[Any]) -> Any:
 
 
 _POD_STRINGS = (1,)
-
-
-def _key(plan: CounterPlan) -> tuple[str, str]:
-    # By tag too: a service that moves to another pool starts anew there.
-    return plan.tag, plan.service
