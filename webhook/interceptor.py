@@ -9,10 +9,12 @@ from webhook.core import review, stages, workloads
 from webhook.core.decision import Decision, Half
 from webhook.core.draft import Compiled, Draft, conclude
 from webhook.core.mutation import HASH_ANNOTATION
+from webhook.core.overrides import overridden
 from webhook.core.policy import LoadedPolicy
 from webhook.core.review import Request
 from webhook.errors import StoreUnavailableError
-from webhook.ports import Caller, Clock, CounterStore, NamespaceLabels, Observer, PolicySource, Review
+from webhook.overrides_keeper import NoOverrides
+from webhook.ports import Caller, Clock, CounterStore, NamespaceLabels, Observer, Overrides, PolicySource, Review
 from webhook.uncounted import UncountedError
 
 _POLICIES_REMEMBERED = 8
@@ -46,13 +48,15 @@ class Interceptor:
         clock: Clock,
         namespaces: NamespaceLabels,
         observer: Observer,
+        overrides: Overrides = NoOverrides(),  # noqa: B008  it has no state
     ) -> None:
         self._policies = policies
         self._store = store
         self._clock = clock
         self._namespaces = namespaces
         self._observer = observer
-        self._compiled: dict[str, Compiled] = {}
+        self._overrides = overrides
+        self._compiled: dict[tuple[str, int], Compiled] = {}
         # Cheapest refusal first; what spends comes last.
         self._stages: dict[Half, tuple[Stage, ...]] = {
             Half.MUTATE: (("exempt", stages.leave_alone), ("own", self._own), ("rewrite", stages.rewrite)),
@@ -99,12 +103,14 @@ class Interceptor:
         return answer
 
     def compiled(self, loaded: LoadedPolicy) -> Compiled:
-        """Return a policy with its matcher and plans, worked out once."""
-        known = self._compiled.get(loaded.hash)
+        """Return a policy as it is under the overrides in force, with its matcher and plans, worked out once."""
+        in_force = self._overrides.current()
+        key = loaded.hash, in_force.generation
+        known = self._compiled.get(key)
         if known is None:
             if len(self._compiled) >= _POLICIES_REMEMBERED:
                 self._compiled.pop(next(iter(self._compiled)))
-            known = self._compiled[loaded.hash] = Compiled(loaded)
+            known = self._compiled[key] = Compiled(overridden(loaded, in_force.entries))
         return known
 
     async def _draft(self, half: Half, request: Request) -> Draft:

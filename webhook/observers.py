@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from webhook.core.breaker import Transition
+from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy
 from webhook.ports import Observer, Review
 
@@ -11,7 +12,11 @@ class Observers:
     """Tells each of `observers`, in order. With none it is the observer of the offline commands."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        self._observers = list(observers)
+
+    def join(self, observer: Observer) -> None:
+        """Tell one more, from now on."""
+        self._observers.append(observer)
 
     def reviewed(self, review: Review) -> None:
         for observer in self._observers:
@@ -36,3 +41,15 @@ class Observers:
     def policy_judged(self, user: str, errors: Sequence[str]) -> None:
         for observer in self._observers:
             observer.policy_judged(user, errors)
+
+    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+        for observer in self._observers:
+            observer.overrides_loaded(live)
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:
+        for observer in self._observers:
+            observer.overrides_failed(errors)
+
+    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+        for observer in self._observers:
+            observer.override_changed(service, former, now)

@@ -28,6 +28,23 @@ class Patience:
     grace_seconds: float
 
 
+class PlainServer:
+    """Health, metrics and status, plain."""
+
+    def __init__(self, handler: Handler, observer: Observer) -> None:
+        self._handler = handler
+        self._protocols = Protocols(self._handle, _PLAIN_BOUNDS, observer.refused)
+        self.listener = Listener(self._protocols, context=None, limits=_PLAIN_LIMITS, on_refused=observer.refused)
+
+    async def stop(self) -> None:
+        """Accept nothing new, and give answers that are on their way a moment."""
+        await _end(self.listener, self._protocols)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.listener.seen(request.transport)
+        return await self._handler(request)
+
+
 class Server:
     """Admission over mutual TLS on one port; health, metrics and status on another, plain."""
 
@@ -42,16 +59,15 @@ class Server:
     ) -> None:
         self.draining = False
         self._edge = edge
-        self._plain_handler = plain
+        self._plain = PlainServer(plain, observer)
+        self.plain = self._plain.listener
         self._patience = patience
         self._admission_protocols = Protocols(
             edge.handler(self._retires), Bounds(patience.keep_alive_seconds, edge.body_max_bytes), observer.refused
         )
-        self._plain_protocols = Protocols(self._handle_plain, _PLAIN_BOUNDS, observer.refused)
         self.admission = Listener(
             self._admission_protocols, context=lambda: tls.context, limits=limits, on_refused=observer.refused
         )
-        self.plain = Listener(self._plain_protocols, context=None, limits=_PLAIN_LIMITS, on_refused=observer.refused)
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Go without losing a call.
@@ -64,15 +80,8 @@ class Server:
         await self.admission.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._edge.wait_idle(), self._patience.grace_seconds)
-        for listener, protocols in (
-            (self.admission, self._admission_protocols),
-            (self.plain, self._plain_protocols),
-        ):
-            await listener.close()
-            await protocols.end(_LAST_WORDS_SECONDS)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(listener.wait_idle(), _LAST_WORDS_SECONDS)
-            listener.abort()
+        await _end(self.admission, self._admission_protocols)
+        await self._plain.stop()
 
     async def _until_quiet(self, hurry: asyncio.Event) -> None:
         waits = [asyncio.create_task(self.admission.wait_idle()), asyncio.create_task(hurry.wait())]
@@ -86,6 +95,10 @@ class Server:
         is_young = self.admission.seen(transport)
         return self.draining or not is_young
 
-    async def _handle_plain(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.plain.seen(request.transport)
-        return await self._plain_handler(request)
+
+async def _end(listener: Listener, protocols: Protocols) -> None:
+    await listener.close()
+    await protocols.end(_LAST_WORDS_SECONDS)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(listener.wait_idle(), _LAST_WORDS_SECONDS)
+    listener.abort()

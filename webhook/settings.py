@@ -1,10 +1,10 @@
-"""What `podgate serve` is told: flags, then `PODGATE_*`, then defaults; typed, all mistakes reported at once."""
+"""What `podgate serve` and `podgate controller` are told: flags, `PODGATE_*`, defaults; typed, all mistakes at once."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from webhook.core.quantity import Duration
@@ -134,21 +134,18 @@ def _setting(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
+class ControllerSettings:
+    """All settings of the controller, which the server has too."""
 
     policy: Path | None = _setting(
         _path, "the policy document, watched; without it ConfigMap podgate-system/podgate-policy", optional=True
     )
+    overrides: Path | None = _setting(
+        _path, "overrides for a time, watched; without it ConfigMap podgate-system/podgate-overrides", optional=True
+    )
     kubeconfig: Path | None = _setting(
         _file, "the cluster of the policy and of Namespace labels; inside one it is found by itself", optional=True
     )
-    tls_cert: Path = _setting(_file, "serving certificate chain, PEM; watched")
-    tls_key: Path = _setting(_file, "its private key, PEM")
-    client_ca: Path = _setting(_file, "CAs that sign client certificates, PEM; watched")
-    jwks: Path = _setting(_file, "public keys that tokens are signed with, JWKS; watched")
-    identities: Path = _setting(_file, "who may call: identity tuples, YAML")
-    listen: Address = _setting(_address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
     plain_listen: Address = _setting(_address, "plain: /healthz /readyz /metrics /status", "0.0.0.0:8081")
     store: str = _setting(
         store_of, "where counters live: memory, or the URL of a Redis that replicas share", MEMORY, secret=True
@@ -172,12 +169,31 @@ class Settings:
         _file, "our certificate for rediss:// servers that ask for one, PEM", optional=True
     )
     store_key: Path | None = _setting(_file, "its private key, PEM", optional=True)
-    store_deadline_seconds: float = _setting(_seconds, "longest wait of an admission for the store", "50ms")
-    replicas: int = _setting(
-        _positive, "servers that share the limits; what is left while the store is away is divided among them", "1"
-    )
-    ordinal: int = _setting(_count, "which of them this is, from 0", "0")
     cluster: str = _setting(_name, "this cluster's name in a shared Redis", "default")
+
+    @property
+    def store_files(self) -> StoreFiles:
+        """What opens the store, beside what its URL says."""
+        return _store_files({item.name: getattr(self, item.name) for item in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(ControllerSettings):
+    """All settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
+
+    tls_cert: Path = _setting(_file, "serving certificate chain, PEM; watched")
+    tls_key: Path = _setting(_file, "its private key, PEM")
+    client_ca: Path = _setting(_file, "CAs that sign client certificates, PEM; watched")
+    jwks: Path = _setting(_file, "public keys that tokens are signed with, JWKS; watched")
+    identities: Path = _setting(_file, "who may call: identity tuples, YAML")
+    listen: Address = _setting(_address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
+    store_deadline_seconds: float = _setting(_seconds, "longest wait of an admission for the store", "50ms")
+    replicas: int | None = _setting(
+        _positive,
+        "servers that share what is left while the store is away; without it a cluster's are counted, else 1",
+        optional=True,
+    )
+    ordinal: int = _setting(_count, "which of them this is, from 0; only beside --replicas", "0")
     max_body_bytes: int = _setting(_positive, "largest request body", str(7 * _MIB))
     body_timeout_seconds: float = _setting(_seconds, "longest time for a body to arrive", "5s")
     header_timeout_seconds: float = _setting(_seconds, "longest time for the first request on a connection", "10s")
@@ -201,10 +217,8 @@ class Settings:
     )
     trace_ratio: float = _setting(_ratio, "share of reviews traced where the caller has not decided", "0.01")
 
-    @property
-    def store_files(self) -> StoreFiles:
-        """What opens the store, beside what its URL says."""
-        return _store_files({item.name: getattr(self, item.name) for item in fields(self)})
+
+_Kind = TypeVar("_Kind", bound=ControllerSettings)
 
 
 def _store_files(values: Mapping[str, Any]) -> StoreFiles:
@@ -225,10 +239,15 @@ def in_cluster(environment: Mapping[str, str]) -> bool:
 
 
 def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
-    """Return typed settings; UserError lists every mistake, each with the flag or variable it came from."""
+    """Return the server's settings; UserError as below."""
+    return parse_as(Settings, flags, environment)
+
+
+def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Mapping[str, str]) -> _Kind:
+    """Return typed settings of a kind; UserError lists every mistake, each with the flag or variable it came from."""
     values: dict[str, Any] = {}
     mistakes: list[str] = []
-    for item in fields(Settings):
+    for item in fields(kind):
         declared = item.metadata
         source, text = _source(item.name, flags, environment)
         text = declared["default"] if text is None else text
@@ -248,9 +267,11 @@ def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Se
             f"{_source(f'store_{name}', flags, environment)[0]}: {wrong}"
             for name, wrong in _store_files(values).mistakes(values["store"]).items()
         ]
-    if {"ordinal", "replicas"} <= values.keys() and values["ordinal"] >= values["replicas"]:
+    if {"ordinal", "replicas"} <= values.keys() and values["ordinal"] >= (values["replicas"] or 1):
         source, _ = _source("ordinal", flags, environment)
-        mistakes.append(f"{source}: '{values['ordinal']}': write a number below --replicas, {values['replicas']}")
+        told = values["replicas"]
+        remedy = f"write a number below --replicas, {told}" if told else "give --replicas too, a number above it"
+        mistakes.append(f"{source}: '{values['ordinal']}': {remedy}")
     told = [_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
     if told == [None, None] and not in_cluster(environment):
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
@@ -263,7 +284,7 @@ def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Se
     ]
     if mistakes:
         raise UserError("settings:\n" + "\n".join(f"  {mistake}" for mistake in mistakes))
-    return Settings(**values)
+    return kind(**values)
 
 
 def _source(name: str, flags: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str | None]:

@@ -6,9 +6,11 @@ from typing import Any
 
 from webhook.core.answers import utc
 from webhook.core.breaker import BreakerView
+from webhook.core.overrides import Entry, remarks
 from webhook.core.policy import LoadedPolicy, Pool, Service
 from webhook.core.quota import CounterPlan, Holder, Look, Use, WindowPlan
 from webhook.core.resources import shown
+from webhook.core.standing import LiveSet
 from webhook.core.stanzas import Scope
 
 _SECOND_US = 1_000_000
@@ -25,11 +27,32 @@ class StoreHealth:
 
 
 @dataclass(frozen=True, slots=True)
+class Replicas:
+    """Among how many servers the limits are divided while the store is away, and which of them this is, from 0.
+
+    `source` is who says so: `settings`, `leases`, or nobody, which is `default`.
+    """
+
+    count: int = 1
+    ordinal: int = 0
+    source: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
 class WatchHealth:
     """When the API server last sent something for a watch, None where it never did, and what is wrong since."""
 
     contact_us: int | None = None
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OverridesShown:
+    """Where overrides come from ("": nowhere), what is wrong with the newest of them, and the live ones by service."""
+
+    source: str = ""
+    errors: Sequence[str] = ()
+    entries: Mapping[str, Entry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +69,11 @@ class Snapshot:
     policy: LoadedPolicy | None = None
     loaded_at_us: int | None = None
     errors: Sequence[str] = ()
+    overrides: OverridesShown = OverridesShown()
     plans: Mapping[str, CounterPlan] = field(default_factory=dict)
     looks: Mapping[str, Look] = field(default_factory=dict)
     store: StoreHealth = StoreHealth("memory")
+    replicas: Replicas = Replicas()
     watches: Mapping[str, WatchHealth] = field(default_factory=dict)
     certificates: Mapping[str, int] = field(default_factory=dict)
 
@@ -66,11 +91,24 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             "loadedAt": _moment(snapshot.loaded_at_us),
             "errors": list(snapshot.errors),
         },
+        "overrides": {
+            "source": snapshot.overrides.source or None,
+            "errors": list(snapshot.overrides.errors),
+            "entries": [
+                {"service": name, **_override(entry, snapshot)}
+                for name, entry in sorted(snapshot.overrides.entries.items())
+            ],
+        },
         "store": {
             "kind": snapshot.store.kind,
             "healthy": not snapshot.store.error,
             "error": snapshot.store.error or None,
             "mode": snapshot.store.mode or None,
+        },
+        "replicas": {
+            "count": snapshot.replicas.count,
+            "ordinal": snapshot.replicas.ordinal,
+            "source": snapshot.replicas.source,
         },
         "watches": [
             {"resource": resource, "lastContact": _moment(health.contact_us), "error": health.error or None}
@@ -87,6 +125,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
 
 def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
     look, plan = snapshot.looks.get(service.name), snapshot.plans.get(service.name)
+    entry = snapshot.overrides.entries.get(service.name)
     view = look.breaker if look else None
     return {
         "name": service.name,
@@ -100,10 +139,19 @@ def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
             "quota": service.modes.quota,
             "breaker": service.modes.breaker,
         },
+        "override": _override(entry, snapshot) if entry else None,
         "known": look is not None,
         "windows": [_window(use, namespace, look) for namespace, use in _uses(look, plan)],
         "breaker": _breaker(view, look.at_us, plan) if look and view else None,
     }
+
+
+def _override(entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
+    """Return what is done, until when and why; `withoutEffect` says what of it the policy in force leaves idle."""
+    done = {key: value for key, value in entry.plain().items() if key != "service"}
+    idle = remarks(snapshot.policy.policy, entry) if snapshot.policy else ()
+    left = {"remainingSeconds": max(0, _seconds(entry.until_us - snapshot.now_us))}
+    return {**done, **left, "withoutEffect": list(idle)}
 
 
 def _pool(pool: Pool, snapshot: Snapshot) -> dict[str, Any]:
@@ -129,7 +177,10 @@ def _uses(look: Look | None, plan: CounterPlan | None) -> Iterable[tuple[str, Us
             for use in uses:
                 yield namespace, use
     elif plan is not None:
-        for use in _unused(plan.windows, Holder.SERVICE):
+        for use in (
+            *_unused(plan.windows, Holder.SERVICE),
+            *(LiveSet().uses(plan.standing, 0) if plan.standing else ()),
+        ):
             yield "", use
 
 
@@ -140,9 +191,13 @@ def _unused(windows: Iterable[WindowPlan], of: Holder) -> Iterable[Use]:
 def _window(use: Use, namespace: str, look: Look | None) -> dict[str, Any]:
     """Return one limit; without a look all but `hard` is null, for nobody knows.
 
-    `nextFree` is null where there is room now, too, or where there never will be.
+    `nextFree` is null where there is room now, too, or where there never will be. One on live Pods, whose room nobody
+    can foretell, says besides what room there is above `hard` now, and whether it is enforced.
     """
-    limit = {"window": use.window, "resource": use.resource, "namespace": namespace or None}
+    limit: dict[str, Any] = {"window": use.window, "resource": use.resource, "namespace": namespace or None}
+    if use.of is Holder.STANDING:
+        limit["surge"] = shown(use.resource, use.surge) if look is not None else None
+        limit["enforced"] = look.is_standing_known if look is not None else None
     hard = shown(use.resource, use.hard)
     if look is None:
         return {**limit, "used": None, "hard": hard, "full": None, "nextFree": None, "nextFreeSeconds": None}
@@ -151,7 +206,7 @@ def _window(use: Use, namespace: str, look: Look | None) -> dict[str, Any]:
         **limit,
         "used": shown(use.resource, use.used),
         "hard": hard,
-        "full": use.used >= use.hard,
+        "full": use.used >= use.hard + use.surge,
         "nextFree": _moment(use.free_at_us) if waits else None,
         "nextFreeSeconds": _seconds(use.free_at_us - look.at_us) if waits and use.free_at_us else 0,
     }

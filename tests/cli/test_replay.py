@@ -149,7 +149,7 @@ def test_each_line_has_exactly_the_keys_that_are_pinned() -> None:
                 keys[kind].add(frozenset(line))
             for use in line.get("used", ()):
                 assert set(use) == {"window", "resource", "used", "hard", "of", "name", "namespace"}
-                assert use["of"] in {"service", "pool"}
+                assert use["of"] in {"service", "standing", "pool"}
     assert keys == {
         "pod": {frozenset(["at", "uid", "service", "decision", "allowed", "status", "used", "breaker", "generation"])},
         "outcome": {frozenset(["at", "service", "breaker", "openRemaining", "generation"])},
@@ -416,3 +416,56 @@ def test_a_resize_is_known_by_the_uid_that_the_pod_carries_and_fresh_uids_avoid_
     path.write_text("".join(json.dumps(event) + "\n" for event in (update, {**new, "uid": "fresh-1"}, new)))
     done = podgate("replay", path, "--policy", folder / "policy.yaml")
     assert [line["uid"] for line in done.lines] == ["mine", "fresh-1", "fresh-2"], done.err
+
+
+def standing_of(line: Json) -> dict[str, Any]:
+    return {use["resource"]: use["used"] for use in line["used"] if use["of"] == "standing"}
+
+
+def test_live_pods_are_limited_roll_over_by_surge_and_make_room_when_they_end() -> None:
+    lines = play("standing")
+    asked = {(line["at"], line["uid"]): line["status"]["code"] for line in lines if "decision" in line}
+    assert [asked[1, uid] for uid in ("new1", "new2")] == [200, 429]
+    assert [asked[2, uid] for uid in ("new2", "new3")] == [200, 429], "one old Pod has ended"
+    assert [asked[1200.5, "late"], asked[1201, "late"]] == [429, 200], "surge is closed until there are 3 again"
+    looks = {line["at"]: standing_of(line) for line in lines if "waiting" in line}
+    assert looks[2.5] == {"pods": 4, "cpu": "400m"}
+    assert looks[1201] == {"pods": 3, "cpu": "300m"}, "one that never came to be gives its place back"
+    assert looks[1204] == {"pods": 3, "cpu": "250m"}, "who came and went while the store was away is known"
+    assert [asked[1206, uid] for uid in ("a1", "b1", "a2")] == [200, 200, 403]
+    assert [asked[at, uid] for at, uid in ((88000, "a3"), (88001, "a4"))] == [403, 200], "a day later it still lives"
+    assert [line["refunded"] for line in lines if line.get("uid") in {"late", "old1"} and "refunded" in line] == [
+        False,
+        True,
+    ]
+
+
+def test_a_resize_is_followed_by_what_stands() -> None:
+    resized = [line for line in play("standing") if line["at"] == 1202]
+    assert [(line["status"]["code"], standing_of(line)["cpu"]) for line in resized] == [
+        (200, "500m"),
+        (429, "500m"),
+        (200, "250m"),
+    ]
+
+
+def test_who_came_and_who_ended_while_nothing_limited_live_pods_is_known_when_something_does(tmp_path: Path) -> None:
+    head = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n- name: web\n  match: {namespaces: [shop]}\n"
+    (tmp_path / "limited.yaml").write_text(head + "  quota: {standing: {hard: {pods: 2}, surge: 0}}\n")
+    (tmp_path / "free.yaml").write_text(head)
+    pod = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c"}]}}
+    events: list[Json] = [
+        {"at": 0, "pod": pod, "namespace": "shop", "uid": "before"},
+        {"at": 1, "policy": "free.yaml"},
+        *({"at": 1, "pod": pod, "namespace": "shop", "uid": uid} for uid in ("a", "b", "stays")),
+        {"at": 1, "pod": pod, "namespace": "shop", "dryRun": True},
+        *({"at": 2, "deleted": uid} for uid in ("before", "a")),
+        {"at": 3, "policy": "limited.yaml"},
+        *({"at": 3, "pod": pod, "namespace": "shop", "uid": uid} for uid in ("c", "d")),
+    ]
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    done = podgate("replay", path, "--policy", tmp_path / "limited.yaml")
+    assert done.code == 0, done.err
+    assert [line["status"]["code"] for line in done.lines[-2:]] == [429, 429]
+    assert standing_of(done.lines[-1]) == {"pods": 2}, "b and stays, but neither the dry run nor those that ended"

@@ -17,7 +17,7 @@ POLICY = policy_text(
     " quota: {windows: [{window: 1m, hard: {pods: 1}}]},"
     " breaker: {outcomes: {source: Pushed, reporters: [edge]}, errorRate: {minimumOutcomes: 1}}}\n"
 )
-COMMANDS = ["demo", "serve", "review", "replay", "policy", "status", "certs", "token"]
+COMMANDS = ["demo", "serve", "controller", "review", "replay", "policy", "status", "certs", "token"]
 
 
 @pytest.fixture
@@ -32,6 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (["nonsense"], "No such command 'nonsense': see podgate --help"),
         (["--nonsense"], "No such option '--nonsense'"),
+        (["controller", "--policy", "p"], "--store: memory: with --store memory `podgate serve` does this itself"),
+        (["controller", "--policy", "p", "--store", "redis://r"], "--kubeconfig: missing, and this is no Pod"),
         (["review"], "Missing argument 'FILES...': see podgate review --help"),
         (["review", "x"], "Missing option '--policy': see podgate review --help"),
         (["review", "x", "--policy", "p", "-o", "xml"], "'xml' is not one of 'diff', 'yaml', 'json', 'patch'"),
@@ -78,7 +80,7 @@ def test_the_version_is_told_by_both_names(name: str) -> None:
 
 def test_help_loads_no_web_server() -> None:
     code = "import sys, webhook.cli as cli\ntry: cli.main()\nexcept SystemExit: print('aiohttp' in sys.modules)"
-    for arguments in (["--help"], ["serve", "--help"]):
+    for arguments in (["--help"], ["serve", "--help"], ["controller", "--help"]):
         done = subprocess.run([BIN / "python", "-c", code, *arguments], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "False"
 
@@ -160,7 +162,7 @@ def test_what_is_nested_too_deeply_is_said_in_one_line(folder: Path, depth: int)
 
 WORDS = st.one_of(
     st.sampled_from(
-        [*COMMANDS[2:], "-", "--", "-o", "json", "--policy", "policy.yaml", "lint", "render", "--explain", "="]
+        [*COMMANDS[3:], "-", "--", "-o", "json", "--policy", "policy.yaml", "lint", "render", "--explain", "="]
     ),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8),
 )

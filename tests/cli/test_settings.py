@@ -51,10 +51,10 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
     }
     assert mistakes(flags, environment) == [
         "--policy: '': write a path",
+        "--store: 'http://x': write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0",
         "--tls-cert: 'nowhere.crt': there is no such file",
         "--jwks: missing: public keys that tokens are signed with, JWKS; watched: give --jwks or PODGATE_JWKS",
         "--listen: '8443': write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)",
-        "--store: 'http://x': write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0",
         "PODGATE_DRAIN: '15': not a Go duration: write a number with a unit, such as 500ms, 30s, 5m or 24h",
         "PODGATE_LOG_SAMPLE: 'many': write a whole number, 0 or more",
         "PODGATE_TRACE_RATIO: '2': write a ratio from 0 to 1, such as 0.01",

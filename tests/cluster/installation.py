@@ -12,13 +12,16 @@ from typing import Any
 from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.entrances import Entrance
-from tests.cluster.server import Server
+from tests.cluster.server import PODGATE, Server
 from tests.server.serving import Files
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, configmap, load
 
-RBAC = Path(__file__).parents[2] / "manifests" / "10-rbac.yaml"
-SERVICE_ACCOUNT = "podgate"
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+RBAC = MANIFESTS / "10-rbac.yaml"
+CONTROLLER_RBAC = MANIFESTS / "redis" / "11-rbac-controller.yaml"
+SERVICE_ACCOUNT, CONTROLLER_ACCOUNT = "podgate", "podgate-controller"
+LEASE = "podgate-leader"
 POLICY, LAST_GOOD, KEY = configmap.NAME, configmap.LAST_GOOD, configmap.KEY
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _numbers = itertools.count(1)
@@ -33,7 +36,10 @@ class Installation:
     entrance: Entrance
     policy: str
     namespaces: Sequence[str] = ()
+    program: Sequence[str | Path] = PODGATE
+    """What runs in place of `python -m webhook`."""
     servers: list[Server] = field(default_factory=list)
+    controllers: list[Server] = field(default_factory=list)
 
     # --- servers ---
 
@@ -41,7 +47,8 @@ class Installation:
         """Start one under the rights of the manifests, and wait until it listens."""
         name = f"podgate-{next(_numbers)}"
         told = self.files.arguments()[2:]  # the policy comes from the cluster
-        server = Server.start(self.plane, name, *told, "--kubeconfig", kubeconfig or self.kubeconfig(), *arguments)
+        whose = ("--kubeconfig", kubeconfig or self.kubeconfig())
+        server = Server.start(self.plane, name, *told, *whose, *arguments, program=self.program)
         self.servers.append(server)
         self.route()
         return server
@@ -63,10 +70,27 @@ class Installation:
     def log(self, server: Server, lines: int = 1000) -> str:
         return self.plane.log(server.name, lines)
 
-    def kubeconfig(self, server: str | None = None) -> Path:
+    def kubeconfig(self, server: str | None = None, *, account: str = SERVICE_ACCOUNT) -> Path:
         """Return a kubeconfig of the service account; `server` is for a way to the API server of one's own."""
-        token = self.plane.kubectl("create", "token", SERVICE_ACCOUNT, "-n", NAMESPACE).stdout.strip()
-        return self.plane.kubeconfig_for("podgate", token=token, server=server)
+        token = self.plane.kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip()
+        return self.plane.kubeconfig_for(account, token=token, server=server)
+
+    # --- controllers ---
+
+    def start_controller(self, *arguments: str) -> Server:
+        """Start one under the rights of the manifests, and wait until it leads or stands by."""
+        self.plane.kubectl("apply", "-f", str(CONTROLLER_RBAC))
+        told = ("--kubeconfig", self.kubeconfig(account=CONTROLLER_ACCOUNT), "--plain-listen", "127.0.0.1:0")
+        name = f"podgate-controller-{next(_numbers)}"
+        found = Server.start(self.plane, name, *told, *arguments, command="controller", program=self.program)
+        self.controllers.append(found)
+        return found
+
+    def stop_controller(self, found: Server, *, kill: bool = False) -> None:
+        """End one as Kubernetes would, or as a crash would; its log must be clean."""
+        self.controllers.remove(found)
+        self.plane.stop_component(found.name, kill=kill)
+        assert "Traceback" not in self.log(found), self.log(found)
 
     # --- policy ---
 
@@ -180,6 +204,8 @@ def installed(
             plane.kubectl("delete", kind, "--all", "--wait=false")
         for server in list(found.servers):
             found.stop_server(server)
+        for controller in list(found.controllers):
+            found.stop_controller(controller)
         plane.kubectl("delete", "configmap", POLICY, LAST_GOOD, "-n", NAMESPACE, "--ignore-not-found")
         # It takes a while: a test has namespaces of its own.
         plane.kubectl("delete", "namespace", "--wait=false", "--ignore-not-found", *(namespaces or ["none"]))

@@ -60,7 +60,7 @@ class Recorder:
         self._context.load_cert_chain(paths.certificate, paths.key)
         app = web.Application()
         app.router.add_post("/{path}", self._take)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1, handler_cancellation=True)
         self._loop = BackgroundLoop("recorder")
 
     def taken(self) -> list[Call]:

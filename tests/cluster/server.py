@@ -1,7 +1,8 @@
-"""A `podgate serve` beside the cluster: it ends with the components, and is asked what it shows of itself."""
+"""A `podgate serve` or `controller` beside the cluster: it ends with the components, and is asked what it shows."""
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -10,19 +11,30 @@ from urllib.request import urlopen
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.entrances import Target
 
+PODGATE = ("-m", "webhook")
+HASTY = ("-P", Path(__file__).with_name("hasty.py"))
+"""The same, with short times."""
+
 
 @dataclass(frozen=True)
 class Server:
-    """A running one, and the HOST:PORT of its two listeners."""
+    """A running one, and the HOST:PORT of its listeners; a controller has the plain one alone."""
 
     name: str
     admission: str
     plain: str
 
     @classmethod
-    def start(cls, plane: ControlPlane, name: str, *arguments: str | Path) -> Self:
+    def start(
+        cls,
+        plane: ControlPlane,
+        name: str,
+        *arguments: str | Path,
+        command: str = "serve",
+        program: Sequence[str | Path] = PODGATE,
+    ) -> Self:
         """Start one with these arguments, and wait until it listens."""
-        plane.processes.start(name, [sys.executable, "-m", "webhook", "serve", *arguments])
+        plane.processes.start(name, [sys.executable, *program, command, *arguments])
 
         def listening() -> dict[str, Any] | None:
             for line in plane.log(name, 1000).splitlines():
@@ -32,7 +44,7 @@ class Server:
             return None
 
         said = plane.wait(listening, f"{name} to listen", name)
-        return cls(name, said["admission"][0], said["plain"][0])
+        return cls(name, said.get("admission", [""])[0], said["plain"][0])
 
     @property
     def target(self) -> Target:

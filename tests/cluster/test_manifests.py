@@ -30,6 +30,7 @@ HEADER = """\
 #   podgate policy webhooks --policy policy.yaml --ca pki/ca.crt | kubectl apply --server-side -f -
 """
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:podgate"
+CONTROLLER = f"system:serviceaccount:{NAMESPACE}:podgate-controller"
 CALLER = f"system:serviceaccount:{NAMESPACE}:kube-apiserver-caller"
 NUMBERED = sorted(path.name for path in shipped.FOLDER.glob("[0-9]*.yaml"))
 
@@ -84,7 +85,7 @@ def test_the_api_server_accepts_it(site: Site, name: str) -> None:
 
 def test_applied_again_nothing_changes(site: Site) -> None:
     said = site.take("kubectl apply -k manifests").splitlines()
-    assert len(said) == 12
+    assert len(said) == 14
     assert [line for line in said if not line.endswith(" unchanged")] == []
 
 
@@ -121,29 +122,77 @@ def test_the_services_lead_to_the_servers_pod(site: Site) -> None:
         site.plane.wait(lambda service=service, port=port: ports(service) == [port], f"{service} to have endpoints")
 
 
-CAN = [(verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("list", "watch")] + [
+CAN = [
+    *(
+        (verb, f"configmaps/podgate-{name}", NAMESPACE)
+        for name in ("policy", "overrides")
+        for verb in ("list", "watch")
+    ),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("get", "update")),
     ("create", "configmaps", NAMESPACE),
-    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("get", "update")),
-    ("create", "leases", NAMESPACE),
+    ("get", "leases/podgate-leader", NAMESPACE),
+    *((verb, "leases", NAMESPACE) for verb in ("create", "list", "update", "delete")),
     *((verb, "namespaces", "") for verb in ("list", "watch")),
+    *((verb, "pods", "") for verb in ("list", "watch")),
+    ("create", "events.events.k8s.io", ""),
 ]
 CANNOT = [
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
+    *((verb, "configmaps/podgate-overrides", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
     *((verb, "configmaps/podgate-policy", "default") for verb in ("get", "create")),
-    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("patch", "delete", "deletecollection")),
-    *((verb, "leases", NAMESPACE) for verb in ("get", "list", "watch", "update")),
+    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("patch", "deletecollection")),
+    *((verb, "leases", NAMESPACE) for verb in ("get", "watch")),
     *((verb, "leases/podgate-leader", "default") for verb in ("get", "update", "create")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
     *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
-    *((verb, "pods", "default") for verb in ("get", "list", "create", "delete")),
+    *((verb, "pods", "default") for verb in ("get", "create", "update", "patch", "delete")),
+    *((verb, "events.events.k8s.io", "") for verb in ("get", "list", "update", "patch", "delete")),
     ("get", "nodes", ""),
     ("create", "serviceaccounts/token", NAMESPACE),
     ("patch", "validatingwebhookconfigurations.admissionregistration.k8s.io", ""),
     ("impersonate", "users", ""),
 ]
+
+
+CONTROLLER_CAN = [
+    *(
+        (verb, f"configmaps/podgate-{name}", NAMESPACE)
+        for name in ("policy", "overrides")
+        for verb in ("list", "watch")
+    ),
+    ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
+    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("get", "update")),
+    ("create", "leases", NAMESPACE),
+    *((verb, resource, "") for resource in ("pods", "namespaces") for verb in ("list", "watch")),
+]
+CONTROLLER_CANNOT = [
+    *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
+    *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("update", "delete")),
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "create", "update")),
+    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("patch", "delete", "deletecollection")),
+    *((verb, "leases", NAMESPACE) for verb in ("get", "list", "watch", "update", "delete")),
+    *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
+    *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
+    *((verb, "pods", "default") for verb in ("get", "create", "update", "patch", "delete")),
+    ("get", "nodes", ""),
+    ("create", "serviceaccounts/token", NAMESPACE),
+    ("impersonate", "users", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def controllers_site(site: Site) -> Site:
+    """Apply what is for a Redis, too."""
+    site.take("kubectl apply -k manifests/redis")
+    return site
+
+
+def may(site: Site, account: str, verb: str, resource: str, namespace: str) -> str:
+    where = ("-n", namespace) if namespace else ("--all-namespaces",)
+    said = site.plane.kubectl("auth", "can-i", verb, resource, *where, f"--as={account}", check=False)
+    return (said.stdout.split() or [said.stderr])[0]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +202,39 @@ CANNOT = [
 def test_the_server_may_do_what_it_does_and_no_more(
     site: Site, verb: str, resource: str, namespace: str, answer: str
 ) -> None:
-    where = ("-n", namespace) if namespace else ("--all-namespaces",)
-    said = site.plane.kubectl("auth", "can-i", verb, resource, *where, f"--as={ACCOUNT}", check=False)
-    assert said.stdout.split()[:1] == [answer], said.stderr
+    assert may(site, ACCOUNT, verb, resource, namespace) == answer
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "namespace", "answer"),
+    [(*one, "yes") for one in CONTROLLER_CAN] + [(*one, "no") for one in CONTROLLER_CANNOT],
+)
+def test_the_controller_may_do_what_it_does_and_no_more(
+    controllers_site: Site, verb: str, resource: str, namespace: str, answer: str
+) -> None:
+    assert may(controllers_site, CONTROLLER, verb, resource, namespace) == answer
+
+
+def test_a_server_beside_a_redis_need_not_see_pods(controllers_site: Site) -> None:
+    """What the README takes away there is all that lets it."""
+    binding = "clusterrolebinding/podgate-in-memory"
+    controllers_site.take(f"kubectl delete {binding}")
+    try:
+        assert may(controllers_site, ACCOUNT, "list", "pods", "") == "no"
+        assert may(controllers_site, CONTROLLER, "list", "pods", "") == "yes"
+    finally:
+        controllers_site.take("kubectl apply -k manifests")
+
+
+def test_the_controllers_flags_are_its_own() -> None:
+    [deployment] = yaml.safe_load_all((shipped.FOLDER / "redis/31-controller.yaml").read_text())
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    flags = dict(argument.split("=", 1) for argument in container["args"])
+    named = {item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.ControllerSettings)}
+    assert flags == {}, "the controller has no such flags"
+    assert container["command"] == ["podgate", "controller"]
+    assert named["store"] is not None
+    settings.store_of(named["store"])
 
 
 @pytest.mark.parametrize("namespace", ["default", NAMESPACE])

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.quota import CounterPlan, Limit, WindowPlan, canonical
+from webhook.core.quota import CounterPlan, Limit, StandingPlan, WindowPlan, canonical
 from webhook.core.stanzas import Mode
 
 
@@ -12,6 +12,11 @@ def window(seconds: int, **hard: int) -> WindowPlan:
     return WindowPlan(
         f"{seconds}s", seconds, tuple(Limit(name, canonical(name), value) for name, value in hard.items())
     )
+
+
+def standing(surge: int = 0, **hard: int) -> StandingPlan:
+    """Return limits on live Pods, each with the same room above it."""
+    return StandingPlan(window(0, **hard).limits, (surge,) * len(hard))
 
 
 def plan_of(*windows: WindowPlan, **changes: Any) -> CounterPlan:

@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from tests.core.plans import plan_of, standing
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
-from webhook.core.answers import breaker_finding, counter_findings, status_of, utc
+from webhook.core.answers import breaker_finding, counter_findings, status_of, store_finding, utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.decision import Finding, Status
 from webhook.core.findings import Code
 from webhook.core.policy import Match, Modes, Service
 from webhook.core.quota import Holder, Receipt, Refusal, Use
-from webhook.core.stanzas import Denial, Mode, Quota, RetryAfter
+from webhook.core.stanzas import Denial, Mode, Quota, RetryAfter, WhenStoreUnavailable
 
 OVER = (
     Use("1m", "pods", 50, 50, asked=1, free_at_us=NOW_US + 12_000_001),
@@ -69,6 +71,60 @@ def test_a_pools_limit_is_named_as_the_pools_and_denies_as_by_default_where_the_
     (found,) = counter_findings(alone, Receipt(NOW_US, refused=Refusal.QUOTA, over=(full,), free_at_us=NOW_US + 5))
     assert found.message.startswith("service web: pool prod: pods in 1m: hard 300, used 300, asked 1; could pass from ")
     assert status_of(found, alone, receipt, ALICE) == Status(429, "TooManyRequests")
+
+
+LIVE = Use("standing", "pods", 225, 200, asked=1, of=Holder.STANDING, surge=50)
+LIVE_CPU = Use("standing", "cpu", 39_500, 40_000, asked=1_500, of=Holder.STANDING)
+WAITS = "could pass when enough of the service's live Pods have ended"
+
+
+def refused(*over: Use, free_at_us: int | None = 0) -> Receipt:
+    return Receipt(NOW_US, refused=Refusal.QUOTA, over=over, free_at_us=free_at_us)
+
+
+def test_a_limit_on_live_pods_says_so_with_its_surge_while_that_is_open() -> None:
+    (found,) = counter_findings(service(), refused(LIVE, LIVE_CPU))
+    assert str(found) == (
+        "QuotaExceeded: service web: pods live at one time: hard 200, surge 50, used 225, asked 1;"
+        f" cpu live at one time: hard 40, used 39500m, asked 1500m; {WAITS}"
+    )
+
+
+def test_live_pods_in_resource_quotas_phrase() -> None:
+    (found,) = counter_findings(service(status=403), refused(LIVE))
+    assert found.message == (
+        "exceeded quota: podgate/web, requested: pods=1, used: pods=225, limited: pods=200;"
+        f" pods live at one time; {WAITS}"
+    )
+
+
+def test_live_pods_and_a_window_have_a_moment_and_a_condition() -> None:
+    (found,) = counter_findings(service(), refused(OVER[0], LIVE_CPU, free_at_us=OVER[0].free_at_us))
+    assert found.message.endswith(
+        "; could pass from 2027-01-15T08:00:12.001Z, if enough of the service's live Pods have ended by then"
+    )
+    receipt = refused(OVER[0], LIVE, free_at_us=OVER[0].free_at_us)
+    (found,) = counter_findings(service(status=403), receipt)
+    assert ", used: pods=50, limited: pods=50; pods in 1m, pods live at one time; could pass from " in found.message
+
+
+def test_what_asks_more_than_hard_and_surge_can_never_pass() -> None:
+    (found,) = counter_findings(service(), refused(replace(LIVE, asked=251, free_at_us=None), free_at_us=None))
+    assert found.message.endswith("; it asks for more than the whole limit and can never pass")
+
+
+def test_nobody_is_told_how_long_to_wait_for_others_to_end() -> None:
+    whoever = service(retry_after=RetryAfter.USERS)
+    (found,) = counter_findings(whoever, refused(LIVE))
+    assert status_of(found, whoever, refused(LIVE), ALICE) == Status(429, "TooManyRequests")
+
+
+def test_a_limit_on_live_pods_alone_is_a_quota_whose_store_is_away() -> None:
+    plan = plan_of(standing=standing(pods=1), when_unavailable=WhenStoreUnavailable.DENY)
+    found = store_finding(service(), plan, "timeout")
+    assert found is not None
+    assert (found.concern, found.code) == ("quota", Code.STORE_UNAVAILABLE)
+    assert store_finding(service(), replace(plan, when_unavailable=WhenStoreUnavailable.ALLOW), "timeout") is None
 
 
 def test_what_can_never_pass_is_told_so() -> None:

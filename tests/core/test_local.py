@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.core.plans import plan_of, window
+from tests.core.plans import plan_of, standing, window
 from webhook.core import local
 from webhook.core.local import LocalLedger
 from webhook.core.quota import Acquire, CounterPlan, Holder, PoolPlan, Receipt, Refusal
@@ -230,3 +230,101 @@ def test_replicas_apart_oversell_by_less_than_one_largest_pod_each(
             assert now_us < free_at_us <= now_us + 65 * SECOND_US
             trial = ledgers[who % replicas].acquire(asked(cost={"pods": cost}, peek=True), free_at_us)
             assert trial.refused is None, "from then on it could pass"
+
+
+# Replicas that come and go
+
+
+def test_more_replicas_make_smaller_shares_at_once() -> None:
+    ledger = LocalLedger()
+    ledger.heard(PLAN, "shop", (0,), NOW_US)
+    ledger.share(2, 1, NOW_US)
+    assert admitted(ledger) == 5
+    ledger.share(3, 2, NOW_US + 1)
+    assert admitted(ledger, NOW_US + 1) == 0
+
+
+def test_a_share_grows_only_when_what_those_spent_who_left_has_left_the_window() -> None:
+    ledger = LocalLedger(replicas=2)
+    ledger.heard(PLAN, "shop", (0,), NOW_US)
+    assert admitted(ledger) == 5
+    ledger.share(1, 0, NOW_US + SECOND_US)
+    assert admitted(ledger, NOW_US + SECOND_US) == 0, "the other may have let in five"
+    assert admitted(ledger, NOW_US + 66 * SECOND_US - 1) == 5, "its own have left, the other's not yet"
+    assert admitted(ledger, NOW_US + 66 * SECOND_US) == 5
+
+
+def test_what_is_heard_afterwards_says_what_those_spent_who_left() -> None:
+    ledger = LocalLedger(replicas=2)
+    ledger.share(1, 0, NOW_US)
+    ledger.heard(PLAN, "shop", (4,), NOW_US)
+    assert admitted(ledger) == 6
+
+
+def test_the_largest_number_since_the_last_reply_counts() -> None:
+    ledger = LocalLedger(replicas=2)
+    ledger.heard(PLAN, "shop", (0,), NOW_US)
+    for number, replicas in enumerate((5, 3, 4, 1)):
+        ledger.share(replicas, 0, NOW_US + number)
+    assert admitted(ledger, NOW_US + 10) == 2
+    ledger.heard(PLAN, "shop", (0,), NOW_US + 2)
+    assert admitted(ledger, NOW_US + 10) == 1, "there were four when it was heard: 10 / 4, the remainder by ordinal"
+
+
+@given(
+    events=st.lists(
+        st.tuples(
+            st.sampled_from(["ask", "ask", "ask", "ask", "join", "leave"]),
+            st.integers(0, 5),
+            st.integers(1, 6),
+            st.one_of(st.integers(0, 200_000), st.sampled_from([SECOND_US, 30 * SECOND_US, 65 * SECOND_US])),
+        ),
+        min_size=1,
+        max_size=80,
+    ),
+    used=st.integers(0, 10),
+    replicas=st.integers(1, 4),
+)
+@settings(max_examples=300)
+def test_who_leaves_oversells_nothing_and_who_comes_at_most_a_share(
+    events: list[tuple[str, int, int, int]], used: int, replicas: int
+) -> None:
+    """In any trailing window: hard, a largest Pod for each but one that was there, and a share for each newcomer."""
+    world = {f"replica-{number}": LocalLedger(replicas, number) for number in range(replicas)}
+    for ledger in world.values():
+        ledger.heard(PLAN, "shop", (used,), NOW_US)
+    log, joined, left, now_us, largest = [(NOW_US, used)], [], [], NOW_US, 0
+    for what, who, cost, pause_us in events:
+        now_us += pause_us
+        name = sorted(world)[who % len(world)]
+        if what == "join" and len(world) < 6:
+            world[f"newcomer-{next(_numbers)}"] = LocalLedger(len(world) + 1, 0)
+            joined.append((now_us, -(-10 // len(world))))
+        elif what == "leave" and len(world) > 1:
+            del world[name]
+            left.append(now_us)
+        elif what == "ask" and world[name].acquire(asked(cost={"pods": cost}), now_us).charged:
+            log.append((now_us, cost))
+            largest = max(largest, cost)
+        for ordinal, ledger in enumerate(world[name] for name in sorted(world)):
+            ledger.share(len(world), ordinal, now_us)
+        since_us = now_us - 65 * SECOND_US
+        total = sum(amount for at_us, amount in log if at_us > now_us - 64 * SECOND_US)
+        there = len(world) + sum(at_us > since_us for at_us in left)
+        newcomers = sum(share for at_us, share in joined if at_us > since_us)
+        assert total <= 10 + (there - 1) * largest + newcomers
+
+
+def test_live_pods_hold_nobody_up_and_stand_between_the_windows_and_the_pools() -> None:
+    pool = PoolPlan("prod", (window(64, pods=9),))
+    plan = plan_of(window(64, pods=8), standing=standing(pods=1, memory=5), tag="prod", pool=pool)
+    ledger = LocalLedger()
+    ledger.heard(plan, "shop", (5, 1, 5, 7), NOW_US)
+    assert admitted(ledger, plan=plan, cost={"pods": 1, "requests.memory": 5}) == 2, "9 - 7 of the pool"
+    ledger.heard(plan, "shop", (5, 1, 5, 0), NOW_US)
+    assert admitted(ledger, plan=plan) == 1, "8 - 5 of its own, of which two are spent"
+
+
+def test_a_limit_on_live_pods_alone_lets_everybody_in() -> None:
+    receipt = LocalLedger().acquire(asked(plan_of(standing=standing(pods=0))), NOW_US)
+    assert (receipt.refused, receipt.charged, receipt.local) == (None, True, True)

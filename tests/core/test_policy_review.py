@@ -137,7 +137,7 @@ def test_thousands_of_errors_are_counted_and_the_first_hundred_shown() -> None:
     [
         (config_map(None, data={"policy.yml": GOOD}), "data['policy.yaml'] is missing, there is policy.yml: put"),
         (config_map(None), "data['policy.yaml'] is missing, there is nothing: put"),
-        (config_map(None, binaryData={"policy.yaml": "YQ=="}), "binaryData['policy.yaml']: a policy is UTF-8 text"),
+        (config_map(None, binaryData={"policy.yaml": "YQ=="}), "binaryData['policy.yaml']: it is UTF-8 text"),
     ],
 )
 def test_a_config_map_without_the_document_is_refused(object_: dict[str, Any], words: str) -> None:

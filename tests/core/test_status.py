@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from webhook.cli.status import countdown, page
 from webhook.core.breaker import BreakerView, State
 from webhook.core.draft import Compiled
+from webhook.core.overrides import Entry, PartialModes
 from webhook.core.policy import LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import Holder, Look, Use
-from webhook.core.stanzas import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, Window
-from webhook.status import Snapshot, StoreHealth, WatchHealth, status_document
+from webhook.core.stanzas import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, Standing, Window
+from webhook.status import OverridesShown, Replicas, Snapshot, StoreHealth, WatchHealth, status_document
 
 NOW_US = 1_800_000_000_000_000
 PAYMENT = Service(
@@ -113,7 +114,9 @@ def test_the_document_says_how_everything_stands() -> None:
             "loadedAt": "2027-01-15T07:59:00.000Z",
             "errors": [],
         },
+        "overrides": {"source": None, "errors": [], "entries": []},
         "store": {"kind": "memory", "healthy": True, "error": None, "mode": None},
+        "replicas": {"count": 1, "ordinal": 0, "source": "default"},
         "watches": [
             {"resource": "configmaps", "lastContact": "2027-01-15T07:59:55.000Z", "error": "cut"},
             {"resource": "namespaces", "lastContact": None, "error": None},
@@ -127,6 +130,7 @@ def test_the_document_says_how_everything_stands() -> None:
         "scope": "Cluster",
         "failureMode": "Open",
         "modes": {"placement": "Enforce", "resources": "Enforce", "quota": "Audit", "breaker": "Enforce"},
+        "override": None,
         "known": True,
         "windows": [
             {
@@ -160,6 +164,80 @@ def test_the_document_says_how_everything_stands() -> None:
             "probes": {"leased": 0, "succeeded": 0, "needed": 3},
         },
     }
+
+
+LIVE = LoadedPolicy(
+    Policy(
+        "podgate.io/v1alpha1",
+        "Policy",
+        (
+            Service(
+                "web",
+                Match(namespaces=("web",)),
+                quota=Quota(standing=Standing({"pods": Quantity.parse("4"), "memory": Quantity.parse("4Gi")}, "25%")),
+            ),
+        ),
+    ),
+    "0123456789abcdef",
+)
+
+
+def live_looks(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str, Look]:
+    pods_use = Use("standing", "pods", pods, 4, asked=1, of=Holder.STANDING, surge=surge)
+    memory_use = Use("standing", "memory", 1 << 30, 4 << 30, asked=1, of=Holder.STANDING, surge=surge << 30)
+    return {"web": Look(NOW_US, {"": (pods_use, memory_use)}, is_standing_known=is_known)}
+
+
+def live_rows(looks: dict[str, Look]) -> list[dict[str, Any]]:
+    document = status_document(snapshot(policy=LIVE, plans=Compiled(LIVE).plans, looks=looks))
+    rows: list[dict[str, Any]] = services(document)["web"]["windows"]
+    return rows
+
+
+def test_live_pods_are_shown_with_the_room_that_there_is_now_and_whether_it_is_enforced() -> None:
+    [pods, memory] = live_rows(live_looks(5))
+    assert pods == {
+        "window": "standing",
+        "resource": "pods",
+        "namespace": None,
+        "surge": 1,
+        "enforced": True,
+        "used": 5,
+        "hard": 4,
+        "full": True,
+        "nextFree": None,
+        "nextFreeSeconds": 0,
+    }
+    assert (memory["used"], memory["hard"], memory["surge"], memory["full"]) == ("1Gi", "4Gi", "1Gi", False)
+    assert [row["full"] for row in live_rows(live_looks(4))] == [False, False], "surge is open"
+    assert [row["full"] for row in live_rows(live_looks(4, surge=0))] == [True, False]
+    assert [row["enforced"] for row in live_rows(live_looks(1, is_known=False))] == [False, False]
+
+
+def test_limits_on_live_pods_are_shown_while_nobody_lives_or_nobody_knows() -> None:
+    idle = live_rows({"web": Look(NOW_US, is_standing_known=True)})
+    assert [(row["used"], row["hard"], row["surge"], row["enforced"]) for row in idle] == [
+        (0, 4, 1, True),
+        ("0", "4Gi", "1Gi", True),
+    ]
+    unknown = live_rows({})
+    assert [(row["used"], row["hard"], row["surge"], row["enforced"]) for row in unknown] == [
+        (None, 4, None, None),
+        (None, "4Gi", None, None),
+    ]
+
+
+def test_the_page_shows_surge_and_that_nothing_is_enforced_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    whole = {"policy": LIVE, "plans": Compiled(LIVE).plans}
+    rows = [line.split() for line in shown(**whole, looks=live_looks(5)).splitlines()]
+    assert ["web", "bronze", "-", "standing", "pods", "5", "4", "+1", "-"] in rows
+    assert ["standing", "memory", "1Gi", "4Gi", "+1Gi", "now"] in rows
+    rows = [line.split() for line in shown(**whole, looks=live_looks(5, surge=0)).splitlines()]
+    assert ["web", "bronze", "-", "standing", "pods", "5", "4", "-"] in rows
+    page_text = shown(**whole, looks=live_looks(5, is_known=False))
+    assert page_text.count(" not enforced\n") == 2
+    assert "web: limits on live Pods are not enforced: Pods are not known yet, or no longer" in page_text
 
 
 def test_services_stand_in_the_policys_order() -> None:
@@ -254,6 +332,51 @@ def test_a_server_without_a_policy_shows_why() -> None:
         "errors": ["p.yaml:3:1: services: missing"],
     }
     assert document["services"] == []
+
+
+def test_servers_that_share_a_store_are_shown() -> None:
+    document = status_document(snapshot(store=StoreHealth("redis"), replicas=Replicas(3, 1, "leases")))
+    assert document["replicas"] == {"count": 3, "ordinal": 1, "source": "leases"}
+    assert "store   redis, for 3 servers: ok" in list(page(document))
+
+
+OVERRIDES = OverridesShown(
+    "configmap podgate-system/podgate-overrides",
+    ["o.yaml:2:3: [1].until: (absent): required: add until"],
+    {
+        "payment-api": Entry("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("1.5")),
+        "gone": Entry("gone", "2027-01-15T09:00:00Z", "INC-2", modes=PartialModes(quota=Mode.AUDIT)),
+    },
+)
+
+
+def test_overrides_are_shown_whole_and_with_their_service() -> None:
+    document = status_document(snapshot(overrides=OVERRIDES))
+    assert document["overrides"]["source"] == OVERRIDES.source
+    assert document["overrides"]["errors"] == OVERRIDES.errors
+    gone, payment = document["overrides"]["entries"]
+    assert gone == {
+        "service": "gone",
+        "modes": {"quota": "Audit"},
+        "until": "2027-01-15T09:00:00Z",
+        "remainingSeconds": 3600,
+        "reason": "INC-2",
+        "withoutEffect": ["no such service in the policy in force"],
+    }
+    shown = services(document)["payment-api"]["override"]
+    assert {"service": "payment-api", **shown} == payment
+    assert (shown["quotaFactor"], shown["withoutEffect"]) == ("1.5", [])
+    assert services(document)["web"]["override"] is None
+
+
+def test_the_page_says_what_overrides_do_until_when_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    lines = shown(overrides=OVERRIDES).splitlines()
+    assert "overrides  2 in force, from configmap podgate-system/podgate-overrides" in lines
+    assert "overrides refused: o.yaml:2:3: [1].until: (absent): required: add until" in lines
+    assert "payment-api: override quotaFactor: '1.5' until 2027-01-15T08:10:00Z (10m left): INC-1" in lines
+    ends = "until 2027-01-15T09:00:00Z (1h left): INC-2; without effect: no such service in the policy in force"
+    assert f"gone: override modes: {{quota: Audit}} {ends}" in lines
 
 
 def test_an_expired_certificate_has_negative_days_left() -> None:

@@ -1,7 +1,8 @@
-"""A small API server for ConfigMaps, Namespaces and Leases, to be told to fail in every way that a real one does."""
+"""A small API server for the objects that we have there, to be told to fail in every way that a real one does."""
 
 import asyncio
 import json
+import re
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +17,9 @@ from aiohttp import web
 NAMESPACES = "/api/v1/namespaces"
 CONFIGMAPS = f"{NAMESPACES}/podgate-system/configmaps"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/podgate-system/leases"
-_KINDS = {NAMESPACES: "Namespace", CONFIGMAPS: "ConfigMap", LEASES: "Lease"}
+PODS = "/api/v1/pods"
+_KINDS = {NAMESPACES: "Namespace", CONFIGMAPS: "ConfigMap", LEASES: "Lease", PODS: "Pod"}
+_PODS_OF = re.compile(rf"{NAMESPACES}/([^/]+)/pods")
 _CUT, _END = object(), object()
 
 Fault = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -120,6 +123,11 @@ class FakeApiServer:
         metadata = {**kept, "name": name} | ({"labels": labels} if labels is not None else {})
         return self._write(path, {"apiVersion": "v1", "kind": _KINDS[path], "metadata": metadata, **fields})
 
+    def put_pod(self, namespace: str, name: str, uid: str, **fields: Any) -> None:
+        """Write a Pod, as somebody else would; `metadata` adds to its metadata. It goes by `namespace/name`."""
+        metadata = {"name": name, "namespace": namespace, "uid": uid, **fields.pop("metadata", {})}
+        self._write(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, **fields})
+
     def remove(self, path: str, name: str) -> None:
         gone = self._objects.pop((path, name))
         self.revision += 1
@@ -128,6 +136,10 @@ class FakeApiServer:
 
     def stored(self, path: str, name: str) -> dict[str, Any] | None:
         return self._objects.get((path, name))
+
+    def under(self, path: str) -> list[dict[str, Any]]:
+        """Return what is stored at a path, oldest first."""
+        return [found for (place, _), found in self._objects.items() if place == path]
 
     def compact(self) -> None:
         """Forget all versions up to now: whoever watches from one of them gets a 410."""
@@ -162,15 +174,25 @@ class FakeApiServer:
         fault = faults.popleft() if faults else self.always.get(verb)
         if fault is not None:
             return await fault(request)
-        handler = {"list": self.list, "watch": self._watch, "get": self._get}.get(verb, self.change)
+        handlers = {"list": self.list, "watch": self._watch, "get": self._get, "delete": self._delete}
+        handler = handlers.get(verb, self.change)
         return await handler(request)
 
     async def list(self, request: web.Request) -> web.StreamResponse:
+        version, _, begin = request.query.get("continue", f"{self.revision}:0").partition(":")
+        if int(version) < self._oldest:
+            return _status(410, "The provided continue parameter is too old")
+        path = _place(request)
+        # A page shows what there was at the first one; all that these tests write meanwhile is new objects.
         items = [
-            found for (path, _), found in self._objects.items() if path == request.path and _selected(request, found)
+            found
+            for (place, _), found in self._objects.items()
+            if place == path and _selected(request, found) and int(found["metadata"]["resourceVersion"]) <= int(version)
         ]
-        kind = f"{_KINDS[request.path]}List"
-        return web.json_response({"kind": kind, "metadata": {"resourceVersion": str(self.revision)}, "items": items})
+        end = int(begin) + int(request.query.get("limit", len(items) or 1))
+        metadata = {"resourceVersion": version} | ({"continue": f"{version}:{end}"} if end < len(items) else {})
+        body = {"kind": f"{_KINDS[path]}List", "metadata": metadata, "items": items[int(begin) : end]}
+        return web.json_response(body)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         version = int(request.query["resourceVersion"])
@@ -198,6 +220,17 @@ class FakeApiServer:
         found = self._objects.get((path, name))
         return _status(404, f'"{name}" not found') if found is None else web.json_response(found)
 
+    async def _delete(self, request: web.Request) -> web.StreamResponse:
+        path, _, name = request.path.rpartition("/")
+        found = self._objects.get((path, name))
+        if found is None:
+            return _status(404, f'"{name}" not found')
+        wanted = (await request.json()).get("preconditions", {}).get("resourceVersion")
+        if wanted not in (None, found["metadata"]["resourceVersion"]):
+            return _status(409, "the object has been modified")
+        self.remove(path, name)
+        return _status(200, "")
+
     async def change(self, request: web.Request) -> web.StreamResponse:
         sent = await request.json()
         name = sent["metadata"]["name"]
@@ -215,6 +248,8 @@ class FakeApiServer:
     def _write(self, path: str, found: dict[str, Any]) -> dict[str, Any]:
         self.revision += 1
         name = found["metadata"]["name"]
+        if path == PODS:
+            name = f"{found['metadata']['namespace']}/{name}"
         kind = "MODIFIED" if (path, name) in self._objects else "ADDED"
         written = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.revision)}}
         self._objects[path, name] = written
@@ -262,15 +297,28 @@ def kubeconfig(server: str, **user: Any) -> dict[str, Any]:
 
 def _verb(request: web.Request) -> str:
     if request.method != "GET":
-        return {"POST": "create", "PUT": "update"}[request.method]
-    if request.path not in _KINDS:
+        return {"POST": "create", "PUT": "update", "DELETE": "delete"}[request.method]
+    if _place(request) not in _KINDS:
         return "get"
     return "watch" if request.query.get("watch") == "true" else "list"
 
 
+def _place(request: web.Request) -> str:
+    """Return where the objects are kept that a request is about."""
+    return PODS if _PODS_OF.fullmatch(request.path) else request.path
+
+
 def _selected(request: web.Request, found: dict[str, Any]) -> bool:
-    selector = request.query.get("fieldSelector")
-    return selector is None or selector == f"metadata.name={found['metadata']['name']}"
+    of = _PODS_OF.fullmatch(request.path)
+    if of is not None and found["metadata"]["namespace"] != of[1]:
+        return False
+    for selector in filter(None, request.query.get("fieldSelector", "").split(",")):
+        field_name, operator, value = re.split("(!?=)", selector)
+        if (found["metadata"].get(field_name.removeprefix("metadata.")) == value) is (operator == "!="):
+            return False
+    wanted = [one.partition("=") for one in request.query.get("labelSelector", "").split(",") if one]
+    labels = found["metadata"].get("labels") or {}
+    return all(labels.get(key) == value for key, _, value in wanted)
 
 
 def _line(kind: str, found: dict[str, Any]) -> bytes:

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.decision import Decision, Finding, Half, Status, Verdict
 from webhook.core.findings import Code
+from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy, Match, Policy, Service
+from webhook.core.quantity import Quantity
 from webhook.core.quota import Holder, Look, Receipt, Refusal, Use
 from webhook.core.stanzas import Mode
 from webhook.ports import Caller, Review
@@ -74,6 +76,10 @@ def policy(*services: str, policy_hash: str = "0123456789abcdef") -> LoadedPolic
         ),
         policy_hash,
     )
+
+
+def override(service: str = "payment-api", until: str = "2026-12-01T04:00:00Z") -> Entry:
+    return Entry(service, until, "INC-1", quota_factor=Quantity.parse("3"))
 
 
 def transition(old: State, new: State, reason: str = "", service: str = "payment-api") -> Transition:

@@ -1,7 +1,7 @@
 """The Lease under which one server counts: who has it, who waits, who leaves; and an API server that comes and goes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -342,3 +342,116 @@ async def test_a_release_without_an_answer_is_told_and_no_more(world: World) -> 
 async def test_who_never_had_it_has_nothing_to_release(world: World) -> None:
     await world.lease("first").release()
     assert world.fake.verbs() == ["get"]
+
+
+# Leading by it
+
+
+class Work:
+    """What may be done only under the lease."""
+
+    def __init__(self) -> None:
+        self.found: list[dict[str, str]] = []
+        self.is_running = False
+        self.faults: list[Exception] = []
+
+    async def __call__(self, found: Mapping[str, str]) -> None:
+        self.found.append(dict(found))
+        self.is_running = True
+        try:
+            if self.faults:
+                raise self.faults.pop()
+            await asyncio.Event().wait()
+        finally:
+            self.is_running = False
+
+
+async def test_who_has_it_works_and_who_waits_does_not(world: World, started: Start) -> None:
+    first, second = world.lease("first"), world.lease("second")
+    working, waiting = Work(), Work()
+    leading = started(first.lead(working))
+    await until(lambda: working.is_running)
+    started(second.lead(waiting))
+    await world.asked_again("update")
+    assert (working.is_running, waiting.is_running) == (True, False)
+    assert (first.obstacle, first.trouble, second.trouble) == ("", "", "")
+    leading.cancel()
+    await asyncio.wait([leading])
+    assert not working.is_running
+    await first.release()
+    await until(lambda: waiting.is_running)
+
+
+async def test_work_ends_when_another_has_it_and_begins_again_when_it_is_free(world: World, started: Start) -> None:
+    lease, work = world.lease("first"), Work()
+    started(lease.lead(work))
+    await until(lambda: work.is_running)
+    world.written("other_1")
+    await until(lambda: not work.is_running)
+    assert "other_1" in lease.obstacle
+    assert lease.trouble == "", "to stand by is no trouble"
+    world.written(None)
+    await until(lambda: work.is_running)
+
+
+@pytest.mark.parametrize("fault", [refuse(500), refuse(403), drop, hang])
+async def test_work_ends_when_it_could_not_be_renewed_in_time(world: World, started: Start, fault: Fault) -> None:
+    lease, work = world.lease("first", duration_seconds=1, request_seconds=0.2), Work()
+    started(lease.lead(work))
+    await until(lambda: work.is_running)
+    world.fake.always["update"] = fault
+    await until(lambda: not work.is_running)
+    assert world.spec()["holderIdentity"] == lease.identity, "nobody else has it: others may take us for dead"
+    await until(lambda: bool(lease.trouble))
+    assert lease.obstacle
+    del world.fake.always["update"]
+    await until(lambda: work.is_running)
+    assert (lease.obstacle, lease.trouble) == ("", "")
+
+
+async def test_work_goes_on_while_renewals_fail_for_a_moment(world: World, started: Start) -> None:
+    lease, work = world.lease("first"), Work()
+    started(lease.lead(work))
+    await until(lambda: work.is_running)
+    world.fake.next("update", refuse(500), refuse(409), refuse(429))
+    await world.asked_again("update", 6)
+    assert (len(work.found), work.is_running) == (1, True)
+
+
+async def test_work_that_fails_is_told_and_may_begin_again(world: World, started: Start) -> None:
+    lease, work = world.lease("first"), Work()
+    work.faults.append(LookupError("a defect"))
+    with pytest.raises(LookupError):
+        await lease.lead(work)
+    started(lease.lead(work))
+    await until(lambda: work.is_running)
+
+
+async def test_notes_travel_with_renewals_to_whoever_leads_next(world: World, started: Start) -> None:
+    notes: dict[str, str] = {}
+    told = Told()
+    lease = Lease(
+        world.client,
+        "a",
+        is_unique=False,
+        reports=told.reports(),
+        on_wait=lambda _: None,
+        notes=lambda: notes,
+        pace=QUICK,
+    )
+    work, next_work = Work(), Work()
+    leading = started(lease.lead(work))
+    await until(lambda: work.is_running)
+    notes["podgate.io/watched-version"] = "7"
+    await world.asked_again("update")
+    notes["podgate.io/watched-version"] = "8"
+    await world.asked_again("update")
+    notes.clear()
+    await world.asked_again("update")
+    leading.cancel()
+    await asyncio.wait([leading])
+    notes["podgate.io/watched-version"] = "9"
+    await lease.release()
+    started(world.lease("b").lead(next_work))
+    await until(lambda: next_work.is_running)
+    assert (work.found, next_work.found) == ([{}], [{"podgate.io/watched-version": "9"}])

@@ -174,8 +174,20 @@ async def test_without_an_api_server_to_ask_it_is_not_ready_and_listens_when_it_
         assert (await ready(plain))[0] == 200
 
 
-async def test_servers_that_share_a_store_ask_for_no_lease(fake: FakeApiServer, files: Files) -> None:
-    async with serving(files, *cluster(files), "--store", "redis://127.0.0.1:1", "--drain", "0s"):
+SHARED = ("--store", "redis://127.0.0.1:1", "--drain", "0s")
+
+
+async def test_servers_that_share_a_store_do_not_wait_for_each_other_and_count_by_a_lease_of_each(
+    fake: FakeApiServer, files: Files
+) -> None:
+    async with serving(files, *cluster(files), *SHARED), serving(files, *cluster(files), *SHARED):
+        await until(lambda: len(fake.under(LEASES)) == 2)
+        assert all(found["metadata"]["name"].startswith("podgate-server-") for found in fake.under(LEASES))
+    assert fake.under(LEASES) == []
+
+
+async def test_servers_that_are_told_how_many_they_are_ask_for_no_lease(fake: FakeApiServer, files: Files) -> None:
+    async with serving(files, *cluster(files), *SHARED, "--replicas", "2"):
         assert fake.seen
     assert not any(seen.path.startswith(LEASES) for seen in fake.seen)
 

@@ -26,7 +26,7 @@ BAD = document(5).replace("pods", "pod")
 class Followed:
     """A policy source behind a fake API server, with what it told."""
 
-    def __init__(self, fake: FakeApiServer, client: Any, pace: Pace = QUICK) -> None:
+    def __init__(self, fake: FakeApiServer, client: Any, pace: Pace = QUICK, *, keeps_last_good: bool = True) -> None:
         self.fake = fake
         self.recorder = Recorder()
         self.troubles: list[str] = []
@@ -35,7 +35,11 @@ class Followed:
         observer: Observer = self.recorder
         self.keeper = PolicyKeeper(observer, FakeClock(), Here())
         self.source = ConfigMapPolicy(
-            client, self.keeper, reports=WatchReports(self._contact, self.troubles.append, self.overs.append), pace=pace
+            client,
+            self.keeper,
+            reports=WatchReports(self._contact, self.troubles.append, self.overs.append),
+            pace=pace,
+            keeps_last_good=keeps_last_good,
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -155,7 +159,7 @@ async def test_deleting_it_keeps_what_is_in_force(followed: Followed) -> None:
         ({}, "data['policy.yaml'] is missing, there is nothing: put the document there"),
         ({"data": {"policy.yml": "", "b": ""}}, "data['policy.yaml'] is missing, there is b, policy.yml: put"),
         ({"binaryData": {"policy.json": "AA=="}}, "data['policy.yaml'] is missing, there is policy.json: put"),
-        ({"binaryData": {"policy.yaml": "/w=="}}, "binaryData['policy.yaml']: a policy is UTF-8 text, under data: put"),
+        ({"binaryData": {"policy.yaml": "/w=="}}, "binaryData['policy.yaml']: it is UTF-8 text, under data: put"),
     ],
 )
 async def test_a_configmap_without_the_document_is_refused(
@@ -476,3 +480,17 @@ async def test_it_starts_while_the_api_server_is_away_and_recovers(followed: Fol
     followed.apply(document(5))
     followed.run()
     await until(lambda: followed.pods() == "5")
+
+
+async def test_who_does_not_keep_the_last_good_reads_it_all_the_same(fake: FakeApiServer, client: Any) -> None:
+    followed = Followed(fake, client, keeps_last_good=False)
+    fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
+    followed.apply(BAD)
+    await followed.watching()
+    await until(lambda: followed.pods() == "4")
+    followed.apply(document(5))
+    await until(lambda: followed.pods() == "5")
+    for _ in range(20):  # in as many round trips it would have been written
+        await followed.source.refresh()
+    await followed.stop()
+    assert not {"create", "update"} & set(fake.verbs())

@@ -17,7 +17,7 @@ from certs.files import write_credentials
 from tests.server.identity import Pki
 from tests.server.raw import BODY, eventually, head, line, sized, status
 from tests.server.serving import Files, Serving, serving
-from webhook.wiring import serving as wiring
+from webhook.wiring import tending
 
 
 async def _is_closed(server: Serving) -> bool:
@@ -98,9 +98,9 @@ async def test_a_signal_during_the_start_ends_it_in_order(tmp_path: Path) -> Non
 
 
 async def test_a_watch_that_meets_a_defect_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(tending, "_AGAIN_SECONDS", 0)
     said: list[str] = []
-    podgate = SimpleNamespace(_logs=SimpleNamespace(said=lambda _level, _message, reason: said.append(reason)))
+    logs = SimpleNamespace(said=lambda _level, _message, reason: said.append(reason))
     rounds = 0
 
     async def watch() -> None:
@@ -111,7 +111,7 @@ async def test_a_watch_that_meets_a_defect_begins_again(monkeypatch: pytest.Monk
         raise RuntimeError(f"defect {rounds}")
 
     with pytest.raises(asyncio.CancelledError):
-        await wiring.Podgate._forever(podgate, watch)  # type: ignore[arg-type]
+        await tending.forever(watch, logs)  # type: ignore[arg-type]  all that it is asked for
     assert said == ["RuntimeError('defect 1')", "RuntimeError('defect 2')"]
 
 

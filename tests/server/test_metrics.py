@@ -15,6 +15,7 @@ from tests.server.records import (
     CALLER,
     QUOTA_DENIED,
     look,
+    override,
     policy,
     review,
     transition,
@@ -89,6 +90,9 @@ def everything(metrics: Metrics) -> None:
     metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
     metrics.policy_failed(["3:1: services: missing"])
     metrics.policy_judged("alice", ["3:1: services: missing"])
+    metrics.overrides_failed(["2:3: [0].until: missing"])
+    for service in ("payment-api", "in-no-policy"):
+        metrics.override_changed(service, None, override(service))
     metrics.file_refused("key set")
     metrics.store_failed("timeout: no answer within 50 ms")
     metrics.store_stands(up=False)
@@ -98,14 +102,24 @@ def everything(metrics: Metrics) -> None:
     metrics.booked("payment-api", "Away", 3)
     metrics.booking_dropped()
     metrics.refused_from_cache("payment-api")
+    metrics.ledger.refunded("payment-api", "NeverCreated")
+    metrics.ledger.unproven("payment-api")
+    metrics.ledger.charged_afterwards("payment-api")
+    metrics.ledger.raised("payment-api")
+    metrics.ledger.label_ignored()
+    metrics.ledger.drifted("payment-api", 4)
+    metrics.ledger.watched(12)
     metrics.kubernetes_failed("namespaces")
     metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
+    metrics.event_told("written")
+    metrics.shared_by(3)
     metrics.certificates({"serving": 1_800_600_000.0})
     metrics.update(
         {
             "payment-api": look(
                 Use("1m", "pods", 37, 50),
                 Use("1m", "cpu", 1500, 40_000),
+                Use("standing", "pods", 9, 200, of=Holder.STANDING, surge=50),
                 state=State.OPEN,
                 open_until_us=AT_US + 151_500_000,
             ),
@@ -143,10 +157,13 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f'podgate_workload_warnings_total{{code="PlacementConflict",{pay}}}': 2,
         f'podgate_quota_used{{namespace="",resource="pods",{pay},window="1m"}}': 37,
         f'podgate_quota_used{{namespace="",resource="cpu",{pay},window="1m"}}': 1.5,
+        f'podgate_quota_used{{namespace="",resource="pods",{pay},window="standing"}}': 9,
         'podgate_quota_used{namespace="team-a",resource="pods",service="ledger",window="24h"}': 7,
         f'podgate_quota_limit{{namespace="",resource="pods",{pay},window="1m"}}': 50,
         f'podgate_quota_limit{{namespace="",resource="cpu",{pay},window="1m"}}': 40,
+        f'podgate_quota_limit{{namespace="",resource="pods",{pay},window="standing"}}': 200,
         'podgate_quota_limit{namespace="team-a",resource="pods",service="ledger",window="24h"}': 10,
+        f"podgate_standing_enforced{{{pay}}}": 0,
         f'podgate_quota_denied_total{{of="service",resource="pods",{pay},window="1m"}}': 1,
         f'podgate_quota_denied_total{{of="pool",resource="cpu",{pay},window="1m"}}': 1,
         'podgate_pool_used{pool="prod",resource="cpu",window="1m"}': 0.3,
@@ -160,6 +177,13 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f'podgate_booked_total{{cause="Away",{pay}}}': 3,
         "podgate_bookings_dropped_total": 1,
         f"podgate_deny_cache_hits_total{{{pay}}}": 1,
+        f'podgate_quota_refunds_total{{cause="NeverCreated",{pay}}}': 1,
+        f"podgate_refunds_unproven_total{{{pay}}}": 1,
+        f"podgate_charged_afterwards_total{{{pay}}}": 1,
+        f"podgate_raised_afterwards_total{{{pay}}}": 1,
+        "podgate_labels_ignored_total": 1,
+        f"podgate_standing_drift{{{pay}}}": 4,
+        "podgate_watched_pods": 12,
         f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
         f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
         f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,
@@ -176,8 +200,15 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         'podgate_policy_reviews_total{result="success"}': 0,
         'podgate_policy_reviews_total{result="failure"}': 1,
         "podgate_policy_last_reload_successful": 0,
+        f"podgate_override_until_timestamp_seconds{{{pay}}}": 1_796_097_600,
+        "podgate_overrides_last_reload_successful": 0,
         'podgate_kubernetes_watch_failures_total{resource="namespaces"}': 1,
         'podgate_kubernetes_watch_contact_timestamp_seconds{resource="namespaces"}': 1_800_000_003.5,
+        'podgate_events_total{result="written"}': 1,
+        'podgate_events_total{result="known"}': 0,
+        'podgate_events_total{result="dropped"}': 0,
+        'podgate_events_total{result="failed"}': 0,
+        "podgate_replicas": 3,
         'podgate_file_reload_failures_total{file="certificates"}': 0,
         'podgate_file_reload_failures_total{file="key set"}': 1,
         'podgate_recorded_events_total{result="written"}': 5,
@@ -285,6 +316,17 @@ def test_a_service_that_the_store_could_not_show_has_no_gauges(metrics: Metrics)
     metrics.update({})
     assert not series(metrics, "podgate_quota_used")
     assert not series(metrics, "podgate_breaker_state")
+
+
+def test_whether_limits_on_live_pods_are_enforced_is_said_of_the_services_that_have_any(metrics: Metrics) -> None:
+    lives = look(Use("standing", "pods", 1, 50, of=Holder.STANDING))
+    for is_known in (True, False):
+        looks = {"payment-api": replace(lives, is_standing_known=is_known), "ledger": look(Use("1m", "pods", 1, 50))}
+        metrics.update(looks)
+        [(labels, value)] = series(metrics, "podgate_standing_enforced").items()
+        assert ("payment-api" in labels, value) == (True, is_known)
+    metrics.update({"ledger": replace(look(), is_standing_known=True)})
+    assert list(series(metrics, "podgate_standing_enforced").values()) == [1], "no namespace has a live Pod yet"
 
 
 def test_a_pool_has_one_series_a_limit_as_the_member_saw_it_that_was_asked_last(metrics: Metrics) -> None:
@@ -408,6 +450,20 @@ def test_a_server_without_a_policy_says_so() -> None:
     assert not any(key.startswith("podgate_policy_info") for key in shown)
 
 
+def test_an_override_that_ended_has_no_series_any_more(metrics: Metrics) -> None:
+    began = override("payment-api")
+    metrics.overrides_loaded([began])
+    metrics.override_changed("payment-api", None, began)
+    assert series(metrics, "podgate_override_until_timestamp_seconds")
+    metrics.override_changed("payment-api", began, None)
+    assert not series(metrics, "podgate_override_until_timestamp_seconds")
+    assert samples(metrics)["podgate_overrides_last_reload_successful"] == 1
+
+
+def test_where_overrides_come_from_nowhere_nothing_is_said_of_them(metrics: Metrics) -> None:
+    assert not series(metrics, "podgate_overrides_last_reload_successful")
+
+
 def test_two_servers_in_one_process_do_not_share_counts(metrics: Metrics) -> None:
     metrics.reviewed(review())
     assert not series(Metrics("0.1.0"), "podgate_reviews_total")
@@ -453,3 +509,13 @@ async def test_a_real_stores_receipts_count_each_probe_once(metrics: Metrics) ->
     metrics.update({"payment-api": await store.look(plan)})
     assert samples(metrics)['podgate_breaker_state{service="payment-api",state="CLOSED"}'] == 1
     assert samples(metrics)['podgate_quota_used{resource="pods",service="payment-api",window="1s"}'] == 1
+
+
+def test_who_leads_no_more_shows_no_pods_and_a_service_that_is_gone_no_drift(metrics: Metrics) -> None:
+    metrics.ledger.watched(12)
+    metrics.ledger.drifted("payment-api", 4)
+    metrics.ledger.drifted("ledger", 0)
+    metrics.policy_loaded(policy("ledger"))
+    assert series(metrics, "podgate_standing_drift") == {'podgate_standing_drift{service="ledger"}': 0}
+    metrics.ledger.watched(None)
+    assert series(metrics, "podgate_standing_drift") == series(metrics, "podgate_watched_pods") == {}

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.contract.test_counter_store import BREAKER, HandClock
-from tests.core.plans import plan_of, window
+from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisCluster, RedisServer, names, program
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, commands, user
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_link
 from webhook.adapters.redis_store.script import TEXT
-from webhook.core.quota import Acquire, PoolPlan
+from webhook.core.quota import Acquire, CounterPlan, PoolPlan, Sighting
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Outcome, WatchReports
 
@@ -25,7 +25,15 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 POOL = PoolPlan("shared", (window(60, pods=5),))
 PLANS = (
     plan_of(window(60, pods=3, cpu=500), breaker=BREAKER),
-    plan_of(window(60, pods=1), service="b", tag="shared", per_namespace=True, pool=POOL, breaker=BREAKER),
+    plan_of(
+        window(60, pods=1),
+        service="b",
+        tag="shared",
+        per_namespace=True,
+        pool=POOL,
+        breaker=BREAKER,
+        standing=standing(pods=2),
+    ),
 )
 WEEK_SECONDS = 7 * 86_400
 """All that was counted has run out, and was forgotten."""
@@ -59,7 +67,7 @@ async def store_at(url: str, clock: HandClock | None) -> AsyncIterator[RedisStor
 
 
 async def everything(store: RedisStore, pass_seconds: Callable[[float], None]) -> None:
-    """Do what the server does in its life: every operation, and again when all that was counted has run out."""
+    """Do what server and controller do in their lives: every operation, and again when all that counted has run out."""
     for number in range(2):
         for plan in PLANS:
             for uid in "abc":
@@ -68,9 +76,24 @@ async def everything(store: RedisStore, pass_seconds: Callable[[float], None]) -
                 await store.acquire(asked)
             await store.outcome(plan, Outcome(ok=True, latency_us=1))
             await store.refund(plan, f"a{number}")
+            await follow(store, plan, number)
             await store.look(plan, "team-0")
         await store.tick(PLANS)
         pass_seconds(WEEK_SECONDS)
+
+
+async def follow(store: RedisStore, plan: CounterPlan, number: int) -> None:
+    """Do what only the controller does."""
+    namespace = f"team-{number}"
+    for lives in (True, False):
+        await store.see(plan, [Sighting(namespace, "pod", f"seen-{number}", {"pods": 1}, lives)])
+    await store.see(plan, [Sighting(namespace, "pod", f"b{number}", {"pods": 1}, lives=True)])
+    await store.overdue(plan, 0, 10)
+    await store.let_be(plan, [f"c{number}"])
+    for scope in await store.scopes(plan):
+        await store.live(plan, scope)
+    await store.counted(plan, [namespace])
+    await store.reset(plan, 1)
 
 
 async def served(server: RedisServer) -> None:
@@ -89,6 +112,7 @@ async def replayed(server: RedisServer) -> None:
             for namespace in ("payments", "shop"):
                 for uid in "ab":
                     await store.acquire(Acquire(plan, namespace, f"{namespace}-{uid}", {"pods": 1}, "x"))
+                await follow(store, plan, len(namespace))
                 clock.sleep(WEEK_SECONDS)
                 await store.look(plan)
         await store.forget()

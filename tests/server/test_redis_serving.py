@@ -113,6 +113,9 @@ def test_an_ordinal_that_no_replica_has_is_a_mistake() -> None:
     with pytest.raises(UserError) as mistakes:
         parse({"replicas": "2", "ordinal": "1"}, {})
     assert "--ordinal" not in str(mistakes.value)
+    with pytest.raises(UserError) as mistakes:
+        parse({"ordinal": "1"}, {})
+    assert "--ordinal: '1': give --replicas too, a number above it" in str(mistakes.value)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.core.plans import plan_of, window
+from tests.core.plans import plan_of, standing, window
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, QuotaEventPlan
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, PoolPlan, Receipt, Refusal
@@ -180,6 +180,18 @@ async def test_each_replica_has_its_share(world: World) -> None:
     for world.guard in guards:
         await world.settled()
     assert await world.used() == [4]
+
+
+async def test_replicas_that_come_make_smaller_shares_at_once_and_those_that_leave_no_larger_ones(world: World) -> None:
+    world.guard.share(2, 0)
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
+    world.guard.share(1, 0)
+    assert not (await world.ask()).charged
+    world.store.away = ""
+    await world.settled()
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False], "heard since, and alone now"
 
 
 async def test_a_second_absence_begins_with_what_the_store_was_told_of_the_first(world: World) -> None:
@@ -470,3 +482,58 @@ async def test_at_the_end_the_store_is_told_what_can_be_told(world: World) -> No
     world.store.away = ""
     await world.guard.close()
     assert await world.used() == [3]
+
+
+LIVE = replace(LOCAL, standing=standing(pods=2))
+LIVE_ALONE = plan_of(standing=standing(pods=2))
+
+
+async def test_live_pods_are_not_judged_without_the_store_and_stand_when_it_is_back(world: World) -> None:
+    await world.store.counted(LIVE, [""])
+    await world.ask(LIVE, "before")
+    world.store.away = "away"
+    receipts = [await world.ask(LIVE, uid) for uid in "abcd"]
+    assert [receipt.refused for receipt in receipts] == [None, None, None, Refusal.QUOTA], "three of four were left"
+    assert [use.window for use in receipts[3].over] == ["64s"]
+    world.store.away = ""
+    await world.settled()
+    assert await world.used(LIVE) == [4, 4]
+    assert (await world.ask(LIVE)).over[-1].window == "standing"
+    assert {waiting.uid for waiting in await world.store.overdue(LIVE, 0, 9)} == {"before", "a", "b", "c"}
+
+
+async def test_a_limit_on_live_pods_alone_is_a_quota_and_has_its_rule(world: World) -> None:
+    world.store.away = "away"
+    assert [(await world.ask(LIVE_ALONE)).local for _ in range(3)] == [True] * 3
+    assert world.fallbacks == [("payment-api", "Local", True)]
+    denied = replace(LIVE_ALONE, service="denied", tag="denied", when_unavailable=WhenStoreUnavailable.DENY)
+    await world.uncounted(denied, admitted=False)
+    assert world.fallbacks[-1] == ("denied", "Deny", True)
+    world.store.away = ""
+    await world.settled()
+    assert await world.used(LIVE_ALONE) == [3]
+
+
+async def test_a_look_tells_what_is_left_of_each_limit_whatever_stands_between_them(world: World) -> None:
+    pool = PoolPlan("shared", (window(64, pods=9),))
+    plan = replace(LIVE, tag="shared", standing=standing(pods=9, memory=9), pool=pool)
+    for _ in range(2):
+        await world.ask(plan, guard=world.another())
+    for _ in range(5):
+        await world.ask(replace(plan, service="other", windows=()), guard=world.another())
+    await world.guard.look(plan)
+    world.store.away = "away"
+    admitted = [await world.ask(plan) for _ in range(3)]
+    assert [receipt.refused for receipt in admitted] == [None, None, Refusal.QUOTA]
+    assert [(use.of, use.used, use.hard) for use in admitted[2].over] == [("service", 2, 2), ("pool", 2, 2)]
+
+
+async def test_a_look_at_namespaces_of_which_none_counts_says_nothing_of_them_and_all_of_the_pool(world: World) -> None:
+    pool = PoolPlan("shared", (window(64, pods=3),))
+    plan = replace(LIVE, tag="shared", per_namespace=True, pool=pool)
+    await world.ask(replace(plan, service="other"), guard=world.another())
+    await world.guard.look(plan)
+    world.store.away = "away"
+    admitted = [await world.ask(plan) for _ in range(3)]
+    assert [receipt.refused for receipt in admitted] == [None, None, Refusal.QUOTA]
+    assert [(use.of, use.used, use.hard) for use in admitted[2].over] == [("pool", 2, 2)]

@@ -1,10 +1,11 @@
-"""Counters in this process: `ports.CounterStore` for one event loop. No call awaits, so each is indivisible."""
+"""Counters in this process: `ports.CounterStore` and `ports.PodLedger`. No call awaits, so each is indivisible."""
 
 from collections.abc import Sequence
 
 from webhook.core import breaker_states, ledger
+from webhook.core import sightings as rolls
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt
+from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
 from webhook.core.tag_state import TagState
 from webhook.ports import Clock, Outcome
 
@@ -25,6 +26,35 @@ class MemoryStore:
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         state, now_us = self._state(plan, keep=True), self._clock.now_us()
         return sum([ledger.book(state, plan, booking, now_us) for booking in bookings])
+
+    async def see(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
+        state, now_us = self._state(plan, keep=True), self._clock.now_us()
+        return [rolls.see(state, plan, seen, now_us) for seen in sightings]
+
+    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[Waiting]:
+        return rolls.overdue(self._state(plan), plan, age_us, most, self._clock.now_us())
+
+    async def let_be(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+        state, now_us = self._state(plan), self._clock.now_us()
+        for uid in uids:
+            rolls.let_be(state, plan, uid, now_us)
+
+    async def scopes(self, plan: CounterPlan) -> Sequence[str]:
+        return sorted(self._state(plan).roll.scopes(plan))
+
+    async def live(
+        self,
+        plan: CounterPlan,
+        scope: str,
+        after: str = "",  # noqa: ARG002  all are on one page
+    ) -> tuple[Sequence[str], str]:
+        return rolls.live(self._state(plan), plan, scope, self._clock.now_us()), ""
+
+    async def counted(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
+        rolls.counted(self._state(plan, keep=True), plan, scopes, self._clock.now_us())
+
+    async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
+        return rolls.reset(self._state(plan, keep=True), plan, at_us, seconds, self._clock.now_us())
 
     async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
         return ledger.outcome(

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from webhook.core.breaker import Transition
 from webhook.core.decision import Decision
+from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy
 from webhook.ports import Review
 
@@ -87,6 +88,15 @@ class Traces:
         """Say nothing: logs and metrics do."""
 
     def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+        """Say nothing: logs and metrics do."""
+
+    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+        """Say nothing: logs and metrics do."""
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:
+        """Say nothing: logs and metrics do."""
+
+    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
         """Say nothing: logs and metrics do."""
 
     def shutdown(self) -> None:

@@ -11,10 +11,13 @@ from webhook.errors import UserError
 _COMMANDS = {
     "demo": ("webhook.cli.demo:demo", "the main job on loopback, in half a minute, without a cluster"),
     "serve": ("webhook.cli.serve:serve", "the admission server"),
+    "controller": ("webhook.cli.controller:controller", "what became of Pods, held against what was counted"),
     "review": ("webhook.cli.review:review", "what would become of a Pod or a workload, offline"),
     "replay": ("webhook.cli.replay:replay", "a sequence of events over virtual time against a policy"),
     "policy": ("webhook.cli.policy:policy", "check, explain and show policy documents"),
     "status": ("webhook.cli.status:status", "services, their quotas and breakers, as a server has them"),
+    "override": ("webhook.cli.override:override", "hands on a service for a time, with a reason"),
+    "quota": ("webhook.cli.quota:quota", "one service's quota: show it, grant more, forget what was counted"),
     "certs": ("webhook.cli.certs:certs", "a CA, serving and client certificates"),
     "token": ("webhook.cli.token:token", "bearer tokens, and the keys that verify them"),
 }

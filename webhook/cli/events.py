@@ -35,6 +35,11 @@ class PodAsks(Event, frozen=True, rename="camel", forbid_unknown_fields=True, kw
     sub_resource: str = ""
     old_pod: dict[str, Any] | None = None
 
+    @property
+    def changes_what_lives(self) -> bool:
+        """Say whether, once admitted, there is a Pod that was not there, or not so large."""
+        return self.operation == "CREATE" or self.sub_resource == "resize"
+
 
 class OutcomeFields(Struct, frozen=True, forbid_unknown_fields=True):
     """How one request or Pod fared; `latency` in seconds."""
@@ -52,7 +57,7 @@ class OutcomeSeen(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Deleted(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A Pod ended: a rate gives nothing back."""
+    """A Pod ended: it makes room among the live ones, and a rate gives nothing back."""
 
     kind: ClassVar[str] = "deleted"
     deleted: Named

@@ -2,22 +2,26 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt
+from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting
 from webhook.errors import StoreUnavailableError, UserError
-from webhook.ports import Clock, CounterStore, Outcome
+from webhook.ports import Clock, CounterStore, Outcome, PodLedger
 from webhook.store_guard import GuardReports, StoreGuard
 from webhook.uncounted import NoAnswerError
 
 T = TypeVar("T")
 
 
+class Store(CounterStore, PodLedger, Protocol):
+    """What a replay counts in."""
+
+
 class Outage:
     """A `ports.CounterStore`. While the store is down each service goes by its own rule, as in a server."""
 
-    def __init__(self, store: CounterStore, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = _Switched(store)
         self._clock = clock
         self._guard = self._guarded()
@@ -69,6 +73,18 @@ class Outage:
         except NoAnswerError:
             return Look(self._clock.now_us(), breaker=self._guard.known_breaker(plan))
 
+    async def see(self, plan: CounterPlan, sighting: Sighting) -> bool:
+        """Tell what the watch shows of a Pod; False where the store is down: it is to be told again."""
+        with suppress(NoAnswerError):
+            await self._store.see(plan, [sighting])
+            return True
+        return False
+
+    async def counted(self, plan: CounterPlan) -> None:
+        """Say that all Pods are known; where the store is down there is nobody to hear it."""
+        with suppress(NoAnswerError):
+            await self._store.counted(plan)
+
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         with suppress(NoAnswerError):
             return await self._guard.tick(plans)
@@ -84,7 +100,7 @@ class _Switched:
     A real store that fails is no event of the replay, and ends it.
     """
 
-    def __init__(self, store: CounterStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.is_down = False
 
@@ -110,6 +126,13 @@ class _Switched:
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         return await self._asked(lambda: self._store.look(plan, namespace))
+
+    async def see(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
+        return await self._asked(lambda: self._store.see(plan, sightings))
+
+    async def counted(self, plan: CounterPlan) -> None:
+        scopes = await self._asked(lambda: self._store.scopes(plan))
+        await self._asked(lambda: self._store.counted(plan, scopes))
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         return await self._asked(lambda: self._store.tick(plans))

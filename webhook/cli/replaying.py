@@ -22,6 +22,7 @@ from webhook.cli.events import (
 from webhook.cli.outage import Outage
 from webhook.cli.policy_argument import load_policy
 from webhook.cli.replay_lines import breaker_of, remaining_of, used_of
+from webhook.cli.watching import Watching
 from webhook.core.document import Purpose
 from webhook.core.draft import Compiled
 from webhook.core.policy import LoadedPolicy, Policy
@@ -46,6 +47,7 @@ class Replay:
         self._is_shared = store != MEMORY
         offline = self._offline = Offline(self._policy(policy), store=store)
         self._outage = Outage(offline.store, offline.clock)
+        self._watching = Watching(self._outage)
         offline.interceptor = Interceptor(
             offline.policies, self._outage, offline.clock, offline.namespaces, Observers()
         )
@@ -65,6 +67,7 @@ class Replay:
         if now_us // _SECOND_US != self._ticked_second:
             # As the server does each second; what is asked about is up to date without it.
             self._ticked_second = now_us // _SECOND_US
+            await self._watching.confirm(self._compiled.plans)
             await self._outage.tick(tuple(self._compiled.plans.values()))
         match event:
             case PodAsks():
@@ -74,6 +77,7 @@ class Replay:
             case Refused():
                 return {"uid": event.refused, "refunded": await self._refund(event.refused)}
             case Deleted():
+                await self._watching.ended(event.deleted, self._compiled.plans)
                 return {"uid": event.deleted, "refunded": False}
             case StatusAsked():
                 return await self._status(event.status)
@@ -87,10 +91,12 @@ class Replay:
                 self._offline.namespaces.update(event.namespace_labels)
             case PolicyChange():
                 self._offline.policies.set(self._policy(self._file(event.policy)))
+                await self._watching.list_all(self._compiled.plans)
             case StoreChange(store="down"):
                 self._outage.take_away()
             case StoreChange():
                 await self._outage.bring_back(self._compiled.plans.values())
+                await self._watching.list_all(self._compiled.plans)
 
     @property
     def _compiled(self) -> Compiled:
@@ -153,6 +159,8 @@ class Replay:
             plan = self._offline.compiled(decision.policy_hash).plans[decision.service]
             if decision.allowed and not event.dry_run and (decision.receipt is None or decision.receipt.charged):
                 self._plans[uid] = plan
+            if decision.allowed and not event.dry_run and event.changes_what_lives:
+                await self._watching.came(uid, decision.service, admission.pod, self._compiled.plans)
             look = await self._outage.look(plan, event.namespace)
             line["used"] = used_of(plan, look, event.namespace)
             line |= breaker_of(look)
@@ -175,6 +183,7 @@ class Replay:
 
     async def _refund(self, uid: str) -> bool:
         plan = self._plans.get(uid)
+        self._watching.never_was(uid)
         return plan is not None and await self._outage.refund(plan, uid)
 
     async def _status(self, service: str) -> dict[str, Any]:

@@ -10,14 +10,15 @@ from urllib.request import ProxyHandler, build_opener
 
 import click
 
+from webhook.cli.yaml_text import as_flow
 from webhook.errors import UserError
 
 DEFAULT_SERVER = "http://127.0.0.1:8081"
 TIMEOUT_SECONDS = 5
 _PLAIN_PORT = "give --server the plain port (--plain-listen) of podgate serve"
 _COLOURS = {"CLOSED": "green", "OPEN": "red", "HALF_OPEN": "yellow", "FORCED_OPEN": "red", "FORCED_CLOSED": "yellow"}
-_LIMIT = ("WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
-_HEADINGS = ("SERVICE", "CLASS", "BREAKER", *_LIMIT)
+LIMIT = ("WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
+_HEADINGS = ("SERVICE", "CLASS", "BREAKER", *LIMIT)
 
 
 class NoSuchServiceError(click.ClickException):
@@ -41,6 +42,8 @@ def status(service: str | None, server: str, output: str | None) -> None:
         if service not in known:
             raise NoSuchServiceError(f"no service {service!r}: the policy in force has {', '.join(known) or 'none'}")
         document["services"] = [found for found in document["services"] if found["name"] == service]
+        entries = document["overrides"]["entries"]
+        document["overrides"]["entries"] = [entry for entry in entries if entry["service"] == service]
         document["pools"] = [pool for pool in document["pools"] if service in pool["members"]]
     if output == "json" or (output is None and not sys.stdout.isatty()):
         click.echo(json.dumps(document, indent=2))
@@ -84,7 +87,10 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     yield f"podgate {document['version']}, {document['time']}"
     yield f"policy  {policy['hash'] or 'none'}, loaded {policy['loadedAt'] or 'never'} from {policy['source']}"
     mode = f", {store['mode']}" if store["mode"] else ""
-    yield f"store   {store['kind']}: {store_text}{mode}"
+    replicas = document["replicas"]["count"]
+    shared = f", for {replicas} servers" if replicas > 1 else ""
+    yield f"store   {store['kind']}{shared}: {store_text}{mode}"
+    yield from _overrides(document["overrides"])
     for watch in document["watches"]:
         text = click.style(watch["error"], fg="red") if watch["error"] else "ok" if watch["lastContact"] else "begins"
         heard = f", last heard of at {watch['lastContact']}" if watch["lastContact"] else ""
@@ -94,28 +100,47 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     for error in policy["errors"]:
         yield click.style(f"policy refused: {error}", fg="red")
     yield ""
-    yield from _table([_HEADINGS, *(row for service in document["services"] for row in _rows(service))])
+    yield from table([_HEADINGS, *(row for service in document["services"] for row in _rows(service))])
     if document["pools"]:
         yield ""
-        yield from _table(
-            [("POOL", *_LIMIT), *(row for pool in document["pools"] for row in _limits(pool, pool["name"]))]
-        )
-    notes = [note for service in document["services"] for note in _notes(service)]
+        yield from table([("POOL", *LIMIT), *(row for pool in document["pools"] for row in limits(pool, pool["name"]))])
+    notes = [override_text(entry["service"], entry) for entry in document["overrides"]["entries"]]
+    notes += [note for service in document["services"] for note in _notes(service)]
     if notes:
         yield from ("", *notes)
 
 
+def _overrides(overrides: dict[str, Any]) -> Iterable[str]:
+    if overrides["source"]:
+        yield f"overrides  {len(overrides['entries']) or 'none'} in force, from {overrides['source']}"
+    for error in overrides["errors"]:
+        yield click.style(f"overrides refused: {error}", fg="red")
+
+
+def override_text(service: str, override: dict[str, Any]) -> str:
+    """Say in one line what is done to a service, until when, and why."""
+    told = {"service", "until", "reason", "remainingSeconds", "withoutEffect"}
+    done = as_flow({key: value for key, value in override.items() if key not in told})[1:-1]
+    text = click.style(f"{service}: override {done}", fg="yellow")
+    left = f"until {override['until']} ({countdown(override['remainingSeconds'])} left): {override['reason']}"
+    idle = "; ".join(override["withoutEffect"])
+    return f"{text} {left}" + (click.style(f"; without effect: {idle}", fg="red") if idle else "")
+
+
 def _rows(service: dict[str, Any]) -> Iterable[tuple[str, ...]]:
-    return _limits(service, service["name"], service["slaClass"], _breaker(service))
+    return limits(service, service["name"], service["slaClass"], _breaker(service))
 
 
-def _limits(holder: dict[str, Any], *first: str) -> Iterable[tuple[str, ...]]:
+def limits(holder: dict[str, Any], *first: str) -> Iterable[tuple[str, ...]]:
     """Return a line for each limit; the holder's own columns only on the first."""
     fleet = "Fleet" if holder["scope"] == "Fleet" else ""
     for window in holder["windows"]:
         name = " ".join(filter(None, (window["window"], window["namespace"], fleet)))
         used = "?" if window["used"] is None else str(window["used"])
-        yield (*first, name, window["resource"], used, str(window["hard"]), _next_free(window))
+        hard = (
+            f"{window['hard']} +{window['surge']}" if window.get("surge") not in {None, 0, "0"} else str(window["hard"])
+        )
+        yield (*first, name, window["resource"], used, hard, _next_free(window))
         first = ("",) * len(first)
     if not holder["windows"]:
         yield (*first, "-", "", "", "", "")
@@ -124,6 +149,8 @@ def _limits(holder: dict[str, Any], *first: str) -> Iterable[tuple[str, ...]]:
 def _next_free(window: dict[str, Any]) -> str:
     if window["used"] is None:
         return "?"
+    if window.get("enforced") is False:
+        return click.style("not enforced", fg="yellow")
     if window["nextFree"]:
         return f"in {countdown(window['nextFreeSeconds'])}"
     return "-" if window["full"] else "now"
@@ -151,12 +178,14 @@ def _notes(service: dict[str, Any]) -> Iterable[str]:
     if breaker is not None and breaker["state"] != "CLOSED":
         reason = f": {breaker['reason']}" if breaker["reason"] else ""
         yield f"{service['name']}: {breaker['state']} since {breaker['since']}{reason}"
+    if any(window.get("enforced") is False for window in service["windows"]):
+        yield f"{service['name']}: limits on live Pods are not enforced: Pods are not known yet, or no longer"
     relaxed = [f"{concern} {mode}" for concern, mode in service["modes"].items() if mode != "Enforce"]
     if relaxed:
         yield f"{service['name']}: {', '.join(relaxed)}"
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+def table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
     """Align columns by what is seen, not by colour codes."""
     widths = [max(len(click.unstyle(row[column])) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

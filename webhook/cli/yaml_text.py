@@ -30,3 +30,11 @@ def as_yaml(document: dict[str, Any]) -> str:
     return yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=_WIDEST
     )
+
+
+def as_flow(document: dict[str, Any]) -> str:
+    """Return a small object on one line."""
+    text: str = yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, default_flow_style=True, allow_unicode=True, width=_WIDEST
+    )
+    return text.strip()

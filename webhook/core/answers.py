@@ -39,7 +39,7 @@ def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding |
     A quota says so itself, and under `Local` nobody comes here whom a replica could judge by its share; the rest,
     which is services without a quota in force, goes by failureMode.
     """
-    has_quota = bool(plan.windows or plan.pool)
+    has_quota = bool(plan.limits)
     lets_in = service.failure_mode is FailureMode.OPEN or not (has_quota or plan.breaker)
     if has_quota and plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
         lets_in = plan.when_unavailable is WhenStoreUnavailable.ALLOW
@@ -70,7 +70,7 @@ def _quota_finding(service: Service, receipt: Receipt) -> Finding:
             f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(receipt.over))
             for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
         ]
-        windows = ", ".join(f"{_of_pool(use)}{use.resource} in {use.window}" for use in receipt.over)
+        windows = ", ".join(f"{_of_pool(use)}{use.resource} {_where(use)}" for use in receipt.over)
         text = f"exceeded quota: podgate/{service.name}, {', '.join(figures)}; {windows}"
     else:
         text = f"service {service.name}: " + "; ".join(_over(use) for use in receipt.over)
@@ -82,8 +82,13 @@ def _first_by_resource(over: tuple[Use, ...]) -> list[Use]:
 
 
 def _over(use: Use) -> str:
-    figures = ", ".join(f"{field} {_amount(use, field)}" for field in ("hard", "used", "asked"))
-    return f"{_of_pool(use)}{use.resource} in {use.window}: {figures}"
+    fields = ("hard", "surge", "used", "asked") if use.surge else ("hard", "used", "asked")
+    figures = ", ".join(f"{field} {_amount(use, field)}" for field in fields)
+    return f"{_of_pool(use)}{use.resource} {_where(use)}: {figures}"
+
+
+def _where(use: Use) -> str:
+    return "live at one time" if use.of is Holder.STANDING else f"in {use.window}"
 
 
 def _of_pool(use: Use) -> str:
@@ -98,10 +103,17 @@ def _amount(use: Use, field: str) -> int | str:
 def _when(receipt: Receipt) -> str:
     if receipt.free_at_us is None:
         return "it asks for more than the whole limit and can never pass"
-    text = f"could pass from {utc(receipt.free_at_us)}"
+    others = "enough of the service's live Pods have ended" if _waits_for_others(receipt) else ""
+    if not receipt.free_at_us:
+        return f"could pass when {others}"
+    text = f"could pass from {utc(receipt.free_at_us)}" + (f", if {others} by then" if others else "")
     if receipt.local:
         text += ", or when the counters can be asked again: until then this replica has these shares of the limits"
     return text
+
+
+def _waits_for_others(receipt: Receipt) -> bool:
+    return any(use.of is Holder.STANDING for use in receipt.over)
 
 
 def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> Status:

@@ -93,3 +93,8 @@ class Decision(Struct, frozen=True):
     @property
     def allowed(self) -> bool:
         return self.status is ALLOWED
+
+    @property
+    def denials(self) -> tuple[Finding, ...]:
+        """The findings that deny; the first one gives the denial its code."""
+        return tuple(finding for finding in self.findings if finding.mode is Mode.ENFORCE)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from webhook.core import breaker_states, store_time
 from webhook.core.breaker import BreakerView, State, Transition
+from webhook.core.charging import charge_pod, more_standing
 from webhook.core.quota import (
     Acquire,
     Booking,
@@ -19,6 +20,7 @@ from webhook.core.quota import (
     Use,
     all_free_at_us,
 )
+from webhook.core.roll import stands
 from webhook.core.stanzas import Mode
 from webhook.core.tag_state import NO_COST, PodRecord, TagState
 
@@ -86,19 +88,19 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
     would_refuse: tuple[Refusal, ...] = ()
     if not breaker.admits():
         refused, would_refuse = _objection(Refusal.BREAKER, plan.breaker_mode, would_refuse)
-    used, over = state.judge(plan, scope, request.cost if refused is None else NO_COST, now_us)
+    asked = request.cost if refused is None else NO_COST
+    standing = more_standing(state, plan, request, asked)
+    used, over = state.judge(plan, scope, asked, now_us, standing)
     if over:
         refused, would_refuse = _objection(Refusal.QUOTA, plan.quota_mode, would_refuse)
 
     if request.peek:
         return _receipt(now_us, used, over, refused, would_refuse, breaker.view())
     if refused is None:
-        charges = state.charge(plan, scope, request.cost, now_us, now_us)
         generation = breaker.record.generation
         probe = breaker.take_probe(request.uid)
-        record = PodRecord(plan.service, now_us + plan.remember_us, request.cost, now_us, charges, generation, probe)
-        state.remember(request.uid, record)
-        used = _and(used, plan, request.cost)
+        charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
+        used = _and(used, plan, request.cost, standing)
     elif refused is Refusal.QUOTA:
         breaker.quota_event(request.event_source)
     state.set_breaker(breaker.record)
@@ -115,7 +117,8 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
         for resource, amount in request.cost.items()
         if amount > before.get(resource, 0) and resource != "pods"
     }
-    used, over = state.judge(plan, scope, more, now_us)
+    standing = more_standing(state, plan, request, request.cost, old)
+    used, over = state.judge(plan, scope, more, now_us, standing)
     refused: Refusal | None = None
     would_refuse: tuple[Refusal, ...] = ()
     if over:
@@ -124,10 +127,20 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
     written = refused is None and not request.peek
     if written:
         state.charge(plan, scope, more, now_us, now_us)
-        record = known or PodRecord(plan.service, 0, NO_COST, generation=state.breaker(plan.service).generation)
+        generation = state.breaker(plan.service).generation
+        record = known or PodRecord(
+            plan.service,
+            0,
+            NO_COST,
+            generation=generation,
+            stands=stands(plan, scope),
+            namespace=request.namespace,
+            name=request.name,
+        )
         high_water = {**before, **{resource: request.cost[resource] for resource in more}}
         state.remember(request.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
-        used = _and(used, plan, more)
+        state.roll.put(plan, scope, request.uid, request.cost, now_us)
+        used, _ = state.judge(plan, scope, NO_COST, now_us)
     view = _Breaker(state, plan, now_us).view()
     return _receipt(now_us, used, over, refused, would_refuse, view, charged=written and bool(more))
 
@@ -135,10 +148,12 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
 def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> bool:
     """Give back, once, what a Pod that never came to be was charged, and its place as a probe."""
     now_us = state.clock(plan).now(reading_us)
+    state.roll.strike(uid)
     record = state.pod(uid, now_us)
     if record is None:
         return False
     state.remember(uid, replace(record, refunded=True))
+    state.roll.remove(record.stands, uid, now_us)
     if record.probe:
         state.set_breaker(breaker_states.give_back_probe(state.breaker(record.service), uid))
     return state.give_back(record, reading_us)
@@ -153,9 +168,7 @@ def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) 
     known = state.pod(booking.uid, now_us) is not None or state.was_refunded(booking.uid, now_us)
     if known or expires_us <= now_us:
         return False
-    charges = state.charge(plan, plan.scope_of(booking.namespace), booking.cost, at_us, now_us)
-    generation = state.breaker(plan.service).generation
-    state.remember(booking.uid, PodRecord(plan.service, expires_us, booking.cost, at_us, charges, generation))
+    charge_pod(state, plan, booking, at_us, now_us, generation=state.breaker(plan.service).generation)
     return True
 
 
@@ -192,14 +205,21 @@ def look(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "
     Where namespaces count apart, those in which anything counts are shown, and `namespace` in any case.
     """
     now_us = state.clock(plan).now(reading_us)
-    counting = {*state.scopes(plan, now_us), *([namespace] if namespace else [])}
+    live = state.roll.scopes(plan) if plan.standing else ()
+    counting = {*state.scopes(plan, now_us), *live, *([namespace] if namespace else [])}
     scopes = sorted(counting) if plan.per_namespace else [""]
     uses = {
-        scope: store_time.uses(state.clock(plan), state.stand(plan, scope, now_us, Holder.SERVICE)) for scope in scopes
+        scope: (
+            *store_time.uses(state.clock(plan), state.stand(plan, scope, now_us, Holder.SERVICE)),
+            *state.roll.uses(plan, scope, now_us),
+        )
+        for scope in scopes
     }
     pool = store_time.uses(state.clock(plan), state.stand(plan, "", now_us, Holder.POOL))
     view = store_time.view(state.clock(plan), _Breaker(state, plan, now_us).view())
-    return Look(state.clock(plan).shown(now_us), uses if plan.windows else {}, view, pool)
+    limits_own = plan.windows or plan.standing
+    is_known = plan.standing is not None and state.roll.known(plan, now_us)
+    return Look(state.clock(plan).shown(now_us), uses if limits_own else {}, view, pool, is_known)
 
 
 def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transition, ...]:
@@ -210,8 +230,13 @@ def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transitio
     return store_time.transitions(state.clock(plan), breaker.transitions)
 
 
-def _and(used: list[int], plan: CounterPlan, cost: Cost) -> list[int]:
-    return [has + cost.get(limit.counts, 0) for has, (_, _, limit) in zip(used, plan.limits, strict=True)]
+def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) -> list[int]:
+    if standing is None:
+        return [has + cost.get(limit.counts, 0) for has, (_, _, limit) in zip(used, plan.limits, strict=True)]
+    return [
+        has + (standing if holder is Holder.STANDING else cost).get(limit.counts, 0)
+        for has, (holder, _, limit) in zip(used, plan.limits, strict=True)
+    ]
 
 
 def _objection(

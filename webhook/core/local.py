@@ -5,6 +5,9 @@ counts as 0 once it has surely left the window, and where nothing was ever heard
 A Pod that asks more than the whole share may pass within hard - used, so that no Pod is impossible: where the replica
 would stand at most (replicas - 1) / replicas of it above its share, and so no second time before the first has left.
 Hence all replicas together exceed hard by at most (replicas - 1) times the largest Pod, in any trailing window.
+
+Where their number changes meanwhile, a share is by the largest since the last reply and within the window: who has left
+may have spent its share. So the bound stands when replicas leave; each that comes, having heard nothing, adds a share.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +27,7 @@ from webhook.core.quota import (
     WindowPlan,
     all_free_at_us,
 )
+from webhook.core.replicas import Replicas
 from webhook.core.ring import BUCKETS_LIVE, Ring
 from webhook.core.stanzas import Mode
 
@@ -46,6 +50,19 @@ class _Window(Struct, frozen=True):
     ring: Ring
     used: Mapping[str, int]
     silent_from_us: int
+    replicas: int
+    ordinal: int
+
+    def share(self, left: int) -> int:
+        each, rest = divmod(left, self.replicas)
+        return each + (self.ordinal < rest)
+
+    def most(self, left: int, asked: int) -> int:
+        """Return what this replica may hold with a Pod among it that asks so much."""
+        share = self.share(left)
+        if share < asked <= left:
+            return asked + (left - asked) // self.replicas
+        return share
 
 
 class LocalLedger:
@@ -55,9 +72,13 @@ class LocalLedger:
     """
 
     def __init__(self, replicas: int = 1, ordinal: int = 0) -> None:
-        self._replicas, self._ordinal = replicas, ordinal
+        self._shared = Replicas(replicas, ordinal)
         self._replies: dict[_Account, tuple[CounterPlan, int, tuple[int, ...]]] = {}
         self._rings: dict[tuple[_Account, int], Ring] = {}
+
+    def share(self, replicas: int, ordinal: int, now_us: int) -> None:
+        """Share among so many replicas from now on."""
+        self._shared.change(replicas, ordinal, now_us)
 
     def heard(self, plan: CounterPlan, namespace: str, used: tuple[int, ...], now_us: int) -> None:
         """Take what the store has just said of the plan's `limits`, in their order."""
@@ -73,7 +94,7 @@ class LocalLedger:
         """Judge one Pod and, unless it only peeks, count it: all or nothing."""
         plan, cost = request.plan, _asked(request)
         over: list[Use] = []
-        for window in self._windows(request):
+        for window in self._windows(request, now_us):
             over += self._over(window, cost, now_us, ahead_us)
         refused = Refusal.QUOTA if over and plan.quota_mode is Mode.ENFORCE else None
         charged = refused is None and not request.peek
@@ -91,7 +112,7 @@ class LocalLedger:
 
     def give_back(self, request: Acquire, counted_at_us: int, now_us: int) -> None:
         """Uncount a Pod that was counted here."""
-        for window in self._windows(request):
+        for window in self._windows(request, now_us):
             if amounts := window.plan.amounts(_asked(request)):
                 window.ring.refund(now_us, counted_at_us, amounts)
 
@@ -104,14 +125,14 @@ class LocalLedger:
         for key in [key for key, ring in self._rings.items() if ring.idle(now_us)]:
             del self._rings[key]
 
-    def _windows(self, request: Acquire) -> Iterator[_Window]:
+    def _windows(self, request: Acquire, now_us: int) -> Iterator[_Window]:
         """Return the windows that hold anybody up, the service's own first."""
         plan, scope = request.plan, request.plan.scope_of(request.namespace)
-        yield from self._of((plan.tag, plan.service, scope), plan.windows)
+        yield from self._of((plan.tag, plan.service, scope), plan.windows, now_us)
         if plan.pool is not None:
-            yield from self._of((plan.tag, plan.pool.name), plan.pool.windows, plan.pool.name)
+            yield from self._of((plan.tag, plan.pool.name), plan.pool.windows, now_us, plan.pool.name)
 
-    def _of(self, account: _Account, windows: Sequence[WindowPlan], pool: str = "") -> Iterator[_Window]:
+    def _of(self, account: _Account, windows: Sequence[WindowPlan], now_us: int, pool: str = "") -> Iterator[_Window]:
         holder = Holder.POOL if pool else Holder.SERVICE
         reply = self._replies.get(account)
         for window in windows:
@@ -122,11 +143,12 @@ class LocalLedger:
             if ring is None:
                 ring = self._rings[key] = Ring(window.seconds)
             used: Mapping[str, int] = {}
-            silent_from_us = 0
+            silent_from_us, since_us = 0, now_us - _length_us(window)
             if reply is not None:
                 used = _used(reply[0], reply[2], holder, window.seconds)
                 silent_from_us = reply[1] + _length_us(window)
-            yield _Window(holder, pool, window, ring, used, silent_from_us)
+                since_us = max(since_us, reply[1])
+            yield _Window(holder, pool, window, ring, used, silent_from_us, *self._shared.most_since(since_us))
 
     def _over(self, window: _Window, cost: Cost, now_us: int, ahead_us: int) -> Iterator[Use]:
         """Yield the limits that do not hold the Pod: in `hard` this replica's share, in `used` what it let in."""
@@ -135,35 +157,24 @@ class LocalLedger:
             if now_us < window.silent_from_us:
                 left = max(0, limit.hard - window.used.get(limit.counts, 0))
             mine = window.ring.used(now_us).get(limit.counts, 0)
-            if not asked or mine + asked <= self._most(left, asked):
+            if not asked or mine + asked <= window.most(left, asked):
                 continue
             moment = self._free_at_us(window, limit, left, asked, now_us)
             free_at_us = None if moment is None else moment + ahead_us
-            name, share = window.plan.name, self._share(left)
+            name, share = window.plan.name, window.share(left)
             yield Use(name, limit.resource, mine, share, asked, free_at_us, window.holder, window.name)
-
-    def _share(self, left: int) -> int:
-        each, rest = divmod(left, self._replicas)
-        return each + (self._ordinal < rest)
-
-    def _most(self, left: int, asked: int) -> int:
-        """Return what this replica may hold with a Pod among it that asks so much."""
-        share = self._share(left)
-        if share < asked <= left:
-            return asked + (left - asked) // self._replicas
-        return share
 
     def _free_at_us(self, window: _Window, limit: Limit, left: int, asked: int, now_us: int) -> int | None:
         """Return from when on it fits here if nothing else comes; sooner, where the store answers sooner."""
         ring, counts, silent_from_us = window.ring, limit.counts, window.silent_from_us
-        moment = ring.free_at_us(now_us, counts, self._most(left, asked), asked)
+        moment = ring.free_at_us(now_us, counts, window.most(left, asked), asked)
         if silent_from_us <= now_us or (moment is not None and moment < silent_from_us):
             return moment
-        later = ring.free_at_us(now_us, counts, self._most(limit.hard, asked), asked)
+        later = ring.free_at_us(now_us, counts, window.most(limit.hard, asked), asked)
         return None if later is None else max(later, silent_from_us)
 
     def _count(self, request: Acquire, cost: Cost, now_us: int) -> None:
-        for window in self._windows(request):
+        for window in self._windows(request, now_us):
             if amounts := window.plan.amounts(cost):
                 window.ring.add(now_us, amounts, now_us)
 

@@ -23,7 +23,8 @@ class SchedulingGate(Struct, frozen=True, gc=False):
     name: str = ""
 
 
-class OwnerReference(Struct, frozen=True, gc=False):
+class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -39,6 +40,9 @@ class Metadata(Struct, frozen=True, gc=False, rename="camel"):
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    creation_timestamp: str | None = None
+    resource_version: str = ""
     managed_fields: Raw = Raw(b"null")
 
 
@@ -59,9 +63,14 @@ class Spec(Struct, frozen=True, gc=False, rename="camel"):
     overhead: Amounts | None = None
 
 
+class PodStatus(Struct, frozen=True, gc=False):
+    phase: str = ""
+
+
 class Pod(Struct, frozen=True, gc=False):
     metadata: Metadata
     spec: Spec
+    status: PodStatus = PodStatus()
 
     @property
     def labels(self) -> dict[str, str]:

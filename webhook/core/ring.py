@@ -67,6 +67,15 @@ class Ring:
             self._sums[resource] -= amount
         return True
 
+    def forget(self, now_us: int, until_us: int) -> tuple[int, bool]:
+        """Count nothing of the buckets up to that of a moment; its end, and whether they held anything that counts."""
+        oldest, newest, any_held = self._oldest(now_us), until_us // self._width_us, False
+        for number in [number for number in self._buckets if number <= newest]:
+            for resource, amount in self._buckets.pop(number).items():
+                self._sums[resource] -= amount
+                any_held |= amount > 0 and number >= oldest
+        return (newest + 1) * self._width_us - 1, any_held
+
     def free_at_us(self, now_us: int, resource: str, hard: int, asked: int) -> int | None:
         """Return from when on `asked` fits if nothing else comes: 0 where it fits now, None where it never can."""
         if asked > hard:

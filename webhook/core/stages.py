@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from webhook.core import answers, matching, mutation, resources, validation
 from webhook.core.breaker import BreakerView, State
+from webhook.core.controllers import owning_controller
 from webhook.core.decision import Finding, Half, Verdict
 from webhook.core.draft import Draft
 from webhook.core.findings import Code
@@ -11,15 +12,6 @@ from webhook.core.policy import Service, Unmatched
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.review import BadReviewError
 from webhook.core.stanzas import Mode
-
-# Who makes Pods for others: only their word on the owning controller is believed, a tenant can write ownerReferences.
-_KUBE_CONTROLLERS = frozenset(
-    {"system:kube-controller-manager"}
-    | {
-        f"system:serviceaccount:kube-system:{name}-controller"
-        for name in ("replicaset", "replication", "statefulset", "job", "cronjob", "daemon-set")
-    }
-)
 
 
 def leave_alone(draft: Draft) -> None:
@@ -145,7 +137,14 @@ def acquire(draft: Draft) -> Acquire:
     except ValueError as error:
         raise _unreadable(error) from None
     return Acquire(
-        plan, request.namespace, pod.metadata.uid, taken, event_source(draft), peek=request.dry_run, resize_from=before
+        plan,
+        request.namespace,
+        pod.metadata.uid,
+        taken,
+        event_source(draft),
+        peek=request.dry_run,
+        resize_from=before,
+        name=pod.metadata.name,
     )
 
 
@@ -155,11 +154,8 @@ def _unreadable(error: ValueError) -> BadReviewError:
 
 def event_source(draft: Draft) -> str:
     """Return whose quota event a denial is: the owning controller's if a kube controller says so, else the user's."""
-    if draft.request.user in _KUBE_CONTROLLERS:
-        for reference in draft.pod.metadata.owner_references or ():
-            if reference.controller:
-                return f"controller:{reference.uid}"
-    return f"user:{draft.request.user}"
+    controller = owning_controller(draft.request.user, draft.pod)
+    return f"user:{draft.request.user}" if controller is None else f"controller:{controller.uid}"
 
 
 def charged(draft: Draft, receipt: Receipt) -> None:

@@ -1,12 +1,11 @@
 """The counters that share a tag: rings, uid records, breakers, one clock. What a write means stands in `ledger.py`."""
 
-from collections.abc import Iterable, Iterator
-
 from msgspec import Struct
 
 from webhook.core.breaker_states import Record
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
 from webhook.core.ring import Ring
+from webhook.core.roll import Roll, Stands
 from webhook.core.tag_clock import TagClock
 
 NO_COST: Cost = {}
@@ -14,8 +13,15 @@ NO_COST: Cost = {}
 LONG_US = 600_000_000
 """A clock that steps back finds what it should."""
 
+RESET_US = 30 * 86_400_000_000
+"""No window is longer, nor is a reset asked for again after it."""
+
 Account = tuple[Holder, str, bool, str]
 """Whose rings: the holder and its name, whether the whole fleet's, and the namespace ("" where it counts as one)."""
+
+Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
+
+NOBODY: tuple[list[int], list[Use]] = ([], [])
 
 Charge = tuple[Account, int, Cost]
 """An account, the seconds of its window, and the amounts that it was charged."""
@@ -32,6 +38,9 @@ class PodRecord(Struct, frozen=True, gc=False):
     generation: int = 0
     probe: bool = False
     refunded: bool = False
+    stands: Stands = ("", False, "")
+    namespace: str = ""
+    name: str = ""
 
 
 class TagState:
@@ -40,12 +49,15 @@ class TagState:
     They outlive the policy that made them, as long as anything in them counts: changed limits find what was used.
     """
 
-    __slots__ = ("_breakers", "_clocks", "_pods", "_rings", "_seen_us")
+    __slots__ = ("_breakers", "_clocks", "_pods", "_resets", "_rings", "_seen_us", "roll")
 
     def __init__(self) -> None:
+        self.roll = Roll()
         self._clocks = {fleet: TagClock() for fleet in (False, True)}
         self._breakers: dict[str, Record] = {}
         self._rings: dict[Account, dict[int, Ring]] = {}
+        self._resets: dict[tuple[Account, int], tuple[int, int]] = {}
+        """By account and seconds of a window: the newest reset that was asked for, and up to when it forgot."""
         self._pods: dict[str, PodRecord] = {}
         self._seen_us = 0
 
@@ -72,14 +84,26 @@ class TagState:
         self._pods.pop(uid, None)  # what is written last stands last: sweeping begins in front
         self._pods[uid] = record
 
-    def judge(self, plan: CounterPlan, scope: str, cost: Cost, now_us: int) -> tuple[list[int], list[Use]]:
-        """Return what each limit holds, and those that do not hold `cost` beside it.
+    def judge(
+        self, plan: CounterPlan, scope: str, cost: Cost, now_us: int, standing: Cost | None = None
+    ) -> tuple[list[int], list[Use]]:
+        """Return what each limit holds, and those that do not hold `cost` beside it; of live Pods `standing`, if given.
 
         Who asks nothing of a resource is not refused for it, even if it is overdrawn.
         """
+        used, over = self._judge(_own(plan, scope), cost, now_us)
+        for more in (
+            self.roll.judge(plan, scope, cost if standing is None else standing, now_us) if plan.standing else NOBODY,
+            self._judge(_pooled(plan), cost, now_us) if plan.pool else NOBODY,
+        ):
+            used += more[0]
+            over += more[1]
+        return used, over
+
+    def _judge(self, accounts: Accounts, cost: Cost, now_us: int) -> tuple[list[int], list[Use]]:
         used: list[int] = []
         over: list[Use] = []
-        for account, windows in _accounts(plan, scope):
+        for account, windows in accounts:
             rings = self._rings.get(account)
             for window in windows:
                 ring = rings.get(window.seconds) if rings else None
@@ -131,14 +155,33 @@ class TagState:
         return ring
 
     def give_back(self, record: PodRecord, reading_us: int) -> bool:
-        """Uncount what a Pod was charged, wherever its bucket still lives; True if anywhere."""
+        """Uncount what a Pod was charged, wherever it still counts; True if anywhere."""
         given_back = False
         for account, seconds, amounts in record.charges:
             clock, ring = self._clocks[account[2]], self._rings.get(account, {}).get(seconds)
             now_us = clock.now(reading_us)
+            _, forgotten_us = self._resets.get((account, seconds), (0, -1))
+            if record.charged_at_us <= forgotten_us:
+                continue
             if ring is not None and ring.refund(now_us, record.charged_at_us, amounts):
                 clock.last_us, given_back = now_us, True
         return given_back
+
+    def reset(self, plan: CounterPlan, scope: str, asked_us: int, seconds: int | None, now_us: int) -> bool:
+        """Forget what the service's own windows counted up to a moment, or one of them; True if they held anything.
+
+        Once for a moment; where that is not remembered, at most a bucket of what was charged after it goes too.
+        """
+        done, at_us = False, min(asked_us + self.clock(plan).offset_us, now_us)
+        for account, windows in _own(plan, scope):
+            for window in windows:
+                key = account, window.seconds
+                if seconds not in {None, window.seconds} or self._resets.get(key, (0, 0))[0] >= asked_us:
+                    continue
+                forgotten_us, any_held = self._ring(account, window.seconds).forget(now_us, at_us)
+                self._resets[key] = asked_us, forgotten_us
+                done |= any_held
+        return done
 
     def scopes(self, plan: CounterPlan, now_us: int) -> set[str]:
         """Return the namespaces in which anything of the service counts."""
@@ -164,15 +207,23 @@ class TagState:
                 del rings[seconds]
             if not rings:
                 del self._rings[account]
-        return not self._pods and not self._rings and self._seen_us + HOUR_US <= reading_us
+        for key in [key for key, (_, done_us) in self._resets.items() if done_us <= times_us[key[0][2]] - RESET_US]:
+            del self._resets[key]
+        is_rolled_up = self.roll.sweep(times_us[False])
+        return is_rolled_up and not self._pods and not self._rings and self._seen_us + HOUR_US <= reading_us
 
 
-def _accounts(plan: CounterPlan, scope: str) -> Iterator[tuple[Account, Iterable[WindowPlan]]]:
-    """Yield the service's own account, and its pool's: the order of `CounterPlan.limits`."""
-    if plan.windows:
-        yield (Holder.SERVICE, plan.service, plan.fleet, scope), plan.windows
-    if plan.pool is not None:
-        yield (Holder.POOL, plan.pool.name, plan.fleet, ""), plan.pool.windows
+def _own(plan: CounterPlan, scope: str) -> Accounts:
+    return (((Holder.SERVICE, plan.service, plan.fleet, scope), plan.windows),) if plan.windows else ()
+
+
+def _pooled(plan: CounterPlan) -> Accounts:
+    return (((Holder.POOL, plan.pool.name, plan.fleet, ""), plan.pool.windows),) if plan.pool else ()
+
+
+def _accounts(plan: CounterPlan, scope: str) -> Accounts:
+    """Return the service's own account, and its pool's."""
+    return (*_own(plan, scope), *_pooled(plan))
 
 
 def _use(account: Account, window: WindowPlan, limit: Limit, used: int) -> Use:

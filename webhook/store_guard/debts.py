@@ -38,7 +38,7 @@ class Debt(NamedTuple):
     @property
     def booking(self) -> Booking:
         request = self.request
-        return Booking(request.namespace, request.uid, request.cost, self.at_us)
+        return Booking(request.namespace, request.uid, request.cost, self.at_us, request.name)
 
 
 class Debts:

@@ -46,6 +46,10 @@ class StoreGuard:
         """How far the store's clock is before ours, 0 until it was heard."""
         self._settling = Settling(inner, self.look, self._local.forget, reports, pace or Pace())
 
+    def share(self, replicas: int, ordinal: int) -> None:
+        """Divide what is left among so many replicas, of which this is number `ordinal`, from 0."""
+        self._local.share(replicas, ordinal, self._clock.now_us())
+
     async def acquire(self, request: Acquire) -> Receipt:
         """Judge and charge as the store does, or by the service's rule; UncountedError where others must decide."""
         if self._settling and request.resize_from is None and self._settling.owes(request.plan, request.uid):
@@ -83,8 +87,10 @@ class StoreGuard:
         look = await self._inner.look(plan, namespace)
         now_us, pool = self._clock.now_us(), tuple(use.used for use in look.pool)
         self._ahead_us = look.at_us - now_us
-        for scope, uses in look.uses.items() or [("", ())]:
-            self._local.heard(plan, scope, (*(use.used for use in uses), *pool), now_us)
+        own = {scope: tuple(use.used for use in uses) for scope, uses in look.uses.items()}
+        idle = {"": (0,) * (len(plan.limits) - len(pool))}  # where namespaces count apart, none of them may have begun
+        for scope, used in (own or idle).items():
+            self._local.heard(plan, scope, used + pool, now_us)
         return look
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
@@ -123,7 +129,7 @@ class StoreGuard:
     def _alone(self, request: Acquire, error: StoreUnavailableError) -> Receipt:
         """Go by the service's rule. What the store may yet do for a Pod that is not admitted is given back."""
         plan, now_us = request.plan, self._clock.now_us()
-        has_quota = bool(plan.windows or plan.pool)
+        has_quota = bool(plan.limits)
         self._settling.fall(plan, str(plan.when_unavailable) if has_quota else FAILURE_MODE)
         if isinstance(error, NoAnswerError) and error.sent and not request.peek and request.resize_from is None:
             self._settling.refund_later(plan, request.uid)

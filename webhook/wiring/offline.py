@@ -13,7 +13,7 @@ from webhook.core.patterns import any_fits
 from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
-from webhook.ports import CounterStore, WatchReports
+from webhook.ports import WatchReports
 from webhook.settings import MEMORY
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Offline:
         self.policies = FixedPolicy(loaded, self.clock)
         self.namespaces = FixedNamespaces(namespaces)
         self._redis = None if store == MEMORY else _redis(store, self.clock)
-        self.store: CounterStore = self._redis or MemoryStore(self.clock)
+        self.store: RedisStore | MemoryStore = self._redis or MemoryStore(self.clock)
         self.interceptor = Interceptor(self.policies, self.store, self.clock, self.namespaces, Observers())
 
     @asynccontextmanager

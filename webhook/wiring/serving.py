@@ -1,7 +1,6 @@
 """The server with everything behind its ports, and its life from start to SIGTERM."""
 
 import asyncio
-import signal
 from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -27,14 +26,15 @@ from webhook.server import Patience, Server
 from webhook.settings import MEMORY, Address, Settings
 from webhook.tls import TlsFiles, TlsPaths
 from webhook.wiring.event_loop import EventLoop
+from webhook.wiring.reconciling import controller
 from webhook.wiring.shown import Shown
 from webhook.wiring.sources import Loop, Sources, open_sources
 from webhook.wiring.store import open_store
 from webhook.wiring.telemetry import Telemetry
+from webhook.wiring.tending import asked_to_end, forever
 
 VERSION = version("podgate")
 _TICK_LATE_SECONDS = 0.3
-_AGAIN_SECONDS = 1.0
 _LEASE_PATIENCE_SECONDS = 30.0
 """Longer than another server takes to let go of the lease at its end, and than the lease of a dead one lasts."""
 _LEASE_REMEDY = (
@@ -55,9 +55,11 @@ class Podgate:
         paths = TlsPaths(settings.tls_cert, settings.tls_key, settings.client_ca)
         self._tls = TlsFiles(paths, telemetry.refused_files("certificates"))
         self._keys = JwksFile(settings.jwks, telemetry.refused_files("key set"))
-        self._store = open_store(settings, telemetry, clock)
+        self._store = open_store(settings, telemetry, clock, sources.servers)
         counters = self._store.counters
-        self._interceptor = Interceptor(sources.policies, counters, clock, sources.namespaces, observer)
+        self._interceptor = Interceptor(
+            sources.policies, counters, clock, sources.namespaces, observer, sources.overrides.keeper
+        )
         authenticator = Authenticator(
             load_identities(settings.identities),
             self._keys,
@@ -98,11 +100,11 @@ class Podgate:
     async def start(self) -> None:
         """Load all, and show on the plain port how it goes: who is called before has nothing to judge by."""
         self._logs.adopt_standard_logging()
-        await self._sources.policies.refresh()
+        await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
         loops: tuple[Loop, ...] = (*self._sources.loops, self._keys.run, self._tls.run, self._tick)
-        self._tasks = [asyncio.create_task(self._forever(loop)) for loop in loops]
+        self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
 
     async def serve(self, asked: asyncio.Event) -> None:
         """Answer the API server's calls until `asked` to end. UserError where another server counts for itself."""
@@ -128,6 +130,10 @@ class Podgate:
             plain=_addresses(self.server.plain),
             not_ready=self._unready(),
         )
+        pods, ledger = self._sources.pods, self._store.ledger
+        if pods is not None and ledger is not None:
+            reconciling = controller(self._sources, pods, ledger, self._clock, self._telemetry)
+            self._tasks.append(asyncio.create_task(forever(reconciling.run, self._logs)))
         if self._settings.store == MEMORY:
             unseen = "" if lease is not None else "; without a cluster it does not see who else counts for itself"
             self._logs.said("warning", f"counters are in this process: when it ends, all limits begin anew{unseen}")
@@ -156,15 +162,6 @@ class Podgate:
         self._logs.said("info", "stopped")
         self._logs.close()
 
-    async def _forever(self, loop: Loop) -> None:
-        """Begin again after a defect of ours: a watch that has ended unseen would leave old files in force."""
-        while True:
-            try:
-                await loop()
-            except Exception as error:  # noqa: BLE001  whatever the defect is
-                self._logs.said("error", "a background task failed, and begins again", reason=repr(error))
-                await asyncio.sleep(_AGAIN_SECONDS)
-
     async def _tick(self) -> None:
         """Let idle services' intervals pass, a little late, so that what belongs to a second has arrived."""
         while True:
@@ -189,14 +186,7 @@ def run(settings: Settings) -> None:
 
 async def _serve(settings: Settings) -> None:
     _want_fast_parser()
-    asked, asked_again = asyncio.Event(), asyncio.Event()
-
-    def ask() -> None:
-        (asked_again if asked.is_set() else asked).set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ask)
+    asked, asked_again = asked_to_end()
     clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
     sources = await open_sources(settings, telemetry, clock)
     podgate = Podgate(settings, telemetry, clock, sources)

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import Look
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock
-from webhook.status import Snapshot, StoreHealth, status_document
+from webhook.status import OverridesShown, Snapshot, StoreHealth, status_document
 from webhook.tls import TlsFiles
 from webhook.wiring.sources import Sources
 from webhook.wiring.store import Store
@@ -32,6 +33,7 @@ class Shown:
         self._clock = clock
         self._sources = sources
         self._policies = sources.keeper
+        self._overrides = sources.overrides.keeper
         self._store = store
         self._interceptor = interceptor
         self._telemetry = telemetry
@@ -55,17 +57,22 @@ class Shown:
 
     async def status(self) -> dict[str, Any]:
         loaded = self._policies.current()
+        compiled = self._interceptor.compiled(loaded) if loaded else None
         return status_document(
             Snapshot(
                 version=self._version,
                 now_us=self._clock.now_us(),
                 source=self._sources.name,
-                policy=loaded,
+                policy=LoadedPolicy(compiled.policy, compiled.hash) if compiled else None,
                 loaded_at_us=self._policies.loaded_at_us,
                 errors=self._policies.last_errors(),
-                plans=self._interceptor.compiled(loaded).plans if loaded else {},
+                overrides=OverridesShown(
+                    self._overrides.source, self._overrides.last_errors(), self._overrides.current().entries
+                ),
+                plans=compiled.plans if compiled else {},
                 looks=await self._looks(),
                 store=StoreHealth(self._store.kind, self._telemetry.store_trouble, self._telemetry.store_mode),
+                replicas=self._telemetry.replicas,
                 watches=self._telemetry.watches,
                 certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
             )

@@ -1,24 +1,39 @@
-"""Where policy and Namespace labels come from: a cluster, or a file; which of them, the settings say."""
+"""Where policy, overrides and Namespace labels come from: a cluster, or files; which of them, the settings say."""
 
 import os
 import socket
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from webhook.adapters.clocks import WallClock
 from webhook.adapters.fixed import FixedNamespaces
+from webhook.adapters.overrides_file import OverridesFile
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.document import Purpose, configmap
+from webhook.overrides_keeper import OverridesKeeper
 from webhook.policy_keeper import PolicyKeeper
-from webhook.ports import Clock, NamespaceLabels, PolicySource
-from webhook.settings import MEMORY, Settings, in_cluster
+from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource
+from webhook.settings import MEMORY, ControllerSettings, Settings, in_cluster
 from webhook.wiring.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from webhook.adapters.kubernetes import Lease
+    from kubernetes_asyncio.client import ApiClient
+
+    from webhook.adapters.kubernetes import Lease, ServerLeases
 
 Loop = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OverridesSource:
+    """The overrides in force, how they are read for the first time, and what keeps them current."""
+
+    keeper: OverridesKeeper
+    refresh: Loop
+    loops: tuple[Loop, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +47,15 @@ class Sources:
     keeper: PolicyKeeper
     policies: PolicySource
     namespaces: NamespaceLabels
+    overrides: OverridesSource
     loops: tuple[Loop, ...]
     close: Loop
     lease: "Lease | None" = None
     """Under which one server counts in its memory, where there is a cluster to tell which."""
+    servers: "ServerLeases | None" = None
+    """By which servers that share a store count each other, where there is a cluster and nobody said how many."""
+    pods: PodWatch | None = None
+    """Where a server in whose memory counters live sees what became of Pods."""
     purpose: Purpose = Purpose.SERVE
     """What a policy may ask of this server."""
 
@@ -47,7 +67,46 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     client = await kubernetes.connect(settings.kubeconfig)
-    purpose = Purpose.serving(alone=False, in_process=settings.store == MEMORY)
+    events = _events(client, settings, telemetry)
+    followed = follow(client, settings, telemetry, clock, Purpose.serving(alone=False, in_process=in_process(settings)))
+    lease = servers = None
+    if in_process(settings):
+        logs = telemetry.logs
+        lease = leader_lease(
+            client,
+            settings,
+            telemetry,
+            lambda reason: logs.said("warning", "waiting for another server to end", reason=reason),
+        )
+    elif settings.replicas is None:
+        servers = kubernetes.ServerLeases(
+            client,
+            socket.gethostname(),
+            is_unique=settings.kubeconfig is None,
+            reports=telemetry.watched("leases"),
+        )
+    loops = *followed.loops, events, *([servers.run] if servers is not None else [])
+    pods = kubernetes.WatchedPods(client, clock, reports=telemetry.watched("pods")) if in_process(settings) else None
+    return replace(followed, loops=loops, lease=lease, servers=servers, pods=pods)
+
+
+def in_process(settings: ControllerSettings) -> bool:
+    """Return whether counters live in the process that counts."""
+    return settings.store == MEMORY
+
+
+def follow(
+    client: "ApiClient",
+    settings: ControllerSettings,
+    telemetry: Telemetry,
+    clock: Clock,
+    purpose: Purpose,
+    *,
+    keeps_last_good: bool = True,
+) -> Sources:
+    """Return what a cluster is asked for: the policy, unless the settings name a file, overrides, Namespace labels."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
     keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose)
     namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
     policies: PolicyFile | kubernetes.ConfigMapPolicy
@@ -55,18 +114,60 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
         name, policies = str(settings.policy), PolicyFile(settings.policy, keeper)
     else:
         name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
-        policies = kubernetes.ConfigMapPolicy(client, keeper, reports=telemetry.watched("configmaps"))
-    lease = None
-    if settings.store == MEMORY:
-        logs = telemetry.logs
-        lease = kubernetes.Lease(
-            client,
-            socket.gethostname(),
-            is_unique=settings.kubeconfig is None,
-            reports=telemetry.watched("leases"),
-            on_wait=lambda reason: logs.said("warning", "waiting for another server to end", reason=reason),
-        )
-    return Sources(name, keeper, policies, namespaces, (policies.run, namespaces.run), client.close, lease, purpose)
+        reports = telemetry.watched("configmaps")
+        policies = kubernetes.ConfigMapPolicy(client, keeper, reports=reports, keeps_last_good=keeps_last_good)
+    if settings.overrides is not None:
+        overrides = _overrides_file(settings.overrides, telemetry)
+    else:
+        overrides = _overrides_in(client, telemetry)
+    loops = policies.run, namespaces.run, *overrides.loops
+    return Sources(name, keeper, policies, namespaces, overrides, loops, client.close, purpose=purpose)
+
+
+def leader_lease(
+    client: "ApiClient",
+    settings: ControllerSettings,
+    telemetry: Telemetry,
+    on_wait: Callable[[str], None],
+    notes: Callable[[], Mapping[str, str]] = dict,
+) -> "Lease":
+    """Return the Lease of whoever counts or reconciles alone."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    return kubernetes.Lease(
+        client,
+        socket.gethostname(),
+        is_unique=settings.kubeconfig is None,
+        reports=telemetry.watched("leases"),
+        on_wait=on_wait,
+        notes=notes,
+    )
+
+
+def _events(client: "ApiClient", settings: Settings, telemetry: Telemetry) -> Loop:
+    """Have what is observed told as Events too; return what sends them."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    reports, on_result = telemetry.event_reports(), telemetry.metrics.event_told
+    sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result)
+    has_policy, has_overrides = settings.policy is None, settings.overrides is None
+    telemetry.observer.join(kubernetes.Events(sender, has_policy=has_policy, has_overrides=has_overrides))
+    return sender.run
+
+
+def _overrides_in(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    place = f"configmap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
+    keeper = OverridesKeeper(telemetry.observer, WallClock(), place)
+    source = kubernetes.ConfigMapOverrides(client, keeper, reports=telemetry.watched("overrides"))
+    return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
+
+
+def _overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
+    keeper = OverridesKeeper(telemetry.observer, WallClock(), str(path))
+    source = OverridesFile(path, keeper)
+    return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
 
 
 def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
@@ -76,7 +177,14 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose)
     policies = PolicyFile(settings.policy, keeper)
 
-    async def close() -> None:
+    async def nothing() -> None:
         """Do nothing: there is no client."""
 
-    return Sources(str(settings.policy), keeper, policies, FixedNamespaces(), (policies.run,), close, purpose=purpose)
+    if settings.overrides is not None:
+        overrides = _overrides_file(settings.overrides, telemetry)
+    else:
+        overrides = OverridesSource(OverridesKeeper(telemetry.observer, WallClock()), nothing, ())
+    loops = policies.run, *overrides.loops
+    return Sources(
+        str(settings.policy), keeper, policies, FixedNamespaces(), overrides, loops, nothing, purpose=purpose
+    )

@@ -2,12 +2,17 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from webhook.adapters.memory_store import MemoryStore
-from webhook.ports import Clock, CounterStore
+from webhook.ports import Clock, CounterStore, PodLedger
 from webhook.settings import MEMORY, Settings
+from webhook.status import Replicas
 from webhook.store_guard import StoreGuard
 from webhook.wiring.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from webhook.adapters.kubernetes import ServerLeases
 
 _REDIS = "redis"
 
@@ -19,12 +24,18 @@ class Store:
     kind: str
     counters: CounterStore
     close: Callable[[], Awaitable[None]]
+    ledger: PodLedger | None = None
+    """Where nobody else could hold it against the cluster."""
 
 
-def open_store(settings: Settings, telemetry: Telemetry, clock: Clock) -> Store:
-    """Return the store that the settings name; asks nothing of it yet, so that a Redis may come later."""
+def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: "ServerLeases | None" = None) -> Store:
+    """Return the store that the settings name; asks nothing of it yet, so that a Redis may come later.
+
+    `servers` tells how many share it, where the settings do not.
+    """
     if settings.store == MEMORY:
-        return Store(MEMORY, MemoryStore(clock), _nothing)
+        memory = MemoryStore(clock)
+        return Store(MEMORY, memory, _nothing, memory)
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     redis = redis_store.RedisStore(
@@ -35,8 +46,19 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock) -> Store:
         deadline_seconds=settings.store_deadline_seconds,
     )
     reports = telemetry.guard_reports()
-    guard = StoreGuard(redis, clock, reports, replicas=settings.replicas, ordinal=settings.ordinal)
+    replicas = Replicas(
+        settings.replicas or 1, settings.ordinal, "default" if settings.replicas is None else "settings"
+    )
+    guard = StoreGuard(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal)
+    telemetry.shared_by(replicas)
     redis.on_loss = guard.lost
+
+    def counted(count: int, ordinal: int) -> None:
+        guard.share(count, ordinal)
+        telemetry.shared_by(Replicas(count, ordinal, "leases"))
+
+    if servers is not None:
+        servers.on_count = counted
 
     async def close() -> None:
         await guard.close()

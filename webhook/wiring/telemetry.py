@@ -7,10 +7,11 @@ from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Metrics
 from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import open_traces
+from webhook.controller import ControllerReports
 from webhook.observers import Observers
 from webhook.ports import WatchReports
-from webhook.settings import Settings
-from webhook.status import WatchHealth
+from webhook.settings import ControllerSettings, Settings
+from webhook.status import Replicas, WatchHealth
 from webhook.store_guard import GuardReports
 
 _OF_ONE_OPERATION = "script:"
@@ -20,16 +21,18 @@ _NAMES_SHOWN = 5
 class Telemetry:
     """Opened first and closed last: whatever happens between is told."""
 
-    def __init__(self, settings: Settings, version: str) -> None:
+    def __init__(self, settings: ControllerSettings, version: str) -> None:
+        serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
         self.metrics = Metrics(version)
-        self.logs = Logs(sample_every=settings.log_sample)
-        self._traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, version)
+        self.logs = Logs(sample_every=serving.log_sample if serving else 0)
+        self._traces = open_traces(serving.otlp_endpoint, serving.trace_ratio, version) if serving else None
         self.watches: dict[str, WatchHealth] = {}
         self.store_trouble = ""
         """Why the shared store gives no answer, "" where it does."""
         self.store_mode = ""
         """Which services go by which rule of their own, "" where none does."""
-        self._recorder = self._open_recorder(settings)
+        self.replicas = Replicas()
+        self._recorder = self._open_recorder(serving) if serving else None
         more = [observer for observer in (self._traces, self._recorder) if observer is not None]
         self.observer = Observers(self.metrics, self.logs, *more)
 
@@ -92,6 +95,17 @@ class Telemetry:
         show()
         return WatchReports(contact, trouble, over)
 
+    def event_reports(self) -> WatchReports:
+        """Return whom to tell why Events are not written."""
+
+        def trouble(reason: str) -> None:
+            self.logs.said("warning", "Events are not written", reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "Events are written again", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over)
+
     def store_reports(self) -> WatchReports:
         """Return whom to tell how the shared store fares; each of its servers may have a trouble of its own."""
         troubles: list[str] = []
@@ -138,6 +152,26 @@ class Telemetry:
         return GuardReports(
             fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, lost
         )
+
+    def controller_reports(self) -> ControllerReports:
+        """Return whom to tell what the controller finds."""
+        ledger = self.metrics.ledger
+        return ControllerReports(
+            on_refunded=ledger.refunded,
+            on_unproven=ledger.unproven,
+            on_charged_afterwards=ledger.charged_afterwards,
+            on_raised=ledger.raised,
+            on_label_ignored=ledger.label_ignored,
+            on_drift=ledger.drifted,
+            on_watched=ledger.watched,
+        )
+
+    def shared_by(self, replicas: Replicas) -> None:
+        """Take among how many servers the limits are divided while the store is away."""
+        if replicas != self.replicas:
+            self.logs.said("info", "shares changed", replicas=replicas.count, ordinal=replicas.ordinal)
+        self.replicas = replicas
+        self.metrics.shared_by(replicas.count)
 
     def close(self) -> None:
         """Send what is still to be sent; takes as long as the receiver does."""

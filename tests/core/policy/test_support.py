@@ -14,6 +14,7 @@ FLEET = (
     + "  quota: {scope: Fleet, windows: [{window: 1s, hard: {pods: 5}}]}\n"
     + "- {name: without-a-quota-of-its-own, match: {namespaces: [shop-2]}, pool: prod}\n"
 )
+STANDING = with_service("  quota: {standing: {hard: {pods: 5}, surge: 1}}\n")
 ALONE = {Purpose.SERVE_ALONE, Purpose.SERVE_ALONE_IN_PROCESS}
 IN_PROCESS = {Purpose.SERVE_IN_PROCESS, Purpose.SERVE_ALONE_IN_PROCESS}
 
@@ -37,6 +38,15 @@ def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask(
     for purpose in set(Purpose) - ALONE:
         assert problems(SELECTOR, purpose) == []
     assert warnings(SELECTOR) == []
+
+
+def test_limits_on_live_pods_are_refused_only_where_there_is_no_cluster_to_watch() -> None:
+    for purpose in ALONE:
+        [refusal] = problems(STANDING, purpose)
+        assert "quota.standing: {...}: `serve` has no cluster whose Pods it could watch: give it --kubec" in refusal
+    for purpose in set(Purpose) - ALONE:
+        assert problems(STANDING, purpose) == []
+    assert warnings(STANDING) == []
 
 
 def test_fleet_is_refused_only_where_counters_are_one_servers_own() -> None:
@@ -67,7 +77,7 @@ def test_pools_are_acted_on_by_every_command(purpose: Purpose) -> None:
 @pytest.mark.parametrize(
     "stanza",
     [
-        "  quota: {standing: {hard: {pods: 5}}}\n",
+        "  quota: {windows: [{window: 1m, hard: {pods: 5}}], queue: {maxPods: 5}}\n",
         "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Degrade}\n",
         "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Queue}\n",
     ],

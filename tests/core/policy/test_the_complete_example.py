@@ -8,7 +8,7 @@ from webhook.core.document import DocumentError, Purpose, load
 
 EXAMPLE = Path(__file__).parent / "complete_example.yaml"
 
-NOBODY_ACTS_ON = ("breakerGuard", "services[0].quota.standing", "services[0].quota.queue")
+NOBODY_ACTS_ON = ("breakerGuard", "services[0].quota.queue")
 SERVE_CANNOT_FEED = ("services[0].breaker.outcomes",)
 
 

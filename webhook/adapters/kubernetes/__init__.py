@@ -1,9 +1,31 @@
-"""What this program has in Kubernetes: the policy and the labels of Namespaces, by list and watch; and a Lease."""
+"""What this program has in Kubernetes: documents, Namespaces and Pods, by list and watch; Leases; and Events."""
 
 from webhook.adapters.kubernetes.client import connect
+from webhook.adapters.kubernetes.event_sender import EventPace, EventSender
+from webhook.adapters.kubernetes.events import Events
 from webhook.adapters.kubernetes.lease import Lease, LeasePace
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
+from webhook.adapters.kubernetes.overrides import ConfigMapBook, ConfigMapOverrides
 from webhook.adapters.kubernetes.pace import Pace
+from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
 from webhook.adapters.kubernetes.policy import ConfigMapPolicy
+from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerPace
 
-__all__ = ["ConfigMapPolicy", "Lease", "LeasePace", "Pace", "WatchedNamespaces", "connect"]
+__all__ = [
+    "ConfigMapBook",
+    "ConfigMapOverrides",
+    "ConfigMapPolicy",
+    "EventPace",
+    "EventSender",
+    "Events",
+    "Lease",
+    "LeasePace",
+    "Pace",
+    "ServerLeases",
+    "ServerPace",
+    "WatchedNamespaces",
+    "WatchedPods",
+    "annotations",
+    "connect",
+    "continuity_of",
+]

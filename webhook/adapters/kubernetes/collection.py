@@ -26,9 +26,12 @@ class Collection(Generic[AnObject]):
     """What a role must allow."""
     object_name: str = ""
     """Restricts it to one object, also where a role does so by resourceNames."""
+    fields: str = ""
+    """Restricts it by a field selector, where it is more than one object."""
 
     def query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-        return (("fieldSelector", f"metadata.name={self.object_name}"), *more) if self.object_name else more
+        selector = f"metadata.name={self.object_name}" if self.object_name else self.fields
+        return (("fieldSelector", selector), *more) if selector else more
 
 
 @dataclass(frozen=True, slots=True)

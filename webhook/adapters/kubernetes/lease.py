@@ -2,15 +2,16 @@
 
 Whether a holder lives is judged by our own clock since we last saw its Lease change, as client-go does: the times that
 are written in it are for people. Unlike there, a holder has time to renew after the API server was away, for us as for
-it, and goes on until it reads that another has taken over: while nobody can write a Lease, nobody can take it either.
+it, and who only keeps it goes on until it reads that another has taken over: while nobody can write a Lease, nobody can
+take it either. Who leads by it is stricter, for it writes elsewhere: it stops as soon as others may take it for dead.
 """
 
 import asyncio
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kubernetes_asyncio.client import ApiClient
 
@@ -52,10 +53,10 @@ class _Sight(NamedTuple):
 
 
 class Lease:
-    """One holder's view of it. `take`, then `keep` until cancelled, then `release`.
+    """One holder's view of it. `take`, then `keep` until cancelled; or `lead`; and at the end `release`.
 
     `name` is for people to recognize the holder by. Where it `is_unique`, as a Pod's is, a holder of this name is what
-    ran here before and has ended. `on_wait` is told who has to go first.
+    ran here before and has ended. `on_wait` is told who has to go first. `notes` are written with it as annotations.
     """
 
     def __init__(
@@ -66,18 +67,25 @@ class Lease:
         is_unique: bool,
         reports: WatchReports,
         on_wait: Callable[[str], None],
+        notes: Callable[[], Mapping[str, str]] = dict,
         pace: LeasePace = LeasePace(),
     ) -> None:
         self.obstacle = f"{PLACE} has not been asked for yet"
         """Why it is not ours, "" while it is."""
+        self.trouble = self.obstacle
+        """Why nobody here can tell whose it is, "" where we can."""
         self.identity = f"{name}_{secrets.token_hex(4)}"
         self._client = client
         self._former = f"{name}_" if is_unique else None
         self._on_contact = reports.on_contact
         self._told = Told(reports)
         self._on_wait = on_wait
+        self._notes = notes
+        self._found_notes: Mapping[str, str] = {}
         self._pace = pace
         self._seen: _Sight | None = None
+        self._renewed_at = 0.0
+        """When the newest renewal that succeeded was begun, by the loop's clock."""
 
     async def take(self, patience_seconds: float = math.inf, remedy: str = "") -> None:
         """Wait until it is ours. UserError, with this remedy, where it was refused us for so long on end.
@@ -110,13 +118,50 @@ class Lease:
                 raise UserError(met.reason, remedy)
             pause = self._pace.renew_seconds if met is None else self._pace.retry_seconds
 
+    async def lead(self, work: Callable[[Mapping[str, str]], Awaitable[None]]) -> None:
+        """Do some work whenever it is ours, until cancelled. The work is told the annotations that were found.
+
+        It is cancelled when another has the Lease, and when others may have by now: it was not renewed in time.
+        """
+        while True:
+            await self.take()
+            working = asyncio.ensure_future(work(self._found_notes))
+            keeping = asyncio.create_task(self._keep_while_sure())
+            try:
+                await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (working, keeping):
+                    task.cancel()
+                outcomes = await asyncio.gather(working, keeping, return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, Exception):
+                    raise outcome
+
+    async def _keep_while_sure(self) -> None:
+        """Renew it for as long as nobody may take us for dead."""
+        pause = self._pace.renew_seconds
+        try:
+            async with asyncio.timeout_at(self._renewed_at + self._pace.duration_seconds) as until:
+                while True:
+                    await asyncio.sleep(pause)
+                    met = await self._attempt(self._renew)
+                    if met is None:
+                        until.reschedule(self._renewed_at + self._pace.duration_seconds)
+                    elif met.holder:
+                        self.obstacle = met.reason
+                        return
+                    pause = self._pace.renew_seconds if met is None else self._pace.retry_seconds
+        except TimeoutError:
+            self.obstacle = f"{PLACE} was not renewed for {self._pace.duration_seconds} s"
+
     async def release(self) -> None:
         """Let go of it, if it is ours, so that another need not wait. Only tries: else it expires."""
         timeout_seconds = self._pace.request_seconds
         try:
             for _ in range(_RELEASES_MAX):
                 found = await read(self._client, timeout_seconds)
-                if found.holder != self.identity or await write(self._client, found.let_go(), timeout_seconds):
+                body = self._noted(found.let_go())
+                if found.holder != self.identity or await write(self._client, body, timeout_seconds):
                     return
         except ApiError as error:
             self._told.trouble(f"cannot release {PLACE}: {error.told(RIGHT)}")
@@ -127,11 +172,13 @@ class Lease:
         except ApiError as error:
             reason = f"cannot hold {PLACE}: {error.told(RIGHT)}"
             self._told.trouble(reason)
+            self.trouble = reason
             is_answer = isinstance(error, RefusedError) and error.status < _SERVER_ERROR and error.status != TOO_MANY
             if not is_answer:
                 self._seen = None  # its holder may have found nobody to renew it with, as we did
             return _Obstacle(reason, is_answer=is_answer)
         self._told.over()
+        self.trouble = ""
         self._on_contact()
         return met
 
@@ -146,10 +193,21 @@ class Lease:
         return await self._put_name(found)
 
     async def _put_name(self, found: LeaseObject) -> _Obstacle | None:
-        body = found.held_by(self.identity, self._pace.duration_seconds)
+        began_at = asyncio.get_running_loop().time()
+        body = self._noted(found.held_by(self.identity, self._pace.duration_seconds))
         if await write(self._client, body, self._pace.request_seconds):
+            self._renewed_at = began_at
+            self._found_notes = found.whole["metadata"].get("annotations") or {}
             return None
         return _Obstacle(f"{PLACE} was written by somebody else at the same moment")
+
+    def _noted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a Lease with our annotations beside those that are there."""
+        notes = self._notes()
+        if not notes:
+            return body
+        metadata = body["metadata"]
+        return {**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **notes}}}
 
     def _lives(self, found: LeaseObject) -> bool:
         """Return whether another holds it who may still live."""

@@ -1,11 +1,11 @@
-"""The Lease as it is stored: read, and written only over what was read."""
+"""A Lease as it is stored: read, and written only over what was read."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from webhook.adapters.kubernetes.collection import decoded
 from webhook.adapters.kubernetes.objects import Metadata
@@ -15,20 +15,15 @@ from webhook.core.document.configmap import NAMESPACE
 NAME = "podgate-leader"
 PLACE = f"lease {NAMESPACE}/{NAME}"
 RIGHT = f"create leases in {NAMESPACE}, and to get and update {NAME}"
-_ALL = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-_THIS = f"{_ALL}/{NAME}"
+ALL = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
-_NEW: dict[str, Any] = {
-    "apiVersion": "coordination.k8s.io/v1",
-    "kind": "Lease",
-    "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": _LABELS},
-}
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
+    renew_time: str | None = None
     lease_transitions: int | None = None
 
 
@@ -46,6 +41,10 @@ class LeaseObject:
     spec: _Spec
 
     @property
+    def name(self) -> str:
+        return str(self.whole["metadata"]["name"])
+
+    @property
     def holder(self) -> str:
         """Whose it is, "" where it is nobody's."""
         return self.spec.holder_identity or ""
@@ -53,6 +52,14 @@ class LeaseObject:
     def told(self) -> str:
         """Say whose it is, and since when, as its holder wrote it."""
         return f"{self.holder} since {self.spec.acquire_time or 'a time that is not told'}"
+
+    def renewed_at(self) -> datetime | None:
+        """When its holder last renewed it, by the holder's clock; None where that cannot be told."""
+        try:
+            moment = datetime.fromisoformat(self.spec.renew_time or "")
+        except ValueError:
+            return None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     def held_by(self, identity: str, duration_seconds: int) -> dict[str, Any]:
         """Return it as `identity` takes or renews it now."""
@@ -75,24 +82,35 @@ class LeaseObject:
         return {**self.whole, "spec": {**(self.whole.get("spec") or {}), **changes}}
 
 
-async def read(client: ApiClient, timeout_seconds: float) -> LeaseObject:
-    """Return what is there; ApiError where that cannot be told."""
-    try:
-        body = await answer(client, "GET", _THIS, timeout_seconds)
-    except RefusedError as error:
-        if error.status != NOT_FOUND:
-            raise
-        return LeaseObject(_NEW, "", _Spec())
+def absent(name: str, **labels: str) -> LeaseObject:
+    """Return the Lease that is not there yet, as it is to be made."""
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {**_LABELS, **labels}}
+    whole = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    return LeaseObject(whole, "", _Spec())
+
+
+def present(body: bytes | Raw) -> LeaseObject:
+    """Return the Lease that the API server has sent; GarbledError where it is none."""
     found = decoded(body, _Read)
     if not found.metadata.resource_version:
         raise GarbledError("an object without a resourceVersion")
     return LeaseObject(decoded(body, dict), found.metadata.resource_version, found.spec or _Spec())
 
 
+async def read(client: ApiClient, timeout_seconds: float, name: str = NAME) -> LeaseObject:
+    """Return what is there; ApiError where that cannot be told."""
+    try:
+        return present(await answer(client, "GET", f"{ALL}/{name}", timeout_seconds))
+    except RefusedError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return absent(name)
+
+
 async def write(client: ApiClient, lease: dict[str, Any], timeout_seconds: float) -> bool:
     """Write it; False where somebody else has written it since it was read, whose version goes back with it."""
     is_there = "resourceVersion" in lease["metadata"]
-    verb, path = ("PUT", _THIS) if is_there else ("POST", _ALL)
+    verb, path = ("PUT", f"{ALL}/{lease['metadata']['name']}") if is_there else ("POST", ALL)
     try:
         await answer(client, verb, path, timeout_seconds, body=lease)
     except RefusedError as error:

@@ -2,7 +2,7 @@
 
 from typing import Generic, Protocol, TypeVar
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 
 class Named(Protocol):
@@ -34,8 +34,15 @@ class Namespace(Struct, frozen=True):
 AnObject = TypeVar("AnObject", bound=Object)
 
 
+class ListMetadata(Struct, frozen=True):
+    """`next` is what to ask on with, "" at the end."""
+
+    resource_version: str = field(default="", name="resourceVersion")
+    next: str = field(default="", name="continue")
+
+
 class Listed(Struct, Generic[AnObject], frozen=True):
-    metadata: Metadata
+    metadata: ListMetadata
     items: list[AnObject] | None = None
 
 

@@ -14,6 +14,7 @@ from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
 from webhook.adapters.kubernetes.objects import Listed
 from webhook.adapters.kubernetes.requests import ApiError, Told
+from webhook.adapters.kubernetes.versions import number
 from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
 from webhook.core.policy import LoadedPolicy
@@ -43,9 +44,12 @@ class ConfigMapPolicy:
         *,
         reports: WatchReports,
         pace: Pace = Pace(),  # noqa: B008  frozen
+        keeps_last_good: bool = True,
     ) -> None:
+        """Make it; one that `keeps_last_good` needs the right to write it."""
         self._client = client
         self._keeper = keeper
+        self._keeps_last_good = keeps_last_good
         self._on_contact = reports.on_contact
         self._pace = pace
         self._told = Told(reports)
@@ -100,12 +104,12 @@ class ConfigMapPolicy:
 
     async def _all(self, snapshot: Snapshot[ConfigMap]) -> None:
         async with self._taking:
-            self._version = _number(snapshot.version)
+            self._version = number(snapshot.version)
             await self._take(snapshot.items[0] if snapshot.items else None)
 
     async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  the watch's word
         async with self._taking:
-            version = _number(changed.metadata.resource_version)
+            version = number(changed.metadata.resource_version)
             if version > self._version or not version:
                 self._version = version
                 await self._take(None if deleted else changed)
@@ -119,7 +123,7 @@ class ConfigMapPolicy:
                 await self._keeper.offer(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
         if document is None:
             self._keeper.refuse([missing])
-        elif await self._keeper.offer(document, f"{_PLACE}: {KEY}"):
+        elif await self._keeper.offer(document, f"{_PLACE}: {KEY}") and self._keeps_last_good:
             self._last_good.keep(document)
 
 
@@ -131,8 +135,3 @@ def _read_from(found: ConfigMap | None) -> tuple[bytes | None, str]:
         return document_of(found), ""
     except NoDocumentError as error:
         return None, str(error)
-
-
-def _number(version: str) -> int:
-    """Return a version as the number that it is; 0 where it is none, which then is compared with nothing."""
-    return int(version) if version.isascii() and version.isdigit() else 0

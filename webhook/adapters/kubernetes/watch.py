@@ -47,6 +47,18 @@ class Taker(Generic[AnObject]):
     """Take this for all there is: what is not in it is gone."""
     one: Callable[[AnObject, bool], Awaitable[None]]
     """Take one change; the flag says that it is the object's end."""
+    reached: Callable[[str], None] = lambda _: None
+    """Hear of a version that nothing before is missing at."""
+    lost: Callable[[], None] = lambda: None
+    """Hear that changes have been missed: only a list can tell what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """From which version a watch is to go on after a list; an older one than the list's may be gone by now."""
+
+    version: str
+    is_older: bool = False
 
 
 class Watch(Generic[AnObject]):
@@ -60,10 +72,13 @@ class Watch(Generic[AnObject]):
         *,
         reports: WatchReports,
         pace: Pace,
+        lister: Callable[[], Awaitable[Begun]] | None = None,
     ) -> None:
+        """Make it; a `lister` lists in the place of `taker.all`, and raises ApiError."""
         self._client = client
         self._collection = collection
         self._taker = taker
+        self._lister = lister or self._list_at_once
         self._on_contact = reports.on_contact
         self._pace = pace
         self._listing = Told(reports)
@@ -87,7 +102,7 @@ class Watch(Generic[AnObject]):
         resumed = self._version is not None
         try:
             if not resumed:
-                await self._list()
+                resumed = await self._list()
             told, verb = self._watching, "watch"
             await self._watch(resumed=resumed)
         except ApiError as error:
@@ -95,12 +110,18 @@ class Watch(Generic[AnObject]):
             return error.retry_after_seconds
         return 0.0
 
-    async def _list(self) -> None:
-        snapshot = await listed(self._client, self._collection, self._pace.request_seconds)
-        await self._taker.all(snapshot)
-        self._version = snapshot.version
+    async def _list(self) -> bool:
+        """List; say whether the watch goes on from an older version."""
+        begun = await self._lister()
+        self._version = begun.version
         self._listing.over()
         self._on_contact()
+        return begun.is_older
+
+    async def _list_at_once(self) -> Begun:
+        snapshot = await listed(self._client, self._collection, self._pace.request_seconds)
+        await self._taker.all(snapshot)
+        return Begun(snapshot.version)
 
     async def _watch(self, *, resumed: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -119,11 +140,14 @@ class Watch(Generic[AnObject]):
         except RefusedError as error:
             usual = error.status == GONE and (resumed or self._version is not None)
             self._version = (self._version or version) if error.status == TOO_MANY else None
+            if error.status == GONE:
+                self._taker.lost()
             if usual:  # it happens to every watch that was cut for long
                 return
             raise
         except GarbledError:
             self._version = None
+            self._taker.lost()
             raise
         # One that was silent for long is no news: where nothing at all changes there may be no bookmarks either.
         if self._version is None and loop.time() - began < self._pace.healthy_seconds:
@@ -156,10 +180,12 @@ class Watch(Generic[AnObject]):
             raise RefusedError(status.code, status.message or status.reason)
         if event.type == "BOOKMARK":
             self._version = decoded(event.object, Mark).metadata.resource_version or None
+            self._taker.reached(self._version or "")
         elif event.type in _CHANGES:
             changed = decoded(event.object, self._collection.item)
             await self._taker.one(changed, event.type == "DELETED")
             self._version = changed.metadata.resource_version or None
+            self._taker.reached(self._version or "")
         else:
             raise GarbledError(f"an event of type {event.type!r}")
         self._watching.over()

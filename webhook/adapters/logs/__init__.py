@@ -9,8 +9,8 @@ from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines
 from webhook.core.breaker import State, Transition
 from webhook.core.decision import Decision
 from webhook.core.fresh import starts_empty
+from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy, Policy
-from webhook.core.stanzas import Mode
 from webhook.ports import Review
 
 __all__ = ["JsonLines", "Logs"]
@@ -80,6 +80,18 @@ class Logs:
         level, message = ("warning", "policy refused at the door") if errors else ("info", "policy let in")
         self._lines.write(level, message, user=clipped(user), errors=shown, count=len(errors) or None)
 
+    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+        self._lines.write("info", "overrides loaded", live=len(live))
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:
+        shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
+        self._lines.write("error", "overrides refused, the last good ones stay", errors=shown, count=len(errors))
+
+    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+        level, message = ("info", "override ended") if now is None else ("warning", "override in force")
+        shown = {key: clipped(str(entry)) for key, entry in (("former", former), ("override", now)) if entry}
+        self._lines.write(level, message, service=service, **shown)
+
     def said(self, level: str, message: str, /, **fields: Any) -> None:
         """Write a line of the server's own life: started, draining, certificate rotated."""
         self._lines.write(level, message, **fields)
@@ -126,4 +138,4 @@ def _fields(review: Review) -> dict[str, Any]:
 
 def _code(decision: Decision) -> str:
     """Return the stable code of a denial: that of the first finding that denies."""
-    return next((finding.code for finding in decision.findings if finding.mode is Mode.ENFORCE), "")
+    return next((finding.code for finding in decision.denials), "")

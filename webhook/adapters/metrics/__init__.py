@@ -11,12 +11,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.decisions import Decisions
+from webhook.adapters.metrics.ledger import PodLedgerHealth
 from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
 from webhook.adapters.metrics.standing import Standing
 from webhook.adapters.metrics.store import StoreHealth
-from webhook.adapters.metrics.tallies import Totals
+from webhook.adapters.metrics.tallies import Row, Totals
 from webhook.adapters.metrics.transitions import reason_word
 from webhook.core.breaker import Transition
+from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import Look
 from webhook.ports import Review
@@ -38,15 +40,20 @@ class Metrics:
         # From 0 on, so that the first failure is an increase.
         self._files = Totals(families.FILE_RELOAD_FAILURES, *((name,) for name in families.FILES))
         self._store = StoreHealth()
+        self.ledger = PodLedgerHealth()
         self._watches = Totals(families.KUBERNETES_FAILURES)
+        self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
         told = (self._refused, self._transitions, self._reloads, self._policy_reviews)
-        troubles = (self._files, self._watches, *self._store.totals)
+        troubles = (self._files, self._watches, self._events, *self._store.totals, *self.ledger.totals)
         self._totals = (*self._decisions.totals, *told, *troubles)
         self._standing = Standing()
         self._services: frozenset[str] | None = None
         self._policy_hash: str | None = None
         self._last_good = False
+        self._override_until_seconds: Mapping[str, float] = {}
+        self._overrides_last_good: bool | None = None  # until there is a document, or known to be none
         self._contact_seconds: dict[str, float] = {}
+        self._replicas = 1
         self._expiry_seconds: Mapping[str, float] = {}
         self._recorded: Callable[[], Mapping[str, int]] = dict
         self._registry = CollectorRegistry()
@@ -83,6 +90,7 @@ class Metrics:
             totals.keep(self._services)
         self._standing.keep(self._services)
         self._store.keep(self._services)
+        self.ledger.keep(self._services)
         self._policy_hash, self._last_good = loaded.hash, True
         self._reloads.add(_SUCCESS)
 
@@ -92,6 +100,17 @@ class Metrics:
 
     def policy_judged(self, user: str, errors: Sequence[str]) -> None:  # noqa: ARG002  the user is for the log
         self._policy_reviews.add(_FAILURE if errors else _SUCCESS)
+
+    def overrides_loaded(self, live: Sequence[Entry]) -> None:  # noqa: ARG002  each is told when it begins
+        self._overrides_last_good = True
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
+        self._overrides_last_good = False
+
+    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:  # noqa: ARG002  as above
+        others = {name: at for name, at in self._override_until_seconds.items() if name != service}
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._override_until_seconds = others if now is None else {**others, service: now.until_us / 1_000_000}
 
     def file_refused(self, name: str) -> None:
         """Count a changed file, or files that belong together, that could not be used."""
@@ -132,6 +151,14 @@ class Metrics:
         """Take when the API server last sent something for a watch, in seconds since the Unix epoch."""
         self._contact_seconds[resource] = at_seconds
 
+    def event_told(self, result: str) -> None:
+        """Count a Kubernetes Event by what became of it, one of `families.EVENT_RESULTS`."""
+        self._events.add(result)
+
+    def shared_by(self, replicas: int) -> None:
+        """Take among how many servers the limits are divided."""
+        self._replicas = replicas
+
     def update(self, looks: Mapping[str, Look]) -> None:
         """Take how the services stand, by name; called before `render`, with what the store has just shown."""
         self._standing.update({name: look for name, look in looks.items() if self._of_policy(name)})
@@ -160,13 +187,24 @@ class Metrics:
             *((totals.family, totals.rows()) for totals in self._totals),
             *self._standing.rows(),
             *self._store.rows(),
+            *self.ledger.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
+            (families.OVERRIDE_UNTIL, self._overrides()),
+            (
+                families.OVERRIDES_LAST_GOOD,
+                [((), float(good))] if (good := self._overrides_last_good) is not None else [],
+            ),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
+            (families.REPLICAS, [((), float(self._replicas))]),
             (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
         ]
         durations = histogram(
             families.DURATION, [((half,), series) for half, series in self._decisions.durations.items()]
         )
         return [durations, *(numbers(family, points) for family, points in rows if points)]
+
+    def _overrides(self) -> list[Row]:
+        """Return when each override ends; one for a service that is in no policy yet has no series."""
+        return [((name,), at) for name, at in self._override_until_seconds.items() if self._of_policy(name)]

@@ -16,6 +16,9 @@ FILES = ("certificates", "key set")
 STORE_TROUBLES = ("timeout", "unreachable", "readonly", "full", "authentication", "failover", "script", "other")
 """What a store's trouble begins with."""
 
+EVENT_RESULTS = ("written", "known", "dropped", "failed")
+"""What becomes of a Kubernetes Event; `known`: another server had told the same."""
+
 
 class Kind(StrEnum):
     COUNTER = "counter"
@@ -57,11 +60,12 @@ UNMATCHED = _counter("unmatched_total", "namespace", "New Pods that no service o
 WORKLOADS = _counter("workload_reviews_total", "service operation decision", "Reviews of Pod templates answered.")
 WORKLOAD_WARNINGS = _counter("workload_warnings_total", "service code", "Warnings given about Pod templates.")
 
-QUOTA_USED = _gauge("quota_used", "service resource window namespace", "Charged within the trailing window.")
-QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace", "The window's hard limit in force.")
+QUOTA_USED = _gauge("quota_used", "service resource window namespace", "Charged within the trailing window, or live.")
+QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace", "The hard limit in force.")
 QUOTA_DENIED = _counter(
     "quota_denied_total", "service resource window of", "Pods denied because this limit was reached."
 )
+STANDING_ENFORCED = _gauge("standing_enforced", "service", "1 while limits on live Pods are enforced, else 0.")
 POOL_USED = _gauge("pool_used", "pool resource window", "Charged by all members within the trailing window.")
 POOL_LIMIT = _gauge("pool_limit", "pool resource window", "The pool's hard limit in force.")
 
@@ -76,6 +80,16 @@ BOOKED = _counter("booked_total", "service cause", "Pods that the store was told
 BOOKINGS_DROPPED = _counter("bookings_dropped_total", "", "Pods let in that the store will never be told of.")
 DENY_CACHE_HITS = _counter("deny_cache_hits_total", "service", "Pods refused by a refusal that still held.")
 
+REFUNDS = _counter("quota_refunds_total", "service cause", "Pods that never came to be, and were given back.")
+REFUNDS_UNPROVEN = _counter(
+    "refunds_unproven_total", "service", "Pods that may never have come to be: nobody can tell, none is given back."
+)
+CHARGED_AFTERWARDS = _counter("charged_afterwards_total", "service", "Pods that came in uncounted, and were charged.")
+RAISED_AFTERWARDS = _counter("raised_afterwards_total", "service", "Pods that grew uncounted, and were charged.")
+LABELS_IGNORED = _counter("labels_ignored_total", "", "Pods whose label names a service that is not believed.")
+STANDING_DRIFT = _gauge("standing_drift", "service", "Pods by which the store and the cluster differed when compared.")
+WATCHED_PODS = _gauge("watched_pods", "", "Pods of services that there are.")
+
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
 BREAKER_TRIPPED = _gauge("breaker_tripped_timestamp_seconds", "service", "When the breaker last opened.")
@@ -87,6 +101,11 @@ POLICY_INFO = _gauge("policy_info", "hash", "1 for the policy in force.")
 POLICY_RELOADS = _counter("policy_reloads_total", "result", "Readings of a new policy document.")
 POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policy documents judged before they were stored.")
 POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
+
+OVERRIDE_UNTIL = _gauge("override_until_timestamp_seconds", "service", "When the override in force ends.")
+OVERRIDES_LAST_GOOD = _gauge(
+    "overrides_last_reload_successful", "", "1 if the newest document of overrides is in force, else 0."
+)
 
 KUBERNETES_FAILURES = _counter(
     "kubernetes_watch_failures_total",
@@ -100,6 +119,8 @@ KUBERNETES_CONTACT = _gauge(
 FILE_RELOAD_FAILURES = _counter(
     "file_reload_failures_total", "file", "Changed files that were found bad; the last good ones stayed.", REASONS_MAX
 )
+EVENTS = _counter("events_total", "result", "Kubernetes Events about denials and documents, by what became of them.")
+REPLICAS = _gauge("replicas", "", "Servers among which the limits are divided while the store is away.")
 RECORDED = _counter("recorded_events_total", "result", "Events for the file of --record.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
 BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
@@ -107,11 +128,13 @@ BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 FAMILIES = (
     *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
     *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED, WORKLOADS, WORKLOAD_WARNINGS),
-    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, POOL_USED, POOL_LIMIT),
+    *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, STANDING_ENFORCED, POOL_USED, POOL_LIMIT),
     *(UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
+    *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
-    *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD),
+    *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
+    *(EVENTS, REPLICAS),
     *(FILE_RELOAD_FAILURES, RECORDED, CERTIFICATE_EXPIRY, BUILD_INFO),
 )

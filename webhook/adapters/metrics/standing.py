@@ -6,7 +6,7 @@ from webhook.adapters.metrics import families
 from webhook.adapters.metrics.families import NAMESPACES_MAX, Family
 from webhook.adapters.metrics.tallies import OTHER, Row
 from webhook.core.breaker import State, Transition
-from webhook.core.quota import Look, Use, is_cpu
+from webhook.core.quota import Holder, Look, Use, is_cpu
 
 _SECOND_US = 1_000_000
 
@@ -48,6 +48,7 @@ class Standing:
         breakers = [(name, look, look.breaker) for name, look in self._looks.items() if look.breaker is not None]
         yield families.QUOTA_USED, used
         yield families.QUOTA_LIMIT, hard
+        yield families.STANDING_ENFORCED, [((name,), float(known)) for name, known in self._live()]
         pools = self._pools()
         yield families.POOL_USED, [(labels, _base_units(use, use.used)) for labels, use in pools.items()]
         yield families.POOL_LIMIT, [(labels, _base_units(use, use.hard)) for labels, use in pools.items()]
@@ -74,6 +75,12 @@ class Standing:
                     used[labels] = used.get(labels, 0) + _base_units(use, use.used)
                     hard[labels] = hard.get(labels, 0) + _base_units(use, use.hard)
         return list(used.items()), list(hard.items())
+
+    def _live(self) -> Iterable[tuple[str, bool]]:
+        """Yield the services with limits on live Pods, and whether these are enforced."""
+        for name, look in self._looks.items():
+            if look.is_standing_known or any(use.of is Holder.STANDING for uses in look.uses.values() for use in uses):
+                yield name, look.is_standing_known
 
     def _pools(self) -> dict[tuple[str, ...], Use]:
         """Return each limit of each pool once, as the member saw it that was asked last."""

@@ -13,6 +13,7 @@ import msgspec
 from webhook.adapters.recorder.file import FullError, RecordFile
 from webhook.core.breaker import Transition
 from webhook.core.decision import Half
+from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy, Policy
 from webhook.core.recording import is_kept, labels_event, pod_event
 from webhook.core.review import Request
@@ -162,6 +163,15 @@ class Recorder:
 
     def policy_judged(self, user: str, errors: Sequence[str]) -> None:
         """Not kept: it changes nothing."""
+
+    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+        """Not kept: a replay has none."""
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:
+        """Not kept: a replay has none."""
+
+    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+        """Not kept: a replay has none."""
 
 
 def _encoded(event: _Line) -> bytes:

@@ -13,13 +13,16 @@ class PlanKeys:
     """The keys of one plan, worked out once.
 
     `home` is the hash with the tag's clock and the pool's ring; without a pool it is the service's own ring. Where
-    namespaces count apart, that is also the index of those in which anything counts.
+    namespaces count apart, that is also the index of those in which anything counts. `waits` is the tag's: who was let
+    in and has not been seen; `live` is the service's live Pods, and the index of namespaces that have any.
     """
 
     home: str
     ring: str
     breaker: str
     pods: str
+    waits: str
+    live: str
 
     @classmethod
     def of(cls, cluster: str, plan: CounterPlan, service: str, *, fleet: bool) -> "PlanKeys":
@@ -28,11 +31,17 @@ class PlanKeys:
         counted = f"{tag}:{_FLEET if fleet else cluster}"
         ring = f"{counted}:ring:{service}"
         home = f"{counted}:pool:{plan.pool.name}" if plan.pool else ring
-        return cls(home, ring, f"{tag}:{cluster}:brk:{service}", f"{tag}:{cluster}:pod:")
+        own = f"{tag}:{cluster}"
+        waits, live = f"{own}:pending:{plan.tag}", f"{counted}:live:{service}"
+        return cls(home, ring, f"{own}:brk:{service}", f"{own}:pod:", waits, live)
 
     def ring_of(self, scope: str) -> str:
         """Return the service's own ring, or that of one namespace where each counts apart."""
         return f"{self.ring}:{scope}" if scope else self.ring
+
+    def live_of(self, scope: str) -> str:
+        """Return the service's live Pods, or those of one namespace where each counts apart."""
+        return f"{self.live}:{scope}" if scope else self.live
 
     def pod(self, uid: str) -> str:
         return self.pods + uid

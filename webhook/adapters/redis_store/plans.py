@@ -32,7 +32,7 @@ class Plans:
         if known is None or known.plan is not plan:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
             keys = self.keys(plan, plan.service, fleet=plan.fleet)
-            known = self._known[id(plan)] = Planned(plan, keys, wire.packed_plan(plan), longest_us)
+            known = self._known[id(plan)] = Planned(plan, keys, wire.packed_plan(plan, self._cluster), longest_us)
         return known
 
     def keys(self, plan: CounterPlan, service: str, *, fleet: bool) -> PlanKeys:

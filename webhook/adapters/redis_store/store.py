@@ -13,8 +13,9 @@ from webhook.adapters.redis_store.keys import PlanKeys, all_of
 from webhook.adapters.redis_store.link import Link
 from webhook.adapters.redis_store.losses import Losses
 from webhook.adapters.redis_store.plans import Plans
+from webhook.adapters.redis_store.pods import POD_STRINGS, PodQuestions, own_keys
 from webhook.core.breaker import BreakerView, State, Transition
-from webhook.core.quota import Acquire, Booking, CounterPlan, Holder, Look, Receipt
+from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, Outcome, WatchReports
 
@@ -22,7 +23,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
-class RedisStore:
+class RedisStore(PodQuestions):
     """Counters of one cluster. Time is Redis' own, but for a replay, whose clock only it knows (`time_us`).
 
     `on_loss` is told when acknowledged writes may be lost: another process answers, or a counter began anew.
@@ -41,7 +42,7 @@ class RedisStore:
     ) -> None:
         self._link = link
         self._cluster = cluster
-        self._plans = Plans(cluster)
+        super().__init__(Plans(cluster))
         self._losses = Losses(self._lost)
         self._clock = clock
         self._reports = reports
@@ -58,8 +59,8 @@ class RedisStore:
     async def acquire(self, request: Acquire) -> Receipt:
         plan = request.plan
         planned, scope = self._plans.of(plan), plan.scope_of(request.namespace)
-        own = planned.keys.ring_of(scope), planned.keys.pod(request.uid)
-        asked = Operation(plan, own, wire.packed_acquire(request, scope), _POD_STRINGS)
+        own = own_keys(plan, planned.keys, scope, request.uid)
+        asked = Operation(plan, own, wire.packed_acquire(request, scope), POD_STRINGS)
         result = await self._lane(plan).ask(asked)
         receipt = wire.receipt(plan, result)
         if receipt.breaker is not None or self._ahead_us is None:
@@ -68,29 +69,6 @@ class RedisStore:
             counts_until_us = receipt.at_us + planned.longest_us if receipt.charged else None
             self._losses.seen(planned.keys.home, result[-1], receipt.at_us, counts_until_us)
         return receipt
-
-    async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        keys = self._plans.of(plan).keys
-        # Only the record says where it was charged, and a script must be told its keys beforehand.
-        charged = await self._ask(plan, ("record",), (keys.pod(uid),), (0,))
-        if not charged:
-            return False
-        service, scope, fleet = charged
-        then = self._plans.keys(plan, service, fleet=fleet)
-        there = then.ring_of(scope), keys.pod(uid), then.home, then.breaker
-        (given_back,) = await self._ask(plan, ("refund",), there, (1, 3))
-        return bool(given_back)
-
-    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
-        keys = self._plans.of(plan).keys
-        booked = await asyncio.gather(*(self._book(plan, keys, booking) for booking in bookings))
-        return sum(booked)
-
-    async def _book(self, plan: CounterPlan, keys: PlanKeys, booking: Booking) -> bool:
-        scope = plan.scope_of(booking.namespace)
-        request = wire.packed_booking(booking, scope)
-        (booked,) = await self._ask(plan, request, (keys.ring_of(scope), keys.pod(booking.uid)), _POD_STRINGS)
-        return bool(booked)
 
     async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
         if plan.breaker is None:
@@ -103,13 +81,15 @@ class RedisStore:
         scopes, keys = [""], self._plans.of(plan).keys
         if plan.per_namespace:
             (counting,) = await self._ask(plan, ("scopes",))
-            scopes = sorted({*counting, *([namespace] if namespace else [])})
-        rings = tuple([keys.ring_of(scope) for scope in scopes])
-        now_us, figures, pool, view = await self._ask(plan, ("look",), rings)
+            live = await self.scopes(plan) if plan.standing else ()
+            scopes = sorted({*counting, *live, *([namespace] if namespace else [])})
+        rings = [key for scope in scopes for key in _rings(plan, keys, scope)]
+        now_us, figures, pool, view, is_known = await self._ask(plan, ("look",), tuple(rings))
         breaker = wire.breaker_view(view)
         self._learn(plan, breaker, now_us)
-        own = {scope: wire.uses(plan, Holder.SERVICE, found) for scope, found in zip(scopes, figures, strict=True)}
-        return Look(now_us, own if plan.windows else {}, breaker, wire.uses(plan, Holder.POOL, pool))
+        own = {scope: wire.uses(plan, _OWN, found) for scope, found in zip(scopes, figures, strict=True)}
+        limits_own = plan.windows or plan.standing
+        return Look(now_us, own if limits_own else {}, breaker, wire.uses(plan, (Holder.POOL,), pool), is_known)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         self._plans.keep(plans)
@@ -237,10 +217,17 @@ class RedisStore:
     def _told(self, plan: CounterPlan, keys: dict[str, int], strings: dict[int, None]) -> tuple[Any, ...]:
         """Return a plan as a call has it; its keys are added to the call's."""
         planned = self._plans.of(plan)
-        named = planned.keys.home, planned.keys.ring, planned.keys.breaker
-        home, index, breaker = [keys.setdefault(key, len(keys) + 1) for key in named]
+        its = planned.keys
+        named = its.home, its.ring, its.breaker, its.waits, its.live
+        home, index, breaker, waits, live = [keys.setdefault(key, len(keys) + 1) for key in named]
         strings[breaker] = None
-        return planned.packed, home, index, breaker, len(planned.keys.pods) + 1
+        return planned.packed, home, index, breaker, waits, live, len(its.pods) + 1
+
+
+def _rings(plan: CounterPlan, keys: PlanKeys, scope: str) -> tuple[str, ...]:
+    """Return what a service counts in, of itself: its ring, and its live Pods where they are limited."""
+    ring = keys.ring_of(scope)
+    return (ring, keys.live_of(scope)) if plan.standing else (ring,)
 
 
 async def _ours(call: Awaitable[Any]) -> Any:
@@ -251,4 +238,4 @@ async def _ours(call: Awaitable[Any]) -> Any:
         raise StoreUnavailableError(troubles.described(error)) from error
 
 
-_POD_STRINGS = (1,)
+_OWN = Holder.SERVICE, Holder.STANDING

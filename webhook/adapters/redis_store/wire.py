@@ -1,6 +1,6 @@
 """What goes to the script and comes back: plans and requests as lists, results as receipts and looks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,8 @@ from webhook.core.quota import (
     Holder,
     Receipt,
     Refusal,
+    Sighting,
+    StandingPlan,
     Use,
     WindowPlan,
     all_free_at_us,
@@ -32,7 +34,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _encode_text = msgspec.json.Encoder().encode
 
 
-def packed_plan(plan: CounterPlan) -> Raw:
+def packed_plan(plan: CounterPlan, cluster: str) -> Raw:
     """Return a plan as the script reads it; worked out once a policy."""
     pooled = plan.pool.windows if plan.pool else ()
     longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
@@ -53,6 +55,8 @@ def packed_plan(plan: CounterPlan) -> Raw:
                 lasts_ms + _DAY_MS,
                 plan.fleet,
                 _encode_text([_counted(plan.windows), _counted(pooled)]).decode(),
+                _standing(plan.standing) if plan.standing else False,
+                cluster,
             ]
         )
     )
@@ -65,6 +69,13 @@ def _windows(windows: Sequence[WindowPlan]) -> list[Any]:
 def _counted(windows: Sequence[WindowPlan]) -> list[Any]:
     """Return what a Pod is charged in, as its record keeps it."""
     return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
+
+
+def _standing(plan: StandingPlan) -> list[Any]:
+    return [
+        [limit.counts, limit.hard, min(surge, LARGEST_EXACT)]
+        for limit, surge in zip(plan.limits, plan.surge, strict=True)
+    ]
 
 
 def _breaker(plan: BreakerPlan) -> list[Any]:
@@ -86,11 +97,17 @@ def _breaker(plan: BreakerPlan) -> list[Any]:
 
 def packed_acquire(request: Acquire, scope: str) -> tuple[Any, ...]:
     old = False if request.resize_from is None else _exact(request.resize_from)
-    return "acquire", scope, _text(request.cost), request.event_source, request.peek, old
+    place = f"{request.namespace}/{request.name}"
+    return "acquire", scope, place, _text(request.cost), request.event_source, request.peek, old
 
 
 def packed_booking(booking: Booking, scope: str) -> tuple[Any, ...]:
-    return "book", scope, _text(booking.cost), booking.at_us
+    return "book", scope, f"{booking.namespace}/{booking.name}", _text(booking.cost), booking.at_us
+
+
+def packed_sighting(seen: Sighting, scope: str) -> tuple[Any, ...]:
+    place = f"{seen.namespace}/{seen.name}"
+    return "see", scope, place, _text(seen.cost), seen.created_at_us, seen.lives, seen.is_sure
 
 
 def _text(cost: Cost) -> str:
@@ -132,23 +149,29 @@ def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
 
 
 def _over(plan: CounterPlan, figure: Sequence[int]) -> Use:
-    number, used, asked, free_at_us = figure
-    return _use(plan, number - 1, used, asked, free_at_us)
+    number, used, asked, free_at_us, surge = figure
+    return _use(plan, number - 1, used, asked, free_at_us, surge)
 
 
-def _use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int) -> Use:
+def _use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int, surge: int = 0) -> Use:
     holder, window, limit = plan.limits[index]
     name = plan.pool.name if holder is Holder.POOL and plan.pool else ""
     moment = None if free_at_us == _NEVER else free_at_us
-    return Use(window.name, limit.resource, used, limit.hard, asked, moment, holder, name)
+    return Use(window.name, limit.resource, used, limit.hard, asked, moment, holder, name, surge)
 
 
-def uses(plan: CounterPlan, holder: Holder, figures: Sequence[int]) -> tuple[Use, ...]:
-    """Return every limit of a holder with its figures (used, and from when one more fits), which come in its order."""
-    indices = [index for index, (of, _, _) in enumerate(plan.limits) if of is holder]
+def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int]) -> tuple[Use, ...]:
+    """Return every limit of these holders with its figures, which come in their order.
+
+    They are what is used and from when one more fits; of live Pods the latter is the room above the limit.
+    """
+    indices = [index for index, (of, _, _) in enumerate(plan.limits) if of in holders]
     pairs = zip(figures[::2], figures[1::2], strict=True)
     return tuple(
-        _use(plan, index, used, 1, free_at_us) for index, (used, free_at_us) in zip(indices, pairs, strict=True)
+        _use(plan, index, used, 1, 0, more)
+        if plan.limits[index][0] is Holder.STANDING
+        else _use(plan, index, used, 1, more)
+        for index, (used, more) in zip(indices, pairs, strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""The ConfigMap that carries a policy: where it is, and the document in it."""
+"""The ConfigMaps that carry our documents: where they are, and the document in one."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,8 @@ NAMESPACE = "podgate-system"
 NAME = "podgate-policy"
 LAST_GOOD = "podgate-policy-last-good"
 KEY = "policy.yaml"
+OVERRIDES = "podgate-overrides"
+OVERRIDES_KEY = "overrides.yaml"
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
@@ -29,16 +31,16 @@ class ConfigMap(Struct, frozen=True, rename="camel"):
 
 
 class NoDocumentError(Exception):
-    """A ConfigMap without a policy in it; the message names object, field, value and remedy."""
+    """A ConfigMap without its document in it; the message names object, field, value and remedy."""
 
 
-def document_of(config_map: ConfigMap) -> bytes:
+def document_of(config_map: ConfigMap, key: str = KEY) -> bytes:
     """Return the bytes of the document, which its hash is made over."""
-    text = (config_map.data or {}).get(KEY)
+    text = (config_map.data or {}).get(key)
     if text is not None:
         return text.encode()
-    place, remedy = config_map.place, f"put the document there (kubectl create configmap --from-file={KEY})"
-    if KEY in (config_map.binary_data or {}):
-        raise NoDocumentError(f"{place}: binaryData[{KEY!r}]: a policy is UTF-8 text, under data: {remedy}")
+    place, remedy = config_map.place, f"put the document there (kubectl create configmap --from-file={key})"
+    if key in (config_map.binary_data or {}):
+        raise NoDocumentError(f"{place}: binaryData[{key!r}]: it is UTF-8 text, under data: {remedy}")
     found = ", ".join(sorted({*(config_map.data or {}), *(config_map.binary_data or {})})) or "nothing"
-    raise NoDocumentError(f"{place}: data[{KEY!r}] is missing, there is {found}: {remedy}")
+    raise NoDocumentError(f"{place}: data[{key!r}] is missing, there is {found}: {remedy}")

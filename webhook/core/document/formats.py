@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 
 from jsonschema import FormatChecker
 
 from webhook.core.document.problems import close_to
+from webhook.core.moments import microseconds
 from webhook.core.quantity import Duration, quantity_value
 
 _LONGEST_US = 720 * 3_600_000_000  # 30 days, as windows: nothing that is counted lives longer
@@ -16,6 +18,8 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9][-a-z0-9]{0,61}\*")
 _PERCENT = re.compile(r"(0|[1-9]\d?|100)%")
 _SUBDOMAIN_LENGTH = 253
+_FACTOR = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+_LARGEST_FACTOR = 1000
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 QUOTA_RESOURCES = (
     "pods",
@@ -153,7 +157,29 @@ def _percent_or_count(value: str | int) -> None:
     )
 
 
+def _date_time(text: str) -> None:
+    try:
+        microseconds(text)
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(": ")
+        raise FormatError(reason, remedy) from None
+
+
+def _reason(text: str) -> None:
+    _must(text.strip(), "empty", "write why, such as INC-1234")
+    _must(text.isprintable(), "not plain text on one line", "write it on one line, without control characters")
+
+
+def _factor(value: object) -> None:
+    _must(
+        _FACTOR.fullmatch(str(value)) and 0 < Fraction(str(value)) <= _LARGEST_FACTOR,
+        f"not a number above 0 and up to {_LARGEST_FACTOR}",
+        "write one such as 0.5, 1.5 or 3",
+    )
+
+
 _FORMATS: dict[str, Callable[[str], None]] = {
+    "date-time": _date_time,
     "duration": _duration,
     "interval": _interval,
     "window": _window,
@@ -165,6 +191,7 @@ _FORMATS: dict[str, Callable[[str], None]] = {
     "namespace-pattern": _namespace_pattern,
     "name-pattern": _name_pattern,
     "quota-resource": _quota_resource,
+    "reason": _reason,
     "container-resource": _container_resource,
 }
 
@@ -179,6 +206,7 @@ def checker() -> FormatChecker:
     made = FormatChecker(formats=())
     for name, fits in _FORMATS.items():
         made.checks(name, raises=FormatError)(_for(str, fits))
+    made.checks("factor", raises=FormatError)(_for((str, int, float), _factor))
     made.checks("quantity", raises=FormatError)(_for((str, int, float), _quantity))
     made.checks("percent-or-count", raises=FormatError)(_for((str, int), _percent_or_count))
     return made

@@ -8,7 +8,7 @@ from webhook.core.document import rules, support
 from webhook.core.document.defaults import with_defaults
 from webhook.core.document.nodes import Node
 from webhook.core.document.parts import Part, Wrong, converted
-from webhook.core.document.problems import DocumentError, Problem, ordered
+from webhook.core.document.problems import DOCUMENT, DocumentError, Problem, ordered
 from webhook.core.document.reading import read
 from webhook.core.document.structure import mistakes
 from webhook.core.document.support import Purpose
@@ -51,6 +51,9 @@ def understand(raw: bytes, purpose: Purpose | None) -> Effective:
 def unproved(raw: bytes, purpose: Purpose | None) -> Effective:
     """Return the same without the proof, which takes as long as all the rest: for what was proved already."""
     reading = read(raw)
+    if reading.is_empty:
+        remedy = "write apiVersion, kind and services"
+        raise DocumentError([Problem(1, 1, DOCUMENT, "(empty)", "there is no document", remedy)])
     _refuse_what_is_no_policy(reading.root)
     document = with_defaults(reading.root)
     found = list(mistakes(document))

@@ -41,9 +41,10 @@ class DocumentError(Exception):
 
 def ordered(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Sort by place. One mistake is told once, however many services inherit it from `defaults` or an alias."""
-    told: dict[tuple[int, int, str], Problem] = {}
+    told: dict[tuple[int, int, str, str], Problem] = {}
     for problem in sorted(problems):
-        told.setdefault((problem.line, problem.column, problem.reason), problem)
+        field = problem.path.rpartition(".")[2]  # two that are missing are missing at one place
+        told.setdefault((problem.line, problem.column, problem.reason, field), problem)
     return tuple(told.values())
 
 

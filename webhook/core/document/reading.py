@@ -28,6 +28,8 @@ class Reading:
 
     root: Node
     problems: list[Problem] = field(default_factory=list)
+    is_empty: bool = False
+    """There is no document: what that means is for whoever reads. The root is a null, then."""
 
 
 def read(raw: bytes) -> Reading:
@@ -52,14 +54,13 @@ class _Composer:
     def document(self) -> Reading:
         next(self._events)  # the stream's start
         if isinstance(next(self._events), yaml.StreamEndEvent):
-            remedy = "write apiVersion, kind and services"
-            raise DocumentError([Problem(1, 1, DOCUMENT, "(empty)", "there is no document", remedy)])
+            return Reading(Node(None, (), 1, 1, 1, 1), is_empty=True)
         root = self._node(next(self._events), (), None)
         next(self._events)  # the document's end
         after = next(self._events)
         if not isinstance(after, yaml.StreamEndEvent):
             mark = after.start_mark
-            reason, remedy = "a second YAML document", "keep one policy in one document"
+            reason, remedy = "a second YAML document", "keep all of it in one document"
             self.problems.append(Problem(mark.line + 1, mark.column + 1, DOCUMENT, "---", reason, remedy))
         return Reading(root, self.problems)
 
@@ -89,7 +90,7 @@ class _Composer:
         self._nodes += more
         if self._nodes > MOST_NODES:
             reason = f"more than {MOST_NODES} values, aliases expanded"
-            raise DocumentError([*self.problems, node.problem(reason, "use fewer aliases, or split the policy")])
+            raise DocumentError([*self.problems, node.problem(reason, "use fewer aliases, or split the document")])
 
     def _aliased(self, event: Any, here: Node) -> Node:
         here.value = here.text = f"*{event.anchor}"

@@ -110,8 +110,20 @@ def _references(schema: Any) -> list[str]:
 
 @cache
 def in_force() -> Schema:
-    """Return the schema of a document whose services have their defaults, references replaced: checks run faster."""
+    """Return the schema of a document whose services have their defaults."""
     definitions = _definitions()
+    return _resolved(definitions["Policy"], definitions)
+
+
+@cache
+def closed(kind: Any) -> Schema:
+    """Return the schema of any other document, from its type."""
+    made = _strict(msgspec.json.schema(kind, schema_hook=_of_our_types))
+    return _resolved(made, made.pop("$defs"))
+
+
+def _resolved(whole: Schema, definitions: Schema) -> Schema:
+    """Replace references by what they refer to: checks run faster."""
 
     def resolved(schema: Any) -> Any:
         if isinstance(schema, list):
@@ -129,5 +141,5 @@ def in_force() -> Schema:
             },
         }
 
-    made: Schema = resolved(definitions["Policy"])
+    made: Schema = resolved(whole)
     return made

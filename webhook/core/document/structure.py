@@ -10,7 +10,7 @@ from webhook.core.document.defaults import NO_DEFAULT
 from webhook.core.document.formats import FormatError, checker
 from webhook.core.document.nodes import Node, Written
 from webhook.core.document.problems import Path, Problem, close_to, listed, shown, suggestion
-from webhook.core.document.schema import in_force
+from webhook.core.document.schema import closed, in_force
 
 
 class Mistake:
@@ -35,18 +35,18 @@ _NAMES = {
 
 
 @cache
-def _validator() -> Any:
-    """Return the validator, made once. 5.0 is no integer to us: msgspec would refuse it later."""
+def _validator(kind: Any = None) -> Any:
+    """Return the validator of a policy, or of `kind`, made once. 5.0 is no integer to us: msgspec would refuse it."""
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
     made: Any = validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]  # its stubs
-    return made(in_force(), format_checker=checker())
+    return made(in_force() if kind is None else closed(kind), format_checker=checker())
 
 
-def mistakes(document: Node) -> Iterator[Mistake]:
-    """Yield what the schema objects to."""
-    for error in _validator().iter_errors(document.plain()):
+def mistakes(document: Node, kind: Any = None) -> Iterator[Mistake]:
+    """Yield what the schema objects to: that of a policy, or of a document of type `kind`."""
+    for error in _validator(kind).iter_errors(document.plain()):
         path: Path = tuple(error.absolute_path)
         node = document
         for step in path:

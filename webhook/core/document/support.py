@@ -29,7 +29,7 @@ class Purpose(StrEnum):
 _NOBODY: frozenset[Purpose] = frozenset()
 _OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
 # `lint` does not know which kind of `serve` is meant, and trusts.
-_WITH_NAMESPACES = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
+_WITH_A_CLUSTER = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
 _WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_ALONE}
 
 
@@ -61,13 +61,17 @@ NOT_EVERYWHERE = (
     Stanza(("breakerGuard",)),
     Stanza(
         ("services", "*", "match", "namespaceSelector"),
-        _WITH_NAMESPACES,
+        _WITH_A_CLUSTER,
         lacks=("`serve` has no cluster to ask", "give it --kubeconfig, or remove this"),
     ),
     _fleet("pools", "*", "scope"),
     _fleet("services", "*", "quota", "scope"),
     Stanza(("pools", "*", "whenExceeded"), word="Queue"),
-    _service("quota", "standing"),
+    Stanza(
+        ("services", "*", "quota", "standing"),
+        _WITH_A_CLUSTER,
+        lacks=("`serve` has no cluster whose Pods it could watch", "give it --kubeconfig, or remove this"),
+    ),
     _service("quota", "whenExceeded", word="Queue"),
     _service("quota", "queue"),
     _service("breaker", "outcomes", acts=_OFFLINE, leaves=" (and errorRate, latency)"),

@@ -16,7 +16,7 @@ _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 def decoded(raw: bytes) -> str:
     """Return the text; DocumentError where it is too long, not UTF-8, or holds what YAML forbids."""
     if len(raw) > LARGEST_BYTES:
-        reason = f"{len(raw)} bytes, and a policy holds at most {LARGEST_BYTES} (1 MiB)"
+        reason = f"{len(raw)} bytes, and a document holds at most {LARGEST_BYTES} (1 MiB)"
         raise DocumentError([Problem(1, 1, DOCUMENT, "(text)", reason, "split it, or use `defaults` for what repeats")])
     try:
         text = raw.decode("utf-8")

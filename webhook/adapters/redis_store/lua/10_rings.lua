@@ -150,6 +150,15 @@ local function free_at(h, seconds, resource, hard, asked)
   return (w[HEAD] + LIVE) * seconds * BUCKET_US_PER_SECOND
 end
 
+-- Return when each window was last asked to be forgotten, and when that was done, by its seconds: field "r".
+local function resets_of(h)
+  if not h.resets then
+    local packed = redis.call('HGET', h.key, 'r')
+    h.resets = packed and cmsgpack.unpack(packed) or {}
+  end
+  return h.resets
+end
+
 -- The tag's time, by its home hash: it never goes back.
 local function time_of(home, reading)
   return max(reading + home.offset, home.last)
@@ -190,6 +199,9 @@ local function write_hash(h)
     if next(amounts) then
       values[#values + 1], values[#values + 2] = field, cmsgpack.pack(amounts)
     end
+  end
+  if h.resets_changed then
+    values[#values + 1], values[#values + 2] = 'r', cmsgpack.pack(h.resets)
   end
   redis.call('HSET', h.key, unpack(values))
 end

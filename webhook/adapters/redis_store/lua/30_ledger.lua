@@ -1,12 +1,13 @@
 -- One Pod against its service's counters: `core/ledger.py` and `core/tag_state.py`, on Redis.
 -- A plan knows its keys: home, the hash with the tag's clock (the pool's, or the service's own); index, the service's own
 -- hash, where "n:NAMESPACE" is until when that one counts; and the breaker. An operation adds the hash with the service's
--- own ring, which is a namespace's where each counts apart, and the uid record.
+-- own ring, which is a namespace's where each counts apart, the uid record, and the live Pods where they are limited.
 
 local BREAKER, QUOTA = 1, 2 -- who refused; in `would` they are added up
 
 -- A uid record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows}.
--- `windows` is the plan's own list of them as it was packed, for a refund under a newer plan.
+-- `windows` is the plan's own list of them as it was packed, for a refund under a newer plan. Behind it stands the place,
+-- namespace/name: many Pods of a call share one record but for that.
 local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, COST, HIGH, WINDOWS =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 local NOTHING = {} -- never written to
@@ -22,8 +23,11 @@ end
 
 local function record_of(key, strings)
   if pods[key] == nil then
-    local packed = strings[key]
-    pods[key] = packed and {record = cmsgpack.unpack(packed)} or {}
+    local packed, p = strings[key], {place = ''}
+    if packed then
+      p.record, p.place = cmsgpack.unpack(packed)
+    end
+    pods[key] = p
   end
   return pods[key]
 end
@@ -33,8 +37,8 @@ local function pod_of(key, strings, now)
   return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil
 end
 
-local function remember(key, p, now)
-  pods[key] = {record = p, now = now}
+local function remember(key, p, now, place)
+  pods[key] = {record = p, now = now, place = place, shared = {}}
 end
 
 local function new_record(plan, at, generation, scope, cost_text)
@@ -47,10 +51,32 @@ local function shown(home, at)
   return at > 0 and at - home.offset or at
 end
 
-local SUM, RESOURCE, HARD, BUCKET, HASH, SECONDS = 1, 2, 3, 4, 5, 6 -- of a column: one limit with what it is held against
+-- Of a column: one limit with what it is held against. One on live Pods has a surge, and neither bucket, hash nor seconds.
+local SUM, RESOURCE, HARD, BUCKET, HASH, SECONDS, SURGE = 1, 2, 3, 4, 5, 6, 7
+
+local function add_columns(b, h, windows)
+  local columns = b.columns
+  for _, window in ipairs(windows) do
+    local w = window_of(h, window[1], b.now)
+    for _, limit in ipairs(window[2]) do
+      columns[#columns + 1] = {w[SUMS], limit[1], limit[2], w[CURRENT], h, window[1]}
+      b.blank[#columns] = 0
+    end
+  end
+end
+
+local function add_live(b, plan, live_key)
+  local columns = b.columns
+  b.live, b.known = live_of(live_key), is_known(plan, b.now)
+  b.live.cluster, b.live.index, b.live.scope = plan.cluster, plan.live_key, string.sub(live_key, #plan.live_key + 2)
+  for _, limit in ipairs(plan.standing) do
+    columns[#columns + 1] = {b.live.sums, limit[1], limit[2], false, false, false, limit[3]}
+    b.blank[#columns] = 0
+  end
+end
 
 -- Bring a plan and its hashes together, once a call: the time, and a column for each limit, in the plan's order.
-local function bound_of(plan, own_key, reading, writes)
+local function bound_of(plan, own_key, reading, writes, live_key)
   local home, own = hash_of(plan.home), hash_of(own_key)
   if writes then
     observe(home, reading)
@@ -60,34 +86,46 @@ local function bound_of(plan, own_key, reading, writes)
     b = {home = home, own = own, now = time_of(home, reading), columns = {}, blank = {}, records = {}}
     settle(home, b.now)
     settle(own, b.now)
-    local columns = b.columns
-    for account = 1, plan.pool and 2 or 1 do
-      local h = account == 1 and own or home
-      for _, window in ipairs(account == 1 and plan.windows or plan.pool) do
-        local w = window_of(h, window[1], b.now)
-        for _, limit in ipairs(window[2]) do
-          columns[#columns + 1] = {w[SUMS], limit[1], limit[2], w[CURRENT], h, window[1]}
-          b.blank[#columns] = 0
-        end
-      end
+    add_columns(b, own, plan.windows)
+    if plan.standing then
+      add_live(b, plan, live_key)
+    end
+    if plan.pool then
+      add_columns(b, home, plan.pool)
     end
     plan.bound[own_key] = b
   end
   return b
 end
 
--- Hold `cost` against every limit: what each holds, and {number, used, asked, free_at} of those that do not hold it.
-local function judge(b, cost)
+-- What a limit on live Pods says: {number, used, asked, when, room above it} where it does not hold what is asked.
+local function over_live(b, number, has, asked)
+  local column = b.columns[number]
+  local room = may_surge(b.live, column[RESOURCE], column[HARD], has, b.now) and column[SURGE] or 0
+  if asked > 0 and b.known and asked > column[HARD] + room - has then
+    return {number, has, asked, asked > column[HARD] + column[SURGE] and NEVER or 0, room}
+  end
+end
+
+-- Hold `cost` against every limit, `stands` against those on live Pods: what each holds, and
+-- {number, used, asked, free_at, room above it} of those that do not hold it.
+local function judge(b, cost, stands)
   local used, over, columns = {unpack(b.blank)}, NOTHING, b.columns -- of its full size: a table that grows costs more
   for number = 1, #columns do
     local column = columns[number]
     local resource = column[RESOURCE]
-    local has, asked = column[SUM][resource] or 0, cost[resource] or 0
+    local has, asked = column[SUM][resource] or 0, (column[SURGE] and stands or cost)[resource] or 0
     used[number] = has
-    if asked > 0 and asked > column[HARD] - has then -- a sum might be above what a double holds exactly
+    if column[SURGE] then
+      local found = over_live(b, number, has, asked)
+      if found then
+        over = over == NOTHING and {} or over
+        over[#over + 1] = found
+      end
+    elseif asked > 0 and asked > column[HARD] - has then -- a sum might be above what a double holds exactly
       local free = free_at(column[HASH], column[SECONDS], resource, column[HARD], asked)
       over = over == NOTHING and {} or over
-      over[#over + 1] = {number, has, asked, shown(b.home, free)}
+      over[#over + 1] = {number, has, asked, shown(b.home, free), 0}
     end
   end
   return used, over
@@ -122,7 +160,7 @@ local function charge(plan, b, scope, cost, at, used)
   for number = 1, #columns do
     local column = columns[number]
     local resource = column[RESOURCE]
-    local amount = cost[resource] or 0
+    local amount = not column[SURGE] and cost[resource] or 0
     local bucket = amount > 0 and (is_now and column[BUCKET] or bucket_at(column[HASH], column[SECONDS], at))
     if bucket then
       local sums, held = column[SUM], bucket[resource]
@@ -143,6 +181,24 @@ local function charge(plan, b, scope, cost, at, used)
   if of_own and scope ~= '' and (is_first or not is_now) then -- else whoever came first in the same bucket has noted it
     note_scope(plan.index, scope, counts_until(b, cost, at))
   end
+end
+
+-- Let a Pod stand, and wait until somebody has seen it; `used` follows.
+local function stand_and_wait(plan, b, uid, cost, at, used)
+  if b.live then
+    put_live(plan, b.live, uid, cost, b.now)
+    for number, column in ipairs(b.columns) do
+      used[number] = column[SURGE] and (column[SUM][column[RESOURCE]] or 0) or used[number]
+    end
+  end
+  if at then
+    wait_for(plan.waits_key, uid, at)
+  end
+end
+
+-- What a Pod asks of live ones beside what it stands with already, or what it is said to have stood with.
+local function more_standing(b, uid, cost, unless_held)
+  return b.live and difference(cost, held(b.live, uid) or unless_held) or NOTHING
 end
 
 -- What follows from an objection of a guard: refused or not, and who else would have.
@@ -170,7 +226,7 @@ local function uid_of(plan, pod_key)
   return string.sub(pod_key, plan.uid_at)
 end
 
-local function resize(plan, b, pod_key, scope, cost, peek, old, strings)
+local function resize(plan, b, pod_key, scope, place, cost, peek, old, strings)
   local now, known = b.now, pod_of(pod_key, strings, b.now)
   local before, more, any = {}, {}, false
   for resource, amount in pairs(old) do
@@ -184,7 +240,9 @@ local function resize(plan, b, pod_key, scope, cost, peek, old, strings)
       more[resource], any = amount - (before[resource] or 0), true
     end
   end
-  local used, over = judge(b, more)
+  local uid = uid_of(plan, pod_key)
+  local stands = more_standing(b, uid, cost, old)
+  local used, over = judge(b, more, stands)
   local refused, would = 0, 0
   if #over > 0 then
     refused, would = objection(QUOTA, plan.quota_enforced, would)
@@ -201,7 +259,8 @@ local function resize(plan, b, pod_key, scope, cost, peek, old, strings)
       before[resource] = cost[resource]
     end
     p[HIGH], p[EXPIRES] = before, now + plan.remember
-    remember(pod_key, p, now)
+    remember(pod_key, p, now, known and pods[pod_key].place or place)
+    stand_and_wait(plan, b, uid, cost, false, used)
   end
   if plan.breaker then
     advance(r, plan.breaker, now, {})
@@ -210,24 +269,24 @@ local function resize(plan, b, pod_key, scope, cost, peek, old, strings)
   return {shown(home, now), refused, would, writes and any, false, used, over, breaker, false, home.born}
 end
 
--- Return the record of a Pod that is no probe: one for all of a call that cost the same, packed once.
-local function shared_record(plan, b, generation, scope, cost_text)
+-- Remember a Pod that is no probe: the record is one for all of a call that cost the same, packed once.
+local function remember_shared(plan, b, pod_key, generation, scope, cost_text, place)
   local shared = b.records[cost_text]
   if not shared or shared.record[GENERATION] ~= generation then
-    shared = {record = new_record(plan, b.now, generation, scope, cost_text), now = b.now}
+    shared = {record = new_record(plan, b.now, generation, scope, cost_text)}
     b.records[cost_text] = shared
   end
-  return shared
+  pods[pod_key] = {record = shared.record, now = b.now, place = place, shared = shared}
 end
 
 -- Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once.
 local function acquire(plan, operation, reading, strings)
-  local _, _, own_key, pod_key, scope, cost_text, source, peek, old = unpack(operation)
+  local _, _, own_key, pod_key, live_key, scope, place, cost_text, source, peek, old = unpack(operation)
   local cost = cost_of(cost_text)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
-  local b = bound_of(plan, own_key, reading, not peek)
+  local b = bound_of(plan, own_key, reading, not peek, KEYS[live_key])
   if old then
-    return resize(plan, b, pod_key, scope, cost, peek, old, strings)
+    return resize(plan, b, pod_key, scope, place, cost, peek, old, strings)
   end
   local home, now = b.home, b.now
   local known = pod_of(pod_key, strings, now)
@@ -237,7 +296,7 @@ local function acquire(plan, operation, reading, strings)
     advance(r, plan.breaker, now, moves)
   end
   if known then
-    local used = judge(b, NOTHING)
+    local used = judge(b, NOTHING, NOTHING)
     return {shown(home, now), 0, 0, false, true, used, NOTHING, plan.breaker and seen(r, home, now), false, home.born}
   end
 
@@ -245,7 +304,9 @@ local function acquire(plan, operation, reading, strings)
   if plan.breaker and not admits(r, plan.breaker, now) then
     refused, would = objection(BREAKER, plan.breaker_enforced, would)
   end
-  local used, over = judge(b, refused == 0 and cost or NOTHING)
+  local asked, uid = refused == 0 and cost or NOTHING, uid_of(plan, pod_key)
+  local stands = more_standing(b, uid, asked, NOTHING)
+  local used, over = judge(b, asked, stands)
   if #over > 0 then
     refused, would = objection(QUOTA, plan.quota_enforced, would)
   end
@@ -253,13 +314,14 @@ local function acquire(plan, operation, reading, strings)
     if refused == 0 then
       charge(plan, b, scope, cost, now, used)
       local generation = r.generation
-      if plan.breaker and take_probe(r, plan.breaker, now, uid_of(plan, pod_key), moves) then
+      if plan.breaker and take_probe(r, plan.breaker, now, uid, moves) then
         local p = new_record(plan, now, generation, scope, cost_text)
         p[PROBE] = true
-        remember(pod_key, p, now)
+        remember(pod_key, p, now, place)
       else
-        pods[pod_key] = shared_record(plan, b, generation, scope, cost_text)
+        remember_shared(plan, b, pod_key, generation, scope, cost_text, place)
       end
+      stand_and_wait(plan, b, uid, cost, now, used)
     elseif refused == QUOTA and plan.breaker then
       quota_event(r, plan.breaker, now, source, moves)
     end
@@ -279,29 +341,35 @@ end
 -- Give back, once, what a Pod that never came to be was charged, and its place as a probe. The keys are those of where
 -- that was: another service's, perhaps.
 local function refund(plan, operation, reading, strings)
-  local own, pod_key, home, breaker_key =
-    hash_of(KEYS[operation[3]]), KEYS[operation[4]], hash_of(KEYS[operation[5]]), KEYS[operation[6]]
+  local own, pod_key, home, breaker_key, live_key =
+    hash_of(KEYS[operation[3]]), KEYS[operation[4]], hash_of(KEYS[operation[5]]), KEYS[operation[6]], KEYS[operation[7]]
   local now = time_of(home, reading)
   settle(home, now)
   settle(own, now)
-  local p = pod_of(pod_key, strings, now)
+  local p, uid = pod_of(pod_key, strings, now), uid_of(plan, pod_key)
+  wait_for(plan.waits_key, uid, false)
   if not p then
     return {false}
   end
   p = {unpack(p)} -- others of this call may share it
   p[REFUNDED] = true
-  remember(pod_key, p, now)
+  remember(pod_key, p, now, pods[pod_key].place)
+  local l = live_of(live_key)
+  remove_live(l, uid)
   if p[PROBE] then
-    local r, uid = breaker_of(breaker_key, strings), uid_of(plan, pod_key)
+    local r = breaker_of(breaker_key, strings)
     r.ttl = plan.breaker_ttl
     without_lease(r, function(lease) return lease[1] == uid end)
   end
-  local given_back = false
+  local given_back, resets = false, resets_of(own)
   for account, windows in ipairs(p[WINDOWS] ~= '' and cjson.decode(p[WINDOWS]) or {}) do
     local h = account == 1 and own or home
     for _, window in ipairs(windows) do
       local seconds = window[1]
       local w = h.windows[seconds]
+      if account == 1 and resets[seconds] and p[CHARGED_AT] <= resets[seconds][2] then
+        w = nil -- it was forgotten since
+      end
       for _, resource in ipairs(w and window[2] or {}) do
         local amount = cost_of(p[COST])[resource] or 0
         local bucket = amount > 0 and bucket_at(h, seconds, p[CHARGED_AT], true)
@@ -317,16 +385,19 @@ end
 
 -- Charge a Pod that came in without us, at its own time and past every limit; false where its uid is known.
 local function book(plan, operation, reading, strings)
-  local _, _, own_key, pod_key, scope, cost_text, at = unpack(operation)
+  local _, _, own_key, pod_key, live_key, scope, place, cost_text, at = unpack(operation)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
-  local b = bound_of(plan, own_key, reading, false)
+  local b = bound_of(plan, own_key, reading, false, KEYS[live_key])
   local now = b.now
   at = min(at + b.home.offset, now)
   local p = record_of(pod_key, strings).record
   if (p and p[EXPIRES] > now) or at + plan.remember <= now then
     return {false}
   end
-  charge(plan, b, scope, cost_of(cost_text), at, judge(b, NOTHING))
-  remember(pod_key, new_record(plan, at, breaker_of(plan.breaker_key, strings).generation, scope, cost_text), now)
+  local cost, used = cost_of(cost_text), judge(b, NOTHING, NOTHING)
+  charge(plan, b, scope, cost, at, used)
+  local generation = breaker_of(plan.breaker_key, strings).generation
+  remember(pod_key, new_record(plan, at, generation, scope, cost_text), now, place)
+  stand_and_wait(plan, b, uid_of(plan, pod_key), cost, at, used)
   return {true}
 end

@@ -1,22 +1,24 @@
 -- KEYS: of all operations, each once. ARGV[1]: {now or false for this server's own time, plans, numbers of the keys that
--- hold strings, operations}. A plan is {what it says, numbers of its keys: home, index, breaker; where a uid begins in a
--- record's key}; an operation is {kind, number of its plan, numbers of its own keys, what it asks}.
+-- hold strings, operations}. A plan is {what it says, numbers of its keys: home, index, breaker, who is waited for, live
+-- Pods; where a uid begins in a record's key}; an operation is {kind, number of its plan, numbers of its own keys, what it asks}.
 -- The answer is a list as long, of each operation's result, or of the words of its error. What they wrote goes out at the
 -- end: a Redis that takes no writes (full, a replica) has then taken none of them.
 
 local KINDS = {
   acquire = acquire, record = record, refund = refund, book = book,
-  outcome = outcome, look = look, tick = tick, scopes = scopes, probe = probe,
+  outcome = outcome, look = look, tick = tick, scopes = scopes, probe = probe, see = see, overdue = overdue,
+  place = place, let_be = let_be, complete = complete, lived = lived, standing = standing, page = page, reset = reset,
 }
 
 local function plan_of(told)
-  local packed, home, index, breaker_key, uid_at = unpack(told)
+  local packed, home, index, breaker_key, waits_key, live_key, uid_at = unpack(told)
   local service, windows, pool, quota_enforced, breaker, breaker_enforced, remember_us, ttl_ms, breaker_ttl_ms, fleet,
-    packed_windows = unpack(packed)
+    packed_windows, standing_limits, cluster = unpack(packed)
   local plan = {
     service = service, windows = windows, pool = pool, quota_enforced = quota_enforced, breaker = false,
     breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms, breaker_ttl = breaker_ttl_ms, fleet = fleet, packed_windows = packed_windows,
     home = KEYS[home], index = KEYS[index], breaker_key = KEYS[breaker_key], uid_at = uid_at, bound = {},
+    waits_key = KEYS[waits_key], live_key = KEYS[live_key], standing = standing_limits, cluster = cluster,
   }
   if breaker then
     local b = {}
@@ -48,15 +50,24 @@ local function write()
   end
   for key, p in pairs(pods) do
     if p.now then
-      p.packed = p.packed or cmsgpack.pack(p.record)
-      p.lasts_ms = p.lasts_ms or string.format('%.0f', math.ceil((p.record[1] - p.now) / 1000) + 1000)
-      redis.call('SET', key, p.packed, 'PX', p.lasts_ms)
+      local shared = p.shared
+      shared.packed = shared.packed or cmsgpack.pack(p.record)
+      shared.lasts_ms = shared.lasts_ms or string.format('%.0f', math.ceil((p.record[1] - p.now) / 1000) + 1000)
+      redis.call('SET', key, shared.packed .. cmsgpack.pack(p.place), 'PX', shared.lasts_ms)
     end
   end
   for key, r in pairs(breakers) do
     if r.changed then
       write_breaker(key, r)
     end
+  end
+  for _, l in pairs(lives) do
+    if l.dirty then
+      write_live(l)
+    end
+  end
+  for key, waited in pairs(waits) do
+    write_waits(key, waited)
   end
   for index, noted in pairs(notes) do
     for scope, counts_until in pairs(noted) do
@@ -71,6 +82,15 @@ local function write()
         live_on(h.key, h.ttl)
       end
     end
+  end
+  for _, l in pairs(lives) do
+    if l.dirty then
+      delete_gone(l)
+      redis.call('PEXPIRE', l.key, LIVE_TTL_MS)
+    end
+  end
+  for key, waited in pairs(waits) do
+    strike_waits(key, waited)
   end
 end
 

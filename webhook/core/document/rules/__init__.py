@@ -53,6 +53,7 @@ _OF_A_SERVICE: tuple[Rule, ...] = (
     resources.implied_limits_fit_the_pod,
     resources.amounts_can_be_written,
     quota.a_quota_limits_something,
+    quota.surge_has_its_measure,
     quota.waiting_has_its_rules,
     breaker.something_can_trip_it,
     breaker.outcomes_are_heard,

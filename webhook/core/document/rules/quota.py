@@ -67,6 +67,15 @@ def a_quota_limits_something(service: Part) -> Iterator[Problem]:
         yield quota.wrong_field("limits nothing", "add windows or standing, or remove quota")
 
 
+def surge_has_its_measure(service: Part) -> Iterator[Problem]:
+    """Refuse a count where no number of Pods says what one Pod takes of the rest: two more of which amount."""
+    surge, hard = service.get("quota", "standing", "surge"), service.get("quota", "standing", "hard")
+    if surge is None or hard is None or isinstance(surge.node.value, str):
+        return
+    if surge.read(int) and hard.get("pods") is None:
+        yield surge.wrong("a count is of Pods, and hard has no pods", "write a percentage, or add pods to hard")
+
+
 def waiting_has_its_rules(service: Part) -> Iterator[Problem]:
     quota = service.get("quota")
     if quota is None:

@@ -28,9 +28,16 @@ local function look(plan, operation, reading, strings)
   local home = hash_of(plan.home)
   local now = time_of(home, reading)
   settle(home, now)
-  local uses = {}
-  for index = 3, #operation do
-    uses[#uses + 1] = stand(settle(hash_of(KEYS[operation[index]]), now), home, plan.windows)
+  local uses, step = {}, plan.standing and 2 or 1
+  for index = 3, #operation, step do
+    local figures = stand(settle(hash_of(KEYS[operation[index]]), now), home, plan.windows)
+    for _, limit in ipairs(plan.standing or {}) do
+      local l = live_of(KEYS[operation[index + 1]])
+      local has = l.sums[limit[1]] or 0
+      figures[#figures + 1] = has
+      figures[#figures + 1] = may_surge(l, limit[1], limit[2], has, now) and limit[3] or 0
+    end
+    uses[#uses + 1] = figures
   end
   local breaker = false
   if plan.breaker then
@@ -38,7 +45,8 @@ local function look(plan, operation, reading, strings)
     advance(r, plan.breaker, now, {})
     breaker = seen(r, home, now)
   end
-  return {shown(home, now), uses, plan.pool and stand(home, home, plan.pool) or {}, breaker}
+  local known = plan.standing and is_known(plan, now) or false
+  return {shown(home, now), uses, plan.pool and stand(home, home, plan.pool) or {}, breaker, known}
 end
 
 -- Do what the time alone brings about under the policy of today.
@@ -54,8 +62,6 @@ local function tick(plan, _, reading, strings)
   advance(r, plan.breaker, now, moves)
   return {moved(moves, home), seen(r, home, now), shown(home, now)}
 end
-
-local LONG_US = 600000000 -- a clock that steps back finds what it should
 
 -- Return the namespaces in which anything counts, and forget those in which nothing has for long.
 local function scopes(plan, _, reading)

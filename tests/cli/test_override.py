@@ -1,0 +1,257 @@
+"""`podgate override` and `podgate quota grant|reset` on a file: what they write, what they keep, what they refuse."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Done, podgate
+from webhook.adapters import overrides_file
+from webhook.core.moments import microseconds
+from webhook.core.overrides import Entry, load
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: payment-api
+  match: {namespaces: [payments]}
+  quota: {windows: [{window: 1m, hard: {pods: 3, cpu: "2"}}, {window: 1h, hard: {pods: 10}}]}
+- name: free
+  match: {namespaces: [free]}
+"""
+LATE = "2099-12-01T04:00:00Z"
+OTHERS = f"""\
+- {{service: ledger, quotaFactor: 2, until: {LATE}, reason: INC-7}}   # theirs
+- {{service: gone, quotaFactor: 2, until: 2020-01-01T00:00:00Z, reason: INC-2}}
+"""
+FOR = ("--for", "10m", "--reason", "INC-1")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "overrides.yaml"
+    monkeypatch.setenv("PODGATE_OVERRIDES", str(path))
+    monkeypatch.delenv("PODGATE_POLICY", raising=False)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    return path
+
+
+def entries(file: Path) -> dict[str, Entry]:
+    return {entry.service: entry for entry in load(file.read_bytes()).entries}
+
+
+def plain(file: Path, service: str = "payment-api") -> dict[str, Any]:
+    """Return what an entry does, without until and reason."""
+    found = entries(file)[service].plain()
+    return {key: value for key, value in found.items() if key not in {"service", "until", "reason"}}
+
+
+def override(*arguments: str) -> Done:
+    return podgate("override", "payment-api", *arguments)
+
+
+def test_an_override_is_written_where_there_was_none(file: Path) -> None:
+    done = override("--quota-factor", "1.5", "--mode", "quota=Audit", "--mode", "breaker=Warn", *FOR)
+    assert done.code == 0
+    assert plain(file) == {"quotaFactor": "1.5", "modes": {"quota": "Audit", "breaker": "Warn"}}
+    assert entries(file)["payment-api"].reason == "INC-1"
+    assert done.out.startswith("payment-api: quotaFactor: '1.5', modes: {quota: Audit, breaker: Warn} until ")
+    assert done.err == f"written to {file}\n"
+
+
+def test_for_and_until_say_when_it_ends(file: Path) -> None:
+    before = overrides_now()
+    override("--quota-factor", "2", "--for", "1h30m", "--reason", "x")
+    assert entries(file)["payment-api"].until_us >= before + 5_400_000_000
+    override("--quota-factor", "2", "--until", LATE, "--reason", "x", "--replace")
+    assert entries(file)["payment-api"].until == LATE
+
+
+def overrides_now() -> int:
+    from webhook.cli.hands import now_us  # noqa: PLC0415  the clock that the command goes by
+
+    return now_us()
+
+
+def test_what_others_have_written_stays_and_what_has_expired_goes(file: Path) -> None:
+    file.write_text(OTHERS)
+    assert override("--quota-factor", "2", *FOR).code == 0
+    assert set(entries(file)) == {"ledger", "payment-api"}
+    assert entries(file)["ledger"].until == LATE
+
+
+def test_a_live_override_is_shown_and_not_overwritten_by_accident(file: Path) -> None:
+    override("--quota-factor", "3", "--until", LATE, "--reason", "INC-1")
+    before = file.read_bytes()
+    done = override("--mode", "quota=Audit", *FOR)
+    assert done.code == 2
+    assert (
+        f"payment-api has an override already: quotaFactor: 3 until {LATE}: INC-1: add to it with --merge" in done.err
+    )
+    assert file.read_bytes() == before
+
+
+def test_merge_keeps_what_is_done_already_and_replace_does_not(file: Path) -> None:
+    override("--quota-factor", "3", "--until", LATE, "--reason", "INC-1")
+    assert override("--mode", "quota=Audit", "--until", LATE, "--reason", "INC-2", "--merge").code == 0
+    assert plain(file) == {"quotaFactor": 3, "modes": {"quota": "Audit"}}
+    assert entries(file)["payment-api"].reason == "INC-2"
+    assert override("--mode", "quota=Warn", *FOR, "--replace").code == 0
+    assert plain(file) == {"modes": {"quota": "Warn"}}
+
+
+def test_a_grant_adds_to_a_window_and_merges_by_resource(file: Path) -> None:
+    grant = ("quota", "grant", "payment-api", "--window")
+    assert podgate(*grant, "1m", "--hard", "pods=100", "--hard", "cpu=2", *FOR).code == 0
+    assert podgate(*grant, "60s", "--hard", "pods=50", *FOR, "--merge").code == 0
+    assert podgate(*grant, "1h", "--hard", "pods=1", *FOR, "--merge").code == 0
+    assert plain(file)["grant"] == [
+        {"window": "1m", "hard": {"cpu": "2", "pods": "50"}},
+        {"window": "1h", "hard": {"pods": "1"}},
+    ]
+
+
+def test_a_reset_carries_its_moment_and_waits_ten_minutes_for_the_controller(file: Path) -> None:
+    before = overrides_now() // 1000 * 1000
+    assert podgate("quota", "reset", "payment-api", "--window", "1m", "--reason", "INC-1").code == 0
+    entry = entries(file)["payment-api"]
+    assert entry.quota_reset is not None
+    assert before <= entry.quota_reset.at_us <= overrides_now() + 1000
+    assert entry.until_us >= entry.quota_reset.at_us + 600_000_000 - 1_000_000
+    assert plain(file)["quotaReset"]["window"] == "1m"
+
+
+def test_a_reset_beside_an_override_does_not_shorten_it(file: Path) -> None:
+    override("--quota-factor", "3", "--until", LATE, "--reason", "INC-1")
+    assert podgate("quota", "reset", "payment-api", "--reason", "INC-1 again", "--merge").code == 0
+    assert entries(file)["payment-api"].until == LATE
+    assert set(plain(file)) == {"quotaFactor", "quotaReset"}
+    assert podgate("quota", "reset", "payment-api", "--for", "1m", "--reason", "x", "--merge").code == 0
+    assert entries(file)["payment-api"].until_us < microseconds(LATE), "it was asked for"
+
+
+def test_clearing_ends_one_override(file: Path) -> None:
+    file.write_text(OTHERS)
+    override("--quota-factor", "3", *FOR)
+    done = override("--clear")
+    assert (done.code, done.out.startswith("payment-api: ended: quotaFactor: 3 until ")) == (0, True)
+    assert set(entries(file)) == {"ledger"}
+    again = override("--clear")
+    assert (again.code, again.out) == (0, f"payment-api: there was no override in {file}\n")
+
+
+def test_the_list_shows_what_is_live(file: Path) -> None:
+    assert podgate("override", "--list", "-o", "table").out == "no override is in force\n"
+    file.write_text(OTHERS)
+    table = podgate("override", "--list", "-o", "table").out.splitlines()
+    assert table[0].split() == ["SERVICE", "LEFT", "OVERRIDE"]
+    assert re.fullmatch(rf"ledger   \S+  quotaFactor: 2 until {LATE}: INC-7", table[1])
+    [shown] = json.loads(podgate("override", "--list").out)
+    assert shown == {"service": "ledger", "until": LATE, "reason": "INC-7", "quotaFactor": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--quota-factor", "2", "--for", "1m"), "--reason: missing: say why, such as --reason INC-1234"),
+        (("--quota-factor", "2", "--reason", "x"), "give --for or --until, one of the two: such as --for 10m"),
+        (("--quota-factor", "2", *FOR, "--until", LATE), "give --for or --until, one of the two: such as --for 10m"),
+        (("--quota-factor", "2", "--for", "10", "--reason", "x"), "--for: '10': not a Go duration: write a number"),
+        (("--quota-factor", "2", "--for", "99999999h", "--reason", "x"), "--for: '99999999h': "),
+        (("--quota-factor", "2", "--until", "9:00", "--reason", "x"), "--until: '9:00': not an RFC 3339 time"),
+        (
+            ("--quota-factor", "2", "--until", "2020-01-01T00:00:00Z", "--reason", "x"),
+            "in the past: write a time to come",
+        ),
+        (("--quota-factor", "0", *FOR), 'quotaFactor: "0": not a number above 0 and up to 1000: write one such as'),
+        (("--quota-factor", "2", "--for", "1m", "--reason", "\x1b[31m"), "reason: "),
+        (("--mode", "quota", *FOR), "--mode: 'quota': not NAME=VALUE: write --mode quota=Audit"),
+        (("--mode", "quota=audit", *FOR), "modes.quota: audit: not one of its values: did you mean Audit?"),
+        (("--mode", "qouta=Audit", *FOR), "modes.qouta: Audit: unknown field: did you mean quota?"),
+        (("--mode", "quota=Audit", "--mode", "quota=Warn", *FOR), "--mode: quota is given twice: keep one of the two"),
+        (("--quota-factor", "2", *FOR, "--merge", "--replace"), "--merge and --replace exclude each other"),
+        ((), "nothing to do: give --quota-factor or --mode, or --clear or --list"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_writes_nothing(file: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = override(*arguments)
+    assert done.code == 2
+    assert said in done.error
+    assert not file.exists()
+
+
+def test_a_service_is_wanted(file: Path) -> None:
+    done = podgate("override", "--quota-factor", "2", *FOR)
+    assert (done.code, file.exists()) == (2, False)
+    assert "SERVICE" in done.error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("override", "nope", "--quota-factor", "2"), 4, "no service 'nope': the policy has payment-api, free"),
+        (("override", "free", "--quota-factor", "2"), 2, "free: quotaFactor: the service has no windows of its own"),
+        (("quota", "grant", "payment-api", "--window", "2m", "--hard", "pods=1"), 2, "no window 2m, it has 1m, 1h"),
+        (("quota", "grant", "payment-api", "--window", "1h", "--hard", "cpu=1"), 2, "window 1h does not limit cpu"),
+        (("quota", "grant", "payment-api", "--window", "1h", "--hard", "memroy=1"), 2, "did you mean memory?"),
+        (("quota", "reset", "payment-api", "--window", "2m"), 2, "quotaReset: the service has no window 2m"),
+    ],
+)
+def test_what_would_do_nothing_under_the_policy_is_refused(
+    file: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = podgate(*arguments, *FOR, "--policy", file.parent / "policy.yaml")
+    assert done.code == code
+    assert said in done.error
+    assert not file.exists()
+
+
+def test_clearing_a_service_that_is_in_no_policy_any_more_works(file: Path) -> None:
+    file.write_text(OTHERS)
+    policy = ("--policy", file.parent / "policy.yaml")
+    assert podgate("override", "ledger", "--clear", *policy).code == 0
+    assert podgate("override", "ledger", "--clear", *policy).code == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {service: ledger}\n", ":1:3: [0].until: (absent): required: add until"),
+        (OTHERS.splitlines()[0] + "\n" + OTHERS.splitlines()[0], ":2:13: [1].service: ledger: a second live entry"),
+    ],
+)
+def test_overrides_that_are_bad_already_are_not_touched(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    done = override("--quota-factor", "2", *FOR)
+    assert done.code == 2
+    assert f"{file}: the overrides are refused as they are: mend what is listed here" in done.err
+    assert said in done.err
+    assert file.read_text() == text
+
+
+def test_somebody_elses_change_in_between_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = overrides_file.FileBook.read
+    others = iter([OTHERS])
+
+    async def interrupted(book: overrides_file.FileBook) -> bytes:
+        found = await read(book)
+        for text in others:
+            await asyncio.to_thread(file.write_text, text)
+        return found
+
+    monkeypatch.setattr(overrides_file.FileBook, "read", interrupted)
+    assert override("--quota-factor", "2", *FOR).code == 0
+    assert set(entries(file)) == {"ledger", "payment-api"}
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PODGATE_OVERRIDES")
+    nowhere = file.parent / "nowhere"
+    monkeypatch.setenv("KUBECONFIG", str(nowhere))
+    done = override("--quota-factor", "2", *FOR)
+    assert done.code == 2
+    assert done.error.startswith(f"{nowhere}: cannot read the kubeconfig: No such file or directory")

@@ -1,0 +1,28 @@
+"""What docs/overrides.md says is so: its document is good, and its commands can be typed."""
+
+import re
+import shlex
+from pathlib import Path
+
+from tests.cli.running import podgate
+from webhook.core.overrides import load
+from webhook.core.overrides.loading import ACTIONS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "overrides.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_example_holds_all_that_an_entry_may_do() -> None:
+    [entry] = load(blocks("yaml")[0].encode()).entries
+    assert set(ACTIONS) < set(entry.plain())
+
+
+def test_each_command_can_be_typed(tmp_path: Path) -> None:
+    for number, line in enumerate(blocks("sh")[0].splitlines()):
+        _, *arguments = shlex.split(line.replace("2026-", "2099-"))
+        if arguments[:2] != ["quota", "show"]:
+            done = podgate(*arguments, "--overrides", tmp_path / f"{number}.yaml")
+            assert done.code == 0, (line, done.err)

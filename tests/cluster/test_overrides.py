@@ -1,0 +1,126 @@
+"""Overrides on a real API server: written by a person with few rights, acted on by servers under the manifests' own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.cli.running import podgate
+from tests.cluster.callers import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.redis_servers import RedisServer
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+OVERRIDES = "podgate-overrides"
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaces: ["overrides-*"]}
+  quota: {windows: [{window: 1h, hard: {pods: 1}}]}
+"""
+READS = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["podgate-policy"], "verbs": ["get"]}
+CHANGES = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [OVERRIDES], "verbs": ["get", "update"]}
+CREATES = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}
+
+
+@contextmanager
+def overridden(
+    plane: ControlPlane, identities: Identities, namespace: str, *arguments: str, servers: int = 1
+) -> Iterator[Installation]:
+    told = ("--drain", "0s", *arguments)
+    with installed(plane, identities.files, POLICY, [namespace], servers=servers, arguments=told) as found:
+        try:
+            found.wait_asked()
+            yield found
+        finally:
+            plane.kubectl("delete", "configmap", OVERRIDES, "-n", NAMESPACE, "--ignore-not-found")
+
+
+def person(plane: ControlPlane, name: str, *rules: dict[str, Any]) -> Path:
+    """Return the kubeconfig of a person with these rights."""
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name, "namespace": NAMESPACE}}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+    plane.apply(
+        {**role, "kind": "Role", "rules": list(rules)},
+        {**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]},
+    )
+    return plane.kubeconfig_for(name)
+
+
+def admitted(found: Installation) -> bool:
+    status, _ = found.create_pod(found.namespaces[0])
+    return status == 201
+
+
+def in_force(found: Installation) -> list[list[str]]:
+    """Return what each server has in force."""
+    documents = [server.status()["overrides"] for server in found.servers]
+    return [[entry["service"] for entry in document["entries"]] for document in documents]
+
+
+def test_a_person_with_three_rights_overrides_all_servers_at_once_and_ends_it(
+    plane: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    kubeconfig = person(plane, "night-shift", READS, CHANGES, CREATES)
+    options = ("--kubeconfig", kubeconfig, "--reason", "INC-1")
+    with overridden(plane, identities, "overrides-acted", "--store", a_redis.url, servers=2) as found:
+        assert [admitted(found), admitted(found)] == [True, False]
+        done = podgate("quota", "grant", "web", "--window", "1h", "--hard", "pods=1", "--for", "1h", *options)
+        assert done.code == 0, done.err
+        plane.wait(lambda: in_force(found) == [["web"], ["web"]], "the override to be in force")
+        [shown] = found.servers[0].status()["services"]
+        assert shown["override"]["grant"] == [{"window": "1h", "hard": {"pods": "1"}}]
+        assert [window["hard"] for window in shown["windows"] if window["window"] == "1h"] == [2]
+        assert [admitted(found), admitted(found)] == [True, False]
+
+        assert podgate("override", "web", "--mode", "quota=Audit", "--for", "1h", "--merge", *options).code == 0
+        plane.wait(lambda: admitted(found), "the mode to act")
+        assert podgate("override", "web", "--clear", "--kubeconfig", kubeconfig).code == 0
+        plane.wait(lambda: in_force(found) == [[], []], "the override to be gone")
+        assert not admitted(found)
+
+
+def test_an_override_ends_by_itself_and_a_bad_one_takes_nothing_away(
+    plane: ControlPlane, identities: Identities
+) -> None:
+    options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1")
+    with overridden(plane, identities, "overrides-ended") as found:
+        [server] = found.servers
+        assert podgate("override", "web", "--mode", "quota=Audit", "--for", "8s", *options).code == 0
+        plane.wait(lambda: in_force(found) == [["web"]], "the override to be in force", server.name)
+        bad = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OVERRIDES, "namespace": NAMESPACE}}
+        plane.apply({**bad, "data": {"overrides.yaml": "- {service: web}\n"}})
+        errors = plane.wait(lambda: server.status()["overrides"]["errors"], "the errors to be shown", server.name)
+        assert errors[0].startswith(f"configmap {NAMESPACE}/{OVERRIDES}: overrides.yaml:1:3: [0]")
+        refused = podgate("override", "web", "--quota-factor", "2", "--for", "1h", *options)
+        assert (refused.code, "mend what is listed here" in refused.err) == (2, True)
+        plane.wait(lambda: in_force(found) == [[]], "the override to end", server.name)
+        assert "override ended" in found.log(server)
+
+
+def test_who_lacks_a_right_is_told_which_and_who_names_no_service_too(
+    plane: ControlPlane, identities: Identities
+) -> None:
+    def override(kubeconfig: Path, service: str = "web") -> tuple[int, str]:
+        wanted = ("--quota-factor", "2", "--for", "1h", "--reason", "INC-1", "--kubeconfig", kubeconfig)
+        done = podgate("override", service, *wanted)
+        return done.code, done.err
+
+    with overridden(plane, identities, "overrides-rights"):
+        code, said = override(person(plane, "nobody"))
+        assert (code, f"grant the right to get configmaps named {OVERRIDES}" in said) == (2, True), said
+        code, said = override(person(plane, "reader", READS, {**CHANGES, "verbs": ["get"]}))
+        assert (code, f"grant the right to create configmaps named {OVERRIDES}" in said) == (2, True), said
+        maker = person(plane, "maker", {**CHANGES, "verbs": ["get"]}, CREATES)
+        code, said = override(maker)
+        assert (code, "warning: not checked against the policy: cannot read" in said) == (0, True), said
+        code, said = override(person(plane, "reader", READS, {**CHANGES, "verbs": ["get"]}), "wob")
+        assert (code, said) == (4, "error: no service 'wob': the policy has web\n")
+        assert podgate("override", "web", "--clear", "--kubeconfig", maker).code == 2
+        assert podgate("override", "--list", "-o", "json", "--kubeconfig", maker).code == 0

@@ -1,0 +1,88 @@
+"""Servers that count each other on a real API server, under the rights of the manifests."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tests.cluster.callers import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.redis_servers import RedisServer
+from tests.server.fake_apiserver import until
+from webhook.adapters.kubernetes import ServerLeases, ServerPace, connect
+from webhook.ports import WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: counted
+  match: {namespaces: ["shares-*"]}
+  quota: {windows: [{window: 1h, hard: {pods: 100}}]}
+"""
+QUICK = ServerPace(duration_seconds=2, renew_seconds=0.1, forget_seconds=0)
+
+
+def leases(plane: ControlPlane) -> list[str]:
+    found = plane.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")["items"]
+    return sorted(lease["metadata"]["name"] for lease in found)
+
+
+async def test_three_count_each_other_one_ends_and_one_dies(api_alone: ControlPlane, identities: Identities) -> None:
+    troubles: list[str] = []
+    reports = WatchReports(lambda: None, troubles.append, lambda _: None)
+    counts: dict[str, tuple[int, int]] = {}
+
+    def told(host: str) -> Callable[[int, int], None]:
+        return lambda *counted: counts.__setitem__(host, counted)
+
+    with installed(api_alone, identities.files, POLICY, [], servers=0) as found:
+        async with await connect(found.kubeconfig()) as client, await connect(found.kubeconfig()) as doomed:
+            running: dict[str, asyncio.Task[None]] = {}
+            for host in ("a", "b", "c"):
+                via = doomed if host == "b" else client
+                servers = ServerLeases(via, host, is_unique=True, reports=reports, pace=QUICK)
+                servers.on_count = told(host)
+                running[host] = asyncio.create_task(servers.run())
+            await until(lambda: counts == {"a": (3, 0), "b": (3, 1), "c": (3, 2)})
+            assert await asyncio.to_thread(leases, api_alone) == [f"podgate-server-{host}" for host in "abc"]
+            assert troubles == []
+            running["a"].cancel()
+            await until(lambda: (counts["b"], counts["c"]) == ((2, 0), (2, 1)))
+            assert "podgate-server-a" not in await asyncio.to_thread(leases, api_alone), "it has taken its lease along"
+            # Dead: it can tell nobody any more.
+            await doomed.close()
+            running["b"].cancel()
+            await asyncio.gather(running["b"], return_exceptions=True)
+            await until(lambda: counts["c"] == (1, 0))
+            while await asyncio.to_thread(leases, api_alone) != ["podgate-server-c"]:
+                assert not running["c"].done()
+            running["c"].cancel()
+            await asyncio.gather(*running.values(), return_exceptions=True)
+
+
+def replicas(found: Installation) -> list[dict[str, Any]]:
+    return sorted((server.status()["replicas"] for server in found.servers), key=lambda shown: int(shown["ordinal"]))
+
+
+def test_servers_of_one_store_share_by_their_leases_unless_they_are_told_how(
+    api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    shared = ("--drain", "0s", "--store", a_redis.url)
+    with installed(api_alone, identities.files, POLICY, ["shares-one"], servers=2, arguments=shared) as found:
+        names = [server.name for server in found.servers]
+        both = [{"count": 2, "ordinal": ordinal, "source": "leases"} for ordinal in (0, 1)]
+        api_alone.wait(lambda: replicas(found) == both, "two servers to count each other", *names)
+        assert {server.metrics()["podgate_replicas"] for server in found.servers} == {2}
+        [first, _] = found.servers
+        found.stop_server(first)
+        alone = [{"count": 1, "ordinal": 0, "source": "leases"}]
+        api_alone.wait(lambda: replicas(found) == alone, "the other to be alone", *names)
+        told = found.start_server(*shared, "--replicas", "5", "--ordinal", "4")
+        assert told.status()["replicas"] == {"count": 5, "ordinal": 4, "source": "settings"}
+        assert len(leases(api_alone)) == 1
+        assert replicas(found)[0] == alone[0], "it counts nobody, and nobody counts it"
+    assert leases(api_alone) == []

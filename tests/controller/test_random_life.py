@@ -1,0 +1,172 @@
+"""Whatever the order of events, in the end the ledger is the cluster, and each Pod that never came was given back once.
+
+Pods are admitted, come to be or do not, end and go; watches break, versions vanish, controllers die, the store is away.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.controller.world import World, pod
+
+NAMES = ("web-a", "web-b", "web-c")
+DEEDS = {
+    "create": 6,
+    "create uncounted": 1,
+    "admit and fail": 3,
+    "admit slowly": 3,
+    "finish slow ones": 2,
+    "end": 2,
+    "remove": 5,
+    "remove with grace": 2,
+    "see some": 6,
+    "see all": 2,
+    "cut": 2,
+    "compact": 1,
+    "tell": 5,
+    "refund": 5,
+    "repair": 2,
+    "renew": 3,
+    "kill": 2,
+    "store away": 2,
+    "store back": 3,
+    "blind": 1,
+    "sighted": 2,
+    "second": 3,
+    "minute": 3,
+}
+deeds = st.lists(
+    st.tuples(st.sampled_from([name for name, weight in DEEDS.items() for _ in range(weight)]), st.integers(0, 7)),
+    min_size=50,
+    max_size=120,
+)
+
+
+class Life:
+    """What a cluster's users, and bad luck, do to a world."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.number = 0
+        self.charged: set[str] = set()
+        self.slow: list[tuple[int, Any]] = []
+
+    async def do(self, deed: str, number: int) -> None:
+        world, cluster = self.world, self.world.cluster
+        uids = sorted(cluster.pods)
+        uid = uids[number % len(uids)] if uids else ""
+        of_pods: dict[str, Callable[[], None]] = {
+            "end": lambda: cluster.update(uid, phase="Failed"),
+            "remove": lambda: cluster.delete(uid),
+            "remove with grace": lambda: cluster.terminate(uid, 30),
+        }
+        of_the_world: dict[str, Callable[[], None]] = {
+            "create uncounted": lambda: self._come_to_be(self._new(number)),
+            "finish slow ones": self._finish_slow_ones,
+            "cut": world.watch.cut,
+            "compact": cluster.compact,
+            "renew": world.renew,
+            "kill": world.lead,
+            "store away": partial(world.answer, store=False),
+            "store back": partial(world.answer, store=True),
+            "blind": partial(world.answer, looks=False),
+            "sighted": partial(world.answer, looks=True),
+            "second": partial(world.wait, 1),
+            "minute": self._pass_a_minute,
+        }
+        of_the_controller: dict[str, Callable[[], Awaitable[object]]] = {
+            "see some": lambda: world.watch.step(world.following, number),
+            "see all": world.watch_all,
+            "tell": world.tell_once,
+            "refund": world.refund,
+            "repair": world.repair,
+        }
+        if deed in of_pods and uid:
+            of_pods[deed]()
+        elif deed in of_the_world:
+            of_the_world[deed]()
+        elif deed in of_the_controller:
+            await of_the_controller[deed]()
+        elif deed in {"create", "admit and fail", "admit slowly"}:
+            await self._ask(deed, number)
+
+    def _pass_a_minute(self) -> None:
+        self._finish_slow_ones()  # no request lives longer than a minute
+        self.world.wait(61)
+
+    def _new(self, number: int) -> Any:
+        self.number += 1
+        return pod(f"u{self.number}", NAMES[number % 3] if number < 6 else f"web-{self.number}")
+
+    async def _ask(self, deed: str, number: int) -> None:
+        new = self._new(number)
+        if self.world.store.is_away:
+            return
+        await self.world.admit(new)
+        self.charged.add(new.metadata.uid)
+        if deed == "create":
+            self._come_to_be(new)
+        elif deed == "admit slowly":
+            self.slow.append((number, new))
+
+    def _come_to_be(self, new: Any) -> None:
+        names = {one.metadata.name for one in self.world.cluster.pods.values()}
+        if new.metadata.name not in names:
+            self.world.cluster.create(new)
+
+    def _finish_slow_ones(self) -> None:
+        for number, new in self.slow:
+            if number % 2:
+                self._come_to_be(new)
+        self.slow.clear()
+
+    async def rest(self) -> None:
+        """Let all come to an end: what can be answered is, and enough time passes."""
+        self._finish_slow_ones()
+        world = self.world
+        world.store.is_away = world.watch.is_blind = False
+        for _ in range(4):
+            world.wait(100)
+            for _ in range(2):
+                await world.all()
+
+
+async def live(sequence: list[tuple[str, int]]) -> None:
+    life = Life()
+    world = life.world
+    refunded: list[str] = []
+    give_back = world.store.refund
+
+    async def refund(plan: Any, uid: str) -> bool:
+        given = await give_back(plan, uid)
+        refunded.extend([uid] if given else [])
+        return given
+
+    world.store.refund = refund  # type: ignore[method-assign]  to see whose it was
+    for deed, number in sequence:
+        await life.do(deed, number)
+    await life.rest()
+    ever = world.cluster.ever
+    assert await world.standing() == set(world.cluster.live()), "who stands is who is there"
+    assert await world.waiting() == []
+    assert not set(refunded) & ever, "none that came to be is given back"
+    assert len(refunded) == len(set(refunded)) == world.told.refunded.total(), "once"
+    never = life.charged - ever
+    assert len(never) <= len(refunded) + world.told.unproven, (
+        "each that never came is given back, or said to be unproven"
+    )
+    assert set(refunded) <= never
+    uncounted = ever - life.charged
+    assert await world.used() == len(life.charged | uncounted) - len(refunded) - (
+        len(uncounted) - world.told.afterwards["web"]
+    )
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(deeds)
+def test_in_the_end_the_ledger_is_the_cluster(sequence: list[tuple[str, int]]) -> None:
+    asyncio.run(live(sequence))

@@ -1,0 +1,68 @@
+"""What commands write: one entry a service, the others kept, the expired ones gone, and all of it read back equal."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.overrides import Entry, Grant, PartialModes, QuotaReset, cleared, load, merged, placed, written
+from webhook.core.quantity import Duration, Quantity
+from webhook.core.stanzas import Mode
+
+EARLY, LATE = "2026-12-01T04:00:00Z", "2026-12-01T05:00:00Z"
+EARLY_US = 1_796_097_600_000_000
+TWICE = Entry("a", EARLY, "INC-1", quota_factor=Quantity.parse("2"))
+OTHER = Entry("b", LATE, "INC-2", modes=PartialModes(quota=Mode.AUDIT))
+WINDOWS = st.sampled_from(["1s", "1m", "1h30m"]).map(Duration.parse)
+HARD = st.dictionaries(st.sampled_from(["pods", "cpu"]), st.integers(0, 99).map(str).map(Quantity.parse), min_size=1)
+ENTRIES = st.builds(
+    Entry,
+    service=st.sampled_from(["a", "no", "1e3"]),
+    until=st.sampled_from([EARLY, "2026-12-01T04:00:00.5+02:00"]),
+    reason=st.text(st.characters(categories=("L", "N", "P", "Zs")), min_size=1, max_size=40).filter(str.strip),
+    quota_factor=st.sampled_from(["3", "0.1", "1.123456789"]).map(Quantity.parse),
+    modes=st.none() | st.builds(PartialModes, quota=st.sampled_from(Mode)),
+    grant=st.lists(st.builds(Grant, WINDOWS, HARD), max_size=3, unique_by=lambda grant: grant.window).map(tuple),
+    quota_reset=st.none() | st.builds(QuotaReset, st.just(EARLY), st.none() | WINDOWS),
+)
+
+
+def grant(window: str, **hard: str) -> Grant:
+    return Grant(Duration.parse(window), {name: Quantity.parse(text) for name, text in hard.items()})
+
+
+@given(ENTRIES)
+def test_what_is_written_is_read_back_equal(entry: Entry) -> None:
+    if entry.reason.isprintable():
+        assert load(written([entry])).entries == (entry,)
+
+
+def test_an_entry_is_placed_in_its_services_place_and_the_expired_go() -> None:
+    new = Entry("a", LATE, "INC-3", quota_factor=Quantity.parse("3"))
+    assert placed([TWICE, OTHER], new, EARLY_US - 1) == (OTHER, new)
+    assert placed([TWICE], OTHER, EARLY_US - 1) == (TWICE, OTHER)
+    assert placed([TWICE], OTHER, EARLY_US) == (OTHER,)
+
+
+def test_clearing_ends_one_service_and_keeps_the_others() -> None:
+    assert cleared([TWICE, OTHER], "a", EARLY_US - 1) == (OTHER,)
+    assert cleared([TWICE, OTHER], "c", EARLY_US - 1) == (TWICE, OTHER)
+
+
+def test_merging_keeps_what_else_is_done_and_takes_the_new_end_and_reason() -> None:
+    both = merged(TWICE, Entry("a", LATE, "INC-9", modes=PartialModes(quota=Mode.AUDIT)))
+    assert both == Entry("a", LATE, "INC-9", quota_factor=Quantity.parse("2"), modes=PartialModes(quota=Mode.AUDIT))
+    again = merged(both, Entry("a", EARLY, "INC-10", modes=PartialModes(breaker=Mode.WARN)))
+    assert again.modes == PartialModes(quota=Mode.AUDIT, breaker=Mode.WARN)
+
+
+def test_a_merged_grant_takes_the_place_of_one_of_the_same_resource_only() -> None:
+    former = Entry("a", EARLY, "INC-1", grant=(grant("1m", pods="10", cpu="1"), grant("1h", pods="1")))
+    new = Entry("a", EARLY, "INC-2", grant=(Grant(Duration.parse("60s"), {"requests.cpu": Quantity.parse("2")}),))
+    first, second = merged(former, new).grant
+    assert first == Grant(Duration.parse("1m"), {"pods": Quantity.parse("10"), "requests.cpu": Quantity.parse("2")})
+    assert second == grant("1h", pods="1")
+
+
+def test_a_merged_reset_takes_the_place_of_the_former() -> None:
+    former = Entry("a", EARLY, "INC-1", quota_reset=QuotaReset(EARLY))
+    assert merged(former, TWICE).quota_reset == QuotaReset(EARLY)
+    assert merged(former, Entry("a", EARLY, "x", quota_reset=QuotaReset(LATE))).quota_reset == QuotaReset(LATE)

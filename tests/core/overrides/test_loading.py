@@ -1,0 +1,110 @@
+"""The document: every file in `bad/` is named after its mistake, its `.expected` holds the lines that a person gets.
+
+REFRESH_EXPECTED=1 writes the `.expected` files anew: read the difference before it is kept.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from webhook.core.document import DocumentError
+from webhook.core.overrides import Document, Entry, Grant, PartialModes, QuotaReset, load
+from webhook.core.overrides.loading import LARGEST_BYTES
+from webhook.core.quantity import Duration, Quantity
+from webhook.core.stanzas import Mode
+
+HERE = Path(__file__).parent
+BAD = sorted((HERE / "bad").glob("*.yaml"))
+END_US = 1_796_097_600_000_000
+WHOLE = """\
+- service: payment-api
+  quotaFactor: 1.5
+  modes: {quota: Audit, breaker: Disabled}
+  grant: [{window: 1m, hard: {pods: 100, cpu: 500m}}]
+  quotaReset: {at: 2026-12-01T03:00:00Z, window: 1m}
+  until: 2026-12-01T04:00:00Z
+  reason: INC-1
+"""
+
+
+def entry(service: str = "a", until: str = "2026-12-01T04:00:00Z") -> str:
+    return f"- {{service: {service}, quotaFactor: 2, until: {until}, reason: INC-1}}\n"
+
+
+def problems(raw: bytes) -> list[str]:
+    with pytest.raises(DocumentError) as caught:
+        load(raw)
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("document", BAD, ids=lambda path: path.stem)
+def test_a_bad_document_gets_exactly_the_lines_that_a_person_needs(document: Path) -> None:
+    found = problems(document.read_bytes())
+    expectation = document.with_suffix(".expected")
+    if os.environ.get("REFRESH_EXPECTED") == "1":
+        expectation.write_text("".join(f"{line}\n" for line in found))
+    assert found == expectation.read_text().splitlines()
+
+
+def test_all_that_an_entry_may_say_is_read_exactly() -> None:
+    minute = Duration.parse("1m")
+    assert load(WHOLE.encode()).entries == (
+        Entry(
+            service="payment-api",
+            until="2026-12-01T04:00:00Z",
+            reason="INC-1",
+            quota_factor=Quantity.parse("1.5"),
+            modes=PartialModes(quota=Mode.AUDIT, breaker=Mode.DISABLED),
+            grant=(Grant(minute, {"pods": Quantity.parse("100"), "cpu": Quantity.parse("0.5")}),),
+            quota_reset=QuotaReset("2026-12-01T03:00:00Z", minute),
+        ),
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "[]\n", "null\n", "---\n"])
+def test_nothing_written_is_no_override(text: str) -> None:
+    assert load(text.encode()) == Document()
+
+
+@pytest.mark.parametrize(
+    "until", ["2026-12-01T04:00:00Z", "2026-12-01T05:00:00+01:00", "2026-12-01T04:00:00.000Z", "'2026-12-01T04:00:00Z'"]
+)
+def test_an_end_may_be_written_in_any_zone(until: str) -> None:
+    [found] = load(entry(until=until).encode()).entries
+    assert found.until_us == END_US
+
+
+def test_an_entry_is_live_up_to_its_end() -> None:
+    document = load(entry().encode())
+    assert list(document.live(END_US - 1)) == ["a"]
+    assert document.live(END_US) == {}
+    assert document.next_end_us(END_US - 1) == END_US
+    assert document.next_end_us(END_US) is None
+
+
+def test_two_live_entries_for_one_service_clash_until_one_of_them_ends() -> None:
+    document = load((entry() + entry("b") + entry(until="2026-12-01T05:00:00Z")).encode())
+    [clash] = document.clashes(END_US - 1)
+    assert str(clash) == (
+        "3:13: [2].service: a: a second live entry for a, first in line 1: keep one of the two, or put both into one"
+    )
+    assert document.clashes(END_US) == ()
+    assert {name: found.until for name, found in document.live(END_US).items()} == {"a": "2026-12-01T05:00:00Z"}
+
+
+def test_an_expired_entry_beside_a_live_one_is_inert() -> None:
+    document = load((entry(until="2020-01-01T00:00:00Z") + entry()).encode())
+    assert document.clashes(END_US - 1) == ()
+
+
+def test_a_document_that_is_too_long_is_not_even_read() -> None:
+    [problem] = problems(b"- " * (LARGEST_BYTES // 2) + b"x")
+    assert "the overrides hold at most 262144 (256 KiB): remove what has expired" in problem
+
+
+def test_a_thousand_entries_are_the_most() -> None:
+    thousand = "".join(entry(f"s{number}") for number in range(1000))
+    assert len(load(thousand.encode()).entries) == 1000
+    [problem] = problems((thousand + entry("one-more")).encode())
+    assert problem.endswith("longer than 1000: shorten it")

@@ -1,0 +1,65 @@
+"""A service whose Pods are let in and watched, at a time that the test sets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from webhook.core import ledger, sightings
+from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
+from webhook.core.tag_state import TagState
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+NOW_US = 1_000_000 * SECOND_US
+ONE = {"pods": 1}
+
+
+class Watched:
+    """What both a webhook and a watch do to one plan's counters."""
+
+    def __init__(self, plan: CounterPlan, *, is_known: bool = True) -> None:
+        self.plan = plan
+        self.state = TagState()
+        self.now_us = NOW_US
+        if is_known:
+            self.counted()
+
+    def ask(self, uid: str, cost: dict[str, int] = ONE, namespace: str = "shop", **more: Any) -> Receipt:
+        request = Acquire(self.plan, namespace, uid, cost, f"controller:{uid}", name=f"{uid}-pod", **more)
+        return ledger.acquire(self.state, request, self.now_us)
+
+    def see(self, uid: str, cost: dict[str, int] = ONE, namespace: str = "shop", **more: Any) -> Seen:
+        sighting = Sighting(namespace, f"{uid}-pod", uid, cost, **{"lives": True, "created_at_us": self.now_us, **more})
+        return sightings.see(self.state, self.plan, sighting, self.now_us)
+
+    def gone(self, uid: str, namespace: str = "shop") -> Seen:
+        return self.see(uid, namespace=namespace, lives=False, created_at_us=0)
+
+    def refund(self, uid: str) -> bool:
+        return ledger.refund(self.state, self.plan, uid, self.now_us)
+
+    def book(self, uid: str, cost: dict[str, int] = ONE, at_us: int | None = None) -> bool:
+        booking = Booking("shop", uid, cost, self.now_us if at_us is None else at_us, f"{uid}-pod")
+        return ledger.book(self.state, self.plan, booking, self.now_us)
+
+    def let_be(self, uid: str) -> None:
+        sightings.let_be(self.state, self.plan, uid, self.now_us)
+
+    def overdue(self, age_us: int = 0, most: int = 100) -> Sequence[Waiting]:
+        return sightings.overdue(self.state, self.plan, age_us, most, self.now_us)
+
+    def counted(self, *scopes: str) -> None:
+        sightings.counted(self.state, self.plan, scopes or ("",), self.now_us)
+
+    def live(self, scope: str = "") -> set[str]:
+        """Return who stands and has been seen."""
+        return set(sightings.live(self.state, self.plan, scope, self.now_us))
+
+    def reset(self, at_us: int, seconds: int | None = None) -> bool:
+        return sightings.reset(self.state, self.plan, at_us, seconds, self.now_us)
+
+    def look(self, namespace: str = "") -> Look:
+        return ledger.look(self.state, self.plan, self.now_us, namespace)
+
+    def used(self, namespace: str = "") -> list[int]:
+        """Return what each limit of the service's own holds: windows first, then what stands."""
+        return [use.used for use in self.look().uses.get(namespace, ())]

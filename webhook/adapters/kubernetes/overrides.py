@@ -1,0 +1,137 @@
+"""Overrides in their ConfigMap: followed by a server, changed by a command. That there is none is usual."""
+
+from typing import Any
+
+import msgspec
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.collection import Collection, Snapshot, decoded, listed
+from webhook.adapters.kubernetes.objects import Listed
+from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
+from webhook.core.document.configmap import (
+    NAME,
+    NAMESPACE,
+    OVERRIDES,
+    OVERRIDES_KEY,
+    ConfigMap,
+    NoDocumentError,
+    document_of,
+)
+from webhook.errors import UserError
+from webhook.overrides_keeper import OverridesKeeper
+from webhook.ports import WatchReports
+
+PLACE = f"configmap {NAMESPACE}/{OVERRIDES}"
+_ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
+_OVERRIDES = Collection(
+    item=ConfigMap,
+    items=Listed[ConfigMap],
+    path=_ALL,
+    name=PLACE,
+    right=f"list and watch configmaps named {OVERRIDES} in {NAMESPACE}",
+    object_name=OVERRIDES,
+)
+
+
+class ConfigMapOverrides:
+    """Offers what the ConfigMap holds, whenever it changes."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        keeper: OverridesKeeper,
+        *,
+        reports: WatchReports,
+        pace: Pace = Pace(),  # noqa: B008  frozen
+    ) -> None:
+        self._client = client
+        self._keeper = keeper
+        self._pace = pace
+        self._watch = Watch(client, _OVERRIDES, Taker(self._all, self._one), reports=reports, pace=pace)
+
+    async def refresh(self) -> None:
+        """Read once, before the watch: who starts at night knows at once what holds. The watch tells of troubles."""
+        try:
+            await self._all(await listed(self._client, _OVERRIDES, self._pace.refresh_seconds))
+        except ApiError:
+            return
+
+    async def run(self) -> None:
+        """Follow it until cancelled."""
+        await self._watch.run()
+
+    async def _all(self, snapshot: Snapshot[ConfigMap]) -> None:
+        await self._take(snapshot.items[0] if snapshot.items else None)
+
+    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  the watch's word
+        await self._take(None if deleted else changed)
+
+    async def _take(self, found: ConfigMap | None) -> None:
+        try:
+            await self._keeper.offer(_document(found), f"{PLACE}: {OVERRIDES_KEY}")
+        except NoDocumentError as error:
+            self._keeper.refuse([str(error)])
+
+
+class ConfigMapBook:
+    """A `ports.OverridesBook`, with the rights of whoever the client is."""
+
+    def __init__(self, client: ApiClient, pace: Pace = Pace()) -> None:  # noqa: B008  frozen
+        self._client = client
+        self._seconds = pace.request_seconds
+        self._found: dict[str, Any] | None = None
+
+    @property
+    def place(self) -> str:
+        return PLACE
+
+    async def read(self) -> bytes:
+        self._found = await self._get(OVERRIDES)
+        try:
+            return _document(None if self._found is None else msgspec.convert(self._found, ConfigMap))
+        except NoDocumentError as error:
+            raise UserError(str(error)) from None
+
+    async def write(self, raw: bytes) -> bool:
+        found = self._found
+        # The version that was read goes back with it: whoever wrote in between makes this a conflict.
+        method, path, verb = ("POST", _ALL, "create") if found is None else ("PUT", f"{_ALL}/{OVERRIDES}", "update")
+        body = found or {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": OVERRIDES, "namespace": NAMESPACE, "labels": _LABELS},
+        }
+        body["data"] = {**(body.get("data") or {}), OVERRIDES_KEY: raw.decode()}
+        try:
+            await answer(self._client, method, path, self._seconds, body=body)
+        except ApiError as error:
+            if isinstance(error, RefusedError) and error.status == CONFLICT:
+                return False
+            right = f"{verb} configmaps named {OVERRIDES} in {NAMESPACE}"
+            raise UserError(f"cannot {verb} {PLACE}: {error.told(right)}") from None
+        return True
+
+    async def policy(self) -> bytes | None:
+        found = await self._get(NAME)
+        try:
+            return None if found is None else document_of(msgspec.convert(found, ConfigMap))
+        except NoDocumentError:
+            return None
+
+    async def _get(self, name: str) -> dict[str, Any] | None:
+        try:
+            return decoded(await answer(self._client, "GET", f"{_ALL}/{name}", self._seconds), dict[str, Any])
+        except ApiError as error:
+            if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+                return None
+            right = f"get configmaps named {name} in {NAMESPACE}"
+            raise UserError(f"cannot read configmap {NAMESPACE}/{name}: {error.told(right)}") from None
+
+
+def _document(found: ConfigMap | None) -> bytes:
+    """Return the document; one without anything in it is none."""
+    if found is None or not (found.data or found.binary_data):
+        return b""
+    return document_of(found, OVERRIDES_KEY)

@@ -1,0 +1,168 @@
+"""The cluster's Pods, followed: listed in pages, watched without a gap where the API server still knows how to.
+
+A list alone says what is there, not what came and went before it. So the watch that follows one begins at the version
+that was reached before, if there is one: by an earlier watch, or by whoever watched before us. What such a watch brings
+is older than the list, up to the list's version, and only proves that a Pod came to be. Where that version is gone, the
+proof begins anew with the list.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.collection import Collection, decoded, listed
+from webhook.adapters.kubernetes.objects import Listed
+from webhook.adapters.kubernetes.requests import GONE, ApiError, GarbledError, RefusedError, Told, answer
+from webhook.adapters.kubernetes.versions import number
+from webhook.adapters.kubernetes.watch import Begun, Pace, Taker, Watch
+from webhook.core.pod import Pod
+from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES
+from webhook.ports import Clock, Continuity, Found, PodTaker, WatchReports
+
+VERSION = "podgate.io/watched-version"
+SINCE = "podgate.io/watched-since"
+"""Annotations by which who watches next goes on where another ended: a version, and microseconds since 1970."""
+
+_PODS = Collection(
+    item=Pod,
+    items=Listed[Pod],
+    path="/api/v1/pods",
+    name="pods",
+    right="list and watch pods in all namespaces",
+    fields=",".join(f"metadata.namespace!={name}" for name in sorted(BUILT_IN_EXEMPT_NAMESPACES)),
+)
+_PAGE = 500
+_LISTS_MAX = 3
+"""A list that takes so long that its version is gone meanwhile is begun anew so often on end."""
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+
+
+class WatchedPods:
+    """A `ports.PodWatch`. Keeps no Pod: one page of a list, at most 500, is the most that it holds at one time."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        *,
+        reports: WatchReports,
+        pace: Pace = Pace(),  # noqa: B008  frozen
+        resume: Continuity | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._reports = reports
+        self._pace = pace
+        self._continuity = resume
+        self._listed = 0
+        """The version of the newest list."""
+        self._again = asyncio.Event()
+        self._finding = Told(reports)
+
+    @property
+    def continuity(self) -> Continuity | None:
+        return self._continuity
+
+    def list_again(self) -> None:
+        self._again.set()
+
+    async def run(self, taker: PodTaker) -> None:
+        """Follow until cancelled."""
+        while True:
+            self._again.clear()
+            tasks = [asyncio.create_task(self._watch(taker).run()), asyncio.create_task(self._again.wait())]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                [ended, _] = await asyncio.gather(*tasks, return_exceptions=True)
+            if isinstance(ended, Exception):
+                raise ended
+
+    async def find(self, namespace: str, name: str) -> Found | None:
+        if not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
+            return None  # no path is made of what is no name
+        asked = replace(_PODS, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
+        try:
+            found = await listed(self._client, asked, self._pace.look_seconds)
+        except ApiError as error:
+            said = error.told(_PODS.right).replace(f'"{namespace}"', "...")
+            self._finding.trouble(f"cannot look up a pod: {said}")
+            return None
+        self._finding.over()
+        return Found(found.items[0] if found.items else None, number(found.version))
+
+    def _watch(self, taker: PodTaker) -> Watch[Pod]:
+        async def page_by_page() -> Begun:
+            return await self._list(taker)
+
+        async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  the watch's word
+            if 0 < number(pod.metadata.resource_version) <= self._listed:
+                await taker.passed(pod)
+            else:
+                await taker.changed(pod, gone=gone)
+
+        async def everything(_: object) -> None:
+            """Take nothing: the list comes in pages."""
+
+        told = Taker(everything, one, self._reached, self._lost)
+        return Watch(self._client, _PODS, told, reports=self._reports, pace=self._pace, lister=page_by_page)
+
+    async def _list(self, taker: PodTaker) -> Begun:
+        for _ in range(_LISTS_MAX - 1):
+            try:
+                return await self._pages(taker)
+            except RefusedError as error:
+                if error.status != GONE:
+                    raise
+        return await self._pages(taker)
+
+    async def _pages(self, taker: PodTaker) -> Begun:
+        await taker.begin()
+        page = await self._page("")
+        since_us, version = self._clock.now_us(), number(page.metadata.resource_version)
+        if not version:
+            raise GarbledError("a list without a resourceVersion that is a number")
+        await taker.listed(page.items or ())
+        while page.metadata.next:
+            page = await self._page(page.metadata.next)
+            await taker.listed(page.items or ())
+        # Before the list is whole nothing of it counts: else one that fails would end what was seen without a gap.
+        self._listed = version
+        before = self._continuity
+        if before is None or before.version > version:  # a store that was restored from a backup counts anew
+            before = self._continuity = Continuity(version, since_us)
+        await taker.complete()
+        return Begun(str(before.version), is_older=before.version < version)
+
+    async def _page(self, after: str) -> Listed[Pod]:
+        more = (("continue", after),) if after else ()
+        query = _PODS.query(("limit", str(_PAGE)), *more)
+        body = await answer(self._client, "GET", _PODS.path, self._pace.request_seconds, query)
+        return decoded(body, _PODS.items)
+
+    def _reached(self, version: str) -> None:
+        before = self._continuity
+        if before is not None and number(version) > before.version:
+            self._continuity = Continuity(number(version), before.since_us)
+
+    def _lost(self) -> None:
+        self._continuity = None
+
+
+def annotations(continuity: Continuity | None) -> Mapping[str, str]:
+    """Return what is written for whoever watches next."""
+    if continuity is None:
+        return {}
+    return {VERSION: str(continuity.version), SINCE: str(continuity.since_us)}
+
+
+def continuity_of(written: Mapping[str, str]) -> Continuity | None:
+    """Read it; None where it is not there, or not understood."""
+    version, since_us = number(written.get(VERSION, "")), number(written.get(SINCE, ""))
+    return Continuity(version, since_us) if version and since_us else None

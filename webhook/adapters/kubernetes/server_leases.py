@@ -1,0 +1,176 @@
+"""How many servers share one store, and which of them this is: each renews a Lease of its own and counts the others'.
+
+Whether another lives is judged by our own clock since we last saw its Lease change. While the API server gives no
+answer nobody can renew: what was known last stays, and who lived then has time to renew afterwards.
+"""
+
+import asyncio
+import random
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Raw, Struct
+
+from webhook.adapters.kubernetes.collection import decoded
+from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, absent, present, write
+from webhook.adapters.kubernetes.objects import ListMetadata
+from webhook.adapters.kubernetes.requests import (
+    CONFLICT,
+    NOT_FOUND,
+    ApiError,
+    GarbledError,
+    RefusedError,
+    Told,
+    answer,
+)
+from webhook.core.document.configmap import NAMESPACE
+from webhook.ports import WatchReports
+
+PREFIX = "podgate-server-"
+_LABELS = {"podgate.io/part": "server"}
+_SELECTOR = "app.kubernetes.io/name=podgate,podgate.io/part=server"
+_PLACE = f"leases {NAMESPACE}/{PREFIX}*"
+_RIGHT = f"list, create, update and delete leases in {NAMESPACE}"
+_HOST_LENGTH_MAX = 63
+_ILL = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPace:
+    """All times in one place."""
+
+    duration_seconds: int = 40
+    """A server whose Lease has not changed for so long counts no more. Long: a count that shakes helps nobody."""
+    renew_seconds: float = 10.0
+    request_seconds: float = 3.0
+    forget_seconds: float = 86_400.0
+    """A dead server's Lease of that age is deleted."""
+
+
+class _Sight(NamedTuple):
+    """What another's Lease was like, and since when, by the loop's clock."""
+
+    version: str
+    since_seconds: float
+
+
+class _Leases(Struct, frozen=True):
+    metadata: ListMetadata
+    items: list[Raw] | None = None
+
+
+class ServerLeases:
+    """One server's view. `run` until cancelled, and its Lease goes with it; `on_count` hears count and ordinal.
+
+    `host` is what people know the server by. Where it is not unique, as a Pod's is, the Lease's name gets a random end.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        host: str,
+        *,
+        is_unique: bool,
+        reports: WatchReports,
+        pace: ServerPace = ServerPace(),
+    ) -> None:
+        end = secrets.token_hex(4)
+        self.name = lease_name(host) if is_unique else f"{lease_name(host)}-{end}"
+        self.on_count: Callable[[int, int], None] = lambda _count, _ordinal: None
+        self._identity = f"{host}_{end}"
+        self._client = client
+        self._on_contact = reports.on_contact
+        self._told = Told(reports)
+        self._pace = pace
+        self._seen: dict[str, _Sight] = {}
+        """Other servers' Leases, by name."""
+        self._counted: tuple[int, int] | None = None
+
+    async def run(self) -> None:
+        """Renew and count until cancelled."""
+        try:
+            while True:
+                await self._round()
+                pause = self._pace.renew_seconds * random.uniform(0.8, 1)  # noqa: S311  spreads load, guards nothing
+                await asyncio.sleep(pause)
+        finally:
+            await self._leave()
+
+    async def _round(self) -> None:
+        try:
+            found = await self._list()
+            await self._renew(found.get(self.name) or absent(self.name, **_LABELS))
+            others = [lease for lease in found.values() if lease.name != self.name]
+            self._count(others)
+            await self._delete_forgotten(others)
+        except ApiError as error:
+            self._told.trouble(f"cannot count the servers by {_PLACE}: {error.told(_RIGHT)}")
+            # Others may have been as unable as we are: who lived is seen anew.
+            self._seen = {name: sight for name, sight in self._seen.items() if not self._lives(sight)}
+            return
+        self._told.over()
+        self._on_contact()
+
+    async def _list(self) -> dict[str, LeaseObject]:
+        query = (("labelSelector", _SELECTOR),)
+        body = await answer(self._client, "GET", ALL, self._pace.request_seconds, query)
+        found = decoded(body, _Leases)
+        if not found.metadata.resource_version:
+            raise GarbledError("a list without a resourceVersion")
+        return {lease.name: lease for lease in map(present, found.items or ())}
+
+    async def _renew(self, mine: LeaseObject) -> None:
+        body = mine.held_by(self._identity, self._pace.duration_seconds)
+        # One that was written by somebody else at this moment is renewed the next time: there is time for four.
+        await write(self._client, body, self._pace.request_seconds)
+
+    def _count(self, others: Iterable[LeaseObject]) -> None:
+        now = asyncio.get_running_loop().time()
+        former, self._seen = self._seen, {}
+        for lease in others:
+            sight = former.get(lease.name)
+            if sight is None or sight.version != lease.version:
+                sight = _Sight(lease.version, now)
+            self._seen[lease.name] = sight
+        names = sorted([self.name, *(name for name, sight in self._seen.items() if self._lives(sight))])
+        counted = len(names), names.index(self.name)
+        if counted != self._counted:
+            self._counted = counted
+            self.on_count(*counted)
+
+    def _lives(self, sight: _Sight) -> bool:
+        return asyncio.get_running_loop().time() - sight.since_seconds < self._pace.duration_seconds
+
+    async def _delete_forgotten(self, others: Iterable[LeaseObject]) -> None:
+        """Delete what dead servers have left behind, but not what has been renewed since it was read."""
+        for lease in others:
+            renewed_at = lease.renewed_at()
+            if self._lives(self._seen[lease.name]) or renewed_at is None:
+                continue
+            if (datetime.now(UTC) - renewed_at).total_seconds() >= self._pace.forget_seconds:
+                await self._delete(lease.name, lease.version)
+
+    async def _leave(self) -> None:
+        """Take our own away, so that nobody waits for it to expire. Only tries."""
+        try:
+            await self._delete(self.name)
+        except ApiError as error:
+            self._told.trouble(f"cannot delete lease {NAMESPACE}/{self.name}: {error.told(_RIGHT)}")
+
+    async def _delete(self, name: str, version: str = "") -> None:
+        options = {"preconditions": {"resourceVersion": version}} if version else {}
+        try:
+            await answer(self._client, "DELETE", f"{ALL}/{name}", self._pace.request_seconds, body=options)
+        except RefusedError as error:
+            if error.status not in {NOT_FOUND, CONFLICT}:
+                raise
+
+
+def lease_name(host: str) -> str:
+    """Return the name of a server's Lease: what may stand in none becomes a dash."""
+    return PREFIX + (_ILL.sub("-", host.lower())[:_HOST_LENGTH_MAX].strip("-") or "unnamed")

@@ -1,0 +1,55 @@
+"""Counts what the controller finds when it holds the store against the cluster."""
+
+from collections.abc import Iterable
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.tallies import Row, Totals
+
+
+class PodLedgerHealth:
+    """Told by whoever leads; elsewhere there is nothing to show. `service` is "" for one that has left the policy."""
+
+    def __init__(self) -> None:
+        self._refunds = Totals(families.REFUNDS)
+        self._unproven = Totals(families.REFUNDS_UNPROVEN)
+        self._afterwards = Totals(families.CHARGED_AFTERWARDS)
+        self._raised = Totals(families.RAISED_AFTERWARDS)
+        self._labels = Totals(families.LABELS_IGNORED)
+        self.totals = (self._refunds, self._unproven, self._afterwards, self._raised, self._labels)
+        self._drift: dict[str, float] = {}
+        self._watched: int | None = None
+
+    def refunded(self, service: str, cause: str) -> None:
+        self._refunds.add(service, cause)
+
+    def unproven(self, service: str) -> None:
+        self._unproven.add(service)
+
+    def charged_afterwards(self, service: str) -> None:
+        self._afterwards.add(service)
+
+    def raised(self, service: str) -> None:
+        self._raised.add(service)
+
+    def label_ignored(self) -> None:
+        self._labels.add()
+
+    def drifted(self, service: str, count: int) -> None:
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._drift = {**self._drift, service: float(count)}
+
+    def watched(self, count: int | None) -> None:
+        """Take how many Pods of services there are; None where nobody here watches them any more."""
+        self._watched = count
+        if count is None:
+            self._drift = {}
+
+    def keep(self, services: frozenset[str]) -> None:
+        """End the gauges of services that are gone; the counters are kept with all others."""
+        self._drift = {service: count for service, count in self._drift.items() if service in services}
+
+    def rows(self) -> Iterable[tuple[Family, list[Row]]]:
+        """Return the gauges with their series."""
+        yield families.STANDING_DRIFT, [((service,), count) for service, count in self._drift.items()]
+        yield families.WATCHED_PODS, [] if self._watched is None else [((), float(self._watched))]

@@ -1,0 +1,112 @@
+"""Overrides in a file: watched by a server, changed by a command. Where there is no file there are no overrides."""
+
+import asyncio
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from webhook.core.overrides.loading import LARGEST_BYTES
+from webhook.errors import UserError
+from webhook.overrides_keeper import OverridesKeeper
+
+POLL_SECONDS = 1.0
+
+
+class OverridesFile:
+    """Offers what stands at a path, each second."""
+
+    def __init__(self, path: Path, keeper: OverridesKeeper, *, poll_seconds: float = POLL_SECONDS) -> None:
+        self._path = path
+        self._keeper = keeper
+        self._poll_seconds = poll_seconds
+
+    async def refresh(self) -> None:
+        """Read now."""
+        try:
+            raw = await asyncio.to_thread(_content, self._path)
+        except OSError as error:
+            reason = error.strerror or error
+            self._keeper.refuse([f"{self._path}: cannot read the overrides: {reason}: mend or remove it"])
+        else:
+            await self._keeper.offer(raw, str(self._path))
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(self._poll_seconds)
+
+
+class FileBook:
+    """A `ports.OverridesBook` in a file. There is no policy beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = b""
+
+    @property
+    def place(self) -> str:
+        return str(self._path)
+
+    async def read(self) -> bytes:
+        try:
+            self._read = _content(self._path)
+        except OSError as error:
+            raise UserError(f"{self._path}: cannot be read: {error.strerror or error}", "give another path") from None
+        return self._read
+
+    async def write(self, raw: bytes) -> bool:
+        try:
+            with _alone(self._path.parent):
+                if _content(self._path) != self._read:
+                    return False
+                _replace(self._path, raw)
+        except OSError as error:
+            remedy = "give the path of a file in a folder that you may write to"
+            raise UserError(f"{self._path}: cannot be written: {error.strerror or error}", remedy) from None
+        return True
+
+    async def policy(self) -> bytes | None:
+        return None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        # Opening a pipe or a device could block for ever.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(0, "not a regular file")
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES + 1)
+    except FileNotFoundError:
+        return b""
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other commands out: by a lock on the folder, because the file itself is replaced."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, raw: bytes) -> None:
+    """Write it beside, then rename: a server reads the old one or the new one, never a half."""
+    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), mode)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise

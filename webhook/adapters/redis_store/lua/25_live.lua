@@ -1,0 +1,171 @@
+-- Who lives, and who was let in and has not been seen yet: `core/standing.py` and `core/roll.py`, on Redis.
+-- The live Pods of a service, or of one namespace of it, are one hash: field "h" is {sums, since when over, how many},
+-- "u:UID" what a Pod stands with, and behind it the cluster. In the service's own hash, "c:CLUSTER" is when the list of
+-- that cluster's Pods was last known to be complete, and "l:NAMESPACE" tells that there is a hash of that namespace.
+-- Who is waited for stands in a sorted set of the tag, by the moment of its charge.
+
+local SURGE_US, KNOWN_US, WAITED_US = 600000000, 600000000, 3600000000
+local LIVE_TTL_MS, WAITED_TTL_MS = 86400000, 4260000
+local LONG_US = 600000000 -- a clock that steps back finds what it should
+local lives, waits = {}, {}
+
+local function live_of(key)
+  local l = lives[key]
+  if not l then
+    local packed = redis.call('HGET', key, 'h')
+    l = {key = key, sums = {}, over = {}, count = 0, pods = {}, changed = {}, is_new = not packed, scope = ''}
+    if packed then
+      l.sums, l.over, l.count = unpack(cmsgpack.unpack(packed))
+    end
+    lives[key] = l
+  end
+  return l
+end
+
+-- What a Pod stands with, false where it does not.
+local function held(l, uid)
+  if l.pods[uid] == nil then
+    local packed = redis.call('HGET', l.key, 'u:' .. uid)
+    l.pods[uid] = packed and cmsgpack.unpack(packed)
+  end
+  return l.pods[uid]
+end
+
+local function is_known(plan, now)
+  if plan.known == nil then
+    local at = redis.call('HGET', plan.live_key, 'c:' .. plan.cluster)
+    plan.known = at and now - tonumber(at) < KNOWN_US
+  end
+  return plan.known
+end
+
+local function may_surge(l, resource, hard, has, now)
+  return has <= hard or now - (l.over[resource] or now) < SURGE_US
+end
+
+-- What `new` has more of, and less of, below 0.
+local function difference(new, old)
+  local more = {}
+  for resource, amount in pairs(new) do
+    more[resource] = amount - (old[resource] or 0)
+  end
+  for resource, amount in pairs(old) do
+    more[resource] = more[resource] or -amount
+  end
+  return more
+end
+
+local function equal(a, b)
+  if not a or not b then
+    return not a and not b
+  end
+  for _, amount in pairs(difference(a, b)) do
+    if amount ~= 0 then
+      return false
+    end
+  end
+  return true
+end
+
+local function stand_with(l, uid, amounts, more)
+  for resource, amount in pairs(more) do
+    l.sums[resource] = (l.sums[resource] or 0) + amount
+  end
+  l.count = l.count + (amounts and 1 or 0) - (l.pods[uid] and 1 or 0)
+  l.pods[uid], l.changed[uid], l.dirty = amounts, true, true
+end
+
+-- Let a Pod stand with what is limited of its cost.
+local function put_live(plan, l, uid, cost, now)
+  local amounts, before = {}, held(l, uid)
+  for _, limit in ipairs(plan.standing) do
+    local amount = cost[limit[1]] or 0
+    amounts[limit[1]] = amount > 0 and amount or nil
+  end
+  if before and equal(amounts, before) then
+    return
+  end
+  local more = difference(amounts, before or {})
+  for _, limit in ipairs(plan.standing) do
+    local resource, hard = limit[1], limit[2]
+    local has = l.sums[resource] or 0
+    if has + (more[resource] or 0) <= hard then
+      l.over[resource] = nil
+    elseif has <= hard then
+      l.over[resource] = now
+    else -- how long it has been over is not known where the limit was lowered
+      l.over[resource] = l.over[resource] or now
+    end
+  end
+  stand_with(l, uid, amounts, more)
+end
+
+local function remove_live(l, uid)
+  local before = held(l, uid)
+  if before then
+    stand_with(l, uid, false, difference({}, before))
+  end
+end
+
+-- Wait for a Pod from `at` on; false: no longer.
+local function wait_for(key, uid, at)
+  local waited = waits[key] or {}
+  waits[key], waited[uid] = waited, at
+end
+
+local function write_live(l)
+  local values = {'h', cmsgpack.pack({l.sums, l.over, l.count})}
+  for uid in pairs(l.changed) do
+    if l.pods[uid] then
+      values[#values + 1] = 'u:' .. uid
+      values[#values + 1] = cmsgpack.pack(l.pods[uid]) .. cmsgpack.pack(l.cluster)
+    end
+  end
+  redis.call('HSET', l.key, unpack(values))
+  if l.is_new and l.scope ~= '' then
+    redis.call('HSET', l.index, 'l:' .. l.scope, '')
+  end
+end
+
+local function delete_gone(l)
+  local gone = {}
+  for uid in pairs(l.changed) do
+    if not l.pods[uid] then
+      gone[#gone + 1] = 'u:' .. uid
+    end
+  end
+  if #gone > 0 then
+    redis.call('HDEL', l.key, unpack(gone))
+  end
+end
+
+local function write_waits(key, waited)
+  local values = {}
+  for uid, at in pairs(waited) do
+    if at then
+      values[#values + 1], values[#values + 2] = string.format('%.0f', at), uid
+    end
+  end
+  if #values > 0 then
+    redis.call('ZADD', key, unpack(values))
+  end
+end
+
+-- Whom nobody asked for within the time goes unseen.
+local function strike_waits(key, waited)
+  local gone, newest = {}, 0
+  for uid, at in pairs(waited) do
+    if at then
+      newest = math.max(newest, at)
+    else
+      gone[#gone + 1] = uid
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', key, unpack(gone))
+  end
+  if newest > 0 then
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', newest - WAITED_US - LONG_US))
+    redis.call('PEXPIRE', key, WAITED_TTL_MS)
+  end
+end

@@ -1,0 +1,194 @@
+-- What became of Pods, against what was charged: `core/sightings.py`, on Redis.
+
+-- Charge what a Pod takes above the most that it was ever charged for; what it was never charged for is another limit's.
+local function raise(plan, b, pod_key, scope, cost, p, now)
+  local before, more, any = p[HIGH] or cost_of(p[COST]), {}, false
+  for resource, amount in pairs(before) do
+    if resource ~= 'pods' and (cost[resource] or 0) > amount then
+      more[resource], any = cost[resource] - amount, true
+    end
+  end
+  if not any then
+    return false
+  end
+  charge(plan, b, scope, more, now, judge(b, NOTHING, NOTHING))
+  local place = pods[pod_key].place
+  p = {unpack(p)}
+  local high = {}
+  for resource, amount in pairs(before) do
+    high[resource] = more[resource] and cost[resource] or amount
+  end
+  p[HIGH], p[EXPIRES] = high, now + plan.remember
+  remember(pod_key, p, now, place)
+  return true
+end
+
+-- Take what the watch shows of one Pod of the service.
+local function see(plan, operation, reading, strings)
+  local _, _, own_key, pod_key, live_key, scope, place, cost_text, created, is_live, is_sure = unpack(operation)
+  own_key, pod_key = KEYS[own_key], KEYS[pod_key]
+  local b = bound_of(plan, own_key, reading, false, KEYS[live_key])
+  local now, cost, uid = b.now, cost_of(cost_text), uid_of(plan, pod_key)
+  local p, stood = pod_of(pod_key, strings, now), b.live and held(b.live, uid)
+  if not is_sure and not stood and not (p and p[SERVICE] == plan.service) then
+    return {false, false, false, true}
+  end
+  local charged, raised = false, false
+  if p then
+    raised = raise(plan, b, pod_key, scope, cost, p, now)
+  elseif created > 0 then
+    local at = min(created + b.home.offset, now)
+    if at + plan.remember > now then
+      charge(plan, b, scope, cost, at, judge(b, NOTHING, NOTHING))
+      local generation = breaker_of(plan.breaker_key, strings).generation
+      remember(pod_key, new_record(plan, at, generation, scope, cost_text), now, place)
+      charged = true
+    end
+  end
+  wait_for(plan.waits_key, uid, false)
+  local changed = false
+  if b.live then
+    if is_live then
+      put_live(plan, b.live, uid, cost, now)
+    else
+      remove_live(b.live, uid)
+    end
+    changed = not equal(held(b.live, uid), stood)
+  end
+  return {charged, raised, changed, false}
+end
+
+-- Who of the tag was charged so long ago and has not been seen: {uid, how long ago}, oldest first.
+local function overdue(plan, operation, reading)
+  local now = time_of(hash_of(plan.home), reading)
+  local from, to = string.format('(%.0f', now - WAITED_US), string.format('%.0f', now - operation[3])
+  local found = redis.call('ZRANGEBYSCORE', plan.waits_key, from, to, 'WITHSCORES', 'LIMIT', 0, operation[4])
+  local waiting = {}
+  for index = 1, #found, 2 do
+    waiting[#waiting + 1] = {found[index], now - tonumber(found[index + 1])}
+  end
+  return waiting
+end
+
+-- Return namespace/name of a Pod as it was charged, and by whose limits; '' where it is not known.
+local function place(plan, operation, reading, strings)
+  local key = KEYS[operation[3]]
+  local p = pod_of(key, strings, time_of(hash_of(plan.home), reading))
+  return p and {pods[key].place, p[SERVICE]} or {'', ''}
+end
+
+-- Wait for a Pod no longer, and take it off the live if it is told where it stands.
+local function let_be(plan, operation)
+  local uid = uid_of(plan, KEYS[operation[3]])
+  wait_for(plan.waits_key, uid, false)
+  if operation[4] > 0 then
+    remove_live(live_of(KEYS[operation[4]]), uid)
+  end
+  return {}
+end
+
+-- Enforce limits on live Pods from now on: all of the cluster's are known.
+local function complete(plan, operation, reading)
+  local now = time_of(hash_of(plan.home), reading)
+  redis.call('HSET', plan.live_key, 'c:' .. plan.cluster, string.format('%.0f', now))
+  redis.call('PEXPIRE', plan.live_key, LIVE_TTL_MS)
+  for index = 3, #operation do
+    redis.call('PEXPIRE', KEYS[operation[index]], LIVE_TTL_MS)
+  end
+  return {}
+end
+
+-- Return the namespaces that have had live Pods.
+local function lived(plan)
+  local held, found = redis.call('HGETALL', plan.live_key), {}
+  for index = 1, #held, 2 do
+    if string.sub(held[index], 1, 2) == 'l:' then
+      found[#found + 1] = string.sub(held[index], 3)
+    end
+  end
+  return found
+end
+
+-- Say of each of these hashes how many stand in it.
+local function standing(_, operation)
+  local counts = {}
+  for index = 3, #operation do
+    counts[#counts + 1] = live_of(KEYS[operation[index]]).count
+  end
+  return counts
+end
+
+-- Return a page of the cluster's own live Pods that nobody waits for, and the cursor.
+local function page(plan, operation, reading)
+  local key, cursor, now = KEYS[operation[3]], operation[4], time_of(hash_of(plan.home), reading)
+  local found = redis.call('HSCAN', key, cursor, 'MATCH', 'u:*', 'COUNT', 500)
+  local uids = {}
+  for index = 1, #found[2], 2 do
+    local _, cluster = cmsgpack.unpack(found[2][index + 1])
+    if cluster == plan.cluster then
+      uids[#uids + 1] = string.sub(found[2][index], 3)
+    end
+  end
+  local settled = {}
+  if #uids > 0 then
+    for index, at in ipairs(redis.call('ZMSCORE', plan.waits_key, unpack(uids))) do
+      if not at or tonumber(at) <= now - WAITED_US then
+        settled[#settled + 1] = uids[index]
+      end
+    end
+  end
+  return {settled, found[1]}
+end
+
+-- Take the amounts of a bucket away from the sums; true if there were any.
+local function forget(sums, amounts)
+  local any = false
+  for resource, amount in pairs(amounts) do
+    sums[resource], any = sums[resource] - amount, any or amount > 0
+  end
+  return any
+end
+
+-- Forget what a window counted up to a bucket; true if it held anything.
+local function forget_window(h, seconds, last)
+  local w, any = h.windows[seconds], false
+  if not w then
+    return false
+  end
+  local fields = {}
+  for number = w[HEAD] - LIVE + 1, min(w[HEAD] - 1, last) do
+    fields[#fields + 1] = field_of(seconds, number)
+  end
+  load(h, fields)
+  for _, field in ipairs(fields) do
+    any = h.slots[field] and forget(w[SUMS], h.slots[field]) or any
+    h.slots[field], h.sets[field], h.dels[field] = false, nil, true
+  end
+  if w[HEAD] <= last then
+    any = forget(w[SUMS], w[CURRENT]) or any
+    for resource in pairs(w[CURRENT]) do
+      w[CURRENT][resource] = nil
+    end
+  end
+  return any
+end
+
+-- Forget what the service's own windows counted up to a moment, or one of them, once; true if they held anything.
+local function reset(plan, operation, reading)
+  local _, _, own_key, asked, only = unpack(operation)
+  local home, h = hash_of(plan.home), hash_of(KEYS[own_key])
+  local now, any = time_of(home, reading), false
+  settle(h, now)
+  local resets, at = resets_of(h), min(asked + home.offset, now)
+  for _, window in ipairs(plan.windows) do
+    local seconds = window[1]
+    if (not only or only == seconds) and (not resets[seconds] or resets[seconds][1] < asked) then
+      local width = seconds * BUCKET_US_PER_SECOND
+      local last = floor(at / width)
+      resets[seconds], h.resets_changed, h.begins = {asked, (last + 1) * width - 1}, true, true
+      written(h, plan, now)
+      any = forget_window(h, seconds, last) or any
+    end
+  end
+  return {any}
+end

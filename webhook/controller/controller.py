@@ -1,0 +1,94 @@
+"""The controller as a whole: follows Pods, tells the store, repairs it, refunds; for as long as it leads."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from webhook.controller.following import Following
+from webhook.controller.refunds import Refunds
+from webhook.controller.repair import Repair
+from webhook.controller.reports import ControllerPace, ControllerReports
+from webhook.controller.telling import Telling
+from webhook.core.draft import Compiled
+from webhook.errors import StoreUnavailableError
+from webhook.ports import Clock, Continuity, NamespaceLabels, PodLedger, PodWatch
+
+Reset = tuple[str, int, int | None]
+"""A service, the moment that its reset was asked for, and the seconds of the window, None for all of them."""
+
+
+class Controller:
+    """Made anew each time that it leads: what was known before may have been overtaken."""
+
+    def __init__(  # noqa: PLR0913  the seams that it works between
+        self,
+        watch: PodWatch,
+        ledger: PodLedger,
+        clock: Clock,
+        policy: Callable[[], Compiled | None],
+        namespaces: NamespaceLabels,
+        reports: ControllerReports,
+        *,
+        resets: Callable[[], Iterable[Reset]] = lambda: (),
+        pace: ControllerPace = ControllerPace(),  # noqa: B008  frozen
+    ) -> None:
+        self._watch = watch
+        self._ledger = ledger
+        self._clock = clock
+        self._policy = policy
+        self._resets = resets
+        self._pace = pace
+        self._following = Following(policy, namespaces, clock, lambda: watch.continuity, reports)
+        self._telling = Telling(self._following, ledger, clock, reports, pace)
+        self._repair = Repair(self._following, self._telling, ledger, clock, reports, pace)
+        self._refunds = Refunds(self._following, self._telling, watch, ledger, clock, reports, pace)
+        self._judged_us = 0
+        """Since when Pods are judged as they are now."""
+        self._done: set[Reset] = set()
+
+    def continuity(self) -> Continuity | None:
+        """Return what whoever leads next need not see again: all of it has been told to the store."""
+        reached = self._watch.continuity
+        if reached is None or self._following.listed_turn is None:
+            return None
+        # Who was seen and nobody's is in our memory alone: by another policy it may have been somebody's.
+        since_us = max(reached.since_us, self._following.roster.forgotten_us, self._judged_us)
+        return Continuity(self._following.untold.told_up_to(reached.version), since_us)
+
+    async def run(self) -> None:
+        """Do all of it until cancelled."""
+        while self._policy() is None:  # noqa: ASYNC110  a source is asked, it tells nobody
+            await asyncio.sleep(self._pace.round_seconds)  # whose Pods they are nobody could say
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch.run(self._following), name="pods")
+            tasks.create_task(self._telling.run(), name="telling")
+            tasks.create_task(self._repair.run(), name="repair")
+            tasks.create_task(self._refunds.run(), name="refunds")
+            tasks.create_task(self._rejudge(), name="rejudging")
+            tasks.create_task(self._reset(), name="resets")
+
+    async def _rejudge(self) -> None:
+        """List anew where Pods may be others' than they were judged to be."""
+        while True:
+            await asyncio.sleep(self._pace.round_seconds)
+            if self._following.listed_turn is not None and self._following.is_misjudged():
+                self._judged_us = self._clock.now_us()
+                self._watch.list_again()
+
+    async def _reset(self) -> None:
+        while True:
+            await asyncio.sleep(self._pace.round_seconds)
+            asked = set(self._resets())
+            self._done &= asked
+            for reset in asked - self._done:
+                await self._reset_one(reset)
+
+    async def _reset_one(self, reset: Reset) -> None:
+        service, at_us, seconds = reset
+        compiled = self._following.compiled
+        plan = compiled.plans.get(service) if compiled is not None else None
+        if plan is not None:
+            try:
+                await self._ledger.reset(plan, at_us, seconds)
+            except StoreUnavailableError:
+                return  # it has been told; the next round asks again
+        self._done.add(reset)

@@ -1,0 +1,28 @@
+"""Points in time as people write them: RFC 3339, read to the microsecond."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+
+
+def microseconds(text: str) -> int:
+    """Return a time as microseconds since the Unix epoch; ValueError with a sentence for the user where it is none."""
+    remedy = "write one such as 2026-12-01T04:00:00Z"
+    try:
+        moment = datetime.fromisoformat(text) if _WRITTEN.fullmatch(text) else None
+    except ValueError:
+        raise ValueError(f"no such day or time: {remedy}") from None
+    if moment is None:
+        raise ValueError(f"not an RFC 3339 time: {remedy}")
+    if not _EPOCH <= moment < _LATEST:
+        raise ValueError(f"not a time between the years 1970 and 9999: {remedy}")
+    return (moment - _EPOCH) // _US
+
+
+def written(at_us: int) -> str:
+    """Return a time in UTC, in whole seconds, never earlier than `at_us`."""
+    return (_EPOCH + timedelta(seconds=-(-at_us // 1_000_000))).strftime("%Y-%m-%dT%H:%M:%SZ")

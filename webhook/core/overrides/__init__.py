@@ -1,0 +1,24 @@
+"""Overrides: hands on a service at 3 a.m., beside the policy and for a time. Override beats policy."""
+
+from webhook.core.overrides.acting import InForce, overridden, remarks, resets
+from webhook.core.overrides.editing import cleared, drafted, merged, placed, written
+from webhook.core.overrides.entry import Entry, Grant, PartialModes, QuotaReset
+from webhook.core.overrides.loading import Document, load
+
+__all__ = [
+    "Document",
+    "Entry",
+    "Grant",
+    "InForce",
+    "PartialModes",
+    "QuotaReset",
+    "cleared",
+    "drafted",
+    "load",
+    "merged",
+    "overridden",
+    "placed",
+    "remarks",
+    "resets",
+    "written",
+]

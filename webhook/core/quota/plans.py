@@ -1,0 +1,164 @@
+"""What a store must know of a service to judge its Pods: limits, and where they are counted."""
+
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+
+from msgspec import Struct
+
+from webhook.core.breaker import BreakerPlan
+from webhook.core.policy import Pool, Service
+from webhook.core.quantity import Quantity
+from webhook.core.quota.amounts import HOUR_US, Cost, amount, canonical
+from webhook.core.stanzas import Mode, Scope, Standing, WhenStoreUnavailable, Window
+
+STANDING = "standing"
+"""Stands where a window's name does."""
+
+
+class Holder(StrEnum):
+    """Whose limit it is; `standing`: the service's, on what it has live at one time."""
+
+    SERVICE = "service"
+    STANDING = "standing"
+    POOL = "pool"
+
+
+class Limit(Struct, frozen=True):
+    """`hard` of one resource in one window; `resource` as the user wrote it, `counts` its canonical name."""
+
+    resource: str
+    counts: str
+    hard: int
+
+    @classmethod
+    def of(cls, resource: str, quantity: Quantity) -> "Limit":
+        return cls(resource, canonical(resource), amount(resource, quantity.value))
+
+
+class WindowPlan(Struct, frozen=True):
+    """One trailing window; a bucket is `seconds` * 15625 microseconds long."""
+
+    name: str
+    seconds: int
+    limits: tuple[Limit, ...]
+
+    @classmethod
+    def of(cls, window: Window) -> "WindowPlan":
+        limits = tuple(Limit.of(resource, hard) for resource, hard in window.hard.items())
+        return cls(window.window.text, window.window.us // 1_000_000, limits)
+
+    def amounts(self, cost: Cost) -> Cost:
+        """Return what of a cost is limited here, and thus counted."""
+        return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
+
+
+class PoolPlan(Struct, frozen=True):
+    """The windows that the members of a pool share."""
+
+    name: str
+    windows: tuple[WindowPlan, ...]
+
+
+class StandingPlan(Struct, frozen=True):
+    """Limits on live Pods; `surge` is the room above each of them, in their order, for as long as a rollout takes."""
+
+    limits: tuple[Limit, ...]
+    surge: tuple[int, ...]
+
+    @classmethod
+    def of(cls, standing: Standing) -> "StandingPlan":
+        limits = tuple(Limit.of(resource, hard) for resource, hard in standing.hard.items())
+        return cls(limits, tuple(_surge(standing, limit) for limit in limits))
+
+    @property
+    def window(self) -> WindowPlan:
+        """The limits as they stand among those of windows: no time passes in it."""
+        return WindowPlan(STANDING, 0, self.limits)
+
+    def amounts(self, cost: Cost) -> Cost:
+        """Return what of a cost is limited here, and thus counted."""
+        return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
+
+
+def _surge(standing: Standing, limit: Limit) -> int:
+    """Return the room above one limit, rounded up; a count is of Pods, and as many more of what Pods take."""
+    surge = standing.surge
+    if isinstance(surge, str):
+        return ceil(limit.hard * Fraction(surge.removesuffix("%")) / 100)
+    pods = standing.hard.get("pods")
+    if limit.counts == "pods" or pods is None or not pods.value:
+        return surge
+    return ceil(limit.hard * surge / pods.value)
+
+
+class CounterPlan(Struct, frozen=True, dict=True):
+    """All that a store must know of one service to judge a Pod; made once a policy.
+
+    `fleet`: its rings, and its pool's, count over all clusters on one Redis. Everything else is one cluster's own.
+    """
+
+    service: str
+    tag: str
+    per_namespace: bool
+    windows: tuple[WindowPlan, ...]
+    quota_mode: Mode
+    breaker: BreakerPlan | None
+    breaker_mode: Mode
+    remember_us: int = HOUR_US
+    """How long an admitted uid is remembered: longer than the span in which it can be refunded."""
+    fleet: bool = False
+    pool: PoolPlan | None = None
+    when_unavailable: WhenStoreUnavailable = WhenStoreUnavailable.LOCAL
+    standing: StandingPlan | None = None
+
+    @classmethod
+    def of(cls, service: Service, pool: Pool | None = None) -> "CounterPlan":
+        quota = service.quota if service.modes.quota is not Mode.DISABLED else None
+        shared = pool if service.modes.quota is not Mode.DISABLED else None
+        breaker = service.breaker if service.modes.breaker is not Mode.DISABLED else None
+        scope = pool.scope if pool else quota.scope if quota else Scope.CLUSTER
+        return cls(
+            service=service.name,
+            tag=service.tag,
+            per_namespace=quota is not None and quota.per == "Namespace",
+            windows=tuple(WindowPlan.of(window) for window in (quota.windows if quota else ())),
+            quota_mode=service.modes.quota,
+            breaker=BreakerPlan.of(breaker) if breaker else None,
+            breaker_mode=service.modes.breaker,
+            remember_us=_remember_us(service),
+            fleet=scope is Scope.FLEET,
+            pool=PoolPlan(shared.name, tuple(WindowPlan.of(window) for window in shared.windows)) if shared else None,
+            when_unavailable=quota.when_store_unavailable if quota else WhenStoreUnavailable.LOCAL,
+            standing=StandingPlan.of(quota.standing) if quota and quota.standing else None,
+        )
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Tell services apart, by tag too: one that moves to another pool starts anew there."""
+        return self.tag, self.service
+
+    def scope_of(self, namespace: str) -> str:
+        """Return whose own windows a Pod counts in: its namespace's, or "", the service's."""
+        return namespace if self.per_namespace else ""
+
+    @cached_property
+    def limits(self) -> tuple[tuple[Holder, WindowPlan, Limit], ...]:
+        """All limits in the one order that receipts keep: the service's windows, what it may have live, its pool's."""
+        held = (
+            (Holder.SERVICE, self.windows),
+            (Holder.STANDING, (self.standing.window,) if self.standing else ()),
+            (Holder.POOL, self.pool.windows if self.pool else ()),
+        )
+        return tuple(
+            (holder, window, limit) for holder, windows in held for window in windows for limit in window.limits
+        )
+
+
+def _remember_us(service: Service) -> int:
+    """Return max(1 h, maxWait + startDeadline + 10 min): a Pod may wait, then start, and only then be missed."""
+    queue = service.quota.queue if service.quota else None
+    outcomes = service.breaker.outcomes if service.breaker else None
+    waits_us = (queue.max_wait.us if queue else 0) + (outcomes.start_deadline.us if outcomes else 0)
+    return max(HOUR_US, waits_us + HOUR_US // 6)

@@ -1,0 +1,101 @@
+"""The live Pods of one service, or of one namespace of it: what each takes, and the sums that limits are held against.
+
+A Pod stands from its admission on; whoever watches Pods confirms it, follows it, and takes it away when it has ended.
+`surge` is room above `hard` for a rollout: open while the sum is within `hard`, and for ten minutes after it was.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from webhook.core.quota import STANDING, Cost, Holder, Limit, StandingPlan, Use
+
+SURGE_US = 600_000_000
+KNOWN_US = 600_000_000
+"""For how long limits on live Pods are enforced after somebody has last said that all Pods are known."""
+
+IDLE_US = 86_400_000_000
+
+
+class LiveSet:
+    """Amounts by uid, with their sums. A sum is never below 0, nor apart from what it sums up."""
+
+    __slots__ = ("_over_since_us", "_pods", "_sums", "touched_us")
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Cost] = {}
+        self._sums: dict[str, int] = {}
+        self._over_since_us: dict[str, int] = {}
+        self.touched_us = 0
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pods)
+
+    def __bool__(self) -> bool:
+        return bool(self._pods)
+
+    def held(self, uid: str) -> Cost | None:
+        """Return what a Pod stands with, None where it does not."""
+        return self._pods.get(uid)
+
+    def judge(self, plan: StandingPlan, asked: Cost, now_us: int) -> tuple[list[int], list[Use]]:
+        """Return what each limit holds, and those that do not hold `asked` beside it."""
+        used, over = [], []
+        for limit, surge in zip(plan.limits, plan.surge, strict=True):
+            has, more = self._sums.get(limit.counts, 0), asked.get(limit.counts, 0)
+            used.append(has)
+            room = surge if self._may_surge(limit, has, now_us) else 0
+            if more > 0 and has + more > limit.hard + room:
+                free_at_us = None if more > limit.hard + surge else 0
+                over.append(Use(STANDING, limit.resource, has, limit.hard, more, free_at_us, Holder.STANDING, "", room))
+        return used, over
+
+    def uses(self, plan: StandingPlan, now_us: int) -> tuple[Use, ...]:
+        """Return every limit as it stands."""
+        found = []
+        for limit, surge in zip(plan.limits, plan.surge, strict=True):
+            has = self._sums.get(limit.counts, 0)
+            room = surge if self._may_surge(limit, has, now_us) else 0
+            found.append(Use(STANDING, limit.resource, has, limit.hard, 1, 0, Holder.STANDING, "", room))
+        return tuple(found)
+
+    def put(self, plan: StandingPlan, uid: str, cost: Cost, now_us: int) -> bool:
+        """Let a Pod stand with what is limited of its cost; True if it did not so before."""
+        amounts, before = plan.amounts(cost), self._pods.get(uid)
+        self.touched_us = now_us
+        if amounts == before:
+            return False
+        more = difference(amounts, before or {})
+        for limit in plan.limits:
+            has = self._sums.get(limit.counts, 0)
+            if has + more.get(limit.counts, 0) <= limit.hard:
+                self._over_since_us.pop(limit.counts, None)
+            elif has <= limit.hard:
+                self._over_since_us[limit.counts] = now_us
+            else:  # how long it has been over is not known where the limit was lowered
+                self._over_since_us.setdefault(limit.counts, now_us)
+        self._pods[uid] = amounts
+        self._add(more)
+        return True
+
+    def remove(self, uid: str, now_us: int) -> bool:
+        """Let a Pod stand no longer; True if it did."""
+        amounts = self._pods.pop(uid, None)
+        if amounts is None:
+            return False
+        self.touched_us = now_us
+        self._add({resource: -amount for resource, amount in amounts.items()})
+        return True
+
+    def _may_surge(self, limit: Limit, has: int, now_us: int) -> bool:
+        return has <= limit.hard or now_us - self._over_since_us.get(limit.counts, now_us) < SURGE_US
+
+    def _add(self, amounts: Cost) -> None:
+        for resource, amount in amounts.items():
+            self._sums[resource] = self._sums.get(resource, 0) + amount
+
+
+def difference(new: Mapping[str, int], old: Mapping[str, int]) -> dict[str, int]:
+    """Return what `new` has more of, and less of, below 0."""
+    return {resource: new.get(resource, 0) - old.get(resource, 0) for resource in {*new, *old}}

@@ -1,0 +1,95 @@
+"""Counters, and what they remember of Pods."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from webhook.core.breaker import BreakerView, Transition
+from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
+
+
+class Outcome(Struct, frozen=True):
+    """How one request or Pod fared. `generation` None means the current one."""
+
+    ok: bool
+    latency_us: int
+    uid: str | None = None
+    generation: int | None = None
+
+
+class CounterStore(Protocol):
+    """Windows, uid records and breakers. Each call is indivisible; StoreUnavailableError where there is no answer."""
+
+    async def acquire(self, request: Acquire) -> Receipt:
+        """Judge and charge one Pod in one step, all or nothing. A repeated uid is answered as before, uncharged.
+
+        (A breaker that is known to be open refuses without asking: then a repeated uid is refused too.)
+        """
+        ...
+
+    async def refund(self, plan: CounterPlan, uid: str) -> bool:
+        """Give back what `uid` was charged, once, while its bucket lives; True if anything was given back."""
+        ...
+
+    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+        """Charge each uid that is not known yet, past every limit, at its own time; return how many were not known."""
+        ...
+
+    async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
+        """Tell the breaker how one of the service's requests or Pods fared."""
+        ...
+
+    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+        """Return how a service stands; writes nothing. Where namespaces count apart, `namespace` even if it is idle."""
+        ...
+
+    async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
+        """Let interval boundaries pass: what an idle service's breaker owes to the time alone."""
+        ...
+
+    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        """Return the breaker as it is known here without asking anybody; None where it is not known."""
+        ...
+
+
+class PodLedger(Protocol):
+    """What a store remembers of Pods that were let in, held against what became of them. As indivisible as the rest."""
+
+    async def see(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
+        """Take what the watch shows of some Pods of a service; the same twice changes nothing."""
+        ...
+
+    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[Waiting]:
+        """Return Pods of the plan's tag that were charged so long ago and have not been seen yet, oldest first."""
+        ...
+
+    async def refund(self, plan: CounterPlan, uid: str) -> bool:
+        """Give back what `uid` was charged, once, and its place among the live; True if anything was given back."""
+        ...
+
+    async def let_be(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+        """Wait no longer for these, and give nothing back but their places: they may have come to be and gone."""
+        ...
+
+    async def scopes(self, plan: CounterPlan) -> Sequence[str]:
+        """Return the namespaces of a service that have live Pods in the store; "" where it counts as one."""
+        ...
+
+    async def live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
+        """Return uids of this cluster that stand as live and are not waited for, and what to ask after; "" at the end.
+
+        Every uid that stands throughout comes at least once.
+        """
+        ...
+
+    async def counted(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
+        """Say that all live Pods have been listed: what stands is enforced from now on, and for ten minutes."""
+        ...
+
+    async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
+        """Forget what the service's own windows counted up to `at_us`, or the one of `seconds`; True if anything.
+
+        Once for a moment; where that is not remembered, a 64th of the window after it goes too.
+        """
+        ...

@@ -1,0 +1,23 @@
+"""Where commands change overrides: in a cluster with the caller's own rights, or in a file."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from webhook.adapters.overrides_file import FileBook
+from webhook.ports import OverridesBook
+
+
+@asynccontextmanager
+async def open_book(kubeconfig: Path, file: Path | None) -> AsyncIterator[OverridesBook]:
+    """Yield the overrides of a kubeconfig's cluster, or of a file if one is given; UserError: no usable kubeconfig."""
+    if file is not None:
+        yield FileBook(file)
+        return
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
+
+    client = await kubernetes.connect(kubeconfig)
+    try:
+        yield kubernetes.ConfigMapBook(client)
+    finally:
+        await client.close()
