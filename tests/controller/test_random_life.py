@@ -1,6 +1,7 @@
 """Whatever the order of events, in the end the ledger is the cluster, and each Pod that never came was given back once.
 
-Pods are admitted, come to be or do not, end and go; watches break, versions vanish, controllers die, the store is away.
+Pods are admitted, come to be or do not, end and go; watches break, versions vanish, controllers die or do not know that
+another leads, the store is away.
 """
 
 import asyncio
@@ -32,6 +33,8 @@ DEEDS = {
     "repair": 2,
     "renew": 3,
     "kill": 2,
+    "former sees": 1,
+    "former acts": 2,
     "store away": 2,
     "store back": 3,
     "blind": 1,
@@ -54,6 +57,7 @@ class Life:
         self.number = 0
         self.charged: set[str] = set()
         self.slow: list[tuple[int, Any]] = []
+        self.former = self.world.watch, self.world.controller
 
     async def do(self, deed: str, number: int) -> None:
         world, cluster = self.world, self.world.cluster
@@ -70,7 +74,7 @@ class Life:
             "cut": world.watch.cut,
             "compact": cluster.compact,
             "renew": world.renew,
-            "kill": world.lead,
+            "kill": self._kill,
             "store away": partial(world.answer, store=False),
             "store back": partial(world.answer, store=True),
             "blind": partial(world.answer, looks=False),
@@ -84,6 +88,8 @@ class Life:
             "tell": world.tell_once,
             "refund": world.refund,
             "repair": world.repair,
+            "former sees": lambda: self.former[0].step(self.former[1]._following, number),
+            "former acts": self._let_the_former_act,
         }
         if deed in of_pods and uid:
             of_pods[deed]()
@@ -93,6 +99,21 @@ class Life:
             await of_the_controller[deed]()
         elif deed in {"create", "admit and fail", "admit slowly"}:
             await self._ask(deed, number)
+
+    def _kill(self) -> None:
+        """Let another lead; who led before may not know it yet."""
+        self.former = self.world.watch, self.world.controller
+        self.world.lead()
+
+    async def _let_the_former_act(self) -> None:
+        former = self.former[1]
+        await former._telling.tell()
+        await former._refunds.round()
+        mending = asyncio.create_task(former._repair.round())
+        while not mending.done():
+            await former._telling.tell()
+            await asyncio.sleep(0)
+        await mending
 
     def _pass_a_minute(self) -> None:
         self._finish_slow_ones()  # no request lives longer than a minute

@@ -1,6 +1,7 @@
 """The store is held against the cluster: what it lacks comes back, what it has too much goes, and how much is said."""
 
 from tests.controller.world import WEB, World, compiled, pod
+from webhook.core.overrides import Reset
 from webhook.core.quota import Sighting
 
 
@@ -105,10 +106,10 @@ async def test_resets_are_asked_for_once_and_again_while_the_store_is_away() -> 
     world = World()
     await world.create("a")
     await world.all()
-    reset = "web", world.clock.now_us(), None
+    reset, resets = Reset("web", world.clock.now_us(), None), world.controller._resets
     world.answer(store=False)
-    await world.controller._reset_one(reset)
-    assert reset not in world.controller._done
+    await resets._reset(reset)
+    assert reset not in resets._done
     world.answer(store=True)
-    await world.controller._reset_one(reset)
-    assert (await world.used(), reset in world.controller._done) == (0, True)
+    await resets._reset(reset)
+    assert (await world.used(), reset in resets._done) == (0, True)

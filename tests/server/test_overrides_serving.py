@@ -111,3 +111,13 @@ async def test_without_a_source_of_overrides_none_are_shown(tmp_path: Path) -> N
         assert (await status(server))["overrides"] == {"source": None, "errors": [], "entries": []}
         _, text = await server.get("/metrics")
         assert GOOD not in text
+
+
+async def test_a_reset_is_done_once_also_where_there_is_no_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "overrides.yaml"
+    async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
+        assert [await admitted(server), await admitted(server)] == [True, False]
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        write(path, entry(f"quotaReset: {{at: {at}, window: 1h}}"))
+        await until(server, lambda document: service(document)["windows"][0]["used"] == 0)
+        assert [await admitted(server), await admitted(server)] == [True, False]

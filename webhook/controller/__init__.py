@@ -2,5 +2,6 @@
 
 from webhook.controller.controller import Controller
 from webhook.controller.reports import ControllerPace, ControllerReports
+from webhook.controller.resets import Resets
 
-__all__ = ["Controller", "ControllerPace", "ControllerReports"]
+__all__ = ["Controller", "ControllerPace", "ControllerReports", "Resets"]

@@ -7,13 +7,11 @@ from webhook.controller.following import Following
 from webhook.controller.refunds import Refunds
 from webhook.controller.repair import Repair
 from webhook.controller.reports import ControllerPace, ControllerReports
+from webhook.controller.resets import Resets
 from webhook.controller.telling import Telling
 from webhook.core.draft import Compiled
-from webhook.errors import StoreUnavailableError
+from webhook.core.overrides import Reset
 from webhook.ports import Clock, Continuity, NamespaceLabels, PodLedger, PodWatch
-
-Reset = tuple[str, int, int | None]
-"""A service, the moment that its reset was asked for, and the seconds of the window, None for all of them."""
 
 
 class Controller:
@@ -35,7 +33,7 @@ class Controller:
         self._ledger = ledger
         self._clock = clock
         self._policy = policy
-        self._resets = resets
+        self._resets = Resets(ledger, lambda: self._following.compiled, resets, round_seconds=pace.round_seconds)
         self._pace = pace
         self._following = Following(policy, namespaces, clock, lambda: watch.continuity, reports)
         self._telling = Telling(self._following, ledger, clock, reports, pace)
@@ -43,7 +41,6 @@ class Controller:
         self._refunds = Refunds(self._following, self._telling, watch, ledger, clock, reports, pace)
         self._judged_us = 0
         """Since when Pods are judged as they are now."""
-        self._done: set[Reset] = set()
 
     def continuity(self) -> Continuity | None:
         """Return what whoever leads next need not see again: all of it has been told to the store."""
@@ -64,7 +61,7 @@ class Controller:
             tasks.create_task(self._repair.run(), name="repair")
             tasks.create_task(self._refunds.run(), name="refunds")
             tasks.create_task(self._rejudge(), name="rejudging")
-            tasks.create_task(self._reset(), name="resets")
+            tasks.create_task(self._resets.run(), name="resets")
 
     async def _rejudge(self) -> None:
         """List anew where Pods may be others' than they were judged to be."""
@@ -73,22 +70,3 @@ class Controller:
             if self._following.listed_turn is not None and self._following.is_misjudged():
                 self._judged_us = self._clock.now_us()
                 self._watch.list_again()
-
-    async def _reset(self) -> None:
-        while True:
-            await asyncio.sleep(self._pace.round_seconds)
-            asked = set(self._resets())
-            self._done &= asked
-            for reset in asked - self._done:
-                await self._reset_one(reset)
-
-    async def _reset_one(self, reset: Reset) -> None:
-        service, at_us, seconds = reset
-        compiled = self._following.compiled
-        plan = compiled.plans.get(service) if compiled is not None else None
-        if plan is not None:
-            try:
-                await self._ledger.reset(plan, at_us, seconds)
-            except StoreUnavailableError:
-                return  # it has been told; the next round asks again
-        self._done.add(reset)

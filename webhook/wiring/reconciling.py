@@ -1,10 +1,10 @@
 """The controller's loops with everything behind their ports, wherever they run: on their own, or within a server."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from webhook.controller import Controller
+from webhook.controller import Controller, Resets
+from webhook.core import overrides
 from webhook.core.draft import Compiled
-from webhook.core.overrides import overridden, resets
 from webhook.ports import Clock, PodLedger, PodWatch
 from webhook.wiring.sources import Sources
 from webhook.wiring.telemetry import Telemetry
@@ -23,18 +23,24 @@ class InForce:
         loaded = self._policies.current()
         if loaded is None:
             return None
-        overrides = self._overrides.current()
-        if self._key != (loaded.hash, overrides.generation):
-            self._key = loaded.hash, overrides.generation
-            self._compiled = Compiled(overridden(loaded, overrides.entries))
+        live = self._overrides.current()
+        if self._key != (loaded.hash, live.generation):
+            self._key = loaded.hash, live.generation
+            self._compiled = Compiled(overrides.overridden(loaded, live.entries))
         return self._compiled
 
 
 def controller(sources: Sources, watch: PodWatch, ledger: PodLedger, clock: Clock, telemetry: Telemetry) -> Controller:
     """Return a controller, which runs for as long as it leads."""
-
-    def asked() -> Iterable[tuple[str, int, int | None]]:
-        return resets(sources.overrides.keeper.current().entries.values(), clock.now_us())
-
-    reports = telemetry.controller_reports()
+    reports, asked = telemetry.controller_reports(), _asked(sources, clock)
     return Controller(watch, ledger, clock, InForce(sources).current, sources.namespaces, reports, resets=asked)
+
+
+def resets(sources: Sources, ledger: PodLedger, clock: Clock) -> Resets:
+    """Return what a server does itself that has no cluster, and so no controller beside it."""
+    return Resets(ledger, InForce(sources).current, _asked(sources, clock))
+
+
+def _asked(sources: Sources, clock: Clock) -> Callable[[], Iterable[overrides.Reset]]:
+    """Return the resets that live overrides ask for."""
+    return lambda: overrides.resets(sources.overrides.keeper.current().entries.values(), clock.now_us())

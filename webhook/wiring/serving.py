@@ -26,7 +26,7 @@ from webhook.server import Patience, Server
 from webhook.settings import MEMORY, Address, Settings
 from webhook.tls import TlsFiles, TlsPaths
 from webhook.wiring.event_loop import EventLoop
-from webhook.wiring.reconciling import controller
+from webhook.wiring.reconciling import controller, resets
 from webhook.wiring.shown import Shown
 from webhook.wiring.sources import Loop, Sources, open_sources
 from webhook.wiring.store import open_store
@@ -130,14 +130,23 @@ class Podgate:
             plain=_addresses(self.server.plain),
             not_ready=self._unready(),
         )
-        pods, ledger = self._sources.pods, self._store.ledger
-        if pods is not None and ledger is not None:
-            reconciling = controller(self._sources, pods, ledger, self._clock, self._telemetry)
-            self._tasks.append(asyncio.create_task(forever(reconciling.run, self._logs)))
+        self._begin_to_reconcile()
         if self._settings.store == MEMORY:
             unseen = "" if lease is not None else "; without a cluster it does not see who else counts for itself"
             self._logs.said("warning", f"counters are in this process: when it ends, all limits begin anew{unseen}")
         await (lease.keep(_LEASE_REMEDY) if lease is not None else asyncio.Event().wait())
+
+    def _begin_to_reconcile(self) -> None:
+        """Do what a controller does, where there is none beside us."""
+        pods, ledger = self._sources.pods, self._store.ledger
+        loop: Loop
+        if pods is not None:
+            loop = controller(self._sources, pods, ledger, self._clock, self._telemetry).run
+        elif self._sources.is_alone:
+            loop = resets(self._sources, ledger, self._clock).run
+        else:
+            return
+        self._tasks.append(asyncio.create_task(forever(loop, self._logs)))
 
     def _unready(self) -> list[str]:
         lease = self._sources.lease

@@ -58,6 +58,8 @@ class Sources:
     """Where a server in whose memory counters live sees what became of Pods."""
     purpose: Purpose = Purpose.SERVE
     """What a policy may ask of this server."""
+    is_alone: bool = False
+    """There is no cluster, and so no controller beside it."""
 
 
 async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
@@ -186,5 +188,13 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
         overrides = OverridesSource(OverridesKeeper(telemetry.observer, WallClock()), nothing, ())
     loops = policies.run, *overrides.loops
     return Sources(
-        str(settings.policy), keeper, policies, FixedNamespaces(), overrides, loops, nothing, purpose=purpose
+        str(settings.policy),
+        keeper,
+        policies,
+        FixedNamespaces(),
+        overrides,
+        loops,
+        nothing,
+        purpose=purpose,
+        is_alone=True,
     )

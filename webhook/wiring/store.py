@@ -24,8 +24,7 @@ class Store:
     kind: str
     counters: CounterStore
     close: Callable[[], Awaitable[None]]
-    ledger: PodLedger | None = None
-    """Where nobody else could hold it against the cluster."""
+    ledger: PodLedger
 
 
 def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: "ServerLeases | None" = None) -> Store:
@@ -64,7 +63,7 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
         await guard.close()
         await redis.close()
 
-    return Store(_REDIS, guard, close)
+    return Store(_REDIS, guard, close, redis)
 
 
 async def _nothing() -> None:

@@ -1,6 +1,6 @@
 """Overrides: hands on a service at 3 a.m., beside the policy and for a time. Override beats policy."""
 
-from webhook.core.overrides.acting import InForce, overridden, remarks, resets
+from webhook.core.overrides.acting import InForce, Reset, overridden, remarks, resets
 from webhook.core.overrides.editing import cleared, drafted, merged, placed, written
 from webhook.core.overrides.entry import Entry, Grant, PartialModes, QuotaReset
 from webhook.core.overrides.loading import Document, load
@@ -12,6 +12,7 @@ __all__ = [
     "InForce",
     "PartialModes",
     "QuotaReset",
+    "Reset",
     "cleared",
     "drafted",
     "load",
