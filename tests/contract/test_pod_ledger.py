@@ -110,7 +110,7 @@ async def test_services_of_a_pool_stand_apart_and_limits_keep_their_order(store:
     pooled = replace(PODS, tag="prod", windows=(window(3600, pods=7),), pool=pool)
     plans = [replace(pooled, service=name) for name in ("web", "api")]
     receipts = [await ask(store, plan, f"{plan.service}-{number}") for plan in plans for number in range(2)]
-    assert [receipt.used for receipt in receipts] == [(1, 1, 1), (2, 2, 2), (1, 1, 3), (2, 2, 4)]
+    assert [receipt.used for receipt in receipts] == [(1, 1, 1), (2, 2, 2), (1, 3, 1), (2, 4, 2)]
     look = await store.look(plans[0])
     assert [(use.of, use.used) for use in (*look.uses[""], *look.pool)] == [
         ("service", 2),

@@ -315,13 +315,13 @@ def test_who_leaves_oversells_nothing_and_who_comes_at_most_a_share(
         assert total <= 10 + (there - 1) * largest + newcomers
 
 
-def test_live_pods_hold_nobody_up_and_stand_between_the_windows_and_the_pools() -> None:
+def test_live_pods_hold_nobody_up_and_stand_behind_the_windows_and_the_pools() -> None:
     pool = PoolPlan("prod", (window(64, pods=9),))
     plan = plan_of(window(64, pods=8), standing=standing(pods=1, memory=5), tag="prod", pool=pool)
     ledger = LocalLedger()
-    ledger.heard(plan, "shop", (5, 1, 5, 7), NOW_US)
+    ledger.heard(plan, "shop", (5, 7, 1, 5), NOW_US)
     assert admitted(ledger, plan=plan, cost={"pods": 1, "requests.memory": 5}) == 2, "9 - 7 of the pool"
-    ledger.heard(plan, "shop", (5, 1, 5, 0), NOW_US)
+    ledger.heard(plan, "shop", (5, 0, 1, 5), NOW_US)
     assert admitted(ledger, plan=plan) == 1, "8 - 5 of its own, of which two are spent"
 
 

@@ -70,9 +70,10 @@ class Ring:
     def forget(self, now_us: int, until_us: int) -> tuple[int, bool]:
         """Count nothing of the buckets up to that of a moment; its end, and whether they held anything that counts."""
         oldest, newest, any_held = self._oldest(now_us), until_us // self._width_us, False
-        for number in [number for number in self._buckets if number <= newest]:
-            for resource, amount in self._buckets.pop(number).items():
+        for number, amounts in self._buckets.items():
+            for resource, amount in amounts.items() if number <= newest else ():
                 self._sums[resource] -= amount
+                amounts[resource] = 0
                 any_held |= amount > 0 and number >= oldest
         return (newest + 1) * self._width_us - 1, any_held
 

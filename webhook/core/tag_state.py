@@ -21,8 +21,6 @@ Account = tuple[Holder, str, bool, str]
 
 Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
 
-NOBODY: tuple[list[int], list[Use]] = ([], [])
-
 Charge = tuple[Account, int, Cost]
 """An account, the seconds of its window, and the amounts that it was charged."""
 
@@ -91,14 +89,11 @@ class TagState:
 
         Who asks nothing of a resource is not refused for it, even if it is overdrawn.
         """
-        used, over = self._judge(_own(plan, scope), cost, now_us)
-        for more in (
-            self.roll.judge(plan, scope, cost if standing is None else standing, now_us) if plan.standing else NOBODY,
-            self._judge(_pooled(plan), cost, now_us) if plan.pool else NOBODY,
-        ):
-            used += more[0]
-            over += more[1]
-        return used, over
+        used, over = self._judge(_accounts(plan, scope), cost, now_us)
+        if plan.standing is None:
+            return used, over
+        live, over_live = self.roll.judge(plan, scope, cost if standing is None else standing, now_us)
+        return [*used, *live], [*over, *over_live]
 
     def _judge(self, accounts: Accounts, cost: Cost, now_us: int) -> tuple[list[int], list[Use]]:
         used: list[int] = []
@@ -217,13 +212,10 @@ def _own(plan: CounterPlan, scope: str) -> Accounts:
     return (((Holder.SERVICE, plan.service, plan.fleet, scope), plan.windows),) if plan.windows else ()
 
 
-def _pooled(plan: CounterPlan) -> Accounts:
-    return (((Holder.POOL, plan.pool.name, plan.fleet, ""), plan.pool.windows),) if plan.pool else ()
-
-
 def _accounts(plan: CounterPlan, scope: str) -> Accounts:
     """Return the service's own account, and its pool's."""
-    return (*_own(plan, scope), *_pooled(plan))
+    pooled = (((Holder.POOL, plan.pool.name, plan.fleet, ""), plan.pool.windows),) if plan.pool else ()
+    return (*_own(plan, scope), *pooled)
 
 
 def _use(account: Account, window: WindowPlan, limit: Limit, used: int) -> Use:

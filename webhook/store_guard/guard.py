@@ -11,7 +11,7 @@ from functools import partial
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.deny_cache import DenyCache
 from webhook.core.local import LocalLedger
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Refusal
+from webhook.core.quota import Acquire, Booking, CounterPlan, Holder, Look, Receipt, Refusal, Use
 from webhook.core.stanzas import WhenStoreUnavailable
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, CounterStore, Outcome
@@ -85,12 +85,10 @@ class StoreGuard:
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         look = await self._inner.look(plan, namespace)
-        now_us, pool = self._clock.now_us(), tuple(use.used for use in look.pool)
+        now_us = self._clock.now_us()
         self._ahead_us = look.at_us - now_us
-        own = {scope: tuple(use.used for use in uses) for scope, uses in look.uses.items()}
-        idle = {"": (0,) * (len(plan.limits) - len(pool))}  # where namespaces count apart, none of them may have begun
-        for scope, used in (own or idle).items():
-            self._local.heard(plan, scope, used + pool, now_us)
+        for scope, uses in (look.uses or {"": ()}).items():  # where namespaces count apart, none may have begun
+            self._local.heard(plan, scope, _used(plan, (*uses, *look.pool)), now_us)
         return look
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
@@ -149,3 +147,9 @@ class StoreGuard:
             self._settling.keep(request.plan, request.uid)
             self._recent.add(request, now_us + self._ahead_us)
             self._settling.owe(Debt(request, now_us + self._ahead_us, now_us, Cause.AWAY))
+
+
+def _used(plan: CounterPlan, uses: Sequence[Use]) -> tuple[int, ...]:
+    """Return what each of the plan's limits holds, in their order; 0 where nothing is said of it."""
+    by_holder = {of: iter([use.used for use in uses if use.of is of]) for of in Holder}
+    return tuple(next(by_holder[of], 0) for of, _, _ in plan.limits)

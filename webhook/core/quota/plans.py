@@ -145,11 +145,11 @@ class CounterPlan(Struct, frozen=True, dict=True):
 
     @cached_property
     def limits(self) -> tuple[tuple[Holder, WindowPlan, Limit], ...]:
-        """All limits in the one order that receipts keep: the service's windows, what it may have live, its pool's."""
+        """All limits in the one order that receipts keep: the service's windows, its pool's, its live Pods."""
         held = (
             (Holder.SERVICE, self.windows),
-            (Holder.STANDING, (self.standing.window,) if self.standing else ()),
             (Holder.POOL, self.pool.windows if self.pool else ()),
+            (Holder.STANDING, (self.standing.window,) if self.standing else ()),
         )
         return tuple(
             (holder, window, limit) for holder, windows in held for window in windows for limit in window.limits

@@ -140,10 +140,13 @@ local function delete_gone(l)
 end
 
 local function write_waits(key, waited)
-  local values = {}
+  local values, last, text = {}, false, ''
   for uid, at in pairs(waited) do
     if at then
-      values[#values + 1], values[#values + 2] = string.format('%.0f', at), uid
+      if at ~= last then
+        last, text = at, string.format('%.0f', at)
+      end
+      values[#values + 1], values[#values + 2] = text, uid
     end
   end
   if #values > 0 then

@@ -7,11 +7,11 @@ local BREAKER, QUOTA = 1, 2 -- who refused; in `would` they are added up
 
 -- A uid record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows}.
 -- `windows` is the plan's own list of them as it was packed, for a refund under a newer plan. Behind it stands the place,
--- namespace/name: many Pods of a call share one record but for that.
+-- namespace/name, as it is: many Pods of a call share one record but for that.
 local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, COST, HIGH, WINDOWS =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 local NOTHING = {} -- never written to
-local pods = {}
+local pods, places = {}, {}
 local costs = {} -- by their text: many Pods of a call cost the same
 local notes = {} -- of namespaces, by index
 
@@ -23,11 +23,11 @@ end
 
 local function record_of(key, strings)
   if pods[key] == nil then
-    local packed, p = strings[key], {place = ''}
+    local packed, p, behind = strings[key], {}, -1
     if packed then
-      p.record, p.place = cmsgpack.unpack(packed)
+      behind, p.record = cmsgpack.unpack_one(packed)
     end
-    pods[key] = p
+    pods[key], places[key] = p, behind > 0 and string.sub(packed, behind + 1) or ''
   end
   return pods[key]
 end
@@ -38,7 +38,7 @@ local function pod_of(key, strings, now)
 end
 
 local function remember(key, p, now, place)
-  pods[key] = {record = p, now = now, place = place, shared = {}}
+  pods[key], places[key] = {record = p, now = now}, place
 end
 
 local function new_record(plan, at, generation, scope, cost_text)
@@ -51,8 +51,7 @@ local function shown(home, at)
   return at > 0 and at - home.offset or at
 end
 
--- Of a column: one limit with what it is held against. One on live Pods has a surge, and neither bucket, hash nor seconds.
-local SUM, RESOURCE, HARD, BUCKET, HASH, SECONDS, SURGE = 1, 2, 3, 4, 5, 6, 7
+local SUM, RESOURCE, HARD, BUCKET, HASH, SECONDS = 1, 2, 3, 4, 5, 6 -- of a column: one limit with what it is held against
 
 local function add_columns(b, h, windows)
   local columns = b.columns
@@ -65,13 +64,12 @@ local function add_columns(b, h, windows)
   end
 end
 
+-- Limits on live Pods have no column: they come after all others.
 local function add_live(b, plan, live_key)
-  local columns = b.columns
-  b.live, b.known = live_of(live_key), is_known(plan, b.now)
+  b.live, b.known, b.standing = live_of(live_key), is_known(plan, b.now), plan.standing
   b.live.cluster, b.live.index, b.live.scope = plan.cluster, plan.live_key, string.sub(live_key, #plan.live_key + 2)
-  for _, limit in ipairs(plan.standing) do
-    columns[#columns + 1] = {b.live.sums, limit[1], limit[2], false, false, false, limit[3]}
-    b.blank[#columns] = 0
+  for _ in ipairs(plan.standing) do
+    b.blank[#b.blank + 1] = 0
   end
 end
 
@@ -87,24 +85,30 @@ local function bound_of(plan, own_key, reading, writes, live_key)
     settle(home, b.now)
     settle(own, b.now)
     add_columns(b, own, plan.windows)
-    if plan.standing then
-      add_live(b, plan, live_key)
-    end
     if plan.pool then
       add_columns(b, home, plan.pool)
+    end
+    if plan.standing then
+      add_live(b, plan, live_key)
     end
     plan.bound[own_key] = b
   end
   return b
 end
 
--- What a limit on live Pods says: {number, used, asked, when, room above it} where it does not hold what is asked.
-local function over_live(b, number, has, asked)
-  local column = b.columns[number]
-  local room = may_surge(b.live, column[RESOURCE], column[HARD], has, b.now) and column[SURGE] or 0
-  if asked > 0 and b.known and asked > column[HARD] + room - has then
-    return {number, has, asked, asked > column[HARD] + column[SURGE] and NEVER or 0, room}
+-- Hold what a Pod asks of live ones against their limits; `used` and `over` follow.
+local function judge_live(b, stands, used, over)
+  for index, limit in ipairs(b.standing) do
+    local resource, hard, surge, number = limit[1], limit[2], limit[3], #b.columns + index
+    local has, asked = b.live.sums[resource] or 0, stands[resource] or 0
+    local room = may_surge(b.live, resource, hard, has, b.now) and surge or 0
+    used[number] = has
+    if asked > 0 and b.known and asked > hard + room - has then
+      over = over == NOTHING and {} or over
+      over[#over + 1] = {number, has, asked, asked > hard + surge and NEVER or 0, room}
+    end
   end
+  return used, over
 end
 
 -- Hold `cost` against every limit, `stands` against those on live Pods: what each holds, and
@@ -114,19 +118,16 @@ local function judge(b, cost, stands)
   for number = 1, #columns do
     local column = columns[number]
     local resource = column[RESOURCE]
-    local has, asked = column[SUM][resource] or 0, (column[SURGE] and stands or cost)[resource] or 0
+    local has, asked = column[SUM][resource] or 0, cost[resource] or 0
     used[number] = has
-    if column[SURGE] then
-      local found = over_live(b, number, has, asked)
-      if found then
-        over = over == NOTHING and {} or over
-        over[#over + 1] = found
-      end
-    elseif asked > 0 and asked > column[HARD] - has then -- a sum might be above what a double holds exactly
+    if asked > 0 and asked > column[HARD] - has then -- a sum might be above what a double holds exactly
       local free = free_at(column[HASH], column[SECONDS], resource, column[HARD], asked)
       over = over == NOTHING and {} or over
       over[#over + 1] = {number, has, asked, shown(b.home, free), 0}
     end
+  end
+  if b.live then
+    return judge_live(b, stands, used, over)
   end
   return used, over
 end
@@ -160,7 +161,7 @@ local function charge(plan, b, scope, cost, at, used)
   for number = 1, #columns do
     local column = columns[number]
     local resource = column[RESOURCE]
-    local amount = not column[SURGE] and cost[resource] or 0
+    local amount = cost[resource] or 0
     local bucket = amount > 0 and (is_now and column[BUCKET] or bucket_at(column[HASH], column[SECONDS], at))
     if bucket then
       local sums, held = column[SUM], bucket[resource]
@@ -187,8 +188,8 @@ end
 local function stand_and_wait(plan, b, uid, cost, at, used)
   if b.live then
     put_live(plan, b.live, uid, cost, b.now)
-    for number, column in ipairs(b.columns) do
-      used[number] = column[SURGE] and (column[SUM][column[RESOURCE]] or 0) or used[number]
+    for index, limit in ipairs(b.standing) do
+      used[#b.columns + index] = b.live.sums[limit[1]] or 0
     end
   end
   if at then
@@ -259,7 +260,7 @@ local function resize(plan, b, pod_key, scope, place, cost, peek, old, strings)
       before[resource] = cost[resource]
     end
     p[HIGH], p[EXPIRES] = before, now + plan.remember
-    remember(pod_key, p, now, known and pods[pod_key].place or place)
+    remember(pod_key, p, now, known and places[pod_key] or place)
     stand_and_wait(plan, b, uid, cost, false, used)
   end
   if plan.breaker then
@@ -273,10 +274,10 @@ end
 local function remember_shared(plan, b, pod_key, generation, scope, cost_text, place)
   local shared = b.records[cost_text]
   if not shared or shared.record[GENERATION] ~= generation then
-    shared = {record = new_record(plan, b.now, generation, scope, cost_text)}
+    shared = {record = new_record(plan, b.now, generation, scope, cost_text), now = b.now}
     b.records[cost_text] = shared
   end
-  pods[pod_key] = {record = shared.record, now = b.now, place = place, shared = shared}
+  pods[pod_key], places[pod_key] = shared, place
 end
 
 -- Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once.
@@ -353,7 +354,7 @@ local function refund(plan, operation, reading, strings)
   end
   p = {unpack(p)} -- others of this call may share it
   p[REFUNDED] = true
-  remember(pod_key, p, now, pods[pod_key].place)
+  remember(pod_key, p, now, places[pod_key])
   local l = live_of(live_key)
   remove_live(l, uid)
   if p[PROBE] then

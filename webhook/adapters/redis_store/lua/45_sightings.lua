@@ -12,14 +12,13 @@ local function raise(plan, b, pod_key, scope, cost, p, now)
     return false
   end
   charge(plan, b, scope, more, now, judge(b, NOTHING, NOTHING))
-  local place = pods[pod_key].place
   p = {unpack(p)}
   local high = {}
   for resource, amount in pairs(before) do
     high[resource] = more[resource] and cost[resource] or amount
   end
   p[HIGH], p[EXPIRES] = high, now + plan.remember
-  remember(pod_key, p, now, place)
+  remember(pod_key, p, now, places[pod_key])
   return true
 end
 
@@ -74,7 +73,7 @@ end
 local function place(plan, operation, reading, strings)
   local key = KEYS[operation[3]]
   local p = pod_of(key, strings, time_of(hash_of(plan.home), reading))
-  return p and {pods[key].place, p[SERVICE]} or {'', ''}
+  return p and {places[key], p[SERVICE]} or {'', ''}
 end
 
 -- Wait for a Pod no longer, and take it off the live if it is told where it stands.

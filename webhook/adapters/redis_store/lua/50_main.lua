@@ -50,10 +50,9 @@ local function write()
   end
   for key, p in pairs(pods) do
     if p.now then
-      local shared = p.shared
-      shared.packed = shared.packed or cmsgpack.pack(p.record)
-      shared.lasts_ms = shared.lasts_ms or string.format('%.0f', math.ceil((p.record[1] - p.now) / 1000) + 1000)
-      redis.call('SET', key, shared.packed .. cmsgpack.pack(p.place), 'PX', shared.lasts_ms)
+      p.packed = p.packed or cmsgpack.pack(p.record)
+      p.lasts_ms = p.lasts_ms or string.format('%.0f', math.ceil((p.record[1] - p.now) / 1000) + 1000)
+      redis.call('SET', key, p.packed .. places[key], 'PX', p.lasts_ms)
     end
   end
   for key, r in pairs(breakers) do
