@@ -30,6 +30,7 @@ soak: setup
 	PODGATE_TEST_DEEDS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 $(BIN)/pytest -s tests/contract
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/test_pairs.py
 	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/server/test_redis_serving.py -k stands_still
+	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_killed.py -k storm
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli --ignore tests/core/test_pairs.py
 
 bench: setup

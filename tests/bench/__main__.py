@@ -19,7 +19,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from tests.bench import evaluation
+from tests.bench import evaluation, pods
 from tests.bench.acquires import acquires
 from tests.bench.empty import empty_server
 from tests.bench.measuring import CONNECTIONS, Target, ratio, report, take_turns
@@ -118,11 +118,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--calls", type=int, default=CALLS, help="reviews of one round")
     parser.add_argument("--pods", type=int, default=PODS, help="acquires of one round")
+    parser.add_argument("--watched", type=int, default=pods.WATCHED, help="Pods that the controller watches")
     chosen = parser.parse_args(arguments)
     print("\n".join(evaluation.measured(chosen.rounds)))
     with real_redis() as redis:
         print("\n".join(uvloop.run(acquires(redis, chosen.rounds, chosen.pods))))
         print("\n".join(uvloop.run(bench(variants(redis), chosen.rounds, chosen.calls))))
+        print("\n".join(uvloop.run(pods.watched(redis, chosen.watched, pods.ROUNDS, pods.QUIET_SECONDS))))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench import evaluation
+from tests.bench import evaluation, pods
 from tests.bench.__main__ import bench, real_redis, variants
 from tests.bench.acquires import COLUMNS, acquires
 from tests.bench.measuring import CONNECTIONS, Target, ratio, report
@@ -72,6 +72,17 @@ def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
     assert int(re.findall(r"\d+", head)[0]) >= evaluation.POD_BYTES
     assert all(re.fullmatch(r"decode and (rewrite|check) +\d+\.\d\d  \(from .*\)", line) for line in lines)
     assert len(lines) == 2
+
+
+async def test_it_prints_what_the_controller_costs_among_many_pods(redis: RedisServer) -> None:
+    head, *lines = await pods.watched(redis, pods=2 * pods.PAGE, rounds=2, quiet_seconds=0.2)
+    assert f"among {2 * pods.PAGE} Pods" in head
+    shown = [found.groups() for line in lines if (found := re.fullmatch(r"( *\w.*?) {2,}(-?[\d.]+)  \(.*\)", line))]
+    assert len(shown) == len(lines) == 8
+    assert all(float(figure) > 0 for name, figure in shown if name.startswith("seconds"))
+    with redis.client() as client:
+        there = [client.hlen(f"podgate:{{s{n}}}:v1:bench-{2 * pods.PAGE}:live:s{n}") for n in range(pods.SERVICES)]
+    assert sum(there) - 2 * pods.SERVICES == 2 * pods.PAGE, "beside its Pods each has two fields of its own"
 
 
 def test_a_ratio_is_taken_round_by_round() -> None:

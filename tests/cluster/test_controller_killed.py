@@ -1,0 +1,169 @@
+"""Controllers that come, are killed and come again, on a Redis: in the end what is counted is what there is."""
+
+import asyncio
+import os
+import signal
+
+from tests.cluster.callers import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import LEASE, installed
+from tests.cluster.reconciling import Reconciling, leads, reconciled
+from tests.cluster.server import HASTY, Server
+from tests.cluster.storm import Storm
+from tests.redis_servers import RedisServer
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.core.document import Purpose, load
+from webhook.core.draft import Compiled
+from webhook.core.quota import STANDING, Acquire
+from webhook.ports import WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+KILLS = int(os.environ.get("PODGATE_TEST_KILLS", "5"))
+DEEDS = 60
+"""Of the storm, from one kill to the next."""
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+defaults: {failureMode: Closed}
+services:
+- name: NAME
+  match: {namespaces: [killed-NAME]}
+  quota: {windows: [{window: 1h, hard: {pods: 100000}}], standing: {hard: {pods: LIVE}, surge: 0}}
+"""
+
+
+def policy(name: str, live: int = 100_000) -> str:
+    return POLICY.replace("NAME", name).replace("LIVE", str(live))
+
+
+def enforced(running: Reconciling, service: str) -> bool:
+    return bool(running.limit(service, STANDING)["enforced"])
+
+
+def test_nothing_is_enforced_before_all_pods_are_listed_for_the_first_time(
+    api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    with installed(api_alone, identities.files, policy("first", live=1), ["killed-first"], servers=0) as found:
+        found.program = HASTY
+        running = Reconciling(found, a_redis.url)
+        running.start_server()
+        found.wait_asked()
+        assert [found.create_pod("killed-first")[0] for _ in range(3)] == [201] * 3
+        assert not enforced(running, "first")
+        running.start_controller()
+        running.wait(lambda: enforced(running, "first"), "the limit to hold")
+        assert running.standing("first") == 3
+        assert found.create_pod("killed-first")[0] == 429
+
+
+def test_who_came_and_went_while_no_controller_ran_is_not_refunded(
+    api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    with reconciled(api_alone, identities, policy("gap"), ["killed-gap"], a_redis.url) as running:
+        running.lose("killed-gap")
+        running.settle("gap", "killed-gap", 1)
+        for used, unproven in ((11, 0), (21, 10)):
+            [controller] = running.found.controllers
+            running.found.stop_controller(controller, kill=True)
+            for number in range(10):
+                assert running.found.create_pod("killed-gap", f"brief-{number}")[0] == 201
+                api_alone.api.request("DELETE", f"/api/v1/namespaces/killed-gap/pods/brief-{number}")
+            if unproven:  # up to which version all was seen, is written there
+                api_alone.kubectl("delete", "lease", LEASE, "-n", NAMESPACE)
+            running.start_controller()
+            running.wait(lambda: not waited_for(a_redis, "gap"), "all to be decided")
+            assert (running.used("gap"), running.standing("gap")) == (used, 1)
+            assert (running.refunded("gap"), running.unproven("gap")) == (0, unproven)
+
+
+def test_in_a_storm_the_ledger_equals_the_cluster_in_the_end(
+    api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    with reconciled(api_alone, identities, policy("storm"), ["killed-storm"], a_redis.url) as running:
+        running.start_controller()
+        with Storm.over(api_alone, "killed-storm") as storm:
+            for number in range(KILLS):
+                wait_for_deeds(api_alone, storm)
+                running.found.stop_controller(leader(running), kill=True)
+                running.start_controller()
+                if number == KILLS // 2:
+                    two_lead_for_a_moment(running, storm)
+        settle(running, a_redis, storm)
+        assert asyncio.run(still_charged(a_redis, "storm")) == storm.came
+        assert storm.refused > 0
+
+        with Storm.over(api_alone, "killed-storm") as another:
+            wait_for_deeds(api_alone, another)
+            api_alone.restart("kube-apiserver", kill=True)
+            api_alone.wait_ready()
+            wait_for_deeds(api_alone, another)
+        settle(running, a_redis, another)
+        charged = asyncio.run(still_charged(a_redis, "storm"))
+        assert storm.came | another.came <= charged, "a Pod that came to be was given back"
+        # The watch has a gap now: who was charged before it, and is not there, may have been there.
+        unproven = len(charged) - len(storm.came | another.came)
+        assert unproven <= running.unproven("storm")
+
+
+def settle(running: Reconciling, redis: RedisServer, storm: Storm) -> None:
+    """Wait until everything is decided; then the store is to hold what there is."""
+    running.wait(lambda: not waited_for(redis, "storm"), "all to be decided")
+    running.wait(lambda: stand(redis, "storm") == set(storm.there()), "those that are there to stand, and nobody else")
+    assert running.standing("storm") == len(storm.there())
+    assert running.used("storm") == len(asyncio.run(still_charged(redis, "storm")))
+    assert leader(running).metrics()['podgate_standing_drift{service="storm"}'] == 0
+
+
+def wait_for_deeds(plane: ControlPlane, storm: Storm) -> None:
+    enough = storm.deeds + DEEDS
+    plane.wait(lambda: storm.deeds >= enough, f"{DEEDS} more deeds of the storm", "etcd")
+
+
+def leader(running: Reconciling) -> Server:
+    """Return who leads, once somebody does and has listed all Pods."""
+    found = running.plane.wait(running.leader, "a controller to lead", *(one.name for one in running.reconcilers))
+    assert isinstance(found, Server)
+    return found
+
+
+def two_lead_for_a_moment(running: Reconciling, storm: Storm) -> None:
+    """Stop the leader where it is, as a machine may, and let it go on when another has taken over."""
+    first, plane = leader(running), running.plane
+    [other] = [one for one in running.found.controllers if one != first]
+    os.kill(plane.processes.pid(first.name), signal.SIGSTOP)
+    plane.wait(lambda: leads(other), "the other to take over", other.name)
+    wait_for_deeds(plane, storm)
+    os.kill(plane.processes.pid(first.name), signal.SIGCONT)
+    plane.wait(lambda: not leads(first), "the former leader to stop", first.name)
+
+
+def waited_for(redis: RedisServer, tag: str) -> set[str]:
+    """Return the uids that were charged and not seen."""
+    with redis.client() as client:
+        return {uid.decode() for uid in client.zrange(f"podgate:{{{tag}}}:v1:default:pending:{tag}", 0, -1)}
+
+
+def stand(redis: RedisServer, service: str) -> set[str]:
+    """Return the uids that stand as live."""
+    with redis.client() as client:
+        fields = client.hkeys(f"podgate:{{{service}}}:v1:default:live:{service}")
+    return {field.decode()[2:] for field in fields if field.startswith(b"u:")}
+
+
+async def still_charged(redis: RedisServer, name: str) -> set[str]:
+    """Return the uids that were charged and not given back: to ask for one of them again is to repeat oneself."""
+    plan = Compiled(load(policy(name).encode(), Purpose.REPLAY).policy).plans[name]
+    with redis.client() as client:
+        keys = [key.decode() for key in client.scan_iter(f"podgate:{{{name}}}:v1:default:pod:*", count=1000)]
+    uids = [key.rpartition(":")[2] for key in keys]
+    quiet = WatchReports(lambda: None, lambda _: None, lambda _: None)
+    store = RedisStore(open_link(redis.url), "default", SystemClock(), quiet, deadline_seconds=30)
+    try:
+        asked = (Acquire(plan, f"killed-{name}", uid, {"pods": 1}, "", peek=True) for uid in uids)
+        receipts = await asyncio.gather(*(store.acquire(one) for one in asked))
+    finally:
+        await store.close()
+    return {uid for uid, receipt in zip(uids, receipts, strict=True) if receipt.repeated}

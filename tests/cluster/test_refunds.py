@@ -1,0 +1,211 @@
+"""Pods that were charged and never came to be: each is given back once, and none of those that did come to be."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPSConnection
+from typing import Any
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
+from tests.cluster.recorder import Answer, Recorder, admit
+from tests.redis_servers import RedisServer, names
+from webhook.controller import ControllerPace
+from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+SERVICES = ("quota", "webhook", "name", "client", "came")
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+defaults: {failureMode: Closed, quota: {windows: [{window: 1h, hard: {pods: 1000}}], standing: {hard: {pods: 1000}}}}
+services:
+""" + "".join(f"- {{name: {name}, match: {{namespaces: [refunds-{name}-STORE]}}}}\n" for name in SERVICES)
+UNSCHEDULED: dict[str, Any] = {"schedulerName": "nobody"}
+WORKLOADS, PODS_OF_ONE = 5, {"Deployment": 50, "Job": 20}
+CREATED, DELETED_AT_ONCE = 150, 50
+"""Beside those of workloads: 500 in all."""
+LOST, FEW = 15, 2
+"""Pods that do not come to be, beside the 500 and in every other test."""
+
+
+@pytest.fixture(scope="module", params=[MEMORY, "redis"])
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def running(
+    plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
+) -> Iterator[Reconciling]:
+    url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
+    namespaces = [f"refunds-{name}-{store}" for name in SERVICES]
+    with reconciled(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+        yield found
+
+
+def given_back_once(running: Reconciling, service: str, cause: str, lose: Callable[[], None]) -> None:
+    """Lose some Pods; the last test looks again."""
+    used, standing = running.used(service), running.standing(service)
+    for _ in range(FEW):
+        lose()
+    running.wait(lambda: running.refunded(service) >= FEW, f"{service}'s refunds")
+    assert running.refunded(service) == running.refunded(service, cause) == FEW
+    assert (running.used(service), running.standing(service)) == (used, standing)
+    assert (running.unproven(service), running.charged_afterwards(service)) == (0, 0)
+
+
+def test_a_pod_refused_by_resource_quota(running: Reconciling, store: str) -> None:
+    namespace = f"refunds-quota-{store}"
+    limit = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": namespace}}
+    running.plane.apply({**limit, "spec": {"hard": {"pods": "0"}}})
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas/full"
+    running.plane.wait(lambda: "hard" in running.plane.api.get(path).get("status", {}), "the ResourceQuota")
+
+    def lose() -> None:
+        status, said = running.found.create_pod(namespace)
+        assert (status, "exceeded quota: full" in said["message"]) == (403, True), said
+
+    given_back_once(running, "quota", NEVER_CREATED, lose)
+
+
+def test_a_pod_refused_by_another_webhook(running: Reconciling, store: str) -> None:
+    namespace = f"refunds-webhook-{store}"
+
+    async def refuse(_: str, body: bytes) -> bytes:
+        review = json.loads(await admit("", body))
+        review["response"]["allowed"] = json.loads(body)["request"]["dryRun"]
+        return json.dumps(review).encode()
+
+    def lose() -> None:
+        status, said = running.found.create_pod(namespace)
+        assert (status, 'webhook "another.example.com" denied' in said["message"]) == (400, True), said
+
+    with another_webhook(running, namespace, refuse):
+        given_back_once(running, "webhook", NEVER_CREATED, lose)
+
+
+def test_a_pod_whose_name_is_taken(running: Reconciling, store: str) -> None:
+    namespace = f"refunds-name-{store}"
+    running.found.create_pod(namespace, "taken", **UNSCHEDULED)
+    given_back_once(running, "name", NAME_TAKEN, lambda: running.lose(namespace))
+
+
+def test_a_pod_whose_client_went_away(running: Reconciling, store: str) -> None:
+    namespace = f"refunds-client-{store}"
+
+    async def hang(_: str, body: bytes) -> bytes:
+        if json.loads(body)["request"]["dryRun"]:
+            return await admit("", body)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with another_webhook(running, namespace, hang) as hanging:
+
+        def lose() -> None:
+            hanging.taken()
+            before = running.used("client")
+            connection = HTTPSConnection("127.0.0.1", running.plane.ports.apiserver, context=running.plane.api.context)
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gone"}}
+            body = json.dumps({**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+            headers = {"Content-Type": "application/json"}
+            connection.request("POST", f"/api/v1/namespaces/{namespace}/pods", body, headers)
+            running.plane.wait(lambda: hanging.calls and running.used("client") > before, "the Pod to be charged")
+            connection.close()
+
+        given_back_once(running, "client", NEVER_CREATED, lose)
+
+
+def test_none_of_500_that_came_to_be(running: Reconciling, store: str) -> None:
+    namespace = f"refunds-came-{store}"
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    running.found.create_pod(namespace, "taken", **UNSCHEDULED)
+    running.plane.kubectl("apply", "-f", "-", "-n", namespace, input=json.dumps(workloads()))
+
+    def create(number: int) -> None:
+        name = f"single-{number}"
+        status, said = running.found.create_pod(namespace, name, **UNSCHEDULED)
+        assert status == 201, said
+        if number < DELETED_AT_ONCE:
+            assert running.plane.api.request("DELETE", f"{path}/{name}")[0] == 200
+        if number % (CREATED // LOST) == 0:
+            running.lose(namespace)
+
+    with ThreadPoolExecutor(8) as callers:
+        assert [*callers.map(create, range(CREATED))] == [None] * CREATED
+    of_workloads = WORKLOADS * sum(PODS_OF_ONE.values())
+    there = of_workloads + CREATED - DELETED_AT_ONCE + 1
+    running.plane.wait(lambda: len(running.found.pods(namespace)) == there, f"{there} Pods")
+    running.settle("came", namespace, LOST)
+    assert running.refunded("came") == running.refunded("came", NAME_TAKEN) == LOST + 1
+    assert running.used("came") == of_workloads + CREATED + 1 == 501
+    running.wait(lambda: running.standing("came") == there, "those that have gone to be taken off")
+    assert (running.unproven("came"), running.charged_afterwards("came")) == (0, 0)
+
+
+def test_nothing_was_given_back_twice(running: Reconciling) -> None:
+    for service in set(SERVICES) - {"came"}:
+        assert running.refunded(service) in {0, FEW}, "0 where its test has not run"
+        assert running.used(service) == running.standing(service)
+
+
+def test_in_earnest_a_pod_is_waited_for_a_minute() -> None:
+    assert ControllerPace().overdue_seconds == 60
+
+
+def workloads() -> dict[str, Any]:
+    """Return Deployments and Jobs."""
+    items = []
+    for number in range(WORKLOADS):
+        for kind, pods in PODS_OF_ONE.items():
+            labels = {"app": f"{kind.lower()}-{number}"}
+            spec = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never", **UNSCHEDULED}
+            body: dict[str, Any] = {"template": {"metadata": {"labels": labels}, "spec": spec}}
+            if kind == "Deployment":
+                spec["restartPolicy"] = "Always"
+                body |= {"replicas": pods, "selector": {"matchLabels": labels}}
+            else:
+                body |= {"completions": pods, "parallelism": pods}
+            version = {"Deployment": "apps/v1", "Job": "batch/v1"}[kind]
+            items.append({"apiVersion": version, "kind": kind, "metadata": {"name": labels["app"]}, "spec": body})
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+@contextmanager
+def another_webhook(running: Reconciling, namespace: str, answer: Answer) -> Iterator[Recorder]:
+    """Have one more webhook validate the Pods of a namespace; wait until it is asked."""
+    files = running.found.files
+    with Recorder(files.pki.paths, answer) as recorder:
+        bundle = b64encode((files.folder / "ca.crt").read_bytes()).decode()
+        running.plane.apply(configuration(f"https://{recorder.address}/another", bundle, namespace))
+        try:
+
+            def asked() -> bool:
+                running.found.create_pod(namespace, dry_run=True)
+                return bool(recorder.taken())
+
+            running.plane.wait(asked, "the other webhook to be asked", "kube-apiserver")
+            yield recorder
+        finally:
+            running.plane.kubectl("delete", "validatingwebhookconfiguration", "another")
+
+
+def configuration(url: str, bundle: str, namespace: str) -> dict[str, Any]:
+    webhook = {
+        "name": "another.example.com",
+        "clientConfig": {"url": url, "caBundle": bundle},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 30,
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    return {**kind, "metadata": {"name": "another"}, "webhooks": [webhook]}

@@ -1,0 +1,201 @@
+"""Limits on live Pods, on a whole cluster: who takes a place, who gives it back, and from when that is enforced."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
+from tests.redis_servers import RedisServer, names
+from webhook.core.quota import STANDING
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+SERVICES = ("rolled", "drained", "finished", "lowered", "away", "resized")
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+defaults: {failureMode: Closed, quota: {windows: [{window: 1h, hard: {pods: 100}}]}}
+services:
+- {name: rolled, match: {namespaces: [standing-rolled-STORE]}, quota: {standing: {hard: {pods: 4}, surge: 0}}}
+- {name: drained, match: {namespaces: [standing-drained-STORE]}, quota: {standing: {hard: {pods: 4}, surge: 50%}}}
+- {name: finished, match: {namespaces: [standing-finished-STORE]}, quota: {standing: {hard: {pods: 3}, surge: 0}}}
+- {name: lowered, match: {namespaces: [standing-lowered-STORE]}, quota: {standing: {hard: {pods: 3}, surge: 0}}}
+- name: away
+  match: {namespaces: [standing-away-STORE]}
+  failureMode: Open
+  quota: {standing: {hard: {pods: 2}, surge: 0}}
+- name: resized
+  match: {namespaces: [standing-resized-STORE]}
+  failureMode: Open
+  quota:
+    windows: [{window: 1h, hard: {pods: 100, requests.cpu: "1"}}]
+    standing: {hard: {requests.cpu: 400m}, surge: 0}
+"""
+REFUSED = "pods live at one time: hard "
+
+
+@pytest.fixture(scope="module", params=[MEMORY, "redis"])
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def running(
+    plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
+) -> Iterator[Reconciling]:
+    url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
+    namespaces = [f"standing-{name}-{store}" for name in SERVICES]
+    with reconciled(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+        found.wait(lambda: all(enforced(found, name) for name in SERVICES if name != "resized"), "limits to hold")
+        yield found
+
+
+def enforced(running: Reconciling, service: str) -> bool:
+    return bool(running.limit(service, STANDING)["enforced"])
+
+
+def deploy(running: Reconciling, namespace: str, **strategy: Any) -> None:
+    """Create a Deployment of 4, and wait until all run."""
+    pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": pod}
+    rolling = {"strategy": {"type": "RollingUpdate", "rollingUpdate": strategy}} if strategy else {}
+    metadata = {"name": "web", "namespace": namespace}
+    running.plane.apply(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {**spec, **rolling}}
+    )
+    running.plane.wait(lambda: len(ready(running, namespace)) == 4, f"4 Pods in {namespace}")
+
+
+def ready(running: Reconciling, namespace: str, image: str = "i") -> list[dict[str, Any]]:
+    """Return the Pods that run and are to stay."""
+    return [
+        pod
+        for pod in running.found.pods(namespace)
+        if pod["status"].get("phase") == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+        and pod["spec"]["containers"][0]["image"] == image
+    ]
+
+
+def refusals(running: Reconciling, namespace: str) -> list[str]:
+    """Return what ReplicaSets say of the Pods that they could not create."""
+    found = running.plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
+    conditions = [one for replica_set in found for one in replica_set["status"].get("conditions", [])]
+    return [one["message"] for one in conditions if one["type"] == "ReplicaFailure"]
+
+
+def change(running: Reconciling, old: str, new: str) -> None:
+    """Change the policy in force."""
+    text = running.found.policy
+    assert text.count(old) == 1
+    running.found.policy = text.replace(old, new)
+    running.found.change_policy(running.found.policy)
+
+
+def test_a_rollout_at_the_limit_waits_for_room_and_completes_by_surge(running: Reconciling, store: str) -> None:
+    namespace = f"standing-rolled-{store}"
+    deploy(running, namespace, maxSurge=1, maxUnavailable=0)
+    assert running.standing("rolled") == 4
+    running.plane.kubectl("set", "image", "deployment/web", "c=new", "-n", namespace)
+    [said] = running.plane.wait(lambda: refusals(running, namespace), "the new ReplicaSet to be refused")
+    assert f"{REFUSED}4, used 4, asked 1; could pass when enough of the service's live Pods have ended" in said
+    limit = "{hard: {pods: 4}, surge: %s}"
+    change(running, limit % "0", limit % "25%")
+    running.wait(lambda: len(ready(running, namespace, "new")) == 4, "the rollout to complete")
+    running.wait(lambda: running.standing("rolled") == 4, "the old ones to be taken off")
+    assert running.used("rolled") == 8
+
+
+def test_the_replacements_of_a_drained_node_come_in(running: Reconciling, store: str) -> None:
+    namespace, plane = f"standing-drained-{store}", running.plane
+    deploy(running, namespace)
+    before = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in ready(running, namespace)}
+    node = next(iter(before.values()))
+    evicted = {uid for uid, name in before.items() if name == node}
+    try:
+        plane.kubectl("drain", node, "--pod-selector=app=web", "--force", "--ignore-daemonsets", "--timeout=120s")
+        running.wait(lambda: len(ready(running, namespace)) == 4, "the replacements")
+        after = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in ready(running, namespace)}
+        assert (evicted.isdisjoint(after), node in after.values()) == (True, False)
+        running.wait(lambda: running.standing("drained") == 4, "the evicted ones to be taken off")
+    finally:
+        plane.kubectl("uncordon", node)
+
+
+def test_a_finished_job_frees_its_places_and_not_its_window(running: Reconciling, store: str) -> None:
+    namespace = f"standing-finished-{store}"
+    job = ("create", "job", "--image=i", "-n", namespace)
+    running.plane.kubectl(*job, "one")
+    manifest = json.loads(running.plane.kubectl(*job, "three", "--dry-run=client", "-o", "json").stdout)
+    manifest["spec"] |= {"parallelism": 3, "completions": 3}
+    running.plane.kubectl("apply", "-f", "-", "-n", namespace, input=json.dumps(manifest))
+
+    def finished() -> bool:
+        pods = running.found.pods(namespace)
+        return [pod["status"].get("phase") for pod in pods] == ["Succeeded"] * 4
+
+    running.wait(finished, "the Jobs to finish")
+    running.wait(lambda: running.standing("finished") == 0, "their places to be free")
+    assert running.used("finished") == 4
+    assert [running.found.create_pod(namespace)[0] for _ in range(4)] == [201, 201, 201, 429]
+    assert running.used("finished") == 7
+
+
+def test_a_lowered_limit_evicts_nobody_and_lets_nobody_in(running: Reconciling, store: str) -> None:
+    namespace = f"standing-lowered-{store}"
+    names = [running.found.create_pod(namespace)[1]["metadata"]["name"] for _ in range(3)]
+    limit = "[standing-lowered-STORE]}, quota: {standing: {hard: {pods: %d}".replace("STORE", store)
+    change(running, limit % 3, limit % 1)
+    status, said = running.found.create_pod(namespace)
+    assert (status, f"{REFUSED}1, used 3, asked 1" in said["message"]) == (429, True), said
+    assert sorted(pod["metadata"]["name"] for pod in running.found.pods(namespace)) == sorted(names)
+    running.plane.kubectl("delete", "pod", *names, "-n", namespace, "--grace-period=0", "--force")
+    running.wait(lambda: running.standing("lowered") == 0, "their places to be free")
+    assert [running.found.create_pod(namespace)[0] for _ in range(2)] == [201, 429]
+
+
+def test_who_came_in_while_the_server_was_down_is_charged_afterwards(running: Reconciling, store: str) -> None:
+    namespace = f"standing-away-{store}"
+    [server] = running.found.servers
+    running.found.stop_server(server)
+    assert [running.found.create_pod(namespace)[0] for _ in range(3)] == [201] * 3
+    running.start_server()
+    running.wait(lambda: running.standing("away") == 3, "all of them to be found")
+    assert (running.charged_afterwards("away"), running.used("away")) == (3, 3)
+    running.wait(lambda: enforced(running, "away"), "the limit to hold")
+    running.found.wait_asked()
+    status, said = running.found.create_pod(namespace)
+    assert (status, f"{REFUSED}2, used 3, asked 1" in said["message"]) == (429, True), said
+
+
+def test_a_resize_is_counted_by_the_most_and_stands_with_what_there_is(running: Reconciling, store: str) -> None:
+    namespace, plane = f"standing-resized-{store}", running.plane
+
+    def cpu() -> tuple[Any, Any]:
+        within_an_hour = running.limit("resized", "1h", "requests.cpu")["used"]
+        return running.limit("resized", STANDING, "requests.cpu")["used"], within_an_hour
+
+    def containers(quantity: str) -> dict[str, Any]:
+        return {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": quantity}}}]}
+
+    def resize(quantity: str) -> str:
+        patch = json.dumps({"spec": containers(quantity)})
+        how = ("patch", "pod", "web", "--subresource=resize", "--patch", patch, "-n", namespace)
+        return plane.kubectl(*how, check=False).stderr
+
+    assert running.found.create_pod(namespace, "web", **containers("100m"))[0] == 201
+    plane.kubectl("wait", "--for=condition=Ready", "pod/web", "-n", namespace, "--timeout=120s")
+    for quantity, most in (("300m", "300m"), ("200m", "300m"), ("250m", "300m")):
+        assert resize(quantity) == ""
+        running.wait(partial(_is, cpu, (quantity, most)), f"{quantity} to stand")
+    assert "requests.cpu live at one time: hard 400m, used 250m, asked 250m" in resize("500m")
+    assert cpu() == ("250m", "300m")
+
+
+def _is(shown: Callable[[], object], wanted: object) -> bool:
+    return shown() == wanted
