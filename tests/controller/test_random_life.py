@@ -177,7 +177,7 @@ async def live(sequence: list[tuple[str, int]]) -> None:
     assert not set(refunded) & ever, "none that came to be is given back"
     assert len(refunded) == len(set(refunded)) == world.told.refunded.total(), "once"
     never = life.charged - ever
-    assert len(never) <= len(refunded) + world.told.unproven, (
+    assert len(never) <= len(refunded) + world.told.unproven.total(), (
         "each that never came is given back, or said to be unproven"
     )
     assert set(refunded) <= never

@@ -44,6 +44,22 @@ async def test_names_that_were_taken_are_refunded_as_such() -> None:
     assert await world.standing() == {"first", "fourth"}
 
 
+async def test_in_a_pool_the_service_is_told_whose_pod_it_was() -> None:
+    both = "".join(f"- {{name: {name}, pool: prod, match: {{namespaces: [{name}]}}}}\n" for name in ("api", "web"))
+    world = World(both, "pools: [{name: prod, windows: [{window: 1h, hard: {pods: 9}}]}]")
+    unprovable = pod("early", namespace="api", labels={"podgate.io/service": "api"})
+    await world.admit(unprovable, "api")
+    world.wait(10)
+    await world.all()
+    world.wait(10)
+    for name in ("api", "web"):
+        await world.admit(pod(f"lost-{name}", namespace=name, labels={"podgate.io/service": name}), name)
+    world.wait(61)
+    await world.all()
+    assert world.told.refunded == {("api", "NeverCreated"): 1, ("web", "NeverCreated"): 1}
+    assert world.told.unproven == {"api": 1}
+
+
 async def test_who_came_and_went_is_not_refunded() -> None:
     world = await begun()
     await world.create("brief")
@@ -93,7 +109,7 @@ async def test_what_nobody_can_prove_after_a_gap_is_not_refunded_but_frees_its_p
     world.wait(61)
     for _ in range(4):
         await world.all()
-    assert (world.told.refunded.total(), world.told.unproven) == (0, 2)
+    assert (world.told.refunded.total(), world.told.unproven.total()) == (0, 2)
     assert (await world.used(), await world.standing()) == (2, set())
     world.wait(6)
     await world.admit(pod("later"))
@@ -114,7 +130,7 @@ async def test_who_leads_next_goes_on_from_where_the_former_had_come() -> None:
     for _ in range(3):
         await world.all()
     assert world.told.refunded == {("web", "NeverCreated"): 1}
-    assert (world.told.unproven, await world.used(), await world.standing()) == (0, 2, {"stays"})
+    assert (world.told.unproven.total(), await world.used(), await world.standing()) == (0, 2, {"stays"})
 
 
 async def test_who_leads_next_and_knows_of_nothing_before_refunds_nothing_of_before() -> None:
@@ -127,7 +143,7 @@ async def test_who_leads_next_and_knows_of_nothing_before_refunds_nothing_of_bef
     world.lead()
     for _ in range(3):
         await world.all()
-    assert (world.told.refunded.total(), world.told.unproven, await world.used()) == (0, 2, 2)
+    assert (world.told.refunded.total(), world.told.unproven.total(), await world.used()) == (0, 2, 2)
 
 
 async def test_how_far_it_has_come_is_what_the_store_was_told() -> None:
@@ -153,7 +169,7 @@ async def test_while_the_cluster_gives_no_answer_nothing_is_refunded() -> None:
     world.wait(61)
     world.watch.is_blind = True
     await world.all()
-    assert (world.told.refunded.total(), world.told.unproven) == (0, 0)
+    assert (world.told.refunded.total(), world.told.unproven.total()) == (0, 0)
     world.watch.is_blind = False
     await world.all()
     assert world.told.refunded.total() == 1
@@ -204,7 +220,7 @@ async def test_a_pod_that_is_another_services_by_now_is_not_waited_for() -> None
     world.watch.list_again()
     world.wait(61)
     await world.all()
-    assert (await world.waiting(), world.told.refunded.total(), world.told.unproven) == ([], 0, 0)
+    assert (await world.waiting(), world.told.refunded.total(), world.told.unproven.total()) == ([], 0, 0)
     assert world.told.afterwards == {"new": 1}
 
 
@@ -219,7 +235,7 @@ async def test_a_watch_that_began_anew_after_the_look_proves_nothing_of_before()
     await world.watch.step(world.following)
     await world.refund()
     await world.all()
-    assert (world.told.refunded.total(), await world.used(), world.told.unproven) == (0, 1, 1)
+    assert (world.told.refunded.total(), await world.used(), world.told.unproven.total()) == (0, 1, 1)
 
 
 async def test_a_version_of_another_history_is_not_gone_on_from() -> None:

@@ -188,7 +188,7 @@ class Told:
     """What the controller has reported."""
 
     refunded: Counter[tuple[str, str]] = field(default_factory=Counter)
-    unproven: int = 0
+    unproven: Counter[str] = field(default_factory=Counter)
     afterwards: Counter[str] = field(default_factory=Counter)
     raised: Counter[str] = field(default_factory=Counter)
     ignored: int = 0
@@ -196,9 +196,6 @@ class Told:
     watched: int = 0
 
     def reports(self) -> ControllerReports:
-        def unproven(_: str) -> None:
-            self.unproven += 1
-
         def ignored() -> None:
             self.ignored += 1
 
@@ -207,7 +204,7 @@ class Told:
 
         return ControllerReports(
             lambda service, cause: self.refunded.update([(service, cause)]),
-            unproven,
+            lambda service: self.unproven.update([service]),
             lambda service: self.afterwards.update([service]),
             lambda service: self.raised.update([service]),
             ignored,

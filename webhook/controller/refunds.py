@@ -80,7 +80,7 @@ class Refunds:
         waiting = await self._ledger.overdue(plan, age_us, self._pace.overdue_max)
         known = self._absences.pop(plan.tag, {})
         absences = self._absences[plan.tag] = {one.uid: known[one.uid] for one in waiting if one.uid in known}
-        await self._give_up(plan, [one.uid for one in waiting if not self._is_seen(one) and not self._is_provable(one)])
+        await self._give_up(plan, [one for one in waiting if not self._is_seen(one) and not self._is_provable(one)])
         await self._see(plan, [one.uid for one in waiting if self._is_seen(one)])
         asked = [one for one in waiting if one.uid not in absences and self._may_be_absent(one)][:looks_max]
         gate = asyncio.Semaphore(self._pace.looks_at_once)
@@ -108,11 +108,11 @@ class Refunds:
     def _may_be_absent(self, one: Waiting) -> bool:
         return self._is_provable(one) and not self._is_seen(one)
 
-    async def _give_up(self, plan: CounterPlan, unproven: Sequence[str]) -> None:
+    async def _give_up(self, plan: CounterPlan, unproven: Sequence[Waiting]) -> None:
         if unproven and self._watch.continuity is not None:
-            await self._ledger.let_be(plan, unproven)
-            for _ in unproven:
-                self._reports.on_unproven(plan.service)
+            await self._ledger.let_be(plan, [one.uid for one in unproven])
+            for one in unproven:
+                self._reports.on_unproven(one.service or plan.service)
 
     async def _see(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         """Have the store hear again of Pods that came to be; those that have gone, or are others', it forgets."""
