@@ -1,6 +1,7 @@
 """A value made from files: read again when they change, swapped whole when they are good, the last good one kept."""
 
 import asyncio
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -74,6 +75,15 @@ class Reloading(Generic[_T]):
 
     def _read(self) -> tuple[bytes, ...]:
         return tuple(_content(path, self._bytes_max) for path in self._paths)
+
+
+def regular_content(path: Path, bytes_max: int) -> bytes:
+    """Return what a file holds, one byte more than `bytes_max` where it is longer; OSError where it is none."""
+    # Opening a pipe or a device could block for ever.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(0, "not a regular file")
+    with path.open("rb") as file:
+        return file.read(bytes_max + 1)
 
 
 def _content(path: Path, bytes_max: int) -> bytes:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.checking import Here
+from webhook import reloading
 from webhook.adapters import policy_file
 from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose
@@ -207,13 +208,13 @@ async def test_concurrent_callers_share_one_reading(watched: Watched, monkeypatc
 
 def counted_readings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     readings: list[Path] = []
-    real: Callable[..., bytes] = policy_file._content
+    real: Callable[..., bytes] = reloading.regular_content
 
-    def counted(path: Path) -> bytes:
+    def counted(path: Path, bytes_max: int) -> bytes:
         readings.append(path)
-        return real(path)
+        return real(path, bytes_max)
 
-    monkeypatch.setattr(policy_file, "_content", counted)
+    monkeypatch.setattr(policy_file, "regular_content", counted)
     return readings
 
 

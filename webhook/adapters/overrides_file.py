@@ -3,7 +3,6 @@
 import asyncio
 import fcntl
 import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from webhook.core.overrides.loading import LARGEST_BYTES
 from webhook.errors import UserError
 from webhook.overrides_keeper import OverridesKeeper
+from webhook.reloading import regular_content
 
 POLL_SECONDS = 1.0
 
@@ -76,11 +76,7 @@ class FileBook:
 
 def _content(path: Path) -> bytes:
     try:
-        # Opening a pipe or a device could block for ever.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError(0, "not a regular file")
-        with path.open("rb") as file:
-            return file.read(LARGEST_BYTES + 1)
+        return regular_content(path, LARGEST_BYTES)
     except FileNotFoundError:
         return b""
 

@@ -5,12 +5,12 @@ system's clock, events would miss the symlink swap of a mounted ConfigMap; a doc
 """
 
 import asyncio
-import stat
 from pathlib import Path
 
 from webhook.core.document.text import LARGEST_BYTES
 from webhook.core.policy import LoadedPolicy
 from webhook.policy_keeper import PolicyKeeper
+from webhook.reloading import regular_content
 
 POLL_SECONDS = 1.0
 
@@ -44,17 +44,9 @@ class PolicyFile:
 
     async def _read(self) -> None:
         try:
-            raw = await asyncio.to_thread(_content, self._path)
+            raw = await asyncio.to_thread(regular_content, self._path, LARGEST_BYTES)
         except OSError as error:
             reason = error.strerror or error
             self._keeper.refuse([f"{self._path}: cannot read the policy: {reason}: put a good document there"])
         else:
             await self._keeper.offer(raw, str(self._path))
-
-
-def _content(path: Path) -> bytes:
-    # Opening a pipe or a device could block for ever.
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(0, "not a regular file")
-    with path.open("rb") as file:
-        return file.read(LARGEST_BYTES + 1)

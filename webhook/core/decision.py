@@ -1,6 +1,6 @@
 """A decision is a value: what was found, in which stage, for which reason, with the patch. Observers read it later."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -39,6 +39,11 @@ class Finding(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+def enforced(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return those that deny."""
+    return tuple(finding for finding in findings if finding.mode is Mode.ENFORCE)
 
 
 class Status(Struct, frozen=True):
@@ -97,4 +102,4 @@ class Decision(Struct, frozen=True):
     @property
     def denials(self) -> tuple[Finding, ...]:
         """The findings that deny; the first one gives the denial its code."""
-        return tuple(finding for finding in self.findings if finding.mode is Mode.ENFORCE)
+        return enforced(self.findings)

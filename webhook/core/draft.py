@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from webhook.core import answers
-from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict
+from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict, enforced
 from webhook.core.matching import Matcher
 from webhook.core.patch import Operation
 from webhook.core.placement import SERVICE_LABEL
@@ -34,6 +34,13 @@ class Compiled:
     def labelled(self, pod: Pod) -> Service | None:
         """Return the service that a Pod's label names, whoever wrote it."""
         return self.services.get(pod.labels.get(SERVICE_LABEL, ""))
+
+    def believed(self, pod: Pod, namespace: str, namespace_labels: Mapping[str, str]) -> Service | None:
+        """Return the service that a Pod's label names, where that service may own Pods of the namespace."""
+        service = self.labelled(pod)
+        if service is None or not self.matcher.may_own(service, namespace, namespace_labels):
+            return None
+        return service
 
 
 class Draft(Struct):
@@ -85,7 +92,7 @@ class Draft(Struct):
         self.findings += findings
         for finding in findings:
             self.note(stage, f"{finding.mode}: {finding}")
-        if any(finding.mode is Mode.ENFORCE for finding in findings):
+        if enforced(findings):
             self.verdict = Verdict.DENY
 
 
@@ -93,7 +100,7 @@ def conclude(draft: Draft, client_id: str) -> Decision:
     """Return the finished record."""
     request, pod = draft.request, draft.request.pod
     findings = tuple(draft.findings)
-    denials = [finding for finding in findings if finding.mode is Mode.ENFORCE]
+    denials = enforced(findings)
     status = ALLOWED
     if denials:
         status = answers.status_of(denials[0], draft.service, draft.receipt, request.user)

@@ -82,14 +82,22 @@ class Matcher:
         )
 
 
+def is_exempt_namespace(namespace: str, policy: Policy) -> bool:
+    return namespace in BUILT_IN_EXEMPT_NAMESPACES or any_fits(policy.exemptions.namespaces, namespace)
+
+
+def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
+    return bool(pod.spec.runtime_class_name) and pod.spec.runtime_class_name in policy.exemptions.runtime_classes
+
+
 def exemption(request: Request, pod: Pod, policy: Policy) -> str:
     """Return why a Pod is left alone, "" where it is not. Of what tenants write, only runtime classes count."""
     exempt = policy.exemptions
-    if request.namespace in BUILT_IN_EXEMPT_NAMESPACES or any_fits(exempt.namespaces, request.namespace):
+    if is_exempt_namespace(request.namespace, policy):
         return "namespace"
     if request.user in exempt.usernames:
         return "username"
-    if pod.spec.runtime_class_name and pod.spec.runtime_class_name in exempt.runtime_classes:
+    if is_exempt_runtime_class(pod, policy):
         return "runtimeClass"
     if exempt.daemon_sets and request.user == DAEMON_SET_CONTROLLER:
         return "daemonSet"

@@ -48,13 +48,13 @@ def _owner_of_existing(draft: Draft, labels: Mapping[str, str]) -> Service | Non
     A label on a Pod that nobody owned is taken off at CREATE. One that came in while we were away is believed only
     where its service may own Pods, so that nobody can charge another namespace's service by a resize.
     """
-    request, matcher = draft.request, draft.compiled.matcher
+    request = draft.request
     old = request.old_pod or draft.pod
     for pod in (old, draft.pod):
-        service = draft.compiled.labelled(pod)
-        if service is not None and matcher.may_own(service, request.namespace, labels):
+        service = draft.compiled.believed(pod, request.namespace, labels)
+        if service is not None:
             return service
-    return matcher.owner(request.namespace, labels, old.labels)
+    return draft.compiled.matcher.owner(request.namespace, labels, old.labels)
 
 
 def _unmatched(draft: Draft, labels: Mapping[str, str]) -> None:

@@ -12,11 +12,9 @@ from msgspec.structs import replace
 
 from webhook.core import resources
 from webhook.core.draft import Compiled
-from webhook.core.matching import MIRROR_ANNOTATION, selects
-from webhook.core.patterns import any_fits
+from webhook.core.matching import MIRROR_ANNOTATION, is_exempt_namespace, is_exempt_runtime_class, selects
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pod import Pod
-from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, Service
 from webhook.core.quota import Cost, CounterPlan, Sighting
 
 FOREVER_US = 2**63 - 1
@@ -61,7 +59,7 @@ def owned(pod: Pod, compiled: Compiled, namespace_labels: Mapping[str, str]) -> 
     if _is_left_alone(pod, compiled):
         return None
     labels = {"kubernetes.io/metadata.name": namespace, **namespace_labels}
-    service, is_labelled = believed(pod, compiled, labels), True
+    service, is_labelled = compiled.believed(pod, namespace, labels), True
     if service is None:
         service, is_labelled = compiled.matcher.owner(namespace, labels, pod.labels), False
     if service is None:
@@ -78,14 +76,6 @@ def owned(pod: Pod, compiled: Compiled, namespace_labels: Mapping[str, str]) -> 
         is_sure,
         is_labelled,
     )
-
-
-def believed(pod: Pod, compiled: Compiled, labels: Mapping[str, str]) -> Service | None:
-    """Return the service that a Pod's label names, where that service may own Pods of the namespace."""
-    service = compiled.labelled(pod)
-    if service is None or not compiled.matcher.may_own(service, pod.metadata.namespace, labels):
-        return None
-    return service
 
 
 def ignores_label(pod: Pod, found: Owned | None) -> bool:
@@ -113,10 +103,8 @@ def ended(found: Owned) -> Owned:
 
 def _is_left_alone(pod: Pod, compiled: Compiled) -> bool:
     """Say whether no admission can have counted a Pod, whoever asked."""
-    exempt, namespace = compiled.policy.exemptions, pod.metadata.namespace
-    if namespace in BUILT_IN_EXEMPT_NAMESPACES or any_fits(exempt.namespaces, namespace):
-        return True
-    return bool(pod.spec.runtime_class_name) and pod.spec.runtime_class_name in exempt.runtime_classes
+    policy = compiled.policy
+    return is_exempt_namespace(pod.metadata.namespace, policy) or is_exempt_runtime_class(pod, policy)
 
 
 def _looks_exempt(pod: Pod, compiled: Compiled, is_labelled: bool) -> bool:  # noqa: FBT001  one of two ways to own

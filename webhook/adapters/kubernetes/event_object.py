@@ -9,12 +9,13 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from webhook.adapters.kubernetes.objects import LABELS
+
 REPORTER = "podgate.io/podgate"
 NOTE_BYTES_MAX = 1024
 _INSTANCE_LENGTH_MAX = 128
 _NAME_LENGTH_MAX = 253
 _DIGITS = 16
-_LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
 
 
 class Kind(StrEnum):
@@ -56,7 +57,7 @@ class Happening(NamedTuple):
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": self._name(), "namespace": about.namespace, "labels": _LABELS},
+            "metadata": {"name": self._name(), "namespace": about.namespace, "labels": LABELS},
             "eventTime": _micro_time(self.at_ns),
             "reportingController": REPORTER,
             "reportingInstance": instance[:_INSTANCE_LENGTH_MAX],

@@ -6,6 +6,7 @@ from typing import Any
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.collection import decoded
+from webhook.adapters.kubernetes.objects import LABELS
 from webhook.adapters.kubernetes.pace import Backoff, Pace
 from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, Told, answer
 from webhook.core.document.configmap import KEY, LAST_GOOD, NAMESPACE, ConfigMap, NoDocumentError, document_of
@@ -15,7 +16,6 @@ PLACE = f"configmap {NAMESPACE}/{LAST_GOOD}"
 _ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _THIS = f"{_ALL}/{LAST_GOOD}"
 _RIGHT = f"create configmaps in {NAMESPACE}, and to get and update {LAST_GOOD}"
-_LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
 
 
 class LastGood:
@@ -81,7 +81,7 @@ class LastGood:
         except RefusedError as error:
             if error.status != NOT_FOUND:
                 raise
-            metadata = {"name": LAST_GOOD, "namespace": NAMESPACE, "labels": _LABELS}
+            metadata = {"name": LAST_GOOD, "namespace": NAMESPACE, "labels": LABELS}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
             await answer(self._client, "POST", _ALL, self._pace.request_seconds, body=body)
             return

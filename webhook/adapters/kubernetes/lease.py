@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.lease_object import PLACE, RIGHT, LeaseObject, read, write
+from webhook.adapters.kubernetes.lease_object import PLACE, RIGHT, LeaseObject, Sight, read, write
 from webhook.adapters.kubernetes.requests import TOO_MANY, ApiError, RefusedError, Told
 from webhook.errors import UserError
 from webhook.ports import WatchReports
@@ -43,13 +43,6 @@ class _Obstacle(NamedTuple):
     """Where the API server gave none, nobody knows whose it is."""
     holder: str = ""
     """Who else holds it, where that is the reason."""
-
-
-class _Sight(NamedTuple):
-    """What another's Lease was like, and since when, by the loop's clock."""
-
-    version: str
-    since_seconds: float
 
 
 class Lease:
@@ -83,7 +76,7 @@ class Lease:
         self._notes = notes
         self._found_notes: Mapping[str, str] = {}
         self._pace = pace
-        self._seen: _Sight | None = None
+        self._seen: Sight | None = None
         self._renewed_at = 0.0
         """When the newest renewal that succeeded was begun, by the loop's clock."""
 
@@ -214,7 +207,6 @@ class Lease:
         if found.holder in {"", self.identity} or (self._former is not None and found.holder.startswith(self._former)):
             return False
         now = asyncio.get_running_loop().time()
-        if self._seen is None or self._seen.version != found.version:
-            self._seen = _Sight(found.version, now)
+        self._seen = found.sighted(self._seen, now)
         duration_seconds = found.spec.lease_duration_seconds or self._pace.duration_seconds
         return now - self._seen.since_seconds < duration_seconds

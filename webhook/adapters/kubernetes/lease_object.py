@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw, Struct
 
 from webhook.adapters.kubernetes.collection import decoded
-from webhook.adapters.kubernetes.objects import Metadata
+from webhook.adapters.kubernetes.objects import LABELS, Metadata
 from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, GarbledError, RefusedError, answer
 from webhook.core.document.configmap import NAMESPACE
 
@@ -16,7 +16,6 @@ NAME = "podgate-leader"
 PLACE = f"lease {NAMESPACE}/{NAME}"
 RIGHT = f"create leases in {NAMESPACE}, and to get and update {NAME}"
 ALL = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-_LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -30,6 +29,13 @@ class _Spec(Struct, frozen=True, rename="camel"):
 class _Read(Struct, frozen=True):
     metadata: Metadata
     spec: _Spec | None = None
+
+
+class Sight(NamedTuple):
+    """What another's Lease was like, and since when, by the loop's clock: only a change of it tells that it lives."""
+
+    version: str
+    since_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,10 @@ class LeaseObject:
     def holder(self) -> str:
         """Whose it is, "" where it is nobody's."""
         return self.spec.holder_identity or ""
+
+    def sighted(self, former: Sight | None, now_seconds: float) -> Sight:
+        """Return since when it has been as it is, given how it was when it was seen before."""
+        return former if former is not None and former.version == self.version else Sight(self.version, now_seconds)
 
     def told(self) -> str:
         """Say whose it is, and since when, as its holder wrote it."""
@@ -84,7 +94,7 @@ class LeaseObject:
 
 def absent(name: str, **labels: str) -> LeaseObject:
     """Return the Lease that is not there yet, as it is to be made."""
-    metadata = {"name": name, "namespace": NAMESPACE, "labels": {**_LABELS, **labels}}
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {**LABELS, **labels}}
     whole = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
     return LeaseObject(whole, "", _Spec())
 

@@ -4,6 +4,9 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct, field
 
+LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
+"""Of every object that this program writes."""
+
 
 class Named(Protocol):
     """What is read of any object's metadata."""

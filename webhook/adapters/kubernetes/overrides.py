@@ -6,7 +6,7 @@ import msgspec
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.collection import Collection, Snapshot, decoded, listed
-from webhook.adapters.kubernetes.objects import Listed
+from webhook.adapters.kubernetes.objects import LABELS, Listed
 from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
 from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
 from webhook.core.document.configmap import (
@@ -24,7 +24,6 @@ from webhook.ports import WatchReports
 
 PLACE = f"configmap {NAMESPACE}/{OVERRIDES}"
 _ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
 _OVERRIDES = Collection(
     item=ConfigMap,
     items=Listed[ConfigMap],
@@ -101,7 +100,7 @@ class ConfigMapBook:
         body = found or {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": OVERRIDES, "namespace": NAMESPACE, "labels": _LABELS},
+            "metadata": {"name": OVERRIDES, "namespace": NAMESPACE, "labels": LABELS},
         }
         body["data"] = {**(body.get("data") or {}), OVERRIDES_KEY: raw.decode()}
         try:

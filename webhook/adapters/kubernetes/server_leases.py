@@ -11,13 +11,12 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw, Struct
 
 from webhook.adapters.kubernetes.collection import decoded
-from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, absent, present, write
+from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, Sight, absent, present, write
 from webhook.adapters.kubernetes.objects import ListMetadata
 from webhook.adapters.kubernetes.requests import (
     CONFLICT,
@@ -52,13 +51,6 @@ class ServerPace:
     """A dead server's Lease of that age is deleted."""
 
 
-class _Sight(NamedTuple):
-    """What another's Lease was like, and since when, by the loop's clock."""
-
-    version: str
-    since_seconds: float
-
-
 class _Leases(Struct, frozen=True):
     metadata: ListMetadata
     items: list[Raw] | None = None
@@ -87,7 +79,7 @@ class ServerLeases:
         self._on_contact = reports.on_contact
         self._told = Told(reports)
         self._pace = pace
-        self._seen: dict[str, _Sight] = {}
+        self._seen: dict[str, Sight] = {}
         """Other servers' Leases, by name."""
         self._counted: tuple[int, int] | None = None
 
@@ -133,17 +125,14 @@ class ServerLeases:
         now = asyncio.get_running_loop().time()
         former, self._seen = self._seen, {}
         for lease in others:
-            sight = former.get(lease.name)
-            if sight is None or sight.version != lease.version:
-                sight = _Sight(lease.version, now)
-            self._seen[lease.name] = sight
+            self._seen[lease.name] = lease.sighted(former.get(lease.name), now)
         names = sorted([self.name, *(name for name, sight in self._seen.items() if self._lives(sight))])
         counted = len(names), names.index(self.name)
         if counted != self._counted:
             self._counted = counted
             self.on_count(*counted)
 
-    def _lives(self, sight: _Sight) -> bool:
+    def _lives(self, sight: Sight) -> bool:
         return asyncio.get_running_loop().time() - sight.since_seconds < self._pace.duration_seconds
 
     async def _delete_forgotten(self, others: Iterable[LeaseObject]) -> None:

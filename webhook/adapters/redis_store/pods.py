@@ -29,17 +29,25 @@ class PodQuestions(ABC):
         """Carry out one operation of the script, with these keys of its own, of which some hold strings."""
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        keys = self._plans.of(plan).keys
-        # Only the record says where it was charged, and a script must be told its keys beforehand.
-        charged = await self._ask(plan, ("record",), (keys.pod(uid),), (0,))
-        if not charged:
-            await self._ask(plan, ("let_be", 0), (keys.pod(uid),))
+        charged = await self._charged(plan, uid)
+        if charged is None:
+            await self._strike(plan, uid)
             return False
-        service, scope, fleet = charged
-        then = self._plans.keys(plan, service, fleet=fleet)
-        there = then.ring_of(scope), keys.pod(uid), then.home, then.breaker, then.live_of(scope)
+        then, scope = charged
+        there = then.ring_of(scope), then.pod(uid), then.home, then.breaker, then.live_of(scope)
         (given_back,) = await self._ask(plan, ("refund",), there, (1, 3))
         return bool(given_back)
+
+    async def _charged(self, plan: CounterPlan, uid: str) -> tuple[PlanKeys, str] | None:
+        """Return the keys and the scope that a Pod was charged under, None where that is not known.
+
+        Only the record says so, and a script must be told its keys beforehand.
+        """
+        charged = await self._ask(plan, ("record",), (self._plans.of(plan).keys.pod(uid),), (0,))
+        if not charged:
+            return None
+        service, scope, fleet = charged
+        return self._plans.keys(plan, service, fleet=fleet), scope
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         keys = self._plans.of(plan).keys
@@ -76,13 +84,16 @@ class PodQuestions(ABC):
         await asyncio.gather(*(self._let_be(plan, uid) for uid in uids))
 
     async def _let_be(self, plan: CounterPlan, uid: str) -> None:
-        keys = self._plans.of(plan).keys
-        charged = await self._ask(plan, ("record",), (keys.pod(uid),), (0,))
-        live: tuple[str, ...] = ()
-        if charged:
-            service, scope, fleet = charged
-            live = (self._plans.keys(plan, service, fleet=fleet).live_of(scope),)
-        await self._ask(plan, ("let_be",) if live else ("let_be", 0), (keys.pod(uid), *live))
+        charged = await self._charged(plan, uid)
+        if charged is None:
+            await self._strike(plan, uid)
+        else:
+            then, scope = charged
+            await self._strike(plan, uid, then.live_of(scope))
+
+    async def _strike(self, plan: CounterPlan, uid: str, *live: str) -> None:
+        """Wait for a Pod no longer, and take it off the live where it is told in which they are."""
+        await self._ask(plan, ("let_be",) if live else ("let_be", 0), (self._plans.of(plan).keys.pod(uid), *live))
 
     async def scopes(self, plan: CounterPlan) -> Sequence[str]:
         keys = self._plans.of(plan).keys
