@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.locked
 
-.PHONY: setup demo test check soak bench lock controlplane-up controlplane-down
+.PHONY: setup demo test test-with-a-cluster test-without check soak bench lock controlplane-up controlplane-down
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
@@ -22,6 +22,13 @@ test: setup
 	$(BIN)/python -m tests.cluster build
 	$(BIN)/pytest
 
+# Its two halves, for a desk: each waits more than it works. `make -j2 --output-sync=target test-with-a-cluster test-without`
+test-with-a-cluster: setup
+	$(BIN)/pytest tests/cluster tests/compose
+
+test-without: setup
+	$(BIN)/pytest --ignore=tests/cluster --ignore=tests/compose
+
 check: setup
 	$(BIN)/pytest tests/architecture tests/core tests/reviews tests/contract
 
@@ -30,6 +37,7 @@ soak: setup
 	PODGATE_TEST_DEEDS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 $(BIN)/pytest -s tests/contract
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/test_pairs.py
 	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/server/test_redis_serving.py -k stands_still
+	PODGATE_TEST_TRIPS=200 $(BIN)/pytest -s tests/server/test_breakers_serving.py -k seen_by_the_other
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_killed.py -k storm
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli --ignore tests/core/test_pairs.py
 

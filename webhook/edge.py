@@ -2,19 +2,22 @@
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from typing import NamedTuple
 
 from aiohttp import HttpVersion11, web
 
 from webhook.authentication import Authenticator, require_role
 from webhook.core.decision import Half
+from webhook.core.pushed import BadOutcomesError
 from webhook.core.review import BadReviewError
-from webhook.errors import AuthenticationError, CheckFailedError
+from webhook.errors import AuthenticationError, CheckFailedError, NoPolicyError
 from webhook.identities import Role
-from webhook.interceptor import Interceptor, NoPolicyError, UnknownNamespaceError
+from webhook.interceptor import Interceptor, UnknownNamespaceError
+from webhook.outcome_receiver import NotAReporterError, OutcomeReceiver
 from webhook.policy_reviewer import PolicyReviewer
 from webhook.ports import Caller, Observer
 from webhook.protocol import Handler, JsonAnswer, close_after, closing
@@ -24,8 +27,29 @@ _JSON = "application/json"
 _CALLER = "client_id"
 _FORWARDED_CERTIFICATE = "X-Forwarded-Client-Cert"
 Retires = Callable[[asyncio.BaseTransport | None], bool]
-Route = Callable[[bytes, Caller, str | None], Awaitable[bytes]]
+Answering = Callable[[bytes, Caller, str | None], Awaitable[bytes]]
 """From a body, who sent it, and its traceparent to the answer's body."""
+
+_REPORTERS_PART = 4
+"""Of what may be in flight, reporters may have one part in so many: reviews always find room."""
+
+
+_REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
+    BadReviewError: (HTTPStatus.BAD_REQUEST, "bad_review"),
+    BadOutcomesError: (HTTPStatus.BAD_REQUEST, "bad_outcomes"),
+    NotAReporterError: (HTTPStatus.FORBIDDEN, "not_a_reporter"),
+    NoPolicyError: (HTTPStatus.SERVICE_UNAVAILABLE, "no_policy"),
+    UnknownNamespaceError: (HTTPStatus.SERVICE_UNAVAILABLE, "namespace_unknown"),
+    CheckFailedError: (HTTPStatus.SERVICE_UNAVAILABLE, "policy_unchecked"),
+}
+"""What a route may raise, and what its caller and our metric hear then."""
+
+
+class Route(NamedTuple):
+    """What answers at one path, and who may ask for it."""
+
+    role: Role
+    answer: Answering
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +73,33 @@ class RefusedError(Exception):
 
 
 class AdmissionEdge:
-    """`/mutate`, `/validate`, `/validate-policy`. Non-2xx answers leave the decision to the entry's failurePolicy."""
+    """`/mutate`, `/validate`, `/validate-policy` for the API server, `/v1/outcomes` for reporters.
+
+    To the API server an answer that is not 2xx leaves the decision to the entry's failurePolicy.
+    """
 
     def __init__(
         self,
         interceptor: Interceptor,
         policies: PolicyReviewer,
+        outcomes: OutcomeReceiver,
         authenticator: Authenticator,
         observer: Observer,
         limits: Limits,
     ) -> None:
         self._interceptor = interceptor
         self._routes: dict[str, Route] = {
-            "/mutate": partial(self._review, Half.MUTATE),
-            "/validate": partial(self._review, Half.VALIDATE),
-            "/validate-policy": lambda body, *_: policies.review(body),
+            "/mutate": Route(Role.APISERVER, partial(self._review, Half.MUTATE)),
+            "/validate": Route(Role.APISERVER, partial(self._review, Half.VALIDATE)),
+            "/validate-policy": Route(Role.APISERVER, lambda body, *_: policies.review(body)),
+            "/v1/outcomes": Route(Role.REPORTER, lambda body, caller, _: outcomes.receive(body, caller)),
         }
         self._authenticator = authenticator
         self._observer = observer
         self._limits = limits
         self._retires: Retires = lambda _: False
         self.in_flight = 0
+        self._reporting = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -113,18 +143,23 @@ class AdmissionEdge:
         caller, route = self._authenticate(request)
         if self.in_flight > self._limits.max_in_flight:
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many reviews in flight")
+        if route.role is not Role.REPORTER:
+            return await self._ask(request, caller, route)
+        if self._reporting >= max(1, self._limits.max_in_flight // _REPORTERS_PART):
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "reporters_overloaded", "too many reports in flight")
+        self._reporting += 1
+        try:
+            return await self._ask(request, caller, route)
+        finally:
+            self._reporting -= 1
+
+    async def _ask(self, request: web.BaseRequest, caller: Caller, route: Route) -> JsonAnswer:
         body = await self._body(request)
         try:
-            answer = await route(body, caller, request.headers.get("traceparent"))
-        except BadReviewError as error:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "bad_review", str(error)) from None
-        except NoPolicyError as error:
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "no_policy", str(error)) from None
-        except UnknownNamespaceError as error:
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "namespace_unknown", str(error)) from None
-        except CheckFailedError as error:
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "policy_unchecked", str(error)) from None
-        return JsonAnswer(answer)
+            return JsonAnswer(await route.answer(body, caller, request.headers.get("traceparent")))
+        except tuple(_REFUSALS) as error:
+            status, reason = _REFUSALS[type(error)]
+            raise RefusedError(status, reason, str(error)) from None
 
     async def _review(self, half: Half, body: bytes, caller: Caller, traceparent: str | None) -> bytes:
         return (await self._interceptor.review(half, body, caller, traceparent)).body
@@ -142,14 +177,14 @@ class AdmissionEdge:
         route = self._routes.get(request.path)
         if route is None:
             raise RefusedError(HTTPStatus.NOT_FOUND, "not_found", "", "no such path")
-        require_role(caller, Role.APISERVER)
+        require_role(caller, route.role)
         if request.method != _METHOD:
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method", "", "not a POST")
         return caller, route
 
     async def _body(self, request: web.BaseRequest) -> bytes:
         if not _is_plain_json(request):
-            text = "send an AdmissionReview as application/json, not encoded"
+            text = "send application/json, not encoded"
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media_type", text)
         limit = self._limits.max_body_bytes
         if (request.content_length or 0) > limit:

@@ -12,16 +12,12 @@ from webhook.core.mutation import HASH_ANNOTATION
 from webhook.core.overrides import overridden
 from webhook.core.policy import LoadedPolicy
 from webhook.core.review import Request
-from webhook.errors import StoreUnavailableError
+from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.overrides_keeper import NoOverrides
 from webhook.ports import Caller, Clock, CounterStore, NamespaceLabels, Observer, Overrides, PolicySource, Review
 from webhook.uncounted import UncountedError
 
 _POLICIES_REMEMBERED = 8
-
-
-class NoPolicyError(Exception):
-    """There is no good policy to judge by."""
 
 
 class UnknownNamespaceError(Exception):
@@ -59,7 +55,7 @@ class Interceptor:
         self._compiled: dict[tuple[str, int], Compiled] = {}
         # Cheapest refusal first; what spends comes last.
         self._stages: dict[Half, tuple[Stage, ...]] = {
-            Half.MUTATE: (("exempt", stages.leave_alone), ("own", self._own), ("rewrite", stages.rewrite)),
+            Half.MUTATE: (("exempt", stages.leave_alone), ("own", self._own), ("rewrite", self._rewrite)),
             Half.VALIDATE: (
                 ("exempt", stages.leave_alone),
                 ("own", self._own),
@@ -149,8 +145,15 @@ class Interceptor:
             raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
         stages.own(draft, labels)
 
+    def _rewrite(self, draft: Draft) -> None:
+        breaker = draft.plan.breaker
+        degrades = breaker is not None and breaker.degrades
+        stages.rewrite(draft, self._store.known_breaker(draft.plan) if degrades else None)
+
     def _breaker(self, draft: Draft) -> None:
-        stages.refuse_open(draft, self._store.known_breaker(draft.plan), self._clock.now_us())
+        view = self._store.known_breaker(draft.plan)
+        if view is not None:
+            stages.refuse_open(draft, view, self._clock.now_us())
 
     async def _charge(self, draft: Draft) -> None:
         try:

@@ -206,7 +206,11 @@ class Settings(ControllerSettings):
     grace_seconds: float = _setting(_patience, "longest wait for running calls at shutdown", "31s")
     token_leeway_seconds: float = _setting(_leeway, "clock skew that a token's times may have, at most 30s", "10s")
     max_token_lifetime_seconds: float = _setting(_seconds, "longest exp - iat of a token", "24h")
-    log_sample: int = _setting(_count, "log every Nth review that is no denial; 0 logs denials only", "100")
+    log_sample: int = _setting(
+        _count,
+        "log every Nth review that is no denial; 0 logs denials only, at most 10 a second of one service and code",
+        "100",
+    )
     record: Path | None = _setting(
         _path, "a file to append reviews to, without secrets, as events of podgate replay", optional=True
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from webhook.core.answers import utc
 from webhook.core.breaker import BreakerView
+from webhook.core.breaker_guard import guarded
 from webhook.core.overrides import Entry, remarks
 from webhook.core.policy import LoadedPolicy, Pool, Service
 from webhook.core.quota import CounterPlan, Holder, Look, Use, WindowPlan
@@ -118,6 +119,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             {"name": name, "notAfter": utc(at_us), "daysLeft": (at_us - now_us) // _DAY_US}
             for name, at_us in sorted(snapshot.certificates.items())
         ],
+        "breakerGuard": _guard(snapshot),
         "pools": [_pool(pool, snapshot) for pool in (snapshot.policy.policy.pools if snapshot.policy else ())],
         "services": [_service(service, snapshot) for service in services],
     }
@@ -126,7 +128,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
 def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
     look, plan = snapshot.looks.get(service.name), snapshot.plans.get(service.name)
     entry = snapshot.overrides.entries.get(service.name)
-    view = look.breaker if look else None
+    view, told = look.breaker if look else None, look if look and look.is_told else None
     return {
         "name": service.name,
         "slaClass": service.sla_class,
@@ -140,8 +142,8 @@ def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
             "breaker": service.modes.breaker,
         },
         "override": _override(entry, snapshot) if entry else None,
-        "known": look is not None,
-        "windows": [_window(use, namespace, look) for namespace, use in _uses(look, plan)],
+        "known": told is not None,
+        "windows": [_window(use, namespace, told) for namespace, use in _uses(told, plan)],
         "breaker": _breaker(view, look.at_us, plan) if look and view else None,
     }
 
@@ -152,6 +154,12 @@ def _override(entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
     idle = remarks(snapshot.policy.policy, entry) if snapshot.policy else ()
     left = {"remainingSeconds": max(0, _seconds(entry.until_us - snapshot.now_us))}
     return {**done, **left, "withoutEffect": list(idle)}
+
+
+def _guard(snapshot: Snapshot) -> dict[str, Any] | None:
+    """Return how many breakers are open, and with how many further trips are held back; null without a guard."""
+    found = guarded(snapshot.plans.values(), snapshot.looks)
+    return None if found is None else {"open": found.opened, "max": found.open_max}
 
 
 def _pool(pool: Pool, snapshot: Snapshot) -> dict[str, Any]:
@@ -213,18 +221,23 @@ def _window(use: Use, namespace: str, look: Look | None) -> dict[str, Any]:
 
 
 def _breaker(view: BreakerView, now_us: int, plan: CounterPlan | None) -> dict[str, Any]:
+    """Return how a breaker stands; `openUntil` is also when a hand lets go of it, `failed` who may not probe early."""
     return {
         "state": view.state,
         "reason": view.reason,
         "since": _moment(view.since_us),
         "generation": view.generation,
+        "trippedAt": _moment(view.tripped_at_us),
+        "trippedBy": view.tripped_by or None,
         "openUntil": _moment(view.open_until_us),
         "openRemainingSeconds": _seconds(view.open_remaining_us(now_us)),
         "probes": {
             "leased": view.probes_leased,
             "succeeded": view.probes_succeeded,
             "needed": plan.breaker.probes if plan and plan.breaker else None,
+            "early": view.early,
         },
+        "failed": list(view.failed),
     }
 
 

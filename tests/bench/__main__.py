@@ -1,6 +1,7 @@
 """`make bench`: what a decision costs, as ratios to what is measured beside it in the same run.
 
-First a large Pod, in typed decodes of it. Then one acquire at the counters, beside what others take for it on the same
+First a large Pod, in typed decodes of it, and what a breaker costs a review: a closed one beside none, and a refusal by
+an open one beside an admission. Then one acquire at the counters, beside what others take for it on the same
 Redis. Then reviews per server-CPU-second, beside an empty aiohttp handler: all serve TLS 1.3 with client certificates
 on uvloop; 16 keep-alive connections send the validating call of a typical 6 KB Pod, in turns; once of a service with
 room for every Pod, and once of one whose quota is used up, which refuses every Pod. Podgate has everything switched
@@ -19,7 +20,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from tests.bench import evaluation, pods
+from tests.bench import breaking, evaluation, pods
 from tests.bench.acquires import acquires
 from tests.bench.empty import empty_server
 from tests.bench.measuring import CONNECTIONS, Target, ratio, report, take_turns
@@ -121,6 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--watched", type=int, default=pods.WATCHED, help="Pods that the controller watches")
     chosen = parser.parse_args(arguments)
     print("\n".join(evaluation.measured(chosen.rounds)))
+    print("\n".join(breaking.measured(chosen.rounds)))
     with real_redis() as redis:
         print("\n".join(uvloop.run(acquires(redis, chosen.rounds, chosen.pods))))
         print("\n".join(uvloop.run(bench(variants(redis), chosen.rounds, chosen.calls))))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench import evaluation, pods
+from tests.bench import breaking, evaluation, pods
 from tests.bench.__main__ import bench, real_redis, variants
 from tests.bench.acquires import COLUMNS, acquires
 from tests.bench.measuring import CONNECTIONS, Target, ratio, report
@@ -72,6 +72,23 @@ def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
     assert int(re.findall(r"\d+", head)[0]) >= evaluation.POD_BYTES
     assert all(re.fullmatch(r"decode and (rewrite|check) +\d+\.\d\d  \(from .*\)", line) for line in lines)
     assert len(lines) == 2
+
+
+def test_it_prints_what_a_breaker_costs_a_review_when_closed_and_when_it_refuses() -> None:
+    head, *lines = breaking.measured(rounds=2)
+    assert "2 rounds" in head
+    shown = [found.groups() for line in lines if (found := re.fullmatch(r"(\w.*?) {2,}(-?[\d.]+)  \(from .*\)", line))]
+    told = ("", ", metrics and logs")
+    assert [name for name, _ in shown] == [
+        name.format(observers)
+        for observers in told
+        for name in (
+            "a closed breaker{}: microseconds",
+            "a closed breaker{}: times none",
+            "refused in OPEN{}: times admitted",
+        )
+    ]
+    assert all(float(figure) > 0 for name, figure in shown if "times" in name)
 
 
 async def test_it_prints_what_the_controller_costs_among_many_pods(redis: RedisServer) -> None:

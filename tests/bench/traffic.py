@@ -8,31 +8,59 @@ from webhook.core.decision import Half
 
 POD_BYTES = 6_000
 _UID = "00000000-0000-4000-8000-000000000000"
+_OWNER = "00000000-0000-4000-8000-000000000001"
 
-POLICY = """\
+_PLACEMENT = """\
+  placement:
+    schedulerName: podgate-scheduler
+    topology: [{level: Zone, in: [zone-b, zone-g]}]
+    tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
+"""
+
+POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
 services:
 - name: payment-api
-  match: {namespaces: [payments]}
-  placement:
-    schedulerName: podgate-scheduler
-    topology: [{level: Zone, in: [zone-b, zone-g]}]
-    tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
-  quota: {windows: [{window: 1h, hard: {pods: 100000000, cpu: "100000000"}}]}
-  breaker: {quotaExceeded: {count: 10, within: 1m}}
+  match: {{namespaces: [payments]}}
+{_PLACEMENT}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 100000000, cpu: "100000000"}}}}]}}
+  breaker: {{quotaExceeded: {{count: 10, within: 1m}}}}
 - name: exhausted
-  match: {namespaces: [exhausted]}
-  placement:
-    schedulerName: podgate-scheduler
-    topology: [{level: Zone, in: [zone-b, zone-g]}]
-    tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
-  quota: {windows: [{window: 1h, hard: {pods: 1, cpu: "100000000"}}]}
+  match: {{namespaces: [exhausted]}}
+{_PLACEMENT}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 1, cpu: "100000000"}}}}]}}
 """
 ADMITTED, REFUSED = "payment-api", "exhausted"
 """Services of the policy. The second holds one Pod: all that come after it are refused by its quota."""
 
-_NAMESPACES = {ADMITTED: "payments", REFUSED: "exhausted"}
+BREAKERS = f"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: unbroken
+  match: {{namespaces: [unbroken]}}
+{_PLACEMENT}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 100000000, cpu: "100000000"}}}}]}}
+- name: closed
+  match: {{namespaces: [closed]}}
+{_PLACEMENT}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 100000000, cpu: "100000000"}}}}]}}
+  breaker:
+    outcomes: {{source: Pushed, reporters: [gateway]}}
+    errorRate: {{}}
+    latency: {{}}
+    quotaExceeded: {{}}
+- name: open
+  match: {{namespaces: [open]}}
+{_PLACEMENT}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 1, cpu: "100000000"}}}}]}}
+  breaker: {{quotaExceeded: {{count: 1, within: 1m}}, openFor: 24h}}
+"""
+UNBROKEN, CLOSED, OPEN = "unbroken", "closed", "open"
+"""Services of the other policy: without a breaker, with one, and with one that the second Pod trips."""
+
+_NAMESPACES = {ADMITTED: "payments", **{name: name for name in (REFUSED, UNBROKEN, CLOSED, OPEN)}}
 
 
 def typical_pod(policy_hash: str, service: str = ADMITTED) -> dict[str, object]:
@@ -57,6 +85,15 @@ def typical_pod(policy_hash: str, service: str = ADMITTED) -> dict[str, object]:
             "namespace": namespace,
             "labels": {"app": service, "podgate.io/service": service},
             "annotations": annotations,
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": f"{service}-7d9c",
+                    "uid": _OWNER,
+                    "controller": True,
+                }
+            ],
         },
         "spec": {
             "schedulerName": "podgate-scheduler",
@@ -88,6 +125,10 @@ class Traffic:
         # Compact, as the API server writes it.
         self._body = json.dumps(review, separators=(",", ":")).encode()
 
+    def bodies(self, count: int) -> list[bytes]:
+        """Return that many without the HTTP around them."""
+        return [self._body.replace(_UID.encode(), str(uuid.uuid4()).encode()) for _ in range(count)]
+
     @property
     def body_bytes(self) -> int:
         return len(self._body)
@@ -99,5 +140,4 @@ class Traffic:
             f"Content-Length: {len(self._body)}\r\nAccept: application/json, */*\r\nAuthorization: Bearer {token}\r\n"
             f"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
         )
-        whole = head.encode() + self._body
-        return [whole.replace(_UID.encode(), str(uuid.uuid4()).encode()) for _ in range(count)]
+        return [head.encode() + body for body in self.bodies(count)]

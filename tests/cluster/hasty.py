@@ -4,9 +4,10 @@ from typing import Any
 
 from webhook.adapters.kubernetes import Lease, LeasePace
 from webhook.cli import main
-from webhook.controller import Controller, ControllerPace
+from webhook.controller import BoardPace, Boards, Controller, ControllerPace
 
 CONTROLLER = ControllerPace(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
+BOARDS = BoardPace(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)
 LEASE = LeasePace(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
 
 
@@ -19,5 +20,6 @@ def hasten(kind: type[Any], pace: object) -> None:
 
 if __name__ == "__main__":
     hasten(Controller, CONTROLLER)
+    hasten(Boards, BOARDS)
     hasten(Lease, LEASE)
     main()

@@ -85,7 +85,7 @@ def test_the_api_server_accepts_it(site: Site, name: str) -> None:
 
 def test_applied_again_nothing_changes(site: Site) -> None:
     said = site.take("kubectl apply -k manifests").splitlines()
-    assert len(said) == 14
+    assert len(said) == 15
     assert [line for line in said if not line.endswith(" unchanged")] == []
 
 
@@ -122,6 +122,15 @@ def test_the_services_lead_to_the_servers_pod(site: Site) -> None:
         site.plane.wait(lambda service=service, port=port: ports(service) == [port], f"{service} to have endpoints")
 
 
+SHOWS = [
+    *((verb, "servicestatuses.podgate.io", "") for verb in ("list", "create", "delete")),
+    ("patch", "servicestatuses.podgate.io --subresource=status", ""),
+]
+SHOWS_NO_MORE = [
+    *((verb, "servicestatuses.podgate.io", "") for verb in ("get", "watch", "update", "patch", "deletecollection")),
+    ("update", "servicestatuses.podgate.io --subresource=status", ""),
+    *((verb, "customresourcedefinitions.apiextensions.k8s.io", "") for verb in ("get", "create", "patch", "delete")),
+]
 CAN = [
     *(
         (verb, f"configmaps/podgate-{name}", NAMESPACE)
@@ -135,8 +144,10 @@ CAN = [
     *((verb, "namespaces", "") for verb in ("list", "watch")),
     *((verb, "pods", "") for verb in ("list", "watch")),
     ("create", "events.events.k8s.io", ""),
+    *SHOWS,
 ]
 CANNOT = [
+    *SHOWS_NO_MORE,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
     *((verb, "configmaps/podgate-overrides", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
@@ -150,7 +161,7 @@ CANNOT = [
     *((verb, "pods", "default") for verb in ("get", "create", "update", "patch", "delete")),
     *((verb, "events.events.k8s.io", "") for verb in ("get", "list", "update", "patch", "delete")),
     ("get", "nodes", ""),
-    ("create", "serviceaccounts/token", NAMESPACE),
+    ("create", "serviceaccounts --subresource=token", NAMESPACE),
     ("patch", "validatingwebhookconfigurations.admissionregistration.k8s.io", ""),
     ("impersonate", "users", ""),
 ]
@@ -165,9 +176,12 @@ CONTROLLER_CAN = [
     ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
     *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("get", "update")),
     ("create", "leases", NAMESPACE),
+    ("create", "events.events.k8s.io", NAMESPACE),
     *((verb, resource, "") for resource in ("pods", "namespaces") for verb in ("list", "watch")),
+    *SHOWS,
 ]
 CONTROLLER_CANNOT = [
+    *SHOWS_NO_MORE,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("update", "delete")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "create", "update")),
@@ -176,8 +190,10 @@ CONTROLLER_CANNOT = [
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
     *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
     *((verb, "pods", "default") for verb in ("get", "create", "update", "patch", "delete")),
+    ("create", "events.events.k8s.io", "default"),
+    *((verb, "events.events.k8s.io", NAMESPACE) for verb in ("get", "list", "update", "patch", "delete")),
     ("get", "nodes", ""),
-    ("create", "serviceaccounts/token", NAMESPACE),
+    ("create", "serviceaccounts --subresource=token", NAMESPACE),
     ("impersonate", "users", ""),
 ]
 
@@ -191,7 +207,7 @@ def controllers_site(site: Site) -> Site:
 
 def may(site: Site, account: str, verb: str, resource: str, namespace: str) -> str:
     where = ("-n", namespace) if namespace else ("--all-namespaces",)
-    said = site.plane.kubectl("auth", "can-i", verb, resource, *where, f"--as={account}", check=False)
+    said = site.plane.kubectl("auth", "can-i", verb, *resource.split(), *where, f"--as={account}", check=False)
     return (said.stdout.split() or [said.stderr])[0]
 
 
@@ -220,8 +236,9 @@ def test_a_server_beside_a_redis_need_not_see_pods(controllers_site: Site) -> No
     binding = "clusterrolebinding/podgate-in-memory"
     controllers_site.take(f"kubectl delete {binding}")
     try:
-        assert may(controllers_site, ACCOUNT, "list", "pods", "") == "no"
-        assert may(controllers_site, CONTROLLER, "list", "pods", "") == "yes"
+        for resource in ("pods", "servicestatuses.podgate.io"):
+            assert may(controllers_site, ACCOUNT, "list", resource, "") == "no"
+            assert may(controllers_site, CONTROLLER, "list", resource, "") == "yes"
     finally:
         controllers_site.take("kubectl apply -k manifests")
 

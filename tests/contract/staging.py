@@ -30,11 +30,11 @@ class Stage:
 
 
 @contextmanager
-def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer]) -> Iterator[Stage]:
+def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer], *, late_us: int = 0) -> Iterator[Stage]:
     """Yield a stage with a store of that kind, whose time is `clock`."""
     with asyncio.Runner() as runner:
         if kind == MEMORY:
-            yield Stage(MemoryStore(clock), runner)
+            yield Stage(MemoryStore(clock, late_us=late_us), runner)
             return
         told: list[str] = []
         redis = RedisStore(
@@ -43,6 +43,7 @@ def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer]) 
             clock,
             WatchReports(int, told.append, str),
             deadline_seconds=30,  # nothing here is about time
+            late_us=late_us,
             time_us=clock.now_us,
             on_loss=lambda: told.append("lost"),
         )

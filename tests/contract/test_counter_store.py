@@ -11,9 +11,10 @@ from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.redis_store import RedisStore, open_link
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
+from webhook.core.outcomes import Outcomes
 from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
 from webhook.core.stanzas import Mode
-from webhook.ports import CounterStore, Outcome, WatchReports
+from webhook.ports import CounterStore, WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -93,7 +94,7 @@ async def state(store: CounterStore, plan: CounterPlan) -> State:
 async def trip(store: CounterStore, clock: HandClock, plan: CounterPlan) -> None:
     for _ in range(3):
         for _ in range(10):
-            await store.outcome(plan, Outcome(ok=False, latency_us=0))
+            await store.hear(plan, [Outcomes.one(ok=False, latency_us=0)])
         clock.sleep(1)
 
 
@@ -231,7 +232,7 @@ async def test_latency_trips(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
     for _ in range(5):
         assert await state(store, plan) is State.CLOSED
-        await store.outcome(plan, Outcome(ok=True, latency_us=2 * SECOND_US + 1))
+        await store.hear(plan, [Outcomes.one(ok=True, latency_us=2 * SECOND_US + 1)])
         clock.sleep(1)
     assert await state(store, plan) is State.OPEN
 
@@ -245,7 +246,7 @@ async def test_quota_denials_of_several_controllers_trip_and_of_one_do_not(store
     await ask(store, plan, "g", event_source="two")
     receipt = await ask(store, plan, "h", event_source="three")
     assert [move.new for move in receipt.transitions] == [State.OPEN]
-    assert (await ask(store, plan, "i")).refused is Refusal.BREAKER
+    assert (await ask(store, plan, "i", event_source="one")).refused is Refusal.BREAKER
 
 
 async def test_open_counts_down_then_probes_and_closes(store: CounterStore, clock: HandClock) -> None:
@@ -256,7 +257,7 @@ async def test_open_counts_down_then_probes_and_closes(store: CounterStore, cloc
     probes = [await ask(store, plan, uid) for uid in "bcde"]
     assert [probe.refused for probe in probes] == [None, None, None, Refusal.BREAKER]
     for uid in "bcd":
-        moves = await store.outcome(plan, Outcome(ok=True, latency_us=0, uid=uid, generation=2))
+        moves = await store.hear(plan, [Outcomes.one(ok=True, latency_us=0, uid=uid, generation=2)])
     assert [(move.old, move.new, move.generation) for move in moves] == [(State.HALF_OPEN, State.CLOSED, 3)]
     assert (await ask(store, plan, "f")).charged
 
@@ -266,7 +267,7 @@ async def test_a_failed_probe_opens_again(store: CounterStore, clock: HandClock)
     await trip(store, clock, plan)
     clock.sleep(180)
     await ask(store, plan, "a")
-    await store.outcome(plan, Outcome(ok=False, latency_us=0, uid="a"))
+    await store.hear(plan, [Outcomes.one(ok=False, latency_us=0, uid="a")])
     assert await state(store, plan) is State.OPEN
 
 
@@ -284,7 +285,7 @@ async def test_a_stale_outcome_changes_nothing(store: CounterStore, clock: HandC
     plan = plan_of(breaker=BREAKER)
     for _ in range(3):
         for _ in range(10):
-            await store.outcome(plan, Outcome(ok=False, latency_us=0, generation=7))
+            await store.hear(plan, [Outcomes.one(ok=False, latency_us=0, generation=7)])
         clock.sleep(1)
     assert await state(store, plan) is State.CLOSED
 

@@ -15,6 +15,7 @@ from webhook.adapters.kubernetes.pods import WatchedPods
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Controller, ControllerPace, ControllerReports
 from webhook.core import resources
+from webhook.core.breaker import Transition
 from webhook.core.document.loading import understand
 from webhook.core.draft import Compiled
 from webhook.core.pod import Container, Metadata, Pod, PodStatus, Resources, Spec
@@ -74,7 +75,8 @@ class Cluster:
     def update(self, uid: str, **changes: Any) -> None:
         found = self.pods[uid]
         spec = replace(found.spec, **changes.pop("spec", {}))
-        status = PodStatus(changes.pop("phase", found.status.phase))
+        of_status = set(PodStatus.__struct_fields__) & set(changes)
+        status = replace(found.status, **{name: changes.pop(name) for name in of_status})
         self._write(Pod(replace(found.metadata, **changes), spec, status))
 
     def terminate(self, uid: str, grace_seconds: int) -> None:
@@ -167,7 +169,9 @@ class ScriptedWatch(WatchedPods):
         return Listed(ListMetadata(str(self._snapshot_version), more), list(self._snapshot[begin:end]))
 
 
-_CALLS = frozenset({"acquire", "see", "overdue", "refund", "let_be", "scopes", "live", "counted", "reset"})
+_CALLS = frozenset(
+    {"acquire", "see", "overdue", "refund", "let_be", "scopes", "live", "counted", "reset", "started", "excuse"}
+)
 
 
 class Outages(MemoryStore):
@@ -194,6 +198,10 @@ class Told:
     ignored: int = 0
     drift: dict[str, int] = field(default_factory=dict)
     watched: int = 0
+    started: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    excused: Counter[str] = field(default_factory=Counter)
+    transitions: list[Transition] = field(default_factory=list)
 
     def reports(self) -> ControllerReports:
         def ignored() -> None:
@@ -210,6 +218,10 @@ class Told:
             ignored,
             self.drift.__setitem__,
             watched,
+            lambda service, result: self.started.update([(service, result)]),
+            lambda service, reason: self.dropped.update([(service, reason)]),
+            lambda service, count: self.excused.update({service: count}),
+            self.transitions.append,
         )
 
 
@@ -231,6 +243,7 @@ class World:
         self.watch = ScriptedWatch(self.cluster, self.clock, self.lease)
         self.controller = Controller(
             self.watch,
+            self.store,
             self.store,
             self.clock,
             lambda: self.policy,
@@ -280,6 +293,13 @@ class World:
             self.following.pass_time()
             await self.controller._telling.tell()
 
+    async def tell_starts(self) -> None:
+        """Look after those whose deadline has passed, and tell the store how Pods started, and who lost some."""
+        await self.controller._starts.round()
+        for _ in range(5):
+            await self.controller._excuses.tell()
+            await self.controller._outcomes.tell()
+
     async def refund(self) -> None:
         await self.controller._refunds.round()
 
@@ -294,6 +314,7 @@ class World:
         """Let the controller do all that it would do."""
         await self.watch_all()
         await self.tell()
+        await self.tell_starts()
         await self.refund()
         await self.repair()
 

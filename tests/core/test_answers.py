@@ -16,7 +16,7 @@ from webhook.core.decision import Finding, Status
 from webhook.core.findings import Code
 from webhook.core.policy import Match, Modes, Service
 from webhook.core.quota import Holder, Receipt, Refusal, Use
-from webhook.core.stanzas import Denial, Mode, Quota, RetryAfter, WhenStoreUnavailable
+from webhook.core.stanzas import Breaker, Denial, Mode, Quota, RetryAfter, WhenOpen, WhenStoreUnavailable
 
 OVER = (
     Use("1m", "pods", 50, 50, asked=1, free_at_us=NOW_US + 12_000_001),
@@ -154,9 +154,36 @@ def test_an_open_breaker_says_how_long_and_why() -> None:
     found = breaker_finding(service(), OPEN, NOW_US)
     assert str(found) == (
         "BreakerOpen: service web: the breaker is open for 91s more (quotaExceeded: 10 within 1m);"
-        " probes are let in from 2027-01-15T08:01:30.001Z"
+        " probes are let in from 2027-01-15T08:01:30.001Z: wait, or have an admin run podgate breaker close|reset web"
     )
     assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
+
+
+def test_an_open_breaker_says_what_tripped_it_first_and_that_a_rollback_would_cure_it() -> None:
+    again = replace(OPEN, reason="probe failed", tripped_at_us=1, tripped_by=OPEN.reason, early=1, failed=("x",))
+    message = breaker_finding(service(), again, NOW_US).message
+    assert "for 91s more (probe failed; tripped by quotaExceeded: 10 within 1m); probes are let in from " in message
+    assert "wait, or roll back (a controller without a part in the failures may probe early), or have an adm" in message
+    once = breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason), NOW_US).message
+    assert once.count("quotaExceeded") == 1
+    assert "roll back" not in once
+
+
+def test_one_that_was_opened_by_hand_says_why_until_when_and_who_can_end_it() -> None:
+    forced = BreakerView(State.FORCED_OPEN, 2, NOW_US, NOW_US + 90_000_001, "INC-1", tripped_by="errorRate: 9 of 9")
+    found = breaker_finding(service(), forced, NOW_US)
+    assert str(found) == (
+        "BreakerOpen: service web: the breaker was opened by hand for 91s more, until 2027-01-15T08:01:30.001Z (INC-1);"
+        " whoever may override ends it: podgate breaker reset web"
+    )
+    assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
+
+
+def test_a_breaker_that_degrades_stands_in_nobodys_way() -> None:
+    degrades = replace(service(), breaker=Breaker(when_open=WhenOpen.DEGRADE))
+    receipt = Receipt(NOW_US, would_refuse=(Refusal.BREAKER,), charged=True, breaker=OPEN)
+    assert counter_findings(degrades, receipt) == ()
+    assert [found.concern for found in counter_findings(service(), receipt)] == ["breaker"]
 
 
 def test_a_half_open_breaker_says_that_its_probes_are_out() -> None:

@@ -1,97 +1,12 @@
-"""The breaker's promises: when it trips, how it counts down, probes and closes, and that it never gets stuck."""
-
-from dataclasses import dataclass
+"""The breaker's promises: when it trips, how it counts down, probes and closes."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.core.breaker_model import Model, plan_of
-from webhook.core import breaker_states as machine
-from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State, Transition, span
-from webhook.core.breaker_states import TRANSITIONS, Cause, Record
-from webhook.core.breaker_triggers import EMPTY
-
-SECOND_US = 1_000_000
-ERRORS = ErrorRatePlan(percent=95, interval_us=SECOND_US, consecutive=3, minimum=10)
-SLOW = LatencyPlan(mean_us=2 * SECOND_US, interval_us=SECOND_US, consecutive=5, minimum=1)
-REFUSED = QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True)
-USUAL = BreakerPlan(
-    has_outcomes=True,
-    error_rate=ERRORS,
-    latency=SLOW,
-    quota=REFUSED,
-    open_for_us=180 * SECOND_US,
-    probes=3,
-    probe_timeout_us=300 * SECOND_US,
-)
-WITHOUT_OUTCOMES = BreakerPlan(
-    has_outcomes=False,
-    error_rate=None,
-    latency=None,
-    quota=REFUSED,
-    open_for_us=180 * SECOND_US,
-    probes=2,
-    probe_timeout_us=300 * SECOND_US,
-)
-
-
-class Breaker:
-    """A record with everything that ever happened to it."""
-
-    def __init__(self, plan: BreakerPlan = USUAL, record: Record | None = None) -> None:
-        self.plan = plan
-        self.record = record or Record("payment-api")
-        self.moves: list[Transition] = []
-
-    def _take(self, step: machine.Step) -> None:
-        self.record = step.record
-        self.moves += step.transitions
-
-    def at(self, now_us: int) -> State:
-        self._take(machine.advance(self.record, self.plan, now_us))
-        return self.record.state
-
-    def outcomes(self, now_us: int, good: int, bad: int = 0, latency_us: int = 0) -> None:
-        for ok in [True] * good + [False] * bad:
-            self.outcome(now_us, ok=ok, latency_us=latency_us)
-
-    def outcome(
-        self, now_us: int, *, ok: bool, uid: str | None = None, generation: int | None = None, latency_us: int = 0
-    ) -> None:
-        self._take(
-            machine.outcome(
-                self.record, self.plan, now_us, ok=ok, latency_us=latency_us, uid=uid, generation=generation
-            )
-        )
-
-    def refused(self, now_us: int, source: str) -> None:
-        self._take(machine.quota_event(self.record, self.plan, now_us, source))
-
-    def charge(self, now_us: int, uid: str) -> bool:
-        """Let a Pod ask; it is charged if the breaker lets it in."""
-        self.at(now_us)
-        admitted = machine.admits(self.record, self.plan, now_us)
-        if admitted:
-            self._take(machine.take_probe(self.record, self.plan, now_us, uid))
-        return admitted
-
-
-def tripped(plan: BreakerPlan = USUAL, at_us: int = SECOND_US) -> Breaker:
-    breaker = Breaker(plan)
-    for source in "abc":
-        breaker.refused(at_us, source)
-    assert breaker.record.state is State.OPEN
-    return breaker
-
-
-def probing(plan: BreakerPlan = USUAL) -> tuple[Breaker, int]:
-    """Return a breaker in HALF_OPEN, and the moment that it went there."""
-    breaker = tripped(plan)
-    now_us = breaker.record.open_until_us
-    assert breaker.at(now_us) is State.HALF_OPEN
-    return breaker, now_us
-
+from tests.core.breaker_model import plan_of
+from tests.core.breakers import ERRORS, SECOND_US, SLOW, USUAL, WITHOUT_OUTCOMES, Breaker, probing, tripped
+from webhook.core import breaker as machine
+from webhook.core.breaker import ErrorRatePlan, LatencyPlan, QuotaEventPlan, Record, State, Transition, span
+from webhook.core.breaker.triggers import EMPTY
 
 # Error rate
 
@@ -386,91 +301,6 @@ def test_a_breaker_that_the_policy_took_away_comes_back_closed() -> None:
     assert machine.restarted(tripped().record) == Record("payment-api", generation=2)
 
 
-# The law, and any walk whatever
-
-
-@dataclass(frozen=True)
-class Row:
-    state: State
-    cause: Cause
-
-
-def _moved(row: Row) -> Transition:
-    """Bring `row`'s cause about in `row`'s state."""
-    if row.cause is Cause.TRIPPED:
-        return tripped().moves[-1]
-    breaker, now_us = probing()
-    if row.cause is Cause.OPEN_FOR_PASSED:
-        return breaker.moves[-1]
-    for uid in "abc":
-        breaker.charge(now_us, uid)
-        breaker.outcome(now_us, ok=row.cause is Cause.PROBES_SUCCEEDED, uid=uid)
-    return breaker.moves[2]
-
-
-@pytest.mark.parametrize(("state", "cause"), TRANSITIONS)
-def test_every_row_of_the_law_happens(state: State, cause: Cause) -> None:
-    move = _moved(Row(state, cause))
-    assert (move.old, move.new) == (state, TRANSITIONS[state, cause])
-
-
-@pytest.mark.parametrize(
-    ("us", "text"), [(180 * SECOND_US, "180s"), (500_000, "500ms"), (1_500_000, "1500ms"), (7, "7us")]
-)
-def test_spans_are_written_exactly(us: int, text: str) -> None:
-    assert span(us) == text
-
-
-plans = st.builds(
-    plan_of,
-    error_rate=st.none()
-    | st.builds(ErrorRatePlan, st.sampled_from([50, 100]), st.just(10), st.integers(1, 3), st.integers(1, 2)),
-    latency=st.none()
-    | st.builds(LatencyPlan, st.just(5), st.sampled_from([10, 15]), st.integers(1, 3), st.integers(1, 2)),
-    quota=st.none() | st.builds(QuotaEventPlan, st.integers(1, 3), st.just(25), st.booleans()),
-    open_for_us=st.sampled_from([1, 10, 40]),
-    probes=st.integers(1, 3),
-    probe_timeout_us=st.sampled_from([1, 20]),
-)
-uids = st.sampled_from("abcd")
-deeds = st.one_of(
-    st.tuples(
-        st.just("outcome"),
-        st.booleans(),
-        st.sampled_from([0, 5, 9]),
-        st.none() | uids,
-        st.sampled_from([None, None, 0, -1]),
-    ),
-    st.tuples(st.just("refused"), uids),
-    st.tuples(st.just("charge"), uids),
-)
-walks = st.lists(st.tuples(st.sampled_from([0, 0, 1, 3, 5, 10, 12, 41]), deeds), max_size=60)
-
-
-def do(breaker: Breaker, now_us: int, deed: tuple) -> None:  # type: ignore[type-arg]
-    match deed:
-        case ("outcome", ok, latency_us, uid, offset):
-            generation = (
-                None if offset is None else machine.view(breaker.record, breaker.plan, now_us).generation + offset
-            )
-            breaker.outcome(now_us, ok=ok, latency_us=latency_us, uid=uid, generation=generation)
-        case ("refused", source):
-            breaker.refused(now_us, source)
-        case (_, uid):
-            breaker.charge(now_us, uid)
-
-
-def model_do(model: Model, deed: tuple) -> None:  # type: ignore[type-arg]
-    match deed:
-        case ("outcome", ok, latency_us, uid, offset):
-            generation = None if offset is None else model.generation + offset
-            model.outcome(ok=ok, latency_us=latency_us, uid=uid, generation=generation)
-        case ("refused", source):
-            model.quota_event(source)
-        case (_, uid):
-            model.charge(uid)
-
-
 def test_an_outcome_settles_one_lease_only() -> None:
     breaker = Breaker(plan_of(quota=QuotaEventPlan(1, 25, by_controller=False), open_for_us=1, has_outcomes=True))
     breaker.refused(0, "a")
@@ -481,54 +311,8 @@ def test_an_outcome_settles_one_lease_only() -> None:
     assert (view.probes_leased, view.probes_succeeded) == (1, 1)
 
 
-@settings(deadline=None, max_examples=400)
-@given(plans, walks)
-def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: BreakerPlan, walk: list) -> None:  # type: ignore[type-arg]
-    breaker, model, now_us = Breaker(plan), Model(plan), 0
-    for gap_us, deed in walk:
-        now_us += gap_us
-        model.pass_time(now_us)
-        assert machine.admits(breaker.record, plan, now_us) is model.admits()
-        do(breaker, now_us, deed)
-        model_do(model, deed)
-        view = machine.view(breaker.record, plan, now_us)
-        assert (view.state, view.generation, view.since_us) == (model.state, model.generation, model.since_us)
-        assert (view.open_until_us, view.probes_leased) == (model.open_until_us, len(model.live()))
-        assert view.probes_succeeded == model.successes
-        assert view.probes_leased <= plan.probes
-    assert [(move.old, move.new, move.at_us) for move in breaker.moves] == model.moves
-    assert [move.generation for move in breaker.moves] == list(range(1, len(model.moves) + 1))
-    law = {(old, new) for (old, _), new in TRANSITIONS.items()}
-    assert {(move.old, move.new) for move in breaker.moves} <= law
-
-
-@settings(deadline=None, max_examples=300)
-@given(plans, walks, st.integers(0, 60), st.integers(0, 60))
-def test_time_passed_in_two_steps_or_in_one_is_the_same(plan: BreakerPlan, walk: list, first: int, second: int) -> None:  # type: ignore[type-arg]
-    breaker, now_us = Breaker(plan), 0
-    for gap_us, deed in walk:
-        now_us += gap_us
-        do(breaker, now_us, deed)
-    early = machine.advance(breaker.record, plan, now_us + first)
-    late = machine.advance(early.record, plan, now_us + first + second)
-    whole = machine.advance(breaker.record, plan, now_us + first + second)
-    assert late.record == whole.record
-    assert early.transitions + late.transitions == whole.transitions
-
-
-@settings(deadline=None, max_examples=300)
-@given(plans, walks, plans)
-def test_no_walk_and_no_new_policy_gets_it_stuck(plan: BreakerPlan, walk: list, newer: BreakerPlan) -> None:  # type: ignore[type-arg]
-    breaker, now_us = Breaker(plan), 0
-    for gap_us, deed in walk:
-        now_us += gap_us
-        do(breaker, now_us, deed)
-    breaker.plan = newer
-    now_us += max(plan.open_for_us, newer.open_for_us) + plan.probe_timeout_us + 100
-    assert breaker.at(now_us) is not State.OPEN
-    for number in range(newer.probes):
-        uid = f"good-{number}"
-        if breaker.record.state is State.HALF_OPEN:
-            assert breaker.charge(now_us, uid)
-            breaker.outcome(now_us, ok=True, uid=uid)
-    assert breaker.record.state is State.CLOSED
+@pytest.mark.parametrize(
+    ("us", "text"), [(180 * SECOND_US, "180s"), (500_000, "500ms"), (1_500_000, "1500ms"), (7, "7us")]
+)
+def test_spans_are_written_exactly(us: int, text: str) -> None:
+    assert span(us) == text

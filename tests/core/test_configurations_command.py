@@ -125,8 +125,8 @@ def test_a_bad_policy_tells_its_problems_and_prints_nothing(ca: Path) -> None:
 
 
 def test_what_serve_would_refuse_is_not_rendered(ca: Path) -> None:
-    services = "services: [{name: a, match: {namespaces: [a]}}]\n"
-    result = run(ca, policy=f"{HEAD}breakerGuard: {{maxOpenPercent: 30}}\n{services}")
+    quota = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenExceeded: Queue}"
+    result = run(ca, policy=f"{HEAD}services: [{{name: a, match: {{namespaces: [a]}}, {quota}}}]\n")
     assert result.exit_code == 1
     assert "not supported yet" in result.stderr
 

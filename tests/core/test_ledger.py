@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
-from webhook.core import ledger
+from webhook.core import breaker_ledger, ledger
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State
+from webhook.core.outcomes import Outcomes
 from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
 from webhook.core.stanzas import Mode
 from webhook.core.tag_state import LONG_US, TagState
@@ -50,7 +51,7 @@ class Ledger:
         return ledger.refund(self.state, self.plan, uid, self.now_us)
 
     def outcome(self, *, ok: bool, uid: str | None = None) -> None:
-        ledger.outcome(self.state, self.plan, self.now_us, ok=ok, latency_us=0, uid=uid)
+        breaker_ledger.hear(self.state, self.plan, [Outcomes.one(ok=ok, latency_us=0, uid=uid)], self.now_us)
 
     def used(self, namespace: str = "") -> list[int]:
         return [use.used for use in ledger.look(self.state, self.plan, self.now_us).uses.get(namespace, ())]
@@ -63,7 +64,7 @@ class Ledger:
     def trip(self) -> None:
         self.outcome(ok=False)
         self.now_us += SECOND_US
-        ledger.tick(self.state, self.plan, self.now_us)
+        breaker_ledger.tick(self.state, self.plan, self.now_us)
         assert self.state.breaker(self.plan.service).state is State.OPEN
 
 
@@ -491,6 +492,6 @@ def test_a_breaker_that_leaves_the_policy_starts_afresh_when_it_returns() -> Non
     service = Ledger(plan_of(window(60, pods=5), breaker=BREAKER))
     service.trip()
     with_breaker, service.plan = service.plan, plan_of(window(60, pods=5))
-    ledger.tick(service.state, service.plan, service.now_us)
+    breaker_ledger.tick(service.state, service.plan, service.now_us)
     service.plan = with_breaker
     assert service.breaker() is State.CLOSED

@@ -13,7 +13,7 @@ from webhook.adapters.fixed import FixedPolicy
 from webhook.core.decision import Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.policy import LoadedPolicy
-from webhook.interceptor import NoPolicyError
+from webhook.errors import NoPolicyError
 from webhook.observers import Observers
 from webhook.ports import Review
 

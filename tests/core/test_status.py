@@ -10,7 +10,7 @@ from webhook.cli.status import countdown, page
 from webhook.core.breaker import BreakerView, State
 from webhook.core.draft import Compiled
 from webhook.core.overrides import Entry, PartialModes
-from webhook.core.policy import LoadedPolicy, Match, Modes, Policy, Pool, Service
+from webhook.core.policy import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import Holder, Look, Use
 from webhook.core.stanzas import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, Standing, Window
@@ -42,6 +42,10 @@ OPEN = BreakerView(
     since_us=NOW_US - 29_000_000,
     open_until_us=NOW_US + 150_500_000,
     reason="quotaExceeded: 10 within 1m",
+    tripped_at_us=NOW_US - 29_000_000,
+    tripped_by="quotaExceeded: 10 within 1m",
+    early=2,
+    failed=("controller:r1",),
 )
 LOOKS = {
     "payment-api": Look(
@@ -122,6 +126,7 @@ def test_the_document_says_how_everything_stands() -> None:
             {"resource": "namespaces", "lastContact": None, "error": None},
         ],
         "certificates": [{"name": "serving", "notAfter": "2027-01-22T08:00:00.000Z", "daysLeft": 6}],
+        "breakerGuard": None,
     }
     assert payment == {
         "name": "payment-api",
@@ -159,9 +164,12 @@ def test_the_document_says_how_everything_stands() -> None:
             "reason": "quotaExceeded: 10 within 1m",
             "since": "2027-01-15T07:59:31.000Z",
             "generation": 4,
+            "trippedAt": "2027-01-15T07:59:31.000Z",
+            "trippedBy": "quotaExceeded: 10 within 1m",
             "openUntil": "2027-01-15T08:02:30.500Z",
             "openRemainingSeconds": 151,
-            "probes": {"leased": 0, "succeeded": 0, "needed": 3},
+            "probes": {"leased": 0, "succeeded": 0, "needed": 3, "early": 2},
+            "failed": ["controller:r1"],
         },
     }
 
@@ -304,6 +312,13 @@ def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None
         assert window == {**window, **nobody_knows, "hard": hard}
 
 
+def test_a_breaker_is_shown_as_it_is_judged_by_while_the_store_shows_nothing() -> None:
+    away = {"payment-api": Look(NOW_US, breaker=OPEN, is_told=False)}
+    known, told = (services(status_document(snapshot(looks=looks)))["payment-api"] for looks in ({}, away))
+    assert {**told, "breaker": None} == known
+    assert told["breaker"]["state"] == "OPEN"
+
+
 def test_a_page_without_the_store_has_question_marks_and_says_how_this_server_judges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -411,7 +426,8 @@ POOL  WINDOW  RESOURCE  USED     HARD  NEXT FREE
 prod  1m      pods      300      300   in 2s
       1m      cpu       250500m  1000  now
 
-payment-api: OPEN since 2027-01-15T07:59:31.000Z: quotaExceeded: 10 within 1m
+payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): \
+quotaExceeded: 10 within 1m; 2 may probe early
 payment-api: quota Audit"""
     )
 
@@ -425,6 +441,44 @@ def test_a_half_open_breaker_shows_its_probes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("click.style", lambda text, **_: text)
     view = BreakerView(State.HALF_OPEN, 5, NOW_US, probes_leased=2, probes_succeeded=1)
     assert "HALF_OPEN 1/3 probes" in shown(looks={"payment-api": Look(NOW_US, {}, view)})
+
+
+def test_a_breaker_that_opened_again_still_shows_what_tripped_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    again = replace(OPEN, reason="probe failed", tripped_at_us=NOW_US - 400_000_000, early=0, failed=())
+    lines = shown(looks={"payment-api": Look(NOW_US, {}, again)}).splitlines()
+    assert (
+        "payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): probe failed;"
+        " tripped at 2027-01-15T07:53:20.000Z by quotaExceeded: 10 within 1m"
+    ) in lines
+
+
+@pytest.mark.parametrize(
+    ("state", "cell"), [(State.FORCED_OPEN, "FORCED_OPEN 2m31s left"), (State.FORCED_CLOSED, "FORCED_CLOSED")]
+)
+def test_a_breaker_under_somebodys_hand_shows_until_when_and_why(
+    monkeypatch: pytest.MonkeyPatch, state: State, cell: str
+) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    forced = BreakerView(state, 5, NOW_US - 1_000_000, NOW_US + 150_500_000, "INC-1")
+    text = shown(looks={"payment-api": Look(NOW_US, {}, forced)})
+    assert f"gold    {cell}  " in text
+    assert (
+        f"payment-api: {state} since 2027-01-15T07:59:59.000Z until 2027-01-15T08:02:30.500Z (generation 5): INC-1"
+        in (text.splitlines())
+    )
+
+
+@pytest.mark.parametrize(("state", "opened"), [(State.OPEN, 1), (State.HALF_OPEN, 1), (State.FORCED_OPEN, 0)])
+def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
+    monkeypatch: pytest.MonkeyPatch, state: State, opened: int
+) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    guarded = LoadedPolicy(replace(LOADED.policy, breaker_guard=BreakerGuard(30)), LOADED.hash)
+    view = replace(OPEN, state=state)
+    changes = {"policy": guarded, "plans": Compiled(guarded).plans, "looks": {"payment-api": Look(NOW_US, {}, view)}}
+    assert status_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
+    assert f"breakers  {opened} open, of 3 that may be (breakerGuard)" in shown(**changes).splitlines()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import signal
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -79,6 +80,14 @@ class Serving:
     plain: str
     session: aiohttp.ClientSession
     context: ssl.SSLContext
+    ends_with: int = 0
+    """The exit code that is right."""
+
+    async def kill(self) -> None:
+        """End it as a crash does."""
+        self.ends_with = -signal.SIGKILL
+        self.process.kill()
+        await self.process.wait()
 
     async def post(
         self,
@@ -151,13 +160,14 @@ async def serving(files: Files, *arguments: str) -> AsyncIterator[Serving]:
         try:
             said = await _listening(process, log)
             context = files.pki.context(files.caller)
-            yield Serving(files, process, said["admission"][0], said["plain"][0], session, context)
+            server = Serving(files, process, said["admission"][0], said["plain"][0], session, context)
+            yield server
         finally:
             await session.close()
             if process.returncode is None:
                 process.terminate()
             code = await asyncio.wait_for(process.wait(), 60)
-    assert code == 0, log.read_text()
+    assert code == server.ends_with, log.read_text()
     assert "Traceback" not in log.read_text()
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace as with_fields
 from tests.server.fake_apiserver import CONFIGMAPS, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, until
 from tests.server.records import ADMITTED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, override, policy, review
 from webhook.adapters.kubernetes import EventPace, Events, EventSender, Pace, connect, event_sender, events
+from webhook.core.breaker import EXPIRED, HELD, State, Transition
 from webhook.core.decision import Decision, Finding, Half
 from webhook.core.findings import Code
 from webhook.core.pod import Metadata, OwnerReference, Pod, Spec
@@ -65,13 +66,21 @@ class World:
     client: Any
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def teller(self, *, sends: bool = True, documents: bool = True, instance: str = "podgate-0", **pace: Any) -> Teller:
+    def teller(
+        self,
+        *,
+        sends: bool = True,
+        documents: bool = True,
+        instance: str = "podgate-0",
+        where: str = "all namespaces",
+        **pace: Any,
+    ) -> Teller:
         results: list[str] = []
         troubles: list[str] = []
         overs: list[str] = []
         reports = WatchReports(lambda: None, troubles.append, overs.append)
         paced = replace(QUICK, **pace)
-        sender = EventSender(self.client, instance, reports=reports, on_result=results.append, pace=paced)
+        sender = EventSender(self.client, instance, reports=reports, on_result=results.append, where=where, pace=paced)
         if sends:
             self.tasks.append(asyncio.create_task(sender.run()))
         told = Events(sender, has_policy=documents, has_overrides=documents, clock_ns=lambda: AT_NS)
@@ -260,12 +269,70 @@ async def test_an_override_that_begins_ends_or_is_refused_is_told_on_its_config_
     assert first["note"] == "service payment-api: quotaFactor: 3 until 2026-12-01T04:00:00Z: INC-1"
 
 
+def moved(old: State, new: State, reason: str, generation: int = 5, at_us: int = AT_NS // 1000) -> Transition:
+    return Transition("web", old, new, at_us, reason, generation)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason", "kind", "called", "note"),
+    [
+        (State.CLOSED, State.OPEN, "latency: 3s", "Warning", "BreakerOpened", "was CLOSED, is OPEN: latency: 3s"),
+        (State.OPEN, State.HALF_OPEN, "x", "Normal", "BreakerHalfOpen", "was OPEN, is HALF_OPEN: x"),
+        (State.HALF_OPEN, State.CLOSED, "x", "Normal", "BreakerClosed", "was HALF_OPEN, is CLOSED: x"),
+        (State.OPEN, State.FORCED_OPEN, "INC-1", "Warning", "BreakerForcedOpen", "was OPEN, is FORCED_OPEN: INC-1"),
+        (State.OPEN, State.FORCED_CLOSED, "x", "Warning", "BreakerForcedClosed", "was OPEN, is FORCED_CLOSED: x"),
+        (State.CLOSED, State.CLOSED, f"{HELD}x", "Warning", "BreakerTripHeld", f"stays CLOSED: {HELD}x"),
+    ],
+)
+async def test_what_a_breaker_did_is_told_on_the_policys_config_map(
+    world: World, old: State, new: State, reason: str, kind: str, called: str, note: str
+) -> None:
+    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    teller = world.teller()
+    teller.events.transitioned(moved(old, new, reason))
+    await teller.until("written")
+    [told] = world.stored("podgate-system")
+    assert (told["type"], told["reason"]) == (kind, called)
+    assert told["note"] == f"service web: the breaker {note} (generation 5)"
+    assert (told["regarding"]["kind"], told["regarding"]["name"]) == ("ConfigMap", "podgate-policy")
+    assert told["eventTime"] == "2027-01-15T08:00:00.123000Z"
+
+
+async def test_a_transition_is_told_once_whoever_tells_it_whatever_became_of_the_policy_meanwhile(world: World) -> None:
+    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    first, second = world.teller(), world.teller(instance="podgate-1")
+    opened = moved(State.CLOSED, State.OPEN, "x")
+    first.events.transitioned(opened)
+    await first.until("written")
+    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    second.events.transitioned(opened)
+    await second.until("known")
+    second.events.transitioned(moved(State.CLOSED, State.OPEN, "x", at_us=AT_NS // 1000 + 1))
+    await second.until("known", "written")
+    assert len(world.stored("podgate-system")) == 2, "with an empty store generations begin anew"
+
+
+async def test_a_trip_that_is_held_back_again_and_again_is_told_once_a_minute_and_an_expired_probe_not(
+    world: World,
+) -> None:
+    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    teller = world.teller()
+    for at_us in (0, 1_000_000, 59_000_000, 60_000_000):
+        teller.events.transitioned(moved(State.CLOSED, State.CLOSED, f"{HELD}x", at_us=AT_NS // 1000 + at_us))
+    await teller.until("written", "known", "known", "written")
+    teller.events.transitioned(moved(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
+    teller.events.transitioned(moved(State.HALF_OPEN, State.CLOSED, "x"))
+    await teller.until("written", "known", "known", "written", "written")
+    assert [told["reason"] for told in world.stored("podgate-system")].count("BreakerClosed") == 1
+
+
 async def test_documents_from_files_are_no_business_of_the_cluster(world: World) -> None:
     teller = world.teller(documents=False)
     teller.events.policy_loaded(policy("payment-api"))
     teller.events.policy_failed(["no"])
     teller.events.override_changed("payment-api", None, override())
     teller.events.overrides_failed(["no"])
+    teller.events.transitioned(moved(State.CLOSED, State.OPEN, "x"))
     teller.events.reviewed(denied())
     await teller.until("written")
     assert world.stored("podgate-system") == []
@@ -344,15 +411,16 @@ async def test_one_that_could_not_be_sent_in_its_time_is_given_up(world: World) 
     assert world.fake.verbs() == ["create"]
 
 
-async def test_a_missing_right_is_told_once_and_each_event_is_tried_once(world: World) -> None:
+@pytest.mark.parametrize("where", ["all namespaces", "podgate-system"])
+async def test_a_missing_right_is_told_once_and_each_event_is_tried_once(world: World, where: str) -> None:
     world.fake.always["create"] = refuse(403, "forbidden")
-    teller = world.teller()
+    teller = world.teller(where=where)
     for number in range(3):
         teller.events.reviewed(denied(QUOTA_DENIED, owner(f"rs-{number}")))
     await teller.until("failed", "failed", "failed")
     assert world.fake.verbs() == ["create"] * 3
     [trouble] = teller.troubles
-    assert "grant the right to create events.events.k8s.io in all namespaces" in trouble
+    assert f"grant the right to create events.events.k8s.io in {where}" in trouble
     del world.fake.always["create"]
     teller.events.reviewed(denied(BREAKER_DENIED))
     await teller.until("failed", "failed", "failed", "written")

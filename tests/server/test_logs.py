@@ -1,9 +1,9 @@
-"""Logs: every denial, a sample of the rest, floods bounded, one JSON object a line."""
+"""Logs: denials, a sample of the rest, floods bounded, one JSON object a line."""
 
 import io
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.server.records import ADMITTED, ADVISED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, policy, review, transition
 from webhook.adapters.logs import JsonLines, Logs
-from webhook.core.breaker import State
+from webhook.core.breaker import EXPIRED, HELD, State
 from webhook.core.decision import Finding, Status
 from webhook.core.findings import Code
 from webhook.core.policy import LoadedPolicy
@@ -66,11 +66,51 @@ def test_a_denial_is_one_line_with_all_that_one_looks_for(output: Output) -> Non
     ]
 
 
-def test_every_denial_is_written_whatever_is_sampled(output: Output) -> None:
+def test_every_denial_is_written_whatever_is_sampled_and_refused(output: Output) -> None:
     logs = output.logs(sample_every=0, refusals_per_second_max=1)
     for number in range(200):
+        output.at_ns += 200_000_000
         logs.reviewed(review(replace(BREAKER_DENIED, review_uid=f"review-{number}")))
     assert [line["uid"] for line in output.lines()] == [f"review-{number}" for number in range(200)]
+    assert not any("suppressed" in line for line in output.lines())
+
+
+def test_a_flood_of_denials_is_bounded_for_each_service_and_code_and_the_rest_is_counted(output: Output) -> None:
+    logs = output.logs(denials_per_second_max=2)
+    of_another = replace(BREAKER_DENIED, service="ledger")
+    for decision in (*[BREAKER_DENIED] * 5, *[QUOTA_DENIED] * 3, of_another, replace(BREAKER_DENIED, service=None)):
+        logs.reviewed(review(decision))
+    output.at_ns += 1_000_000_000
+    for _ in range(2):
+        logs.reviewed(review(BREAKER_DENIED))
+    lines = [(line.get("service"), line["code"], line.get("suppressed")) for line in output.lines()]
+    ours = "payment-api"
+    assert lines == [
+        *[(ours, "BreakerOpen", None)] * 2,
+        *[(ours, "QuotaExceeded", None)] * 2,
+        ("ledger", "BreakerOpen", None),
+        (None, "BreakerOpen", None),
+        (ours, "BreakerOpen", 3),
+        (ours, "BreakerOpen", None),
+    ]
+    assert {line["msg"] for line in output.lines()} == {"denied"}
+
+
+@pytest.mark.parametrize("ends", [lambda logs: logs.close(), lambda logs: logs.policy_loaded(policy("ledger"))])
+def test_denials_that_were_left_out_last_are_counted_when_their_service_or_the_server_ends(
+    output: Output, ends: Callable[[Logs], None]
+) -> None:
+    logs = output.logs(denials_per_second_max=1)
+    logs.policy_loaded(policy("payment-api", "ledger"))
+    for _ in range(3):
+        logs.reviewed(review(BREAKER_DENIED))
+    before = len(output.lines())
+    ends(logs)
+    said = [line for line in output.lines()[before:] if line["msg"] == "log lines suppressed"]
+    assert [(line["service"], line["code"], line["suppressed"]) for line in said] == [("payment-api", "BreakerOpen", 2)]
+    before = len(output.lines())
+    ends(logs)
+    assert all(line["msg"] != "log lines suppressed" for line in output.lines()[before:])
 
 
 def test_the_code_is_that_of_the_finding_that_denies(output: Output) -> None:
@@ -158,6 +198,32 @@ def test_transitions_and_policies_are_written(output: Output) -> None:
     assert (closed["level"], closed["new"]) == ("info", "CLOSED")
     assert (loaded["policy_hash"], loaded["services"]) == ("0123456789abcdef", 2)
     assert (failed["level"], failed["errors"]) == ("error", ["p.yaml:3:1: services: missing"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason", "level", "message"),
+    [
+        (State.OPEN, State.FORCED_CLOSED, "INC-1", "warning", "breaker transition"),
+        (State.FORCED_CLOSED, State.CLOSED, "released by hand", "info", "breaker transition"),
+        (State.CLOSED, State.CLOSED, HELD + "latency: mean > 2s", "error", "breaker trip held back"),
+        (State.HALF_OPEN, State.HALF_OPEN, EXPIRED, "warning", "breaker probe expired"),
+    ],
+)
+def test_what_a_breaker_did_is_one_line_as_loud_as_it_matters(
+    output: Output, old: State, new: State, reason: str, level: str, message: str
+) -> None:
+    output.logs().transitioned(transition(old, new, reason))
+    [line] = output.lines()
+    told = {key: line[key] for key in ("level", "msg", "service", "old", "new", "reason", "generation")}
+    assert told == {
+        "level": level,
+        "msg": message,
+        "service": "payment-api",
+        "old": old,
+        "new": new,
+        "reason": reason,
+        "generation": 1,
+    }
 
 
 def test_a_new_policy_says_once_which_counters_start_empty(output: Output) -> None:

@@ -34,13 +34,15 @@ from webhook.adapters.redis_store.troubles import (
     UNREACHABLE,
 )
 from webhook.adapters.redis_store.troubles import OTHER as STORE_OTHER
-from webhook.core.breaker import ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
+from webhook.core.breaker import EXPIRED, HELD, Cause, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
+from webhook.core.breaker_guard import Guarded
 from webhook.core.decision import Finding, Half, Verdict
 from webhook.core.findings import Code
+from webhook.core.patch import add
 from webhook.core.policy import Match, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt, Refusal, Use
-from webhook.core.stanzas import Breaker, Mode, Quota, QuotaExceeded, Window
+from webhook.core.stanzas import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 WOULD_BE_DENIED = replace(
@@ -74,7 +76,9 @@ def everything(metrics: Metrics) -> None:
     """Let each kind of thing happen at least once."""
     metrics.watch_in_flight(lambda: 3)
     metrics.watch_record(lambda: {"written": 5, "dropped": 2})
-    metrics.reviewed(review(replace(ADMITTED, half=Half.MUTATE), 200_000))
+    rewritten = replace(ADMITTED, half=Half.MUTATE, patch=(add("s", "spec", "schedulerName"),))
+    metrics.reviewed(review(replace(rewritten, degraded="breaker OPEN"), 200_000))
+    metrics.reviewed(review(replace(rewritten, would_degrade=True), 200_000))
     metrics.reviewed(review())
     metrics.reviewed(review())
     metrics.reviewed(review(QUOTA_DENIED, 2_000_000))
@@ -87,7 +91,7 @@ def everything(metrics: Metrics) -> None:
     probe = Receipt(AT_US, charged=True, breaker=look(state=State.HALF_OPEN).breaker)
     metrics.reviewed(review(replace(ADMITTED, receipt=probe)))
     metrics.refused("authentication_expired", "exp was 3 s ago")
-    metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
+    breakers(metrics)
     metrics.policy_failed(["3:1: services: missing"])
     metrics.policy_judged("alice", ["3:1: services: missing"])
     metrics.overrides_failed(["2:3: [0].until: missing"])
@@ -109,6 +113,9 @@ def everything(metrics: Metrics) -> None:
     metrics.ledger.label_ignored()
     metrics.ledger.drifted("payment-api", 4)
     metrics.ledger.watched(12)
+    metrics.outcomes.heard("payment-api", "Pushed", "error", 40)
+    metrics.outcomes.dropped("payment-api", "overflow", 3)
+    metrics.outcomes.refused("notNamed", 2)
     metrics.kubernetes_failed("namespaces")
     metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
     metrics.event_told("written")
@@ -124,8 +131,17 @@ def everything(metrics: Metrics) -> None:
                 open_until_us=AT_US + 151_500_000,
             ),
             "ledger": replace(look(Use("24h", "pods", 7, 10), namespace="team-a"), pool=(in_pool(300),)),
-        }
+        },
+        Guarded(1, 3),
     )
+
+
+def breakers(metrics: Metrics) -> None:
+    """Let breakers do what they can."""
+    metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
+    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "errorRate: 97% of 40"))
+    metrics.transitioned(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
+    metrics.ledger.excused("payment-api", 2)
 
 
 def in_pool(used: int) -> Use:
@@ -137,12 +153,12 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
     pay = 'service="payment-api"'
     shown = {key: value for key, value in samples(metrics).items() if "duration_seconds" not in key}
     assert shown == {
-        f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 1,
+        f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 2,
         f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 6,
         f'podgate_reviews_total{{decision="Deny",half="validate",operation="CREATE",{pay}}}': 2,
         'podgate_reviews_total{decision="Unmatched",half="validate",operation="CREATE",service=""}': 1,
         'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
-        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 12,
+        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 13,
         "podgate_calls_in_flight": 3,
         'podgate_refused_calls_total{reason="authentication_expired"}': 1,
         f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
@@ -151,6 +167,8 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f'podgate_findings_total{{code="QuotaExceeded",mode="Warn",{pay}}}': 1,
         f'podgate_would_deny_total{{concern="placement",{pay}}}': 1,
         f'podgate_would_deny_total{{concern="quota",{pay}}}': 1,
+        f"podgate_degraded_total{{{pay}}}": 1,
+        f"podgate_would_degrade_total{{{pay}}}": 1,
         'podgate_exempt_total{exemption="username"}': 1,
         'podgate_unmatched_total{namespace="tools"}': 1,
         f'podgate_workload_reviews_total{{decision="Admit",operation="UPDATE",{pay}}}': 1,
@@ -194,6 +212,16 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f"podgate_breaker_open_remaining_seconds{{{pay}}}": 151.5,
         f"podgate_breaker_not_permitted_total{{{pay}}}": 1,
         f"podgate_breaker_probes_leased_total{{{pay}}}": 1,
+        f"podgate_breaker_probes_expired_total{{{pay}}}": 1,
+        f"podgate_breaker_excused_total{{{pay}}}": 2,
+        f"podgate_breaker_trips_held_total{{{pay}}}": 1,
+        "podgate_breaker_guard_open": 1,
+        "podgate_breaker_guard_max": 3,
+        f'podgate_outcomes_total{{result="error",{pay},source="Pushed"}}': 40,
+        f'podgate_outcomes_dropped_total{{reason="overflow",{pay}}}': 3,
+        'podgate_outcomes_refused_total{reason="noService"}': 0,
+        'podgate_outcomes_refused_total{reason="notPushed"}': 0,
+        'podgate_outcomes_refused_total{reason="notNamed"}': 2,
         'podgate_policy_info{hash="0123456789abcdef"}': 1,
         'podgate_policy_reloads_total{result="success"}': 1,
         'podgate_policy_reloads_total{result="failure"}': 1,
@@ -285,6 +313,8 @@ def test_a_breaker_is_in_one_state_at_a_time(metrics: Metrics, state: State) -> 
         (State.HALF_OPEN, State.OPEN, "errorRate", "probeFailed"),
         (State.CLOSED, State.FORCED_OPEN, "INC-1", "forced"),
         (State.FORCED_OPEN, State.CLOSED, "", "released"),
+        (State.OPEN, State.CLOSED, Cause.RESET.value, "reset"),
+        (State.HALF_OPEN, State.CLOSED, Cause.RESET.value, "reset"),
     ],
 )
 def test_a_transitions_reason_is_one_fixed_word(metrics: Metrics, old: State, new: State, text: str, word: str) -> None:
@@ -300,6 +330,8 @@ def test_the_series_of_a_removed_service_end_and_do_not_come_back(metrics: Metri
     assert series(metrics, "podgate_policy_info") == {'podgate_policy_info{hash="fedcba9876543210"}': 1}
     metrics.reviewed(review(QUOTA_DENIED))  # it was under way during the swap
     metrics.transitioned(transition(State.CLOSED, State.OPEN))
+    metrics.outcomes.heard("payment-api", "Pushed", "ok", 3)
+    metrics.outcomes.dropped("payment-api", "store")
     metrics.update({"payment-api": look(state=State.OPEN)})
     assert 'service="payment-api"' not in metrics.render().decode()
     assert 'podgate_quota_denied_total{of="service",resource="pods",service="",window="1m"}' in samples(metrics)
@@ -417,11 +449,41 @@ def test_a_dry_run_of_a_template_is_a_review_and_no_warning(metrics: Metrics) ->
             ),
             1,
         ),
+        (Receipt(AT_US, charged=True, breaker=look(state=State.OPEN).breaker), 1),
+        (Receipt(AT_US, charged=True, would_refuse=(Refusal.BREAKER,), breaker=look(state=State.OPEN).breaker), 0),
+        (Receipt(AT_US, charged=True, breaker=look(state=State.FORCED_CLOSED).breaker), 0),
     ],
 )
 def test_a_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt, leased: int) -> None:
     metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
     assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
+
+
+def test_who_lets_in_everybody_does_not_say_whom_as_a_probe(metrics: Metrics) -> None:
+    [payment, *others] = policy("payment-api", "ledger").policy.services
+    degrades = replace(payment, breaker=Breaker(quota_exceeded=QuotaExceeded(), when_open=WhenOpen.DEGRADE))
+    metrics.policy_loaded(replace(policy(), policy=replace(policy().policy, services=(degrades, *others))))
+    receipt = Receipt(AT_US, charged=True, breaker=look(state=State.OPEN).breaker)
+    metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+    assert not series(metrics, "podgate_breaker_probes_leased_total")
+
+
+def test_what_is_no_change_of_state_is_no_transition_and_no_trip(metrics: Metrics) -> None:
+    for state in (State.OPEN, State.HALF_OPEN):
+        metrics.transitioned(transition(state, state, EXPIRED))
+    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "latency: mean > 2s"))
+    assert not series(metrics, "podgate_breaker_transitions_total")
+    assert not series(metrics, "podgate_breaker_tripped_timestamp_seconds")
+    assert sum(series(metrics, "podgate_breaker_probes_expired_total").values()) == 2
+    assert sum(series(metrics, "podgate_breaker_trips_held_total").values()) == 1
+
+
+def test_when_a_breaker_last_opened_is_known_after_a_restart_too_and_by_hand_counts(metrics: Metrics) -> None:
+    opened = "podgate_breaker_tripped_timestamp_seconds"
+    metrics.update({"payment-api": look(state=State.CLOSED, tripped_at_us=AT_US - 90_000_000)})
+    assert list(series(metrics, opened).values()) == [AT_US / 1e6 - 90]
+    metrics.update({"payment-api": look(state=State.FORCED_OPEN)})
+    assert list(series(metrics, opened).values()) == [AT_US / 1e6 - 29]
 
 
 def test_a_stores_trouble_counts_by_its_word_and_any_other_text_as_other(metrics: Metrics) -> None:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.breaker import BreakerPlan, QuotaEventPlan
+from webhook.core.breaker import BreakerPlan, BreakerView, QuotaEventPlan, Transition
+from webhook.core.outcomes import Outcomes
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, PoolPlan, Receipt, Refusal
 from webhook.core.stanzas import Mode, WhenStoreUnavailable
 from webhook.errors import StoreUnavailableError
@@ -69,6 +70,18 @@ class Switched(MemoryStore):
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         self._check()
         return await super().look(plan, namespace)
+
+    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+        self._check()
+        return await super().hear(plan, outcomes)
+
+    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+        self._check()
+        await super().offer(plan, view)
+
+    async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
+        self._check()
+        return await super().tick(plans)
 
     def forget_all(self) -> None:
         self._states.clear()

@@ -17,12 +17,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tests.server.records import ADMITTED, ADVISED, AT_NS, QUOTA_DENIED, policy, review, transition
+from tests.server.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, policy, review, transition
 from tests.server.serving import Files, pod, serving
 from webhook.adapters.traces import Traces, open_traces
 from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate
 from webhook.core.breaker import State
 from webhook.core.decision import Half, Status, Step
+from webhook.core.quota import Receipt
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-01"
@@ -160,8 +161,34 @@ def test_a_later_version_of_the_header_is_understood(drawn: Recorder) -> None:
     assert not drawn.spans()
 
 
+MOVED = {
+    "podgate.service": "payment-api",
+    "podgate.breaker.from": "CLOSED",
+    "podgate.breaker.to": "OPEN",
+    "podgate.breaker.reason": "quotaExceeded: 10 within 1m",
+    "podgate.breaker.generation": 1,
+}
+TRIPPED = transition(State.CLOSED, State.OPEN, "quotaExceeded: 10 within 1m")
+
+
+def test_a_transition_is_an_event_of_the_review_that_made_it(drawn: Recorder) -> None:
+    drawn.traces.reviewed(review(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,)))))
+    [event] = drawn.spans()["review validate"].events
+    assert (event.name, dict(event.attributes or {})) == ("breaker transition", MOVED)
+    drawn.exporter.clear()
+    drawn.traces.reviewed(review(ADMITTED))
+    assert not drawn.spans()["review validate"].events
+
+
+def test_a_transition_has_a_span_of_its_own_whatever_is_sampled(passed_over: Recorder) -> None:
+    passed_over.traces.reviewed(review(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,)))))
+    passed_over.traces.transitioned(TRIPPED)
+    [(name, span)] = passed_over.spans().items()
+    assert (name, dict(span.attributes or {}), span.parent) == ("breaker transition", MOVED, None)
+    assert (span.start_time, span.end_time) == (AT_US * 1000, AT_US * 1000)
+
+
 def test_other_news_make_no_span(drawn: Recorder) -> None:
-    drawn.traces.transitioned(transition(State.CLOSED, State.OPEN))
     drawn.traces.refused("no_token", "")
     drawn.traces.policy_loaded(policy("payment-api"))
     drawn.traces.policy_failed(["error"])

@@ -1,21 +1,32 @@
-"""Counters in this process: `ports.CounterStore` and `ports.PodLedger`. No call awaits, so each is indivisible."""
+"""Counters in this process: all three of `ports.stores`. No call awaits, so each is indivisible."""
 
 from collections.abc import Sequence
 
-from webhook.core import breaker_states, ledger
+from webhook.core import breaker as machine
+from webhook.core import breaker_ledger, ledger, store_time
 from webhook.core import sightings as rolls
-from webhook.core.breaker import BreakerView, Transition
+from webhook.core.breaker import BreakerPlan, BreakerView, Record, State, Transition
+from webhook.core.breaker.record import Around
+from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
 from webhook.core.tag_state import TagState
-from webhook.ports import Clock, Outcome
+from webhook.ports import Clock
+
+_OPEN = frozenset({State.OPEN, State.HALF_OPEN})
 
 
 class MemoryStore:
-    """Forgets everything when the process ends; a service that left the policy, once nothing of it counts any more."""
+    """Forgets everything when the process ends; a service that left the policy, once nothing of it counts any more.
 
-    def __init__(self, clock: Clock) -> None:
+    `late_us`: how long a breaker waits for outcomes of an interval that has ended.
+    """
+
+    def __init__(self, clock: Clock, *, late_us: int = 0) -> None:
         self._clock = clock
+        self._around = Around(late_us, self._opened)
         self._states: dict[str, TagState] = {}
+        self._guarded: tuple[CounterPlan, ...] = ()
+        self._seen_at_rest: dict[str, tuple[Record, BreakerPlan, BreakerView]] = {}
 
     async def acquire(self, request: Acquire) -> Receipt:
         return ledger.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
@@ -56,27 +67,37 @@ class MemoryStore:
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         return rolls.reset(self._state(plan, keep=True), plan, at_us, seconds, self._clock.now_us())
 
-    async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
-        return ledger.outcome(
-            self._state(plan, keep=True),
-            plan,
-            self._clock.now_us(),
-            ok=outcome.ok,
-            latency_us=outcome.latency_us,
-            uid=outcome.uid,
-            generation=outcome.generation,
-        )
+    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+        return breaker_ledger.hear(self._state(plan, keep=True), plan, outcomes, self._clock.now_us())
+
+    async def started(
+        self, plan: CounterPlan, starts: Sequence[Start]
+    ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
+        state, now_us = self._state(plan), self._clock.now_us()
+        told = [breaker_ledger.started(state, plan, start, now_us) for start in starts]
+        return [settlement for settlement, _ in told], [move for _, moves in told for move in moves]
+
+    async def excuse(self, plan: CounterPlan, sources: Sequence[str]) -> None:
+        breaker_ledger.excuse(self._state(plan, keep=True), plan, sources, self._clock.now_us())
+
+    async def by_hand(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
+        return breaker_ledger.by_hand(self._state(plan, keep=True), plan, reset_at_us, self._clock.now_us())
+
+    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+        breaker_ledger.offer(self._state(plan, keep=True), plan, view, self._clock.now_us())
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         return ledger.look(self._state(plan), plan, self._clock.now_us(), namespace)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         now_us = self._clock.now_us()
+        self._seen_at_rest.clear()
+        self._guarded = tuple(plan for plan in plans if plan.breaker is not None and plan.breaker.open_max is not None)
         transitions: list[Transition] = []
         for plan in plans:
             state = self._states.get(plan.tag)
             if state is not None:
-                transitions += ledger.tick(state, plan, now_us)
+                transitions += breaker_ledger.tick(state, plan, now_us)
         planned = {plan.tag for plan in plans}
         for tag, state in tuple(self._states.items()):
             if state.sweep(now_us) and tag not in planned:
@@ -87,14 +108,39 @@ class MemoryStore:
         state = self._states.get(plan.tag)
         if state is None or plan.breaker is None:
             return None
+        record, breaker = state.breaker(plan.service), plan.breaker
+        if record.state is State.CLOSED and breaker.forcing is None:
+            return None  # whether it is about to trip is for `acquire` to say, as to the script in Redis
         now_us = state.clock(plan).now(self._clock.now_us())
-        return breaker_states.view(state.breaker(plan.service), plan.breaker, now_us)
+        if breaker.forcing is None and machine.rests(record, breaker, now_us, self._around):
+            return self._at_rest(record, breaker, now_us)
+        return machine.view(record, breaker, now_us, self._around)
+
+    def _at_rest(self, record: Record, breaker: BreakerPlan, now_us: int) -> BreakerView:
+        """Return what is seen of a record that time does not move: made once for all that it refuses."""
+        seen = self._seen_at_rest.get(record.service)
+        if seen is None or seen[0] is not record or seen[1] is not breaker:
+            seen = self._seen_at_rest[record.service] = record, breaker, machine.shown(record, breaker, now_us)
+        return seen[2]
+
+    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        if plan.breaker is None:
+            return None
+        state = self._state(plan)  # one of which nothing is kept has never moved
+        clock = state.clock(plan)
+        seen = machine.shown(state.breaker(plan.service), plan.breaker, clock.now(self._clock.now_us()))
+        return store_time.view(clock, seen)
+
+    def _opened(self) -> int:
+        """Count the open ones among the breakers that breakerGuard counts, as they last moved."""
+        states = [(self._states.get(plan.tag), plan.service) for plan in self._guarded]
+        return sum([state is not None and state.breaker(service).state in _OPEN for state, service in states])
 
     def _state(self, plan: CounterPlan, *, keep: bool = False) -> TagState:
         """Return what the plan's tag has, or an empty state, which nobody knows of unless it is to be kept."""
         state = self._states.get(plan.tag)
         if state is None:
-            state = TagState()
+            state = TagState(self._around)
             if keep:
                 self._states[plan.tag] = state
         return state

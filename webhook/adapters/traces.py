@@ -1,5 +1,7 @@
 """Spans, made after the fact and only for sampled reviews: a span for each would cost as much as the decision itself.
 
+A breaker's transition has a span of its own, and is an event of the review that made it where that was sampled.
+
 The SDK is imported only where an endpoint is set: it takes longer to load than all of the command line.
 """
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 RATIO = 0.01
 EXPORT_TIMEOUT_SECONDS = 5
 _SIGNAL_PATH = "/v1/traces"
+_TRANSITION = "breaker transition"
 _OUR_FAULT = 500  # and above; a denial is an answer, not an error
 
 # https://www.w3.org/TR/trace-context/#traceparent-header: zeros are no identity, and ff is no version.
@@ -61,6 +64,8 @@ class Traces:
         )
         if decision.status.code >= _OUR_FAULT:
             root.set_status(StatusCode.ERROR, decision.status.reason)
+        for transition in decision.receipt.transitions if decision.receipt is not None else ():
+            root.add_event(_TRANSITION, _moved(transition), start_ns + review.duration_ns)
         self._stages(review, set_span_in_context(root, Context()))
         root.end(start_ns + review.duration_ns)
 
@@ -76,7 +81,12 @@ class Traces:
             begin_ns = end_ns
 
     def transitioned(self, transition: Transition) -> None:
-        """Say nothing: a transition belongs to no review."""
+        """Make a span of its own, always: they are few, and no review that made one need have been sampled."""
+        from opentelemetry.context import Context
+
+        at_ns = transition.at_us * 1000
+        span = self._tracer.start_span(_TRANSITION, context=Context(), attributes=_moved(transition), start_time=at_ns)
+        span.end(at_ns)
 
     def refused(self, reason: str, detail: str) -> None:
         """Say nothing: who was turned away has no say in what we record."""
@@ -137,6 +147,16 @@ def _context(parent: "re.Match[str]") -> "Context":
 
     remote = SpanContext(int(parent[2], 16), int(parent[3], 16), is_remote=True, trace_flags=TraceFlags(_SAMPLED))
     return set_span_in_context(NonRecordingSpan(remote), Context())
+
+
+def _moved(transition: Transition) -> dict[str, str | int]:
+    return {
+        "podgate.service": transition.service,
+        "podgate.breaker.from": transition.old,
+        "podgate.breaker.to": transition.new,
+        "podgate.breaker.reason": transition.reason,
+        "podgate.breaker.generation": transition.generation,
+    }
 
 
 def _attributes(review: Review) -> dict[str, str | int | bool]:

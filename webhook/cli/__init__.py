@@ -17,6 +17,7 @@ _COMMANDS = {
     "policy": ("webhook.cli.policy:policy", "check, explain and show policy documents"),
     "status": ("webhook.cli.status:status", "services, their quotas and breakers, as a server has them"),
     "override": ("webhook.cli.override:override", "hands on a service for a time, with a reason"),
+    "breaker": ("webhook.cli.breaker:breaker", "open, close or reset one service's breaker; how all of them stand"),
     "quota": ("webhook.cli.quota:quota", "one service's quota: show it, grant more, forget what was counted"),
     "certs": ("webhook.cli.certs:certs", "a CA, serving and client certificates"),
     "token": ("webhook.cli.token:token", "bearer tokens, and the keys that verify them"),

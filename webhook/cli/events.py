@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from webhook.cli.apiserver import USER
+from webhook.core.recording import LONGEST_MEAN_SECONDS
 from webhook.errors import UserError
 
 _LATEST_SECONDS = 9_000_000_000
@@ -13,6 +14,10 @@ _LATEST_SECONDS = 9_000_000_000
 
 Seconds = Annotated[int, Meta(ge=0, le=_LATEST_SECONDS)] | Annotated[float, Meta(ge=0, le=_LATEST_SECONDS)]
 Named = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+MeanSeconds = (
+    Annotated[int, Meta(ge=0, le=LONGEST_MEAN_SECONDS)] | Annotated[float, Meta(ge=0, le=LONGEST_MEAN_SECONDS)]
+)
 
 
 class Event(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -54,6 +59,23 @@ class OutcomeFields(Struct, frozen=True, forbid_unknown_fields=True):
 class OutcomeSeen(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: ClassVar[str] = "outcome"
     outcome: OutcomeFields
+
+
+class SumFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many requests fared how; `latency` in seconds is the mean over all of them."""
+
+    service: str
+    succeeded: Count = 0
+    failed: Count = 0
+    latency: MeanSeconds = 0
+    generation: int | None = None
+
+
+class OutcomesSeen(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Many outcomes at one moment, as a gateway's metrics have them."""
+
+    kind: ClassVar[str] = "outcomes"
+    outcomes: SumFields
 
 
 class Deleted(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -111,13 +133,14 @@ class PolicyChange(Event, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 _EVENTS: tuple[type[Event], ...] = (
     *(PodAsks, OutcomeSeen, Deleted, Refused, StatusAsked),
-    *(NamespacesChange, PolicyChange, StoreChange, Recorded),
+    *(NamespacesChange, PolicyChange, StoreChange, Recorded, OutcomesSeen),
 )
 _BY_KEY = {event.kind: event for event in _EVENTS}
 EVENTS = tuple(_BY_KEY)
 EXAMPLES = (
     '{"at": 1.5, "pod": {...}, "namespace": "payments", "uid": "u1"}    dryRun, user, operation, subResource, oldPod',
     '{"at": 2.0, "outcome": {"service": "payment-api", "ok": false, "latency": 0.3}}    uid, generation',
+    '{"at": 2.0, "outcomes": {"service": "payment-api", "succeeded": 40, "failed": 2, "latency": 0.2}}    generation',
     '{"at": 3.0, "deleted": "u1"}',
     '{"at": 3.0, "refused": "u1"}',
     '{"at": 9.0, "status": "payment-api"}',

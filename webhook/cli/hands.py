@@ -249,8 +249,8 @@ def _refuse_idle(policy: Policy, entry: Entry) -> None:
 
 
 def _beside(former: Entry | None, new: Entry, span: Span) -> Entry:
-    if former is None or span.replace:
-        return new
+    if former is None or span.replace or (former.is_of_breaker_alone and new.is_of_breaker_alone and not span.merge):
+        return new  # the newest hand on a breaker is the one that is meant
     if not span.merge:
         remedy = "add to it with --merge, put this in its place with --replace, or end it with podgate override --clear"
         raise UserError(f"{new.service} has an override already: {former}", remedy)

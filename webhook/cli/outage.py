@@ -4,17 +4,21 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
+from webhook.core import breaker
 from webhook.core.breaker import BreakerView, Transition
+from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting
 from webhook.errors import StoreUnavailableError, UserError
-from webhook.ports import Clock, CounterStore, Outcome, PodLedger
+from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
 from webhook.store_guard import GuardReports, StoreGuard
 from webhook.uncounted import NoAnswerError
 
 T = TypeVar("T")
 
 
-class Store(CounterStore, PodLedger, Protocol):
+class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
     """What a replay counts in."""
 
 
@@ -26,6 +30,8 @@ class Outage:
         self._clock = clock
         self._guard = self._guarded()
         self._to_refund: dict[str, CounterPlan] = {}
+        self._to_start: list[tuple[CounterPlan, Start, int]] = []
+        """How Pods started, and when that was known."""
 
     def _guarded(self) -> StoreGuard:
         return StoreGuard(self._store, self._clock, GuardReports(_nothing, _nothing, _nothing, _nothing, _nothing))
@@ -33,10 +39,13 @@ class Outage:
     def take_away(self) -> None:
         self._store.is_down = True
 
-    async def bring_back(self, plans: Iterable[CounterPlan]) -> None:
-        """Settle up at once, where a server would take a moment: what was let in meanwhile is counted now."""
+    async def bring_back(self, plans: Iterable[CounterPlan]) -> Sequence[Transition]:
+        """Settle up at once, where a server would take a moment: what was let in meanwhile is counted now.
+
+        Return what breakers do when they hear how Pods have started meanwhile.
+        """
         if not self._store.is_down:
-            return
+            return ()
         self._store.is_down = False
         await self._guard.close()
         self._guard = self._guarded()
@@ -45,6 +54,11 @@ class Outage:
         self._to_refund.clear()
         for plan in plans:
             await self._guard.look(plan)
+        started, self._to_start = self._to_start, []
+        moves: list[Transition] = []
+        for plan, start, at_us in started:
+            moves += (await self.started(plan, replace(start, age_us=self._clock.now_us() - at_us)))[1]
+        return moves
 
     async def acquire(self, request: Acquire) -> Receipt:
         return await self._guard.acquire(request)
@@ -60,18 +74,37 @@ class Outage:
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         return await self._guard.book(plan, bookings)
 
-    async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
+    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         """Tell the breaker; an outcome that comes while the store is down is lost."""
         with suppress(NoAnswerError):
-            return await self._guard.outcome(plan, outcome)
+            return await self._guard.hear(plan, outcomes)
         return ()
+
+    async def started(self, plan: CounterPlan, start: Start) -> tuple[Settlement | None, Sequence[Transition]]:
+        """Tell how a Pod started; where the store is down, once it is back, as a controller does: None until then."""
+        try:
+            [settlement], moves = await self._store.started(plan, [start])
+        except NoAnswerError:
+            self._to_start.append((plan, start, self._clock.now_us()))
+            return None, ()
+        return settlement, moves
+
+    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+        await self._guard.offer(plan, view)
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         """Return how a service stands; while the store is down, the breaker as it was last known, and nothing else."""
         try:
             return await self._guard.look(plan, namespace)
         except NoAnswerError:
-            return Look(self._clock.now_us(), breaker=self._guard.known_breaker(plan))
+            return Look(self._clock.now_us(), breaker=self._breaker(plan))
+
+    def _breaker(self, plan: CounterPlan) -> BreakerView | None:
+        """Return how a breaker stands here: as it was heard of last, but for what time has done to it since."""
+        known, last = self._guard.known_breaker(plan), self._guard.last_breaker(plan)
+        if known is not None or last is None or plan.breaker is None:
+            return known
+        return breaker.view(breaker.from_view(plan.service, plan.breaker, last), plan.breaker, self._clock.now_us())
 
     async def see(self, plan: CounterPlan, sighting: Sighting) -> bool:
         """Tell what the watch shows of a Pod; False where the store is down: it is to be told again."""
@@ -92,6 +125,9 @@ class Outage:
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
         return self._guard.known_breaker(plan)
+
+    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return self._guard.last_breaker(plan)
 
 
 class _Switched:
@@ -121,8 +157,16 @@ class _Switched:
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         return await self._asked(lambda: self._store.book(plan, bookings))
 
-    async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
-        return await self._asked(lambda: self._store.outcome(plan, outcome))
+    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+        return await self._asked(lambda: self._store.hear(plan, outcomes))
+
+    async def started(
+        self, plan: CounterPlan, starts: Sequence[Start]
+    ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
+        return await self._asked(lambda: self._store.started(plan, starts))
+
+    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+        await self._asked(lambda: self._store.offer(plan, view))
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         return await self._asked(lambda: self._store.look(plan, namespace))
@@ -139,6 +183,9 @@ class _Switched:
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
         return self._store.known_breaker(plan)
+
+    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return self._store.last_breaker(plan)
 
 
 def _nothing(*_: object) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from webhook.cli.events import EXAMPLES, Event, parse
 from webhook.cli.manifests import standard_input
 from webhook.cli.replaying import Replay
+from webhook.cli.status import table
 from webhook.errors import StoreUnavailableError, UserError
 
 _EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (behind some: what may be added):\n" + "\n".join(
@@ -30,30 +31,33 @@ def replay(events: Path, policy: Path, store: str) -> None:
     """
     folder = Path() if str(events) == "-" else events.parent
     player = Replay(policy, folder, store)
-    summary: Counter[str] = Counter()
     if str(events) == "-":
-        asyncio.run(_play(player, standard_input(), "-", summary))
+        asyncio.run(_play(player, standard_input(), "-"))
     else:
         try:
             lines = events.open("rb")
         except OSError as error:
             raise UserError(f"{events}: {error.strerror}", "give a readable file of JSON lines") from None
         with lines:
-            asyncio.run(_play(player, lines, str(events), summary))
-    figures = ", ".join(f"{name} {count}" for name, count in sorted(summary.items()))
-    click.echo(f"{sum(summary.values())} events: {figures or 'none'}", err=True)
+            asyncio.run(_play(player, lines, str(events)))
 
 
-async def _play(player: Replay, lines: BinaryIO, name: str, summary: Counter[str]) -> None:
-    """Play all lines, in process or with the real scripts in a real Redis."""
+async def _play(player: Replay, lines: BinaryIO, name: str) -> None:
+    """Play all lines, in process or with the real scripts in a real Redis, and sum up."""
+    counts: Counter[str] = Counter()
     try:
         async with player.counting():
-            await _play_lines(player, lines, name, summary)
+            await _play_lines(player, lines, name, counts)
+            breakers = await player.breakers()
     except StoreUnavailableError as error:
         raise UserError(f"--store: {error}", "give the URL of a Redis that answers, or leave it out") from None
+    figures = ", ".join(f"{what} {count}" for what, count in sorted(counts.items()))
+    click.echo(f"{counts.total()} events: {figures or 'none'}", err=True)
+    for row in table(breakers) if breakers else ():
+        click.echo(row, err=True)
 
 
-async def _play_lines(player: Replay, lines: BinaryIO, name: str, summary: Counter[str]) -> None:
+async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counter[str]) -> None:
     """Play line by line; the first bad line stops the replay and names itself."""
     before = 0.0
     for number, line in enumerate(lines, start=1):
@@ -68,5 +72,5 @@ async def _play_lines(player: Replay, lines: BinaryIO, name: str, summary: Count
             result: dict[str, Any] = await player.play(event)
         except UserError as error:
             raise UserError(f"{name}:{number}: {error}", error.remedy) from None
-        summary[str(result.get("decision", event.kind))] += 1
+        counts[str(result.get("decision", event.kind))] += 1
         click.echo(msgspec.json.encode({"at": event.at, **result}).decode())

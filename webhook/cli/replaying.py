@@ -12,16 +12,21 @@ from webhook.cli.events import (
     Deleted,
     Event,
     NamespacesChange,
+    OutcomeFields,
     OutcomeSeen,
+    OutcomesSeen,
     PodAsks,
     PolicyChange,
     Refused,
     StatusAsked,
     StoreChange,
+    SumFields,
 )
 from webhook.cli.outage import Outage
 from webhook.cli.policy_argument import load_policy
 from webhook.cli.replay_lines import breaker_of, remaining_of, used_of
+from webhook.cli.replay_outcomes import tell
+from webhook.cli.replay_summary import BreakerSummary
 from webhook.cli.watching import Watching
 from webhook.core.document import Purpose
 from webhook.core.draft import Compiled
@@ -32,7 +37,6 @@ from webhook.core.stanzas import Scope
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
-from webhook.ports import Outcome
 from webhook.settings import MEMORY
 from webhook.wiring.offline import Offline
 
@@ -55,6 +59,7 @@ class Replay:
         self._taken: set[str] = set()
         self._numbers = count(1)
         self._ticked_second = -1
+        self._summary = BreakerSummary()
 
     def counting(self) -> AbstractAsyncContextManager[None]:
         """Return the block within which events are played."""
@@ -68,12 +73,12 @@ class Replay:
             # As the server does each second; what is asked about is up to date without it.
             self._ticked_second = now_us // _SECOND_US
             await self._watching.confirm(self._compiled.plans)
-            await self._outage.tick(tuple(self._compiled.plans.values()))
+            await self._tick()
         match event:
             case PodAsks():
                 return await self._pod(event)
-            case OutcomeSeen():
-                return await self._outcome(event)
+            case OutcomeSeen(outcome=told) | OutcomesSeen(outcomes=told):
+                return await self._outcome(told)
             case Refused():
                 return {"uid": event.refused, "refunded": await self._refund(event.refused)}
             case Deleted():
@@ -84,6 +89,16 @@ class Replay:
         await self._change(event)
         return {}
 
+    async def breakers(self) -> list[tuple[str, ...]]:
+        """Return how breakers fared up to the last event, as rows of a table; none where no event was about one."""
+        await self._tick()
+        return list(self._summary.rows(self._offline.clock.now_us()))
+
+    async def _tick(self) -> None:
+        plans = self._compiled.plans
+        self._summary.know(plans, self._offline.clock.now_us())
+        self._summary.moved(await self._outage.tick(tuple(plans.values())))
+
     async def _change(self, event: Event) -> None:
         """Change the world; a line for people changes nothing."""
         match event:
@@ -92,10 +107,11 @@ class Replay:
             case PolicyChange():
                 self._offline.policies.set(self._policy(self._file(event.policy)))
                 await self._watching.list_all(self._compiled.plans)
+                await self._tick()
             case StoreChange(store="down"):
                 self._outage.take_away()
             case StoreChange():
-                await self._outage.bring_back(self._compiled.plans.values())
+                self._summary.moved(await self._outage.bring_back(self._compiled.plans.values()))
                 await self._watching.list_all(self._compiled.plans)
 
     @property
@@ -142,6 +158,8 @@ class Replay:
         except BadReviewError as error:
             raise UserError(in_words(error), "give a Pod as the API server would show it") from None
         decision = admission.validated
+        self._summary.decided(admission.mutated, decision)
+        self._summary.moved(decision.receipt.transitions if decision.receipt is not None else ())
         status: dict[str, Any] = {"code": decision.status.code}
         if not decision.allowed:
             status |= {"reason": decision.status.reason, "message": decision.status.message}
@@ -173,11 +191,10 @@ class Replay:
             return carried
         return next(name for number in self._numbers if (name := f"fresh-{number}") not in self._taken)
 
-    async def _outcome(self, event: OutcomeSeen) -> dict[str, Any]:
-        told = event.outcome
+    async def _outcome(self, told: OutcomeFields | SumFields) -> dict[str, Any]:
         plan = self._plan(told.service)
-        outcome = Outcome(told.ok, round(told.latency * _SECOND_US), told.uid, told.generation)
-        await self._outage.outcome(plan, outcome)
+        self._summary.asked(told.service)
+        self._summary.moved(await tell(self._outage, self._compiled.services[told.service], plan, told))
         look = await self._outage.look(plan)
         return {"service": told.service, **breaker_of(look), "openRemaining": remaining_of(look)}
 
@@ -188,6 +205,7 @@ class Replay:
 
     async def _status(self, service: str) -> dict[str, Any]:
         plan = self._plan(service)
+        self._summary.asked(service)
         look = await self._outage.look(plan)
         return {
             "service": service,

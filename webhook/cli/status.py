@@ -16,7 +16,7 @@ from webhook.errors import UserError
 DEFAULT_SERVER = "http://127.0.0.1:8081"
 TIMEOUT_SECONDS = 5
 _PLAIN_PORT = "give --server the plain port (--plain-listen) of podgate serve"
-_COLOURS = {"CLOSED": "green", "OPEN": "red", "HALF_OPEN": "yellow", "FORCED_OPEN": "red", "FORCED_CLOSED": "yellow"}
+COLOURS = {"CLOSED": "green", "OPEN": "red", "HALF_OPEN": "yellow", "FORCED_OPEN": "red", "FORCED_CLOSED": "yellow"}
 LIMIT = ("WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
 _HEADINGS = ("SERVICE", "CLASS", "BREAKER", *LIMIT)
 
@@ -90,6 +90,7 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     replicas = document["replicas"]["count"]
     shared = f", for {replicas} servers" if replicas > 1 else ""
     yield f"store   {store['kind']}{shared}: {store_text}{mode}"
+    yield from _guard(document["breakerGuard"])
     yield from _overrides(document["overrides"])
     for watch in document["watches"]:
         text = click.style(watch["error"], fg="red") if watch["error"] else "ok" if watch["lastContact"] else "begins"
@@ -108,6 +109,13 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     notes += [note for service in document["services"] for note in _notes(service)]
     if notes:
         yield from ("", *notes)
+
+
+def _guard(guard: dict[str, Any] | None) -> Iterable[str]:
+    if guard is not None:
+        is_full = guard["open"] >= guard["max"]
+        held = click.style(": further trips are held back", fg="red") if is_full else ""
+        yield f"breakers  {guard['open']} open, of {guard['max']} that may be (breakerGuard){held}"
 
 
 def _overrides(overrides: dict[str, Any]) -> Iterable[str]:
@@ -163,7 +171,7 @@ def _breaker(service: dict[str, Any]) -> str:
     if breaker is None:
         return "-"
     state = breaker["state"]
-    text = click.style(state, fg=_COLOURS.get(state))
+    text = click.style(state, fg=COLOURS.get(state))
     if breaker["openRemainingSeconds"]:
         return f"{text} {countdown(breaker['openRemainingSeconds'])} left"
     if state == "HALF_OPEN":
@@ -176,13 +184,24 @@ def _notes(service: dict[str, Any]) -> Iterable[str]:
     """Return what the table has no room for: why a breaker is where it is, and modes that do not enforce."""
     breaker = service["breaker"]
     if breaker is not None and breaker["state"] != "CLOSED":
-        reason = f": {breaker['reason']}" if breaker["reason"] else ""
-        yield f"{service['name']}: {breaker['state']} since {breaker['since']}{reason}"
+        yield f"{service['name']}: {_why(breaker)}"
     if any(window.get("enforced") is False for window in service["windows"]):
         yield f"{service['name']}: limits on live Pods are not enforced: Pods are not known yet, or no longer"
     relaxed = [f"{concern} {mode}" for concern, mode in service["modes"].items() if mode != "Enforce"]
     if relaxed:
         yield f"{service['name']}: {', '.join(relaxed)}"
+
+
+def _why(breaker: dict[str, Any]) -> str:
+    """Say since when a breaker is where it is, until when, why, and what tripped it where that is not why."""
+    until = f" until {breaker['openUntil']}" if breaker["openUntil"] else ""
+    since = f"{breaker['state']} since {breaker['since']}{until} (generation {breaker['generation']})"
+    reason = f": {breaker['reason']}" if breaker["reason"] else ""
+    tripped = ""
+    if breaker["trippedBy"] and breaker["trippedBy"] != breaker["reason"]:
+        tripped = f"; tripped at {breaker['trippedAt']} by {breaker['trippedBy']}"
+    early = f"; {breaker['probes']['early']} may probe early" if breaker["probes"]["early"] else ""
+    return f"{since}{reason}{tripped}{early}"
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:

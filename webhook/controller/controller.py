@@ -1,17 +1,21 @@
 """The controller as a whole: follows Pods, tells the store, repairs it, refunds; for as long as it leads."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
+from webhook.controller.excuses import Excuses
 from webhook.controller.following import Following
+from webhook.controller.outcomes import StartOutcomes
 from webhook.controller.refunds import Refunds
 from webhook.controller.repair import Repair
 from webhook.controller.reports import ControllerPace, ControllerReports
 from webhook.controller.resets import Resets
+from webhook.controller.starts import Starts
 from webhook.controller.telling import Telling
 from webhook.core.draft import Compiled
 from webhook.core.overrides import Reset
-from webhook.ports import Clock, Continuity, NamespaceLabels, PodLedger, PodWatch
+from webhook.ports import BreakerLedger, Clock, Continuity, NamespaceLabels, PodLedger, PodWatch
 
 
 class Controller:
@@ -21,12 +25,14 @@ class Controller:
         self,
         watch: PodWatch,
         ledger: PodLedger,
+        breakers: BreakerLedger,
         clock: Clock,
         policy: Callable[[], Compiled | None],
         namespaces: NamespaceLabels,
         reports: ControllerReports,
         *,
         resets: Callable[[], Iterable[Reset]] = lambda: (),
+        beside: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
         pace: ControllerPace = ControllerPace(),  # noqa: B008  frozen
     ) -> None:
         self._watch = watch
@@ -34,8 +40,14 @@ class Controller:
         self._clock = clock
         self._policy = policy
         self._resets = Resets(ledger, lambda: self._following.compiled, resets, round_seconds=pace.round_seconds)
+        self._beside = tuple(beside)
+        """What else is done by nobody but who leads."""
         self._pace = pace
-        self._following = Following(policy, namespaces, clock, lambda: watch.continuity, reports)
+        self._outcomes = StartOutcomes(breakers, clock, lambda: self._following.compiled, reports, pace)
+        self._starts = Starts(watch, self._outcomes, clock, reports, pace)
+        self._excuses = Excuses(breakers, clock, lambda: self._following.compiled, reports, pace)
+        onlookers = self._starts, self._excuses
+        self._following = Following(policy, namespaces, clock, lambda: watch.continuity, reports, onlookers)
         self._telling = Telling(self._following, ledger, clock, reports, pace)
         self._repair = Repair(self._following, self._telling, ledger, clock, reports, pace)
         self._refunds = Refunds(self._following, self._telling, watch, ledger, clock, reports, pace)
@@ -57,11 +69,16 @@ class Controller:
             await asyncio.sleep(self._pace.round_seconds)  # whose Pods they are nobody could say
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch.run(self._following), name="pods")
+            tasks.create_task(self._excuses.run(), name="excuses")
             tasks.create_task(self._telling.run(), name="telling")
+            tasks.create_task(self._starts.run(), name="starts")
+            tasks.create_task(self._outcomes.run(), name="outcomes")
             tasks.create_task(self._repair.run(), name="repair")
             tasks.create_task(self._refunds.run(), name="refunds")
             tasks.create_task(self._rejudge(), name="rejudging")
             tasks.create_task(self._resets.run(), name="resets")
+            for loop in self._beside:
+                tasks.create_task(loop(), name="beside")
 
     async def _rejudge(self) -> None:
         """List anew where Pods may be others' than they were judged to be."""

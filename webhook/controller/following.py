@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -17,6 +18,26 @@ from webhook.ports import Clock, Continuity, NamespaceLabels
 _NO_LABELS: Mapping[str, str] = {}
 
 
+class Onlooker(Protocol):
+    """Who is told beside of what the watch brings. It must be quick about it: this is asked of every Pod."""
+
+    def begin(self, compiled: Compiled | None) -> None:
+        """Hear by which policy Pods are judged from now on: all of them are listed anew."""
+        ...
+
+    def listed(self, pod: Pod, found: Owned | None) -> None:
+        """Take a Pod as a list shows it."""
+        ...
+
+    def changed(self, pod: Pod, found: Owned | None) -> None:
+        """Take a Pod as it is now."""
+        ...
+
+    def gone(self, uid: str) -> None:
+        """Hear that a Pod is there no more."""
+        ...
+
+
 class Following:
     """A `ports.PodTaker`. Judges by the policy of the newest list's begin: a newer one asks for another list."""
 
@@ -27,6 +48,7 @@ class Following:
         clock: Clock,
         continuity: Callable[[], Continuity | None],
         reports: ControllerReports,
+        onlookers: Sequence[Onlooker] = (),
     ) -> None:
         self.roster = Roster()
         self.untold = Untold()
@@ -38,6 +60,7 @@ class Following:
         self._clock = clock
         self._continuity = continuity
         self._reports = reports
+        self._onlookers = onlookers
         self._labels: dict[str, Mapping[str, str] | None] = {}
         """By which Pods of a namespace were judged."""
         self._disbelieved: set[str] = set()
@@ -52,10 +75,15 @@ class Following:
         self._labels.clear()
         self._disbelieved, self._disbelieved_before = set(), self._disbelieved
         self.roster.begin()
+        for onlooker in self._onlookers:
+            onlooker.begin(self.compiled)
 
     async def listed(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
-            await self.changed(pod, gone=False)
+            found = await self.judge(pod)
+            self._take(pod, found)
+            for onlooker in self._onlookers:
+                onlooker.listed(pod, found)
 
     async def complete(self) -> None:
         for uid in self.roster.unlisted():
@@ -68,6 +96,12 @@ class Following:
             self._disbelieved.discard(uid)
             self._gone(uid, found)
             return
+        self._take(pod, found)
+        for onlooker in self._onlookers:
+            onlooker.changed(pod, found)
+
+    def _take(self, pod: Pod, found: Owned | None) -> None:
+        uid = pod.metadata.uid
         if watched.ignores_label(pod, found) and uid not in self._disbelieved:
             self._disbelieved.add(uid)
             if uid not in self._disbelieved_before:
@@ -124,6 +158,8 @@ class Following:
         )
 
     def _gone(self, uid: str, last: Owned | None) -> None:
+        for onlooker in self._onlookers:
+            onlooker.gone(uid)
         self._note(uid, self.roster.remove(uid, last, self._clock.now_us()))
 
     def _note(self, uid: str, change: Change) -> None:

@@ -3,13 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from webhook.core.breaker import Transition
+
 NEVER_CREATED = "NeverCreated"
 NAME_TAKEN = "NameTaken"
+
+OVERFLOW = "overflow"
+"""Why a Pod has no outcome: there are too many of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerReports:
-    """Each is told of one event, except the last two, which are told how things stand."""
+    """Each is told of one event, except `on_drift` and `on_watched`, which are told how things stand."""
 
     on_refunded: Callable[[str, str], None]
     """A service, and why its Pod never came to be: `NEVER_CREATED` or `NAME_TAKEN`."""
@@ -25,6 +30,14 @@ class ControllerReports:
     """By how many Pods the store differed from the cluster in what stands for a service."""
     on_watched: Callable[[int], None]
     """How many Pods of services there are."""
+    on_started: Callable[[str, str], None]
+    """A breaker was told how a Pod of the service started: a `starting.Result`."""
+    on_start_dropped: Callable[[str, str], None]
+    """A Pod of the service has no outcome: a `Settlement`, or `OVERFLOW`."""
+    on_excused: Callable[[str, int], None]
+    """So many controllers have lost Pods of the service to the cluster: their quota events are not heard."""
+    on_transition: Callable[[Transition], None]
+    """A breaker has changed its state."""
 
 
 @dataclass(frozen=True, slots=True)

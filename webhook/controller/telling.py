@@ -1,10 +1,10 @@
 """Tells the store what the watch showed: in batches, services side by side, again while it gives no answer."""
 
 import asyncio
-import random
 from collections.abc import Mapping, Sequence
 
 from webhook.controller.following import Following
+from webhook.controller.pauses import Pauses
 from webhook.controller.reports import ControllerPace, ControllerReports
 from webhook.controller.untold import Item
 from webhook.core.quota import CounterPlan, Seen
@@ -31,9 +31,7 @@ class Telling:
         self._ledger = ledger
         self._clock = clock
         self._reports = reports
-        self._pace = pace
-        self._pauses: dict[str, tuple[float, float]] = {}
-        """By service that the store gave no answer for: when it is tried again, and the pause before it."""
+        self._pauses = Pauses(pace)
         self.strangers: set[str] = set()
         """Pods that the store does not know, and whose owner is not sure: nobody's, as it turns out."""
 
@@ -43,22 +41,14 @@ class Telling:
             self._untold.noted.clear()
             self._following.pass_time()
             if not await self.tell():
-                await self._rest()
+                await self._pauses.rest(self._untold.noted)  # or for time alone to have ended Pods
 
     async def tell(self) -> bool:
         """Tell one batch of each service that is not paused; False where there is none."""
-        now = asyncio.get_running_loop().time()
-        due = [service for service in self._untold.services if self._pauses.get(service, (0.0, 0.0))[0] <= now]
+        due = [service for service in self._untold.services if self._pauses.is_over(service)]
         gate = asyncio.Semaphore(_SERVICES_AT_ONCE)
         await asyncio.gather(*(self._tell(service, gate) for service in due))
         return bool(due)
-
-    async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(self._pace.round_seconds):
-                await self._untold.noted.wait()
-        except TimeoutError:
-            pass  # time alone may have ended Pods, and pauses
 
     async def _tell(self, service: str, gate: asyncio.Semaphore) -> None:
         compiled = self._following.compiled
@@ -73,21 +63,15 @@ class Telling:
             try:
                 seen = await self._ledger.see(plan, sightings)
             except StoreUnavailableError:
-                self._pause(service)
+                self._pauses.begin(service)
                 self._untold.failed(service)
                 return
             except BaseException:  # cancelled, say: what travels is not lost with it
                 self._untold.failed(service)
                 raise
-        self._pauses.pop(service, None)
+        self._pauses.end(service)
         self._untold.told(service)
         self._take(plan, batch, seen)
-
-    def _pause(self, service: str) -> None:
-        _, before = self._pauses.get(service, (0.0, 0.0))
-        pause = min(max(before * 2, self._pace.first_retry_seconds), self._pace.longest_retry_seconds)
-        until = asyncio.get_running_loop().time() + pause * random.uniform(0.5, 1)  # noqa: S311  it guards nothing
-        self._pauses[service] = until, pause
 
     def _take(self, plan: CounterPlan, batch: Mapping[str, Item], answers: Sequence[Seen]) -> None:
         for (uid, item), seen in zip(batch.items(), answers, strict=True):

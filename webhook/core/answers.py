@@ -1,6 +1,7 @@
 """The words of a refusal by the counters: a stable code, the figures, and the moment from which it could pass."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from http import HTTPStatus
 
 from webhook.core.breaker import BreakerView, State
@@ -9,7 +10,7 @@ from webhook.core.findings import Code
 from webhook.core.policy import FailureMode, Service
 from webhook.core.quota import CounterPlan, Holder, Receipt, Refusal, Use
 from webhook.core.resources import shown
-from webhook.core.stanzas import Denial, RetryAfter, WhenStoreUnavailable
+from webhook.core.stanzas import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
 
 _SECOND_US = 1_000_000
 
@@ -26,7 +27,8 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
         return ()
     objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
     findings = []
-    if Refusal.BREAKER in objections and receipt.breaker is not None:
+    degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
+    if Refusal.BREAKER in objections and receipt.breaker is not None and not degrades:
         findings.append(breaker_finding(service, receipt.breaker, receipt.at_us))
     if Refusal.QUOTA in objections:
         findings.append(_quota_finding(service, receipt))
@@ -51,15 +53,36 @@ def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding |
 
 
 def breaker_finding(service: Service, view: BreakerView, now_us: int) -> Finding:
-    """Say that the breaker stands in the way, for how long, and what cures it."""
-    if view.state is State.OPEN:
-        seconds = -(-view.open_remaining_us(now_us) // _SECOND_US)
-        code = Code.BREAKER_OPEN
-        text = f"is open for {seconds}s more ({view.reason}); probes are let in from {utc(view.open_until_us)}"
+    """Say that the breaker stands in the way, for how long, why, and what would cure it."""
+    seconds = -(-view.open_remaining_us(now_us) // _SECOND_US)
+    return _breaker_finding(service.name, service.modes.breaker, view, seconds)
+
+
+@lru_cache(maxsize=1024)  # of thousands of Pods that are refused within a second, all are told the same
+def _breaker_finding(name: str, mode: Mode, view: BreakerView, seconds: int) -> Finding:
+    code = Code.BREAKER_OPEN
+    if view.state is State.FORCED_OPEN:
+        text = (
+            f"was opened by hand for {seconds}s more, until {utc(view.open_until_us)} ({view.reason});"
+            f" whoever may override ends it: podgate breaker reset {name}"
+        )
+    elif view.state is State.OPEN:
+        rollback = "roll back (a controller without a part in the failures may probe early), or " if view.early else ""
+        text = (
+            f"is open for {seconds}s more ({_why(view)}); probes are let in from {utc(view.open_until_us)}:"
+            f" wait, or {rollback}have an admin run podgate breaker close|reset {name}"
+        )
     else:
         code = Code.BREAKER_PROBING
         text = f"is half-open and all its probes are out ({view.probes_succeeded} succeeded so far): try again soon"
-    return Finding(code, "breaker", service.modes.breaker, f"service {service.name}: the breaker {text}")
+    return Finding(code, "breaker", mode, f"service {name}: the breaker {text}")
+
+
+def _why(view: BreakerView) -> str:
+    """Return what opened it last, and the figures that tripped it where that was not the last."""
+    if not view.tripped_by or view.tripped_by == view.reason:
+        return view.reason
+    return f"{view.reason}; tripped by {view.tripped_by}"
 
 
 def _quota_finding(service: Service, receipt: Receipt) -> Finding:

@@ -17,6 +17,22 @@ def charge_pod(
     probe: bool = False,
 ) -> None:
     """Charge a Pod as of a moment, let it stand, remember it, and wait until somebody has seen it."""
+    charge_seen_pod(state, plan, pod, at_us, now_us, generation=generation, probe=probe)
+    state.roll.put(plan, plan.scope_of(pod.namespace), pod.uid, pod.cost, now_us)
+    state.roll.wait_for(pod.uid, at_us)
+
+
+def charge_seen_pod(
+    state: TagState,
+    plan: CounterPlan,
+    pod: Acquire | Booking | Sighting,
+    at_us: int,
+    now_us: int,
+    *,
+    generation: int,
+    probe: bool = False,
+) -> None:
+    """Charge a Pod as of a moment, and remember it; whether it lives is known, and nobody waits for it."""
     scope = plan.scope_of(pod.namespace)
     charges = state.charge(plan, scope, pod.cost, at_us, now_us)
     record = PodRecord(
@@ -30,10 +46,9 @@ def charge_pod(
         stands=stands(plan, scope),
         namespace=pod.namespace,
         name=pod.name,
+        source=_source(plan, pod),
     )
     state.remember(pod.uid, record)
-    state.roll.put(plan, scope, pod.uid, pod.cost, now_us)
-    state.roll.wait_for(pod.uid, at_us)
 
 
 def more_standing(
@@ -44,3 +59,9 @@ def more_standing(
         return None
     held = state.roll.held(plan, plan.scope_of(request.namespace), request.uid)
     return difference(cost, unless_held if held is None else held)
+
+
+def _source(plan: CounterPlan, pod: Acquire | Booking | Sighting) -> str:
+    """Return who made a Pod, as far as it will be asked: where a breaker hears how it fares."""
+    is_asked = plan.breaker is not None and plan.breaker.has_outcomes
+    return pod.event_source if is_asked and isinstance(pod, Acquire) else ""

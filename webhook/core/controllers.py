@@ -11,9 +11,15 @@ _KUBE_CONTROLLERS = frozenset(
     }
 )
 
+CONTROLLER = "controller:"
+"""Begins a source of quota events and failures that is a controller; its uid follows."""
+
 
 def owning_controller(user: str, pod: Pod) -> OwnerReference | None:
     """Return the controller that owns the Pod; None where it has none, or `user` is no kube controller."""
     if user not in _KUBE_CONTROLLERS:
         return None
-    return next((reference for reference in pod.metadata.owner_references or () if reference.controller), None)
+    for reference in pod.metadata.owner_references or ():
+        if reference.controller:
+            return reference
+    return None

@@ -43,7 +43,7 @@ class Finding(Struct, frozen=True):
 
 def enforced(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return those that deny."""
-    return tuple(finding for finding in findings if finding.mode is Mode.ENFORCE)
+    return tuple([finding for finding in findings if finding.mode is Mode.ENFORCE])
 
 
 class Status(Struct, frozen=True):
@@ -85,6 +85,10 @@ class Decision(Struct, frozen=True):
     service: str | None = None
     policy_hash: str = ""
     exemption: str = ""
+    degraded: str = ""
+    """Why the Pod was rewritten without what its placement only prefers, such as `breaker OPEN`."""
+    would_degrade: bool = False
+    """It would have been, were the breaker's mode Enforce."""
     status: Status = ALLOWED
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -1,6 +1,8 @@
 """One review on its way to a Decision: what the stages found so far, and the finished record."""
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -14,7 +16,7 @@ from webhook.core.policy import LoadedPolicy, Service
 from webhook.core.quota import CounterPlan, Receipt
 from webhook.core.resources import counted
 from webhook.core.review import BadReviewError, Request
-from webhook.core.stanzas import Mode
+from webhook.core.stanzas import Mode, WhenOpen
 
 
 class Compiled:
@@ -26,8 +28,17 @@ class Compiled:
         self.matcher = Matcher(loaded.policy)
         self.services: Mapping[str, Service] = {service.name: service for service in loaded.policy.services}
         pools = {pool.name: pool for pool in loaded.policy.pools}
+        refusing = {service.name for service in loaded.policy.services if _may_refuse(service)}
+        guard = loaded.policy.breaker_guard
+        open_max = None if guard is None else guard.open_max(len(refusing))
         self.plans: Mapping[str, CounterPlan] = {
-            name: CounterPlan.of(service, pools.get(service.pool or "")) for name, service in self.services.items()
+            name: CounterPlan.of(
+                service,
+                pools.get(service.pool or ""),
+                open_max=open_max if name in refusing else None,
+                forcing=loaded.forcings.get(name),
+            )
+            for name, service in self.services.items()
         }
         self.counted: Mapping[str, tuple[str, ...]] = {name: counted(plan) for name, plan in self.plans.items()}
 
@@ -43,6 +54,12 @@ class Compiled:
         return service
 
 
+def _may_refuse(service: Service) -> bool:
+    """Whether an open breaker of the service keeps Pods out; breakerGuard is for no others."""
+    breaker = service.breaker
+    return breaker is not None and service.modes.breaker is Mode.ENFORCE and breaker.when_open is not WhenOpen.DEGRADE
+
+
 class Draft(Struct):
     """One review on its way to a Decision."""
 
@@ -53,6 +70,8 @@ class Draft(Struct):
     verdict: Verdict | None = None
     service: Service | None = None
     exemption: str = ""
+    degraded: str = ""
+    would_degrade: bool = False
     findings: list[Finding] = []
     patch: tuple[Operation, ...] = ()
     qos_change: str = ""
@@ -96,16 +115,38 @@ class Draft(Struct):
             self.verdict = Verdict.DENY
 
 
+class _Told(NamedTuple):
+    """What an answer says of its findings: to whom it refuses or warns, and in the audit log."""
+
+    denial: Finding | None
+    message: str
+    warnings: tuple[str, ...]
+    audit: str
+
+
+_NOTHING = _Told(None, "", (), "")
+
+
+@lru_cache(maxsize=1024)  # of many Pods that are refused at one time, most are told the same
+def _told(findings: tuple[Finding, ...]) -> _Told:
+    denials = enforced(findings)
+    return _Told(
+        denial=denials[0] if denials else None,
+        message="; ".join([str(finding) for finding in denials]),
+        warnings=tuple([str(finding) for finding in findings if finding.mode is Mode.WARN]),
+        audit=",".join(sorted({f"{finding.code}/{finding.mode}" for finding in findings})),
+    )
+
+
 def conclude(draft: Draft, client_id: str) -> Decision:
     """Return the finished record."""
     request, pod = draft.request, draft.request.pod
     findings = tuple(draft.findings)
-    denials = enforced(findings)
+    told = _told(findings) if findings else _NOTHING
     status = ALLOWED
-    if denials:
-        status = answers.status_of(denials[0], draft.service, draft.receipt, request.user)
-        message = "; ".join(str(finding) for finding in denials)
-        status = Status(status.code, status.reason, message, status.retry_after_seconds)
+    if told.denial is not None:
+        status = answers.status_of(told.denial, draft.service, draft.receipt, request.user)
+        status = Status(status.code, status.reason, told.message, status.retry_after_seconds)
     verdict = draft.verdict or Verdict.ADMIT
     name = draft.service.name if draft.service else None
     audit = {"decision": str(verdict), "policy-hash": draft.compiled.hash, "client-id": client_id}
@@ -113,10 +154,12 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         audit["service"] = name
     if draft.exemption:
         audit["exemption"] = draft.exemption
+    if draft.degraded:
+        audit["degraded"] = draft.degraded
     if draft.qos_change:
         audit["qos-class"] = draft.qos_change
     if findings:
-        audit["findings"] = ",".join(sorted({f"{finding.code}/{finding.mode}" for finding in findings}))
+        audit["findings"] = told.audit
     return Decision(
         half=draft.half,
         review_uid=request.uid,
@@ -131,9 +174,11 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         service=name,
         policy_hash=draft.compiled.hash,
         exemption=draft.exemption,
+        degraded=draft.degraded,
+        would_degrade=draft.would_degrade,
         status=status,
         findings=findings,
-        warnings=tuple([str(finding) for finding in findings if finding.mode is Mode.WARN]),
+        warnings=told.warnings,
         patch=draft.patch,
         audit=audit,
         receipt=draft.receipt,

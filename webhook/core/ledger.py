@@ -5,8 +5,10 @@ Whatever stands behind `ports.CounterStore` does exactly this, in this order; a 
 
 from msgspec.structs import replace
 
-from webhook.core import breaker_states, store_time
-from webhook.core.breaker import BreakerView, State, Transition
+from webhook.core import breaker as machine
+from webhook.core import store_time
+from webhook.core.breaker import BreakerView, Transition
+from webhook.core.breaker_ledger import BreakerScript
 from webhook.core.charging import charge_pod, more_standing
 from webhook.core.quota import (
     Acquire,
@@ -25,44 +27,6 @@ from webhook.core.stanzas import Mode
 from webhook.core.tag_state import NO_COST, PodRecord, TagState
 
 
-class _Breaker:
-    """The breaker during one script: it moves, and is written at the end or not at all. Without a plan it is none."""
-
-    __slots__ = ("_now_us", "_plan", "record", "transitions")
-
-    def __init__(self, state: TagState, plan: CounterPlan, now_us: int) -> None:
-        self._plan, self._now_us = plan.breaker, now_us
-        self.record = state.breaker(plan.service)
-        self.transitions: tuple[Transition, ...] = ()
-        if self._plan is not None:
-            self._move(breaker_states.advance(self.record, self._plan, now_us))
-
-    def _move(self, step: breaker_states.Step) -> None:
-        self.record, transitions = step
-        if transitions:
-            self.transitions += transitions
-
-    def admits(self) -> bool:
-        if self._plan is None or self.record.state is State.CLOSED:
-            return True
-        return breaker_states.admits(self.record, self._plan, self._now_us)
-
-    def quota_event(self, source: str) -> None:
-        if self._plan is not None:
-            self._move(breaker_states.quota_event(self.record, self._plan, self._now_us, source))
-
-    def take_probe(self, uid: str) -> bool:
-        """Let the charged Pod be a probe if one is wanted; whether it was."""
-        before = self.record
-        if self._plan is None or before.state is not State.HALF_OPEN:
-            return False
-        self._move(breaker_states.take_probe(before, self._plan, self._now_us, uid))
-        return self.record is not before
-
-    def view(self) -> BreakerView | None:
-        return None if self._plan is None else breaker_states.view(self.record, self._plan, self._now_us)
-
-
 def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
     """Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once."""
     clock = state.clock(request.plan)
@@ -79,14 +43,14 @@ def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
 
 def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
     plan, scope = request.plan, request.plan.scope_of(request.namespace)
-    breaker = _Breaker(state, plan, now_us)
+    breaker = BreakerScript(state, plan, now_us)
     if state.pod(request.uid, now_us) is not None:
         used, _ = state.judge(plan, scope, NO_COST, now_us)
         return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
 
     refused: Refusal | None = None
     would_refuse: tuple[Refusal, ...] = ()
-    if not breaker.admits():
+    if not breaker.admits(request.event_source) and breaker.refuses():
         refused, would_refuse = _objection(Refusal.BREAKER, plan.breaker_mode, would_refuse)
     asked = request.cost if refused is None else NO_COST
     standing = more_standing(state, plan, request, asked)
@@ -98,7 +62,7 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
         return _receipt(now_us, used, over, refused, would_refuse, breaker.view())
     if refused is None:
         generation = breaker.record.generation
-        probe = breaker.take_probe(request.uid)
+        probe = breaker.take_probe(request.uid, request.event_source)
         charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
         used = _and(used, plan, request.cost, standing)
     elif refused is Refusal.QUOTA:
@@ -141,7 +105,7 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
         state.remember(request.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
         state.roll.put(plan, scope, request.uid, request.cost, now_us)
         used, _ = state.judge(plan, scope, NO_COST, now_us)
-    view = _Breaker(state, plan, now_us).view()
+    view = BreakerScript(state, plan, now_us).view()
     return _receipt(now_us, used, over, refused, would_refuse, view, charged=written and bool(more))
 
 
@@ -155,7 +119,7 @@ def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> boo
     state.remember(uid, replace(record, refunded=True))
     state.roll.remove(record.stands, uid, now_us)
     if record.probe:
-        state.set_breaker(breaker_states.give_back_probe(state.breaker(record.service), uid))
+        state.set_breaker(machine.give_back_probe(state.breaker(record.service), uid))
     return state.give_back(record, reading_us)
 
 
@@ -170,33 +134,6 @@ def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) 
         return False
     charge_pod(state, plan, booking, at_us, now_us, generation=state.breaker(plan.service).generation)
     return True
-
-
-def outcome(
-    state: TagState,
-    plan: CounterPlan,
-    reading_us: int,
-    *,
-    ok: bool,
-    latency_us: int,
-    uid: str | None = None,
-    generation: int | None = None,
-) -> tuple[Transition, ...]:
-    """Tell the breaker how one request or Pod fared; no generation means the current one."""
-    if plan.breaker is None:
-        return ()
-    state.seen(reading_us)
-    record, transitions = breaker_states.outcome(
-        state.breaker(plan.service),
-        plan.breaker,
-        state.clock(plan).now(reading_us),
-        ok=ok,
-        latency_us=latency_us,
-        uid=uid,
-        generation=generation,
-    )
-    state.set_breaker(record)
-    return store_time.transitions(state.clock(plan), transitions)
 
 
 def look(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "") -> Look:
@@ -216,18 +153,10 @@ def look(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "
         for scope in scopes
     }
     pool = store_time.uses(state.clock(plan), state.stand(plan, "", now_us, Holder.POOL))
-    view = store_time.view(state.clock(plan), _Breaker(state, plan, now_us).view())
+    view = store_time.view(state.clock(plan), BreakerScript(state, plan, now_us).view())
     limits_own = plan.windows or plan.standing
     is_known = plan.standing is not None and state.roll.known(plan, now_us)
     return Look(state.clock(plan).shown(now_us), uses if limits_own else {}, view, pool, is_known)
-
-
-def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transition, ...]:
-    """Do what the time alone brings about for a service's breaker under the policy of today."""
-    state.seen(reading_us)
-    breaker = _Breaker(state, plan, state.clock(plan).now(reading_us))
-    state.set_breaker(breaker_states.restarted(breaker.record) if plan.breaker is None else breaker.record)
-    return store_time.transitions(state.clock(plan), breaker.transitions)
 
 
 def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) -> list[int]:

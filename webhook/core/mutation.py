@@ -12,17 +12,18 @@ DISOWN = (remove("metadata", "labels", SERVICE_LABEL),)
 """Takes a service's label off a Pod that no service owns: it would pass for theirs later."""
 
 
-def rewrite(pod: Pod, service: Service, policy_hash: str) -> tuple[Operation, ...]:
+def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False) -> tuple[Operation, ...]:
     """Return the patch that makes the Pod its service's; empty where it already is. f(f(x)) = f(x).
 
-    ValueError: an unreadable quantity.
+    `degraded`: what the placement only prefers is not looked at. ValueError: an unreadable quantity.
     """
     if service.modes.all_disabled():
         return ()
+    plan = service.degraded_placement_plan if degraded else service.placement_plan
     operations = set_keys(("metadata", "labels"), pod.metadata.labels, {SERVICE_LABEL: service.name})
     operations += set_keys(("metadata", "annotations"), pod.metadata.annotations, {HASH_ANNOTATION: policy_hash})
-    if service.placement_plan is not None and service.modes.placement is Mode.ENFORCE:
-        operations += placement.operations(pod, service.placement_plan)
+    if plan is not None and service.modes.placement is Mode.ENFORCE:
+        operations += placement.operations(pod, plan)
     if service.range_plan is not None and service.modes.resources is Mode.ENFORCE:
         operations += ranges.operations(pod, service.range_plan)
     return tuple(operations)

@@ -63,8 +63,36 @@ class Spec(Struct, frozen=True, gc=False, rename="camel"):
     overhead: Amounts | None = None
 
 
-class PodStatus(Struct, frozen=True, gc=False):
+class Condition(Struct, frozen=True, gc=False, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    last_transition_time: str | None = None
+
+
+class Halt(Struct, frozen=True, gc=False):
+    """Why a container waits, or has ended."""
+
+    reason: str | None = None
+
+
+class ContainerState(Struct, frozen=True, gc=False):
+    waiting: Halt | None = None
+    terminated: Halt | None = None
+
+
+class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
+    restart_count: int = 0
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+
+class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     phase: str = ""
+    reason: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
 class Pod(Struct, frozen=True, gc=False):

@@ -1,10 +1,12 @@
 """The policy document as frozen types. How it is read, checked and explained stands in `webhook.core.document`."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from webhook.core.breaker import Forcing
 from webhook.core.kubernetes import LabelSelector, format_of
 from webhook.core.placement import PlacementPlan
 from webhook.core.ranges import RangePlan
@@ -24,6 +26,9 @@ from webhook.core.stanzas import (
 )
 
 BUILT_IN_EXEMPT_NAMESPACES = frozenset({"kube-system", "kube-node-lease", "podgate-system"})
+
+
+_OPEN_MAX_AT_LEAST = 3
 
 
 class Unmatched(Choice):
@@ -62,7 +67,13 @@ class Pool(Struct, frozen=True, rename="camel"):
 
 
 class BreakerGuard(Struct, frozen=True, rename="camel"):
+    """Of the breakers that refuse Pods, no more than so many open at one time: a trip beyond them is held back."""
+
     max_open_percent: Percent = 30
+
+    def open_max(self, breakers: int) -> int:
+        """Return how many of so many breakers may be open: three in any case, for a percentage of few says little."""
+        return max(_OPEN_MAX_AT_LEAST, self.max_open_percent * breakers // 100)
 
 
 class Modes(Struct, frozen=True):
@@ -104,6 +115,11 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
         return None if self.placement is None else PlacementPlan.of(self.name, self.placement)
 
     @cached_property
+    def degraded_placement_plan(self) -> PlacementPlan | None:
+        """What remains of it while an open breaker degrades: what is required. The same plan where that is all."""
+        return None if self.placement_plan is None else self.placement_plan.without_preferences()
+
+    @cached_property
     def range_plan(self) -> RangePlan | None:
         """What its resources mean for a Pod."""
         return None if self.resources is None else RangePlan.of(self.resources)
@@ -128,7 +144,11 @@ class Policy(Struct, frozen=True, rename="camel"):
 
 
 class LoadedPolicy(Struct, frozen=True):
-    """A good policy with the identity of its document: the first 16 hex digits of the SHA-256 of its raw bytes."""
+    """A good policy with the identity of its document: the first 16 hex digits of the SHA-256 of its raw bytes.
+
+    `forcings` are what hands do to breakers, by service: the document has none.
+    """
 
     policy: Policy
     hash: str
+    forcings: Mapping[str, Forcing] = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from webhook.core.charging import charge_pod
+from webhook.core.charging import charge_seen_pod
 from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, Waiting
 from webhook.core.roll import stands
 from webhook.core.tag_state import PodRecord, TagState
@@ -43,7 +43,7 @@ def _charge_afterwards(state: TagState, plan: CounterPlan, seen: Sighting, now_u
     at_us = min(seen.created_at_us + state.clock(plan).offset_us, now_us)
     if not seen.created_at_us or at_us + plan.remember_us <= now_us:
         return False
-    charge_pod(state, plan, seen, at_us, now_us, generation=state.breaker(plan.service).generation)
+    charge_seen_pod(state, plan, seen, at_us, now_us, generation=state.breaker(plan.service).generation)
     return True
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from webhook.core import answers, matching, mutation, resources, validation
-from webhook.core.breaker import BreakerView, State
-from webhook.core.controllers import owning_controller
+from webhook.core.breaker import BreakerView, State, may_probe_early
+from webhook.core.controllers import CONTROLLER, owning_controller
 from webhook.core.decision import Finding, Half, Verdict
 from webhook.core.draft import Draft
 from webhook.core.findings import Code
@@ -12,6 +12,8 @@ from webhook.core.policy import Service, Unmatched
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.review import BadReviewError
 from webhook.core.stanzas import Mode
+
+_OPEN = frozenset({State.OPEN, State.FORCED_OPEN})
 
 
 def leave_alone(draft: Draft) -> None:
@@ -80,12 +82,14 @@ def _no_service(draft: Draft, labels: Mapping[str, str]) -> tuple[Finding, ...]:
     return (Finding(Code.UNMATCHED, "unmatched", mode, message),)
 
 
-def rewrite(draft: Draft) -> None:
-    """Make the patch of a new Pod; an existing one is never rewritten."""
+def rewrite(draft: Draft, view: BreakerView | None = None) -> None:
+    """Make the patch of a new Pod; an existing one is never rewritten. `view`: how its breaker is known to stand."""
     if draft.request.operation != "CREATE":
         return draft.note("rewrite", "only new Pods are rewritten")
+    if view is not None:
+        _degrade(draft, view)
     try:
-        draft.patch = mutation.rewrite(draft.pod, draft.owner, draft.compiled.hash)
+        draft.patch = mutation.rewrite(draft.pod, draft.owner, draft.compiled.hash, degraded=bool(draft.degraded))
         qos = mutation.qos_change(draft.pod, draft.owner) if draft.patch else None
     except ValueError as error:
         raise _unreadable(error) from None
@@ -95,15 +99,35 @@ def rewrite(draft: Draft) -> None:
     return draft.note("rewrite", ", ".join(operation.path for operation in draft.patch) or "nothing to change")
 
 
+def _degrade(draft: Draft, view: BreakerView) -> None:
+    """Let an open breaker leave out what the service's placement only prefers, if it prefers anything."""
+    service, breaker = draft.owner, draft.plan.breaker
+    prefers = service.degraded_placement_plan is not service.placement_plan
+    if breaker is None or not breaker.degrades or not prefers or service.modes.placement is not Mode.ENFORCE:
+        return
+    if view.state not in _OPEN:
+        return
+    reason = f"breaker {view.state}"
+    if service.modes.breaker is Mode.ENFORCE:
+        draft.degraded = reason
+        draft.note("rewrite", f"{reason}: what is only preferred is left out")
+    else:
+        draft.would_degrade = True
+        draft.note("rewrite", f"{service.modes.breaker}: {reason}: what is only preferred would be left out")
+
+
 def refuse_open(draft: Draft, view: BreakerView | None, now_us: int) -> None:
     """Refuse on a breaker that is known to be open without asking the store: the cheapest refusal of all."""
-    service = draft.owner
-    if view is None or draft.request.operation != "CREATE":
+    service, plan = draft.owner, draft.plan.breaker
+    if view is None or plan is None or draft.request.operation != "CREATE":
         return
     draft.note("breaker", view.state)
-    if view.state is State.OPEN and service.modes.breaker is Mode.ENFORCE:
-        draft.object_to("breaker", (answers.breaker_finding(service, view, now_us),))
-        draft.receipt = Receipt(now_us, breaker=view)
+    if view.state not in _OPEN or service.modes.breaker is not Mode.ENFORCE or plan.degrades:
+        return
+    if view.state is State.OPEN and view.early and may_probe_early(event_source(draft), view.failed, view.early):
+        return  # there may be room for it: only the store knows
+    draft.object_to("breaker", (answers.breaker_finding(service, view, now_us),))
+    draft.receipt = Receipt(now_us, breaker=view)
 
 
 def check(draft: Draft) -> None:
@@ -155,7 +179,7 @@ def _unreadable(error: ValueError) -> BadReviewError:
 def event_source(draft: Draft) -> str:
     """Return whose quota event a denial is: the owning controller's if a kube controller says so, else the user's."""
     controller = owning_controller(draft.request.user, draft.pod)
-    return f"user:{draft.request.user}" if controller is None else f"controller:{controller.uid}"
+    return f"user:{draft.request.user}" if controller is None else f"{CONTROLLER}{controller.uid}"
 
 
 def charged(draft: Draft, receipt: Receipt) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from webhook.core.breaker import BreakerView, Transition
+from webhook.core.breaker import BreakerPlan, BreakerView, Transition
 from webhook.core.quota import Receipt, Use, all_free_at_us
 from webhook.core.tag_clock import TagClock
 
@@ -32,7 +32,31 @@ def uses(clock: TagClock, found: Sequence[Use]) -> tuple[Use, ...]:
 def view(clock: TagClock, seen: BreakerView | None) -> BreakerView | None:
     if seen is None or not clock.offset_us:
         return seen
-    return replace(seen, since_us=clock.shown(seen.since_us), open_until_us=clock.shown(seen.open_until_us))
+    return replace(
+        seen,
+        since_us=clock.shown(seen.since_us),
+        open_until_us=clock.shown(seen.open_until_us),
+        tripped_at_us=clock.shown(seen.tripped_at_us),
+    )
+
+
+def forced(clock: TagClock, plan: BreakerPlan | None) -> BreakerPlan | None:
+    """Return a plan whose forcing ends at a moment that is counted by."""
+    if plan is None or plan.forcing is None or not clock.offset_us:
+        return plan
+    return replace(plan, forcing=replace(plan.forcing, until_us=plan.forcing.until_us + clock.offset_us))
+
+
+def counted(clock: TagClock, seen: BreakerView) -> BreakerView:
+    """Return a view that was shown with the moments that are counted by; 0 is none."""
+    if not clock.offset_us:
+        return seen
+    return replace(
+        seen,
+        since_us=seen.since_us and seen.since_us + clock.offset_us,
+        open_until_us=seen.open_until_us and seen.open_until_us + clock.offset_us,
+        tripped_at_us=seen.tripped_at_us and seen.tripped_at_us + clock.offset_us,
+    )
 
 
 def transitions(clock: TagClock, moves: tuple[Transition, ...]) -> tuple[Transition, ...]:

@@ -2,7 +2,8 @@
 
 from msgspec import Struct
 
-from webhook.core.breaker_states import Record
+from webhook.core.breaker import BreakerPlan, BreakerView
+from webhook.core.breaker.record import ALONE, Around, Record, shown
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
 from webhook.core.ring import Ring
 from webhook.core.roll import Roll, Stands
@@ -39,6 +40,10 @@ class PodRecord(Struct, frozen=True, gc=False):
     stands: Stands = ("", False, "")
     namespace: str = ""
     name: str = ""
+    source: str = ""
+    """Who made it, as quota events say it; only where its breaker hears of outcomes."""
+    settled: bool = False
+    """Its outcome was heard."""
 
 
 class TagState:
@@ -47,12 +52,14 @@ class TagState:
     They outlive the policy that made them, as long as anything in them counts: changed limits find what was used.
     """
 
-    __slots__ = ("_breakers", "_clocks", "_pods", "_resets", "_rings", "_seen_us", "roll")
+    __slots__ = ("_breakers", "_clocks", "_closed", "_pods", "_resets", "_rings", "_seen_us", "around", "roll")
 
-    def __init__(self) -> None:
+    def __init__(self, around: Around = ALONE) -> None:
         self.roll = Roll()
+        self.around = around
         self._clocks = {fleet: TagClock() for fleet in (False, True)}
         self._breakers: dict[str, Record] = {}
+        self._closed: dict[str, tuple[Record, BreakerView]] = {}
         self._rings: dict[Account, dict[int, Ring]] = {}
         self._resets: dict[tuple[Account, int], tuple[int, int]] = {}
         """By account and seconds of a window: the newest reset that was asked for, and up to when it forgot."""
@@ -65,6 +72,13 @@ class TagState:
 
     def breaker(self, service: str) -> Record:
         return self._breakers.get(service) or Record(service)
+
+    def shown_closed(self, record: Record, plan: BreakerPlan) -> BreakerView:
+        """Return what callers see of a closed breaker, whatever the time: made once for all that find it so."""
+        known = self._closed.get(record.service)
+        if known is None or known[0] is not record:
+            known = self._closed[record.service] = record, shown(record, plan, 0)
+        return known[1]
 
     def set_breaker(self, record: Record) -> None:
         self._breakers[record.service] = record

@@ -72,7 +72,7 @@ def owned(pod: Pod, compiled: Compiled, namespace_labels: Mapping[str, str]) -> 
         pod.metadata.name,
         _cost(pod, compiled.counted[service.name]),
         NOT_LIVE_US if is_gated else ends_at_us(pod),
-        0 if is_gated else _moment_us(pod.metadata.creation_timestamp),
+        0 if is_gated else moment_us(pod.metadata.creation_timestamp),
         is_sure,
         is_labelled,
     )
@@ -93,7 +93,7 @@ def ends_at_us(pod: Pod) -> int:
     metadata = pod.metadata
     if metadata.deletion_timestamp is None or metadata.deletion_grace_period_seconds is None:
         return FOREVER_US
-    return _moment_us(metadata.deletion_timestamp) + metadata.deletion_grace_period_seconds * 1_000_000
+    return moment_us(metadata.deletion_timestamp) + metadata.deletion_grace_period_seconds * 1_000_000
 
 
 def ended(found: Owned) -> Owned:
@@ -122,7 +122,7 @@ def _cost(pod: Pod, names: tuple[str, ...]) -> Cost:
         return {name: 1 for name in names if name == "pods"}
 
 
-def _moment_us(text: str | None) -> int:
+def moment_us(text: str | None) -> int:
     """Read a time as Kubernetes writes it; 0 where there is none."""
     try:
         return round(datetime.fromisoformat(text or "").timestamp() * 1_000_000)

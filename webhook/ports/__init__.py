@@ -1,13 +1,15 @@
 """The named seams: everything that the decision needs from the world comes in through one of these."""
 
+from webhook.ports.boards import StatusBoard
 from webhook.ports.callers import Caller, TokenKey, TokenKeys
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, Found, PodTaker, PodWatch
 from webhook.ports.policies import NamespaceLabels, Overrides, OverridesBook, PolicyCheck, PolicySource
-from webhook.ports.stores import CounterStore, Outcome, PodLedger
+from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger
 from webhook.ports.time import Clock
 
 __all__ = [
+    "BreakerLedger",
     "Caller",
     "Clock",
     "Continuity",
@@ -15,7 +17,6 @@ __all__ = [
     "Found",
     "NamespaceLabels",
     "Observer",
-    "Outcome",
     "Overrides",
     "OverridesBook",
     "PodLedger",
@@ -24,6 +25,7 @@ __all__ = [
     "PolicyCheck",
     "PolicySource",
     "Review",
+    "StatusBoard",
     "TokenKey",
     "TokenKeys",
     "WatchReports",

@@ -3,19 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from msgspec import Struct
-
 from webhook.core.breaker import BreakerView, Transition
+from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
-
-
-class Outcome(Struct, frozen=True):
-    """How one request or Pod fared. `generation` None means the current one."""
-
-    ok: bool
-    latency_us: int
-    uid: str | None = None
-    generation: int | None = None
 
 
 class CounterStore(Protocol):
@@ -36,8 +26,8 @@ class CounterStore(Protocol):
         """Charge each uid that is not known yet, past every limit, at its own time; return how many were not known."""
         ...
 
-    async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
-        """Tell the breaker how one of the service's requests or Pods fared."""
+    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+        """Tell the breaker how some of the service's requests or Pods fared, in their order."""
         ...
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
@@ -48,8 +38,40 @@ class CounterStore(Protocol):
         """Let interval boundaries pass: what an idle service's breaker owes to the time alone."""
         ...
 
+    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+        """Say how the breaker was last known here: of a higher generation it holds, or on a tie if it is more shut."""
+        ...
+
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        """Return the breaker as it is known here without asking anybody; None where it is not known."""
+        """Return the breaker as it is known here without asking anybody; None where it is not, as CLOSED never is."""
+        ...
+
+    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        """Return the breaker as it was heard of last, however long ago, and not moved on; None where it never was."""
+        ...
+
+
+class BreakerLedger(Protocol):
+    """What only the one who leads tells breakers. As indivisible as the rest."""
+
+    async def started(
+        self, plan: CounterPlan, starts: Sequence[Start]
+    ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
+        """Tell how Pods started, each uid once; what became of each, and what the breaker did."""
+        ...
+
+    async def excuse(self, plan: CounterPlan, sources: Sequence[str]) -> None:
+        """Hear no quota events of these sources for ten minutes, nor any that they caused a moment ago.
+
+        A source is as in `Acquire.event_source`, such as `controller:UID`: it has lost Pods that it now replaces.
+        """
+        ...
+
+    async def by_hand(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
+        """Bring the breaker where the plan's `forcing` wants it, or out of a forcing that is no more.
+
+        One that has not moved since `reset_at_us` is reset, once for that moment.
+        """
         ...
 
 

@@ -8,14 +8,18 @@ window, or is given back by whoever watches Pods.
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.deny_cache import DenyCache
 from webhook.core.local import LocalLedger
+from webhook.core.outcomes import Outcomes
 from webhook.core.quota import Acquire, Booking, CounterPlan, Holder, Look, Receipt, Refusal, Use
-from webhook.core.stanzas import WhenStoreUnavailable
+from webhook.core.stanzas import Mode, WhenStoreUnavailable
 from webhook.errors import StoreUnavailableError
-from webhook.ports import Clock, CounterStore, Outcome
-from webhook.store_guard.debts import Cause, Debt, Recent
+from webhook.ports import Clock, CounterStore
+from webhook.store_guard.breakers import Judgement, LocalBreakers
+from webhook.store_guard.debts import Cause, Debt, Key, Recent
 from webhook.store_guard.settling import GuardReports, Pace, Settling
 from webhook.uncounted import NoAnswerError, UncountedError
 
@@ -24,7 +28,10 @@ FAILURE_MODE = "failureMode"
 
 
 class StoreGuard:
-    """One replica's guard. Rules, bounds and what may remain oversold are in docs/redis.md."""
+    """One replica's guard. Rules, bounds and what may remain oversold are in docs/redis.md.
+
+    `late_us`: how long breakers wait for outcomes of an interval that has ended.
+    """
 
     def __init__(
         self,
@@ -35,6 +42,7 @@ class StoreGuard:
         pace: Pace | None = None,
         replicas: int = 1,
         ordinal: int = 0,
+        late_us: int = 0,
     ) -> None:
         self._inner = inner
         self._clock = clock
@@ -44,16 +52,18 @@ class StoreGuard:
         self._recent = Recent()
         self._ahead_us = 0
         """How far the store's clock is before ours, 0 until it was heard."""
-        self._settling = Settling(inner, self.look, self._local.forget, reports, pace or Pace())
+        self._breakers = LocalBreakers(inner.last_breaker, replicas, late_us)
+        self._settling = Settling(inner, self.look, self._tell, self._local.forget, reports, pace or Pace())
 
     def share(self, replicas: int, ordinal: int) -> None:
         """Divide what is left among so many replicas, of which this is number `ordinal`, from 0."""
         self._local.share(replicas, ordinal, self._clock.now_us())
+        self._breakers.share(replicas)
 
     async def acquire(self, request: Acquire) -> Receipt:
         """Judge and charge as the store does, or by the service's rule; UncountedError where others must decide."""
         if self._settling and request.resize_from is None and self._settling.owes(request.plan, request.uid):
-            return Receipt(self._clock.now_us() + self._ahead_us, repeated=True, local=True)
+            return Receipt(self._store_us(), repeated=True, local=True)
         if self._denied:
             cached = self._denied.find(request, self._clock.now_us())
             if cached is not None and request.uid not in self._recent:
@@ -69,6 +79,7 @@ class StoreGuard:
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._denied.drop(plan.tag)
         self._recent.remove(uid)
+        self._breakers.give_back(plan, uid)
         debt = self._settling.remit(plan, uid)
         if debt is None:
             return await self._inner.refund(plan, uid)
@@ -80,8 +91,18 @@ class StoreGuard:
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         return await self._inner.book(plan, bookings)
 
-    async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
-        return await self._inner.outcome(plan, outcome)
+    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+        try:
+            return await self._inner.hear(plan, outcomes)
+        except StoreUnavailableError:
+            if plan.breaker is None:
+                raise
+            self._settling.fall(plan, _rule(plan))
+            self._breakers.hear(plan, outcomes, self._store_us())
+            return self._breakers.take_moves()
+
+    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+        await self._inner.offer(plan, view)
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         look = await self._inner.look(plan, namespace)
@@ -96,10 +117,26 @@ class StoreGuard:
         self._recent.sweep(now_us + self._ahead_us)
         self._denied.sweep(now_us)
         self._local.sweep(now_us)
-        return await self._inner.tick(plans)
+        self._breakers.pass_time(plans, self._store_us())
+        moves = self._breakers.take_moves()
+        try:
+            return (*moves, *await self._inner.tick(plans))
+        except StoreUnavailableError:
+            if not moves:
+                raise
+            return moves
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        return self._inner.known_breaker(plan)
+        mine = self._my_breaker(plan)
+        return self._inner.known_breaker(plan) if mine is None else mine
+
+    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        mine = self._my_breaker(plan)
+        return self._inner.last_breaker(plan) if mine is None else mine
+
+    def _my_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        """Return how a breaker stands here while the store is away; None where the store alone knows."""
+        return self._breakers.view(plan, self._store_us()) if self._breakers else None
 
     def lost(self, tags: Collection[str] | None = None) -> None:
         """Hear that the store may have lost what it had acknowledged, of these tags or of all: it is told again."""
@@ -127,26 +164,55 @@ class StoreGuard:
     def _alone(self, request: Acquire, error: StoreUnavailableError) -> Receipt:
         """Go by the service's rule. What the store may yet do for a Pod that is not admitted is given back."""
         plan, now_us = request.plan, self._clock.now_us()
-        has_quota = bool(plan.limits)
-        self._settling.fall(plan, str(plan.when_unavailable) if has_quota else FAILURE_MODE)
+        self._settling.fall(plan, _rule(plan))
         if isinstance(error, NoAnswerError) and error.sent and not request.peek and request.resize_from is None:
             self._settling.refund_later(plan, request.uid)
-        if not has_quota or plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
+        is_new = request.resize_from is None and request.uid not in self._recent
+        judgement = self._breakers.judge(request, self._store_us()) if is_new else None
+        if judgement is not None and not judgement.admits and plan.breaker_mode is Mode.ENFORCE:
+            moves = self._breakers.take_moves()
+            view = judgement.view
+            return Receipt(self._store_us(), Refusal.BREAKER, breaker=view, transitions=moves, local=True)
+        if _rule(plan) != WhenStoreUnavailable.LOCAL:
             raise UncountedError(str(error), partial(self._admitted, request, now_us)) from error
         if request.uid in self._recent and request.resize_from is None:
             self._settling.keep(plan, request.uid)
-            return Receipt(now_us + self._ahead_us, repeated=True, local=True)
+            return Receipt(self._store_us(), repeated=True, local=True)
         receipt = self._local.acquire(request, now_us, self._ahead_us)
         if receipt.refused is None:
             self._admitted(request, now_us)
-        return receipt
+        return receipt if judgement is None else self._with_breaker(receipt, request, judgement)
+
+    def _with_breaker(self, receipt: Receipt, request: Acquire, judgement: Judgement) -> Receipt:
+        """Add what the breaker has to say of a Pod that it does not refuse."""
+        objects = () if judgement.admits else (Refusal.BREAKER,)
+        return replace(
+            receipt,
+            would_refuse=(*objects, *receipt.would_refuse),
+            breaker=self._breakers.view(request.plan, self._store_us()),
+            transitions=self._breakers.take_moves(),
+        )
 
     def _admitted(self, request: Acquire, now_us: int) -> None:
         """Owe a Pod that was admitted without the store. A resize is not owed: its Pod has its record."""
         if not request.peek and request.resize_from is None:
+            if request.uid not in self._recent:
+                self._breakers.admitted(request, self._store_us())
             self._settling.keep(request.plan, request.uid)
             self._recent.add(request, now_us + self._ahead_us)
             self._settling.owe(Debt(request, now_us + self._ahead_us, now_us, Cause.AWAY))
+
+    async def _tell(self, key: Key) -> None:
+        await self._breakers.tell(key, self._inner.offer, self._store_us())
+
+    def _store_us(self) -> int:
+        """Return the store's time, as near as it is known here."""
+        return self._clock.now_us() + self._ahead_us
+
+
+def _rule(plan: CounterPlan) -> str:
+    """Return what a service goes by while the store gives no answer."""
+    return str(plan.when_unavailable) if plan.limits else FAILURE_MODE
 
 
 def _used(plan: CounterPlan, uses: Sequence[Use]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ nothing comes of it the pauses double, and differ from replica to replica; booki
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from webhook.core.quota import CounterPlan
@@ -48,6 +49,8 @@ class Pace:
 class Settling:
     """Runs while anything is owed. `look` shows a service as the store has it, `settled` hears of a tag that is even.
 
+    `tell` tells the store how the service's breaker stands here: before anything else, for it may be open.
+
     A debt that is remitted while it travels is booked all the same: give it back later.
     """
 
@@ -55,12 +58,14 @@ class Settling:
         self,
         store: CounterStore,
         look: Callable[[CounterPlan], Awaitable[object]],
+        tell: Callable[[Key], Awaitable[None]],
         settled: Callable[[str], None],
         reports: GuardReports,
         pace: Pace,
     ) -> None:
         self._store = store
         self._look = look
+        self._tell = tell
         self._settled = settled
         self._reports = reports
         self._pace = pace
@@ -118,6 +123,9 @@ class Settling:
             await asyncio.wait([self._task])
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
+                for key in [*self._fallen]:
+                    with suppress(StoreUnavailableError):
+                        await self._tell(key)
                 while self._debts and await self._round():
                     pass
         except TimeoutError:
@@ -151,6 +159,7 @@ class Settling:
         return came_to_something
 
     async def _settle(self, key: Key) -> bool:
+        await self._tell(key)
         debts = self._debts.oldest(key)
         if debts:
             await self._book(key, debts)

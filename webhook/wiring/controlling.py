@@ -19,9 +19,10 @@ from webhook.server import PlainServer
 from webhook.settings import MEMORY, Address, ControllerSettings, in_cluster
 from webhook.wiring.event_loop import EventLoop
 from webhook.wiring.reconciling import controller
-from webhook.wiring.sources import Loop, Sources, follow, leader_lease
+from webhook.wiring.sources import Loop, Sources, follow, leader_lease, tell_events
 from webhook.wiring.telemetry import Telemetry
 from webhook.wiring.tending import asked_to_end, forever
+from webhook.wiring.ticking import LATE_US
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
@@ -45,6 +46,7 @@ class Controlling:
         self._clock = clock
         self._client = client
         self._sources = sources
+        self._events = tell_events(client, settings, telemetry)
         self._store = _open_store(settings, telemetry, clock)
         self._lease = leader_lease(client, settings, telemetry, self._waits, self._notes)
         self._controller: Controller | None = None
@@ -58,7 +60,7 @@ class Controlling:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         listen = self._settings.plain_listen
         await self._plain.listener.start(listen.host, listen.port)
-        loops: tuple[Loop, ...] = (*self._sources.loops, self._lead)
+        loops: tuple[Loop, ...] = (*self._sources.loops, self._store.follow, self._events, self._lead)
         self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
         addresses = [str(Address(*address)) for address in self._plain.listener.addresses]
         self._logs.said("info", "listening", plain=addresses, not_ready=self._unready())
@@ -89,7 +91,7 @@ class Controlling:
         self._logs.said("info", "leading", resumes=resume is not None)
         reports = self._telemetry.watched("pods")
         watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
-        self._controller = controller(self._sources, watch, self._store, self._clock, self._telemetry)
+        self._controller = controller(self._sources, watch, self._store, self._clock, self._telemetry, ticks=True)
         try:
             await self._controller.run()
         finally:
@@ -137,6 +139,8 @@ def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock
         clock,
         telemetry.store_reports(),
         deadline_seconds=_STORE_SECONDS,
+        late_us=LATE_US,
+        hears=telemetry.announcement_reports(),
     )
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable
 
-from webhook.controller import Controller, Resets
+from webhook.controller import Boards, Controller, Hands, Resets
 from webhook.core import overrides
 from webhook.core.draft import Compiled
-from webhook.ports import Clock, PodLedger, PodWatch
-from webhook.wiring.sources import Sources
+from webhook.ports import Clock, PodWatch
+from webhook.wiring.sources import Loop, Sources
+from webhook.wiring.store import Ledger
 from webhook.wiring.telemetry import Telemetry
+from webhook.wiring.ticking import Ticking
 
 
 class InForce:
@@ -30,15 +32,34 @@ class InForce:
         return self._compiled
 
 
-def controller(sources: Sources, watch: PodWatch, ledger: PodLedger, clock: Clock, telemetry: Telemetry) -> Controller:
-    """Return a controller, which runs for as long as it leads."""
+def controller(
+    sources: Sources, watch: PodWatch, ledger: Ledger, clock: Clock, telemetry: Telemetry, *, ticks: bool = False
+) -> Controller:
+    """Return a controller, which runs for as long as it leads; it `ticks` where no server does so beside it."""
+    in_force = InForce(sources).current
     reports, asked = telemetry.controller_reports(), _asked(sources, clock)
-    return Controller(watch, ledger, clock, InForce(sources).current, sources.namespaces, reports, resets=asked)
+    beside = [_hands(sources, ledger, clock, telemetry, in_force).run]
+    if ticks:
+        beside.append(Ticking(ledger, clock, in_force, telemetry.observer.transitioned).run)
+    if sources.board is not None:
+        beside.append(Boards(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
+    return Controller(watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, beside=beside)
 
 
-def resets(sources: Sources, ledger: PodLedger, clock: Clock) -> Resets:
+def by_hand(sources: Sources, ledger: Ledger, clock: Clock, telemetry: Telemetry) -> tuple[Loop, ...]:
     """Return what a server does itself that has no cluster, and so no controller beside it."""
-    return Resets(ledger, InForce(sources).current, _asked(sources, clock))
+    in_force = InForce(sources).current
+    resets = Resets(ledger, in_force, _asked(sources, clock))
+    return resets.run, _hands(sources, ledger, clock, telemetry, in_force).run
+
+
+def _hands(
+    sources: Sources, ledger: Ledger, clock: Clock, telemetry: Telemetry, in_force: Callable[[], Compiled | None]
+) -> Hands:
+    def asked() -> dict[str, int]:
+        return overrides.breaker_resets(sources.overrides.keeper.current().entries.values(), clock.now_us())
+
+    return Hands(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
 
 
 def _asked(sources: Sources, clock: Clock) -> Callable[[], Iterable[overrides.Reset]]:

@@ -1,7 +1,6 @@
 """The server with everything behind its ports, and its life from start to SIGTERM."""
 
 import asyncio
-from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 
@@ -12,13 +11,16 @@ from webhook.adapters.jwks_file import JwksFile
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.authentication import Authenticator
+from webhook.core.draft import Compiled
 from webhook.edge import AdmissionEdge
 from webhook.edge import Limits as CallLimits
-from webhook.errors import StoreUnavailableError, UserError
+from webhook.errors import UserError
 from webhook.identity_file import load_identities
 from webhook.interceptor import Interceptor
 from webhook.listener import Limits as ConnectionLimits
 from webhook.listener import Listener
+from webhook.outcome_buffer import OutcomeBuffer
+from webhook.outcome_receiver import OutcomeReceiver
 from webhook.plain import plain_handler
 from webhook.policy_reviewer import PolicyReviewer
 from webhook.ports import Clock
@@ -26,15 +28,15 @@ from webhook.server import Patience, Server
 from webhook.settings import MEMORY, Address, Settings
 from webhook.tls import TlsFiles, TlsPaths
 from webhook.wiring.event_loop import EventLoop
-from webhook.wiring.reconciling import controller, resets
+from webhook.wiring.reconciling import by_hand, controller
 from webhook.wiring.shown import Shown
 from webhook.wiring.sources import Loop, Sources, open_sources
 from webhook.wiring.store import open_store
 from webhook.wiring.telemetry import Telemetry
 from webhook.wiring.tending import asked_to_end, forever
+from webhook.wiring.ticking import Ticking
 
 VERSION = version("podgate")
-_TICK_LATE_SECONDS = 0.3
 _LEASE_PATIENCE_SECONDS = 30.0
 """Longer than another server takes to let go of the lease at its end, and than the lease of a dead one lasts."""
 _LEASE_REMEDY = (
@@ -69,7 +71,10 @@ class Podgate:
         )
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
         reviewer = PolicyReviewer(observer, PolicyProcess(), sources.purpose)
-        edge = AdmissionEdge(self._interceptor, reviewer, authenticator, observer, limits)
+        outcome_reports = telemetry.outcome_reports()
+        self._outcomes = OutcomeBuffer(counters, clock, observer, outcome_reports)
+        receiver = OutcomeReceiver(self._in_force, self._outcomes, clock, outcome_reports)
+        edge = AdmissionEdge(self._interceptor, reviewer, receiver, authenticator, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
         self._shown = Shown(
@@ -103,7 +108,15 @@ class Podgate:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
-        loops: tuple[Loop, ...] = (*self._sources.loops, self._keys.run, self._tls.run, self._tick)
+        ticking = Ticking(self._store.counters, self._clock, self._in_force, self._telemetry.observer.transitioned)
+        loops: tuple[Loop, ...] = (
+            *self._sources.loops,
+            *self._store.loops,
+            self._keys.run,
+            self._tls.run,
+            self._outcomes.run,
+            ticking.run,
+        )
         self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
 
     async def serve(self, asked: asyncio.Event) -> None:
@@ -138,15 +151,13 @@ class Podgate:
 
     def _begin_to_reconcile(self) -> None:
         """Do what a controller does, where there is none beside us."""
-        pods, ledger = self._sources.pods, self._store.ledger
-        loop: Loop
+        pods, behind = self._sources.pods, (self._store.ledger, self._clock, self._telemetry)
+        loops: tuple[Loop, ...] = ()
         if pods is not None:
-            loop = controller(self._sources, pods, ledger, self._clock, self._telemetry).run
+            loops = (controller(self._sources, pods, *behind).run,)
         elif self._sources.is_alone:
-            loop = resets(self._sources, ledger, self._clock).run
-        else:
-            return
-        self._tasks.append(asyncio.create_task(forever(loop, self._logs)))
+            loops = by_hand(self._sources, *behind)
+        self._tasks += [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
 
     def _unready(self) -> list[str]:
         lease = self._sources.lease
@@ -162,6 +173,7 @@ class Podgate:
             await asyncio.gather(self._sources.lease.release(), self.server.stop(hurry))
         else:
             await self.server.stop(hurry)
+        await self._outcomes.flush()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -171,17 +183,9 @@ class Podgate:
         self._logs.said("info", "stopped")
         self._logs.close()
 
-    async def _tick(self) -> None:
-        """Let idle services' intervals pass, a little late, so that what belongs to a second has arrived."""
-        while True:
-            now = self._clock.now_us() / 1_000_000
-            await asyncio.sleep(1 - now % 1 + _TICK_LATE_SECONDS)
-            loaded = self._sources.policies.current()
-            if loaded is not None:
-                plans = tuple(self._interceptor.compiled(loaded).plans.values())
-                with suppress(StoreUnavailableError):  # it has been told; the next second asks again
-                    for transition in await self._store.counters.tick(plans):
-                        self._telemetry.observer.transitioned(transition)
+    def _in_force(self) -> Compiled | None:
+        loaded = self._sources.policies.current()
+        return None if loaded is None else self._interceptor.compiled(loaded)
 
 
 def _addresses(listener: Listener) -> list[str]:

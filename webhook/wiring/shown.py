@@ -2,10 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from webhook.core import breaker
+from webhook.core.breaker_guard import guarded
+from webhook.core.draft import Compiled
 from webhook.core.policy import LoadedPolicy
-from webhook.core.quota import Look
+from webhook.core.quota import CounterPlan, Look
+from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock
 from webhook.status import OverridesShown, Snapshot, StoreHealth, status_document
@@ -56,8 +61,7 @@ class Shown:
         return await asyncio.shield(self._rendering)
 
     async def status(self) -> dict[str, Any]:
-        loaded = self._policies.current()
-        compiled = self._interceptor.compiled(loaded) if loaded else None
+        compiled = self._compiled()
         return status_document(
             Snapshot(
                 version=self._version,
@@ -79,20 +83,31 @@ class Shown:
         )
 
     async def _render(self) -> bytes:
-        self._metrics.update(await self._looks())
+        looks, compiled = await self._looks(), self._compiled()
+        self._metrics.update(looks, guarded(compiled.plans.values(), looks) if compiled else None)
         self._metrics.certificates(self._certificates())
         return await asyncio.to_thread(self._metrics.render)  # no review should wait for it
 
-    async def _looks(self) -> dict[str, Look]:
+    def _compiled(self) -> Compiled | None:
         loaded = self._policies.current()
-        if loaded is None:
+        return self._interceptor.compiled(loaded) if loaded else None
+
+    async def _looks(self) -> dict[str, Look]:
+        compiled = self._compiled()
+        if compiled is None:
             return {}
-        plans = self._interceptor.compiled(loaded).plans
-        looks = await asyncio.gather(
-            *(self._store.counters.look(plan) for plan in plans.values()), return_exceptions=True
-        )
-        # What a store that is away cannot show is left out.
-        return {name: look for name, look in zip(plans, looks, strict=True) if isinstance(look, Look)}
+        looks = await asyncio.gather(*(self._look(plan) for plan in compiled.plans.values()))
+        return {name: look for name, look in zip(compiled.plans, looks, strict=True) if look is not None}
+
+    async def _look(self, plan: CounterPlan) -> Look | None:
+        """Return how a service stands; of one that the store does not show, the breaker by which it is judged here."""
+        with suppress(StoreUnavailableError):
+            return await self._store.counters.look(plan)
+        view, now_us = self._store.counters.last_breaker(plan), self._clock.now_us()
+        if view is None or plan.breaker is None:
+            return None
+        record = breaker.from_view(plan.service, plan.breaker, view)
+        return Look(now_us, breaker=breaker.view(record, plan.breaker, now_us), is_told=False)
 
     def _certificates(self) -> dict[str, float]:
         loaded = self._tls.value

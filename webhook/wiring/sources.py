@@ -15,7 +15,7 @@ from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.document import Purpose, configmap
 from webhook.overrides_keeper import OverridesKeeper
 from webhook.policy_keeper import PolicyKeeper
-from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource
+from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource, StatusBoard
 from webhook.settings import MEMORY, ControllerSettings, Settings, in_cluster
 from webhook.wiring.telemetry import Telemetry
 
@@ -56,6 +56,8 @@ class Sources:
     """By which servers that share a store count each other, where there is a cluster and nobody said how many."""
     pods: PodWatch | None = None
     """Where a server in whose memory counters live sees what became of Pods."""
+    board: StatusBoard | None = None
+    """Where whoever leads shows how services stand, if there is a cluster."""
     purpose: Purpose = Purpose.SERVE
     """What a policy may ask of this server."""
     is_alone: bool = False
@@ -69,7 +71,7 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     client = await kubernetes.connect(settings.kubeconfig)
-    events = _events(client, settings, telemetry)
+    events = tell_events(client, settings, telemetry)
     followed = follow(client, settings, telemetry, clock, Purpose.serving(alone=False, in_process=in_process(settings)))
     lease = servers = None
     if in_process(settings):
@@ -123,7 +125,8 @@ def follow(
     else:
         overrides = _overrides_in(client, telemetry)
     loops = policies.run, namespaces.run, *overrides.loops
-    return Sources(name, keeper, policies, namespaces, overrides, loops, client.close, purpose=purpose)
+    board = kubernetes.ServiceStatuses(client)
+    return Sources(name, keeper, policies, namespaces, overrides, loops, client.close, board=board, purpose=purpose)
 
 
 def leader_lease(
@@ -146,12 +149,14 @@ def leader_lease(
     )
 
 
-def _events(client: "ApiClient", settings: Settings, telemetry: Telemetry) -> Loop:
+def tell_events(client: "ApiClient", settings: ControllerSettings, telemetry: Telemetry) -> Loop:
     """Have what is observed told as Events too; return what sends them."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     reports, on_result = telemetry.event_reports(), telemetry.metrics.event_told
-    sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result)
+    # A controller denies nobody: all that it tells is about our own documents.
+    where = "all namespaces" if isinstance(settings, Settings) else configmap.NAMESPACE
+    sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result, where=where)
     has_policy, has_overrides = settings.policy is None, settings.overrides is None
     telemetry.observer.join(kubernetes.Events(sender, has_policy=has_policy, has_overrides=has_overrides))
     return sender.run

@@ -2,14 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from webhook.adapters.memory_store import MemoryStore
-from webhook.ports import Clock, CounterStore, PodLedger
+from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
 from webhook.settings import MEMORY, Settings
 from webhook.status import Replicas
 from webhook.store_guard import StoreGuard
+from webhook.wiring.sources import Loop
 from webhook.wiring.telemetry import Telemetry
+from webhook.wiring.ticking import LATE_US
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ServerLeases
@@ -17,14 +19,19 @@ if TYPE_CHECKING:
 _REDIS = "redis"
 
 
+class Ledger(CounterStore, PodLedger, BreakerLedger, Protocol):
+    """All that a store does, for who leads: nothing stands between."""
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The counters. `kind` is for people; `close` comes after the last call."""
+    """The counters. `kind` is for people; `loops` run beside all calls, and `close` comes after the last."""
 
     kind: str
     counters: CounterStore
     close: Callable[[], Awaitable[None]]
-    ledger: PodLedger
+    ledger: Ledger
+    loops: tuple[Loop, ...] = ()
 
 
 def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: "ServerLeases | None" = None) -> Store:
@@ -33,7 +40,7 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
     `servers` tells how many share it, where the settings do not.
     """
     if settings.store == MEMORY:
-        memory = MemoryStore(clock)
+        memory = MemoryStore(clock, late_us=LATE_US)
         return Store(MEMORY, memory, _nothing, memory)
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
@@ -43,12 +50,14 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
         clock,
         telemetry.store_reports(),
         deadline_seconds=settings.store_deadline_seconds,
+        late_us=LATE_US,
+        hears=telemetry.announcement_reports(),
     )
     reports = telemetry.guard_reports()
     replicas = Replicas(
         settings.replicas or 1, settings.ordinal, "default" if settings.replicas is None else "settings"
     )
-    guard = StoreGuard(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal)
+    guard = StoreGuard(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
     telemetry.shared_by(replicas)
     redis.on_loss = guard.lost
 
@@ -63,7 +72,7 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
         await guard.close()
         await redis.close()
 
-    return Store(_REDIS, guard, close, redis)
+    return Store(_REDIS, guard, close, redis, (redis.follow,))
 
 
 async def _nothing() -> None:

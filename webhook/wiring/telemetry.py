@@ -2,13 +2,16 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Metrics
 from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import open_traces
-from webhook.controller import ControllerReports
+from webhook.controller import BoardReports, ControllerReports
+from webhook.core.stanzas import OutcomeSource
 from webhook.observers import Observers
+from webhook.outcome_buffer import OutcomeReports
 from webhook.ports import WatchReports
 from webhook.settings import ControllerSettings, Settings
 from webhook.status import Replicas, WatchHealth
@@ -106,6 +109,20 @@ class Telemetry:
 
         return WatchReports(lambda: None, trouble, over)
 
+    def board_reports(self) -> BoardReports:
+        """Return whom to tell why nobody sees in the cluster how services stand."""
+
+        def absent(reason: str) -> None:
+            self.logs.said("info", "ServiceStatuses are not written", reason=reason)
+
+        def trouble(reason: str) -> None:
+            self.logs.said("warning", "ServiceStatuses are not written", reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "ServiceStatuses are written again", reason=reason)
+
+        return BoardReports(absent, trouble, over)
+
     def store_reports(self) -> WatchReports:
         """Return whom to tell how the shared store fares; each of its servers may have a trouble of its own."""
         troubles: list[str] = []
@@ -132,6 +149,18 @@ class Telemetry:
 
         return WatchReports(lambda: None, trouble, over)
 
+    def announcement_reports(self) -> WatchReports:
+        """Return whom to tell how breakers are heard of as they move."""
+
+        def trouble(reason: str) -> None:
+            self.metrics.store_failed(reason)
+            self.logs.said("warning", "breakers that move elsewhere are known each second only", reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "breakers that move elsewhere are known at once again", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over)
+
     def guard_reports(self) -> GuardReports:
         """Return whom to tell what is done while the store gives no answer, and afterwards."""
         by_rule: dict[str, list[str]] = {}
@@ -155,7 +184,7 @@ class Telemetry:
 
     def controller_reports(self) -> ControllerReports:
         """Return whom to tell what the controller finds."""
-        ledger = self.metrics.ledger
+        ledger, outcomes = self.metrics.ledger, self.metrics.outcomes
         return ControllerReports(
             on_refunded=ledger.refunded,
             on_unproven=ledger.unproven,
@@ -164,7 +193,17 @@ class Telemetry:
             on_label_ignored=ledger.label_ignored,
             on_drift=ledger.drifted,
             on_watched=ledger.watched,
+            on_started=lambda service, result: outcomes.heard(service, OutcomeSource.POD_START, result),
+            on_start_dropped=outcomes.dropped,
+            on_excused=ledger.excused,
+            on_transition=self.observer.transitioned,
         )
+
+    def outcome_reports(self) -> OutcomeReports:
+        """Return whom to tell what becomes of pushed outcomes."""
+        outcomes = self.metrics.outcomes
+        reports = OutcomeReports(outcomes.heard, outcomes.dropped, outcomes.refused)
+        return reports if self._recorder is None else replace(reports, on_told=self._recorder.heard)
 
     def shared_by(self, replicas: Replicas) -> None:
         """Take among how many servers the limits are divided while the store is away."""

@@ -3,10 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from webhook.core.breaker import Forcing, State
 from webhook.core.document import Purpose
 from webhook.core.document import load as load_policy
 from webhook.core.draft import Compiled
-from webhook.core.overrides import Entry, load, overridden, remarks, resets
+from webhook.core.overrides import Entry, breaker_resets, load, overridden, remarks, resets
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import LARGEST_EXACT, CounterPlan
 from webhook.core.stanzas import Mode
@@ -31,10 +32,17 @@ services:
   quota: {windows: [{window: 1m, hard: {pods: 5}}]}
 - name: free
   match: {namespaces: [free]}
+- name: tripping
+  match: {namespaces: [tripping]}
+  modes: {breaker: Warn, quota: Enforce}
+  quota: {windows: [{window: 1m, hard: {pods: 5}}]}
+  breaker: {quotaExceeded: {}}
 """,
     Purpose.LINT,
 ).policy
 GI = 1 << 30
+AT_US = 1_796_094_000_000_000
+END_US = AT_US + 3_600_000_000
 
 
 def entries(*bodies: str) -> dict[str, Entry]:
@@ -115,6 +123,7 @@ def test_pools_other_services_and_the_hash_stay_as_they_are() -> None:
         False,
         True,
         True,
+        True,
     ]
 
 
@@ -151,6 +160,15 @@ def test_entries_for_nobody_change_nothing() -> None:
             ["quotaReset: the service has no windows of its own"],
         ),
         ("service: payment-api, quotaFactor: 2, modes: {quota: Audit}, grant: [{window: 1m, hard: {cpu: 1}}]", []),
+        (
+            "service: web, breaker: ForcedOpen, resetAt: 2026-12-01T03:00:00Z",
+            ["breaker: the service has no breaker", "resetAt: the service has no breaker"],
+        ),
+        ("service: tripping, breaker: Automatic, resetAt: 2026-12-01T03:00:00Z", []),
+        (
+            "service: tripping, breaker: ForcedOpen, modes: {breaker: Disabled}",
+            ["breaker: modes.breaker is Disabled"],
+        ),
     ],
 )
 def test_what_has_no_effect_under_the_policy_is_said_and_is_no_error(body: str, said: list[str]) -> None:
@@ -164,7 +182,57 @@ def test_resets_are_told_by_their_moment_and_not_before_it() -> None:
         "service: b, quotaReset: {at: 2026-12-01T03:00:01Z, window: 90s}",
         "service: c, quotaFactor: 2",
     ).values()
-    at_us = 1_796_094_000_000_000
-    assert resets(found, at_us - 1) == ()
-    assert resets(found, at_us) == (("a", at_us, None),)
-    assert resets(found, at_us + 1_000_000) == (("a", at_us, None), ("b", at_us + 1_000_000, 90))
+    assert resets(found, AT_US - 1) == ()
+    assert resets(found, AT_US) == (("a", AT_US, None),)
+    assert resets(found, AT_US + 1_000_000) == (("a", AT_US, None), ("b", AT_US + 1_000_000, 90))
+    assert breaker_resets(found, AT_US + 1_000_000) == {}
+
+
+def test_breakers_are_reset_by_the_moment_too() -> None:
+    found = entries(
+        "service: a, resetAt: 2026-12-01T03:00:00Z, breaker: Automatic",
+        "service: b, resetAt: 2026-12-01T03:00:01Z",
+        "service: c, breaker: ForcedOpen",
+    ).values()
+    assert breaker_resets(found, AT_US - 1) == {}
+    assert breaker_resets(found, AT_US) == {"a": AT_US}
+    assert breaker_resets(found, AT_US + 1_000_000) == {"a": AT_US, "b": AT_US + 1_000_000}
+    assert resets(found, END_US) == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "state"), [("ForcedOpen", State.FORCED_OPEN), ("ForcedClosed", State.FORCED_CLOSED), ("Automatic", None)]
+)
+def test_a_hand_on_a_breaker_reaches_its_plan_until_the_entrys_end_and_no_other(word: str, state: State | None) -> None:
+    found = under(f"service: tripping, breaker: {word}", "service: web, quotaFactor: 2")
+    forcing = None if state is None else Forcing(state, END_US, "INC-1")
+    breaker = plan(found, "tripping").breaker
+    assert breaker is not None
+    assert breaker.forcing == forcing
+    assert breaker == replace(plan(POLICY, "tripping").breaker, forcing=forcing)
+    assert plan(found, "web").breaker is None
+
+
+@pytest.mark.parametrize(
+    ("body", "mode"),
+    [
+        ("breaker: ForcedOpen", Mode.ENFORCE),
+        ("breaker: ForcedOpen, modes: {quota: Audit}", Mode.ENFORCE),
+        ("breaker: ForcedOpen, modes: {breaker: Audit}", Mode.AUDIT),
+        ("breaker: ForcedClosed", Mode.WARN),
+        ("breaker: Automatic", Mode.WARN),
+    ],
+)
+def test_who_opens_a_breaker_means_it_unless_the_same_entry_says_another_mode(body: str, mode: Mode) -> None:
+    assert plan(under(f"service: tripping, {body}"), "tripping").breaker_mode is mode
+
+
+def test_a_breaker_that_the_policy_disables_can_be_opened_by_hand() -> None:
+    [*others, tripping] = POLICY.policy.services
+    disabled = replace(tripping, modes=replace(tripping.modes, breaker=Mode.DISABLED))
+    policy = LoadedPolicy(replace(POLICY.policy, services=(*others, disabled)), POLICY.hash)
+    found = plan(overridden(policy, entries("service: tripping, breaker: ForcedOpen")), "tripping")
+    assert found.breaker is not None
+    assert (found.breaker_mode, found.breaker.forcing) == (Mode.ENFORCE, Forcing(State.FORCED_OPEN, END_US, "INC-1"))
+    [closes] = entries("service: tripping, breaker: ForcedClosed").values()
+    assert remarks(policy.policy, closes) == ("breaker: modes.breaker is Disabled",)

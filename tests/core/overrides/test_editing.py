@@ -3,7 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.overrides import Entry, Grant, PartialModes, QuotaReset, cleared, load, merged, placed, written
+from webhook.core.overrides import (
+    Entry,
+    Grant,
+    Hand,
+    PartialModes,
+    QuotaReset,
+    cleared,
+    load,
+    merged,
+    placed,
+    written,
+)
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.stanzas import Mode
 
@@ -22,6 +33,8 @@ ENTRIES = st.builds(
     modes=st.none() | st.builds(PartialModes, quota=st.sampled_from(Mode)),
     grant=st.lists(st.builds(Grant, WINDOWS, HARD), max_size=3, unique_by=lambda grant: grant.window).map(tuple),
     quota_reset=st.none() | st.builds(QuotaReset, st.just(EARLY), st.none() | WINDOWS),
+    breaker=st.none() | st.sampled_from(Hand),
+    reset_at=st.none() | st.just(EARLY),
 )
 
 
@@ -66,3 +79,12 @@ def test_a_merged_reset_takes_the_place_of_the_former() -> None:
     former = Entry("a", EARLY, "INC-1", quota_reset=QuotaReset(EARLY))
     assert merged(former, TWICE).quota_reset == QuotaReset(EARLY)
     assert merged(former, Entry("a", EARLY, "x", quota_reset=QuotaReset(LATE))).quota_reset == QuotaReset(LATE)
+
+
+def test_a_new_word_for_the_breaker_takes_the_place_of_the_former_and_automatic_ends_a_forcing() -> None:
+    opened = Entry("a", EARLY, "INC-1", breaker=Hand.FORCED_OPEN, reset_at=EARLY)
+    assert merged(opened, TWICE).breaker is Hand.FORCED_OPEN
+    closed = merged(opened, Entry("a", EARLY, "x", breaker=Hand.FORCED_CLOSED))
+    assert (closed.breaker, closed.reset_at) == (Hand.FORCED_CLOSED, EARLY)
+    freed = merged(closed, Entry("a", EARLY, "x", breaker=Hand.AUTOMATIC, reset_at=LATE))
+    assert (freed.breaker, freed.reset_at) == (Hand.AUTOMATIC, LATE)

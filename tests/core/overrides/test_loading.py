@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from webhook.core.document import DocumentError
-from webhook.core.overrides import Document, Entry, Grant, PartialModes, QuotaReset, load
+from webhook.core.overrides import Document, Entry, Grant, Hand, PartialModes, QuotaReset, load
 from webhook.core.overrides.loading import LARGEST_BYTES
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.stanzas import Mode
@@ -23,6 +23,8 @@ WHOLE = """\
   modes: {quota: Audit, breaker: Disabled}
   grant: [{window: 1m, hard: {pods: 100, cpu: 500m}}]
   quotaReset: {at: 2026-12-01T03:00:00Z, window: 1m}
+  breaker: ForcedClosed
+  resetAt: 2026-12-01T03:00:00Z
   until: 2026-12-01T04:00:00Z
   reason: INC-1
 """
@@ -58,6 +60,8 @@ def test_all_that_an_entry_may_say_is_read_exactly() -> None:
             modes=PartialModes(quota=Mode.AUDIT, breaker=Mode.DISABLED),
             grant=(Grant(minute, {"pods": Quantity.parse("100"), "cpu": Quantity.parse("0.5")}),),
             quota_reset=QuotaReset("2026-12-01T03:00:00Z", minute),
+            breaker=Hand.FORCED_CLOSED,
+            reset_at="2026-12-01T03:00:00Z",
         ),
     )
 

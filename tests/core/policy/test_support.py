@@ -6,7 +6,8 @@ from webhook.core.document.schema import in_force
 from webhook.core.document.support import NOT_EVERYWHERE, Stanza
 
 SELECTOR = HEAD + "services:\n- name: a\n  match: {namespaceSelector: {matchLabels: {tier: prod}}}\n"
-OUTCOMES = with_service("  breaker:\n    outcomes: {source: Pushed, reporters: [edge]}\n    errorRate: {}\n")
+PUSHED = with_service("  breaker:\n    outcomes: {source: Pushed, reporters: [edge]}\n    errorRate: {}\n")
+POD_START = PUSHED.replace("Pushed, reporters: [edge]", "PodStart").replace("{}", "{interval: 1m}")
 FLEET = (
     HEAD
     + "pools:\n- {name: prod, scope: Fleet, windows: [{window: 1m, hard: {pods: 9}}]}\n"
@@ -19,16 +20,21 @@ ALONE = {Purpose.SERVE_ALONE, Purpose.SERVE_ALONE_IN_PROCESS}
 IN_PROCESS = {Purpose.SERVE_IN_PROCESS, Purpose.SERVE_ALONE_IN_PROCESS}
 
 
-@pytest.mark.parametrize("purpose", [purpose for purpose in Purpose if purpose.name.startswith("SERVE")])
-def test_what_serve_cannot_feed_is_refused_by_serve_and_lint_says_who_can(purpose: Purpose) -> None:
-    [refusal] = problems(OUTCOMES, purpose)
-    assert "not supported yet by `serve" in refusal
-    assert "`podgate replay`" in refusal
-    assert problems(OUTCOMES, Purpose.REPLAY) == []
-    assert problems(OUTCOMES, Purpose.REVIEW) == []
-    assert problems(OUTCOMES, Purpose.LINT) == []
-    [warning] = warnings(OUTCOMES)
-    assert "`podgate replay`" in warning
+@pytest.mark.parametrize("purpose", list(Purpose))
+def test_pushed_outcomes_are_acted_on_by_every_command(purpose: Purpose) -> None:
+    assert problems(PUSHED, purpose) == []
+
+
+def test_starts_of_pods_are_refused_as_outcomes_only_where_there_is_no_cluster_to_watch() -> None:
+    for purpose in ALONE:
+        [refusal] = problems(POD_START, purpose)
+        place = "7:16: services[0].breaker.outcomes.source: PodStart"
+        assert refusal == (
+            f"{place}: `serve` has no cluster whose Pods it could watch: give it --kubeconfig, or write Pushed"
+        )
+    for purpose in set(Purpose) - ALONE:
+        assert problems(POD_START, purpose) == []
+    assert warnings(POD_START) == []
 
 
 def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask() -> None:
@@ -78,7 +84,6 @@ def test_pools_are_acted_on_by_every_command(purpose: Purpose) -> None:
     "stanza",
     [
         "  quota: {windows: [{window: 1m, hard: {pods: 5}}], queue: {maxPods: 5}}\n",
-        "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Degrade}\n",
         "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Queue}\n",
     ],
 )

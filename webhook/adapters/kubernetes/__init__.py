@@ -1,4 +1,4 @@
-"""What this program has in Kubernetes: documents, Namespaces and Pods, by list and watch; Leases; and Events."""
+"""What this program has in Kubernetes: documents, Namespaces and Pods, watched; Leases; ServiceStatuses; Events."""
 
 from webhook.adapters.kubernetes.client import connect
 from webhook.adapters.kubernetes.event_sender import EventPace, EventSender
@@ -10,6 +10,7 @@ from webhook.adapters.kubernetes.pace import Pace
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
 from webhook.adapters.kubernetes.policy import ConfigMapPolicy
 from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerPace
+from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 
 __all__ = [
     "ConfigMapBook",
@@ -23,6 +24,7 @@ __all__ = [
     "Pace",
     "ServerLeases",
     "ServerPace",
+    "ServiceStatuses",
     "WatchedNamespaces",
     "WatchedPods",
     "annotations",

@@ -45,6 +45,8 @@ class Happening(NamedTuple):
     note: str
     occasion: str
     at_ns: int
+    of_version: bool = True
+    """Of a ConfigMap: whether it is about this state of it, and another one of the next."""
 
     @property
     def path(self) -> str:

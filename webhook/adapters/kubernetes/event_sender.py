@@ -28,7 +28,7 @@ from webhook.ports import WatchReports
 QUEUE_MAX = 1_000
 """At the rate that they are sent at, some two minutes' worth."""
 _SERVER_ERROR = 500
-_RIGHT = "create events.events.k8s.io in all namespaces"
+_RIGHT = "create events.events.k8s.io in"
 # The API server's own words, in a 403 without a matter of rights.
 _TERMINATING = "is being terminated"
 
@@ -88,7 +88,7 @@ class _Named(Struct, frozen=True):
 
 
 class EventSender:
-    """`instance` is which of the servers this is. `on_result` hears of each Event once."""
+    """`instance` is which of the servers this is, `where` it writes. `on_result` hears of each Event once."""
 
     def __init__(
         self,
@@ -97,6 +97,7 @@ class EventSender:
         *,
         reports: WatchReports,
         on_result: Callable[[Result], None],
+        where: str = "all namespaces",
         pace: EventPace = EventPace(),
     ) -> None:
         self._client = client
@@ -106,6 +107,7 @@ class EventSender:
         self._told_of: set[int] = set()
         """Answers that have been told."""
         self._on_result = on_result
+        self._right = f"{_RIGHT} {where}"
         self._pace = pace
         self._queue: asyncio.Queue[_Offered] = asyncio.Queue(QUEUE_MAX)
 
@@ -159,7 +161,7 @@ class EventSender:
             return Result.DROPPED
         if error.status not in self._told_of:
             self._told_of.add(error.status)
-            self._reports.on_trouble(f"cannot write an Event: {error.told(_RIGHT)}")
+            self._reports.on_trouble(f"cannot write an Event: {error.told(self._right)}")
         return Result.FAILED
 
     async def _write(self, happening: Happening) -> None:
@@ -182,5 +184,7 @@ class EventSender:
         )
         items = (await listed(self._client, collection, self._pace.request_seconds)).items
         found = items[0].metadata if items else _Metadata(resource_version=f"gone in {minute_of(happening.at_ns)}")
-        occasion = f"{happening.occasion} {found.resource_version}"
-        return happening._replace(regarding=about._replace(uid=found.uid), occasion=occasion)
+        happening = happening._replace(regarding=about._replace(uid=found.uid))
+        if not happening.of_version:
+            return happening
+        return happening._replace(occasion=f"{happening.occasion} {found.resource_version}")

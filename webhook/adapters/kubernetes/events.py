@@ -1,12 +1,14 @@
 """Events: a denial on the controller that owns the Pod, what became of policy and overrides on their ConfigMaps.
 
 An Event is one for each controller, reason and minute, and for each state of a ConfigMap, however many servers there
-are. Pods whose controller is not known for sure have none: who asked for them was told.
+are; what a breaker did is told on the policy's. Pods whose controller is not known for sure have none: who asked for
+them was told.
 """
 
 import time
 from collections.abc import Callable, Sequence
 
+from webhook.adapters.kubernetes.breaker_events import happening_of
 from webhook.adapters.kubernetes.event_object import Happening, Kind, Regarding, in_bounds, minute_of
 from webhook.adapters.kubernetes.event_sender import EventSender
 from webhook.core.breaker import Transition
@@ -99,7 +101,9 @@ class Events:
             self._sender.offer(Happening(about, kind, reason, "Load", in_bounds(note), occasion, at_ns))
 
     def transitioned(self, transition: Transition) -> None:
-        """Do nothing: a breaker is no object of the cluster."""
+        happening = happening_of(transition, _POLICY) if _POLICY in self._documents else None
+        if happening is not None:
+            self._sender.offer(happening)
 
     def refused(self, reason: str, detail: str) -> None:
         """Do nothing: nobody knows whose call it was."""

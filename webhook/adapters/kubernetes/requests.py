@@ -119,7 +119,7 @@ async def _sent(
     configuration, session = client.configuration, client.rest_client.pool_manager
     headers = {"Accept": "application/json", "User-Agent": client.user_agent}
     if body is not None:
-        headers["Content-Type"] = "application/json"
+        headers["Content-Type"] = "application/json-patch+json" if method == "PATCH" else "application/json"
     try:
         async with asyncio.timeout(patience.total):  # a plugin for credentials may hang too
             await client.update_params_for_auth(headers, [], ["BearerToken"])

@@ -1,27 +1,32 @@
-"""Structured logs: one line a denial, every Nth of the rest, and whatever an operator must hear of."""
+"""Structured logs: a line a denial but for floods, every Nth of the rest, and whatever an operator must hear of."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
 from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
-from webhook.core.breaker import State, Transition
+from webhook.core.breaker import HELD, State, Transition
 from webhook.core.decision import Decision
 from webhook.core.fresh import starts_empty
 from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy, Policy
+from webhook.core.stanzas import Mode
 from webhook.ports import Review
 
 __all__ = ["JsonLines", "Logs"]
 
 SAMPLE_EVERY = 100
 _ERRORS_MAX = 50
+_WORTH_A_LOOK = frozenset({State.OPEN, State.FORCED_OPEN, State.FORCED_CLOSED})
 _OUR_FAULT = 500  # a 503 is an answer: a breaker is open, a Namespace is not known
 
 
 class Logs:
-    """An Observer. `sample_every` N writes every Nth review that is not denied, 0 none of them."""
+    """An Observer. `sample_every` N writes every Nth review that is not denied, 0 none of them.
+
+    Of one service's denials of one code, so many a second are written as `denials_per_second_max` says.
+    """
 
     def __init__(
         self,
@@ -29,20 +34,21 @@ class Logs:
         *,
         sample_every: int = SAMPLE_EVERY,
         refusals_per_second_max: int = LINES_PER_SECOND_MAX,
+        denials_per_second_max: int = LINES_PER_SECOND_MAX,
     ) -> None:
         self._lines = lines or JsonLines()
         self._refusals = Bounded(self._lines, refusals_per_second_max)
+        self._denials_per_second_max = denials_per_second_max
+        self._denials: dict[tuple[str, str], Bounded] = {}
+        """By service, "" where none owns the Pod, and code."""
         self._sample_every = sample_every
         self._admitted = 0
         self._former: tuple[list[logging.Handler], int] | None = None
         self._policy: Policy | None = None
 
     def reviewed(self, review: Review) -> None:
-        decision = review.decision
-        if not decision.allowed:
-            level = "error" if decision.status.code == _OUR_FAULT else "warning"
-            message = clipped(decision.status.message)
-            self._lines.write(level, "denied", **_fields(review), status=decision.status.code, message=message)
+        if not review.decision.allowed:
+            self._denied(review)
             return
         if not self._sample_every:
             return
@@ -51,10 +57,23 @@ class Logs:
             self._admitted = 0
             self._lines.write("info", "reviewed", **_fields(review), sample_every=self._sample_every)
 
+    def _denied(self, review: Review) -> None:
+        decision, status = review.decision, review.decision.status
+        told = decision.service or "", _code(decision)
+        bounded = self._denials.get(told)
+        if bounded is None:
+            service, code = told
+            bounded = Bounded(self._lines, self._denials_per_second_max, service=service, code=code)
+            self._denials[told] = bounded
+        if bounded.has_room():
+            level = "error" if status.code == _OUR_FAULT else "warning"
+            bounded.put(level, "denied", **_fields(review), status=status.code, message=clipped(status.message))
+
     def transitioned(self, transition: Transition) -> None:
+        level, message = _told(transition)
         self._lines.write(
-            "warning" if transition.new in (State.OPEN, State.FORCED_OPEN) else "info",
-            "breaker transition",
+            level,
+            message,
             service=transition.service,
             old=transition.old,
             new=transition.new,
@@ -69,7 +88,13 @@ class Logs:
         services = len(loaded.policy.services)
         fresh = [] if self._policy is None else list(islice(starts_empty(self._policy, loaded.policy), _ERRORS_MAX))
         self._policy = loaded.policy
+        self._keep({"", *(service.name for service in loaded.policy.services)})
         self._lines.write("info", "policy loaded", policy_hash=loaded.hash, services=services, starts_empty=fresh)
+
+    def _keep(self, services: Collection[str]) -> None:
+        """Say what is still unsaid of services that are gone, and forget them."""
+        for told in [told for told in self._denials if told[0] not in services]:
+            self._denials.pop(told).close()
 
     def policy_failed(self, errors: Sequence[str]) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
@@ -106,11 +131,21 @@ class Logs:
     def close(self) -> None:
         """Say how many lines were suppressed; give `logging` back."""
         self._refusals.close()
+        self._keep(())
         if self._former is not None:
             root = logging.getLogger()
             root.handlers[:], level = self._former
             root.setLevel(level)
             self._former = None
+
+
+def _told(transition: Transition) -> tuple[str, str]:
+    """Return level and words: a trip that was held back is what nobody may overlook, a hand what somebody must undo."""
+    if transition.is_change:
+        return ("warning" if transition.new in _WORTH_A_LOOK else "info"), "breaker transition"
+    if transition.reason.startswith(HELD):
+        return "error", "breaker trip held back"
+    return "warning", "breaker probe expired"
 
 
 def _fields(review: Review) -> dict[str, Any]:
@@ -124,6 +159,7 @@ def _fields(review: Review) -> dict[str, Any]:
         "service": decision.service,
         "decision": decision.verdict,
         "code": _code(decision),
+        "degraded": decision.degraded,
         "findings": [f"{finding.code}/{finding.mode}" for finding in decision.findings],
         "user": clipped(decision.user),
         "namespace": decision.namespace,
@@ -138,4 +174,7 @@ def _fields(review: Review) -> dict[str, Any]:
 
 def _code(decision: Decision) -> str:
     """Return the stable code of a denial: that of the first finding that denies."""
-    return next((finding.code for finding in decision.denials), "")
+    for finding in decision.findings:
+        if finding.mode is Mode.ENFORCE:
+            return finding.code
+    return ""

@@ -59,22 +59,32 @@ def _rfc3339(at_ns: int) -> str:
 
 
 class Bounded:
-    """At most so many lines a second; the first one afterwards says how many were suppressed."""
+    """At most so many lines a second; the first one afterwards says how many were suppressed. `about`: of what."""
 
-    def __init__(self, lines: JsonLines, per_second_max: int = LINES_PER_SECOND_MAX) -> None:
+    def __init__(self, lines: JsonLines, per_second_max: int = LINES_PER_SECOND_MAX, **about: Any) -> None:
         self._lines = lines
         self._per_second_max = per_second_max
+        self._about = about
         self._second = 0
         self._written = 0
         self._suppressed = 0
 
     def write(self, level: str, message: str, /, **fields: Any) -> None:
+        if self.has_room():
+            self.put(level, message, **fields)
+
+    def has_room(self) -> bool:
+        """Say whether a line may be put now; one that may not counts as suppressed, and need not be made."""
         second = self._lines.now_ns() // _SECOND_NS
         if second != self._second:
             self._second, self._written = second, 0
-        if self._written >= self._per_second_max:
-            self._suppressed += 1
-            return
+        if self._written < self._per_second_max:
+            return True
+        self._suppressed += 1
+        return False
+
+    def put(self, level: str, message: str, /, **fields: Any) -> None:
+        """Write a line that there is room for."""
         self._written += 1
         suppressed, self._suppressed = self._suppressed, 0
         self._lines.write(level, message, **fields, suppressed=suppressed or None)
@@ -82,7 +92,7 @@ class Bounded:
     def close(self) -> None:
         """Say what is still unsaid."""
         if self._suppressed:
-            self._lines.write("warning", "log lines suppressed", suppressed=self._suppressed)
+            self._lines.write("warning", "log lines suppressed", **self._about, suppressed=self._suppressed)
             self._suppressed = 0
 
 

@@ -12,15 +12,18 @@ from prometheus_client import CollectorRegistry, generate_latest
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.decisions import Decisions
 from webhook.adapters.metrics.ledger import PodLedgerHealth
+from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
 from webhook.adapters.metrics.standing import Standing
 from webhook.adapters.metrics.store import StoreHealth
 from webhook.adapters.metrics.tallies import Row, Totals
-from webhook.adapters.metrics.transitions import reason_word
+from webhook.adapters.metrics.transitions import Transitions
 from webhook.core.breaker import Transition
+from webhook.core.breaker_guard import Guarded
 from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import Look
+from webhook.core.stanzas import WhenOpen
 from webhook.ports import Review
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
@@ -34,17 +37,25 @@ class Metrics:
     def __init__(self, version: str) -> None:
         self._decisions = Decisions()
         self._refused = Totals(families.REFUSED)
-        self._transitions = Totals(families.BREAKER_TRANSITIONS)
+        self._transitions = Transitions()
         self._reloads = Totals(families.POLICY_RELOADS, (_SUCCESS,), (_FAILURE,))
         self._policy_reviews = Totals(families.POLICY_REVIEWS, (_SUCCESS,), (_FAILURE,))
         # From 0 on, so that the first failure is an increase.
         self._files = Totals(families.FILE_RELOAD_FAILURES, *((name,) for name in families.FILES))
         self._store = StoreHealth()
         self.ledger = PodLedgerHealth()
+        self.outcomes = OutcomeTotals()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
-        told = (self._refused, self._transitions, self._reloads, self._policy_reviews)
-        troubles = (self._files, self._watches, self._events, *self._store.totals, *self.ledger.totals)
+        told = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
+        troubles = (
+            self._files,
+            self._watches,
+            self._events,
+            *self._store.totals,
+            *self.ledger.totals,
+            *self.outcomes.totals,
+        )
         self._totals = (*self._decisions.totals, *told, *troubles)
         self._standing = Standing()
         self._services: frozenset[str] | None = None
@@ -78,7 +89,7 @@ class Metrics:
 
     def transitioned(self, transition: Transition) -> None:
         if self._of_policy(transition.service):
-            self._transitions.add(transition.service, transition.old, transition.new, reason_word(transition))
+            self._transitions.add(transition)
             self._standing.transitioned(transition)
 
     def refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
@@ -86,11 +97,17 @@ class Metrics:
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
         self._services = frozenset(service.name for service in loaded.policy.services)
+        self._decisions.degrading = frozenset(
+            service.name
+            for service in loaded.policy.services
+            if service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
+        )
         for totals in self._totals:
             totals.keep(self._services)
         self._standing.keep(self._services)
         self._store.keep(self._services)
         self.ledger.keep(self._services)
+        self.outcomes.keep(self._services)
         self._policy_hash, self._last_good = loaded.hash, True
         self._reloads.add(_SUCCESS)
 
@@ -159,9 +176,9 @@ class Metrics:
         """Take among how many servers the limits are divided."""
         self._replicas = replicas
 
-    def update(self, looks: Mapping[str, Look]) -> None:
+    def update(self, looks: Mapping[str, Look], guarded: Guarded | None = None) -> None:
         """Take how the services stand, by name; called before `render`, with what the store has just shown."""
-        self._standing.update({name: look for name, look in looks.items() if self._of_policy(name)})
+        self._standing.update({name: look for name, look in looks.items() if self._of_policy(name)}, guarded)
 
     def certificates(self, expiry_seconds: Mapping[str, float]) -> None:
         """Take when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""

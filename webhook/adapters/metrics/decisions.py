@@ -1,4 +1,7 @@
-"""Counts what reviews came to. Each Pod is asked about twice: only the validating half's word counts for the Pod."""
+"""Counts what reviews came to. Each Pod is asked about twice: only the validating half's word counts for the Pod.
+
+But for what is done to it: that the mutating half alone knows.
+"""
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.tallies import OTHER, Durations, Totals
@@ -10,6 +13,7 @@ from webhook.core.stanzas import Mode
 from webhook.ports import Review
 
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+_PROBED = frozenset({State.HALF_OPEN, State.OPEN})
 _BREAKER_CODES = frozenset({Code.BREAKER_OPEN, Code.BREAKER_PROBING})
 
 
@@ -24,6 +28,8 @@ class Decisions:
         self._calls = Totals(families.CALLS)
         self._findings = Totals(families.FINDINGS)
         self._would_deny = Totals(families.WOULD_DENY)
+        self._degraded = Totals(families.DEGRADED)
+        self._would_degrade = Totals(families.WOULD_DEGRADE)
         self._exempt = Totals(families.EXEMPT)
         self._unmatched = Totals(families.UNMATCHED)
         self._quota_denied = Totals(families.QUOTA_DENIED)
@@ -31,6 +37,7 @@ class Decisions:
         self._local_admitted = Totals(families.LOCAL_ADMITTED)
         self._not_permitted = Totals(families.BREAKER_NOT_PERMITTED)
         self._probes = Totals(families.BREAKER_PROBES)
+        self.degrading: frozenset[str] = frozenset()
         self.totals = tuple(value for value in vars(self).values() if isinstance(value, Totals))
 
     def add(self, review: Review, service: str) -> None:
@@ -44,8 +51,12 @@ class Decisions:
             return
         self._reviews.add(decision.half, service, operation, decision.verdict)
         self.durations[decision.half].add(review.duration_ns)
-        if decision.half is Half.VALIDATE and not decision.dry_run:
+        if decision.dry_run:
+            return
+        if decision.half is Half.VALIDATE:
             self._judged(decision, service)
+        elif decision.patch:  # none where it is asked once more about the same Pod
+            self._rewritten(decision, service)
 
     def _advised(self, decision: Decision, service: str, operation: str) -> None:
         """Count a workload's review, for itself: there is no Pod yet, and all of its own will be counted."""
@@ -66,14 +77,22 @@ class Decisions:
         if decision.receipt is not None:
             self._charged(decision.receipt, service, resize=bool(decision.sub_resource))
 
+    def _rewritten(self, decision: Decision, service: str) -> None:
+        if decision.degraded:
+            self._degraded.add(service)
+        elif decision.would_degrade:
+            self._would_degrade.add(service)
+
     def _objected(self, decision: Decision, service: str) -> None:
-        findings = decision.findings
-        for finding in findings:
+        not_permitted = False
+        for finding in decision.findings:
             self._findings.add(service, finding.code, finding.mode)
-        for concern in {finding.concern for finding in findings} if decision.allowed else ():
-            self._would_deny.add(service, concern)
-        if any(finding.code in _BREAKER_CODES and finding.mode is Mode.ENFORCE for finding in findings):
+            not_permitted |= finding.mode is Mode.ENFORCE and finding.code in _BREAKER_CODES
+        if not_permitted:
             self._not_permitted.add(service)
+        if decision.allowed:
+            for concern in {finding.concern for finding in decision.findings}:
+                self._would_deny.add(service, concern)
 
     def _charged(self, receipt: Receipt, service: str, *, resize: bool) -> None:
         if receipt.local and receipt.charged:
@@ -81,17 +100,16 @@ class Decisions:
         if receipt.refused is Refusal.QUOTA:
             for use in receipt.over:
                 self._quota_denied.add(service, use.resource, use.window, use.of)
-        elif not resize and _is_probe(receipt):  # a resize never asks the breaker
+        # A resize never asks the breaker; who degrades lets in all, and does not say which of them probe.
+        elif receipt.charged and not resize and service not in self.degrading and _is_probe(receipt):
             self._probes.add(service)
 
 
 def _is_probe(receipt: Receipt) -> bool:
-    """Return whether this charge leased a probe: it met a HALF_OPEN breaker that did not object."""
-    if not receipt.charged or receipt.repeated or receipt.breaker is None or Refusal.BREAKER in receipt.would_refuse:
+    """Return whether this charge leased a probe: it met a breaker that was not closed, and did not object."""
+    if receipt.repeated or receipt.breaker is None or Refusal.BREAKER in receipt.would_refuse:
         return False
-    if not receipt.transitions:
-        return receipt.breaker.state is State.HALF_OPEN
     # Without outcomes a charged probe succeeds at once, and the last one closes the breaker in the same answer.
-    return receipt.breaker.state is State.HALF_OPEN or any(
-        change.old is State.HALF_OPEN and change.new is State.CLOSED for change in receipt.transitions
+    return receipt.breaker.state in _PROBED or any(
+        change.old in _PROBED and change.new is State.CLOSED for change in receipt.transitions
     )

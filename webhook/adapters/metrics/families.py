@@ -20,6 +20,10 @@ EVENT_RESULTS = ("written", "known", "dropped", "failed")
 """What becomes of a Kubernetes Event; `known`: another server had told the same."""
 
 
+OUTCOME_REFUSALS = ("noService", "notPushed", "notNamed")
+"""Why a pushed outcome is refused: no such service, it hears no reporters, it does not name this one."""
+
+
 class Kind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -55,6 +59,10 @@ REFUSED = _counter("refused_calls_total", "reason", "Calls turned away before an
 
 FINDINGS = _counter("findings_total", "service code mode", "What the policy objected to, by what follows.")
 WOULD_DENY = _counter("would_deny_total", "service concern", "Pods that Enforce instead of Warn or Audit would deny.")
+DEGRADED = _counter("degraded_total", "service", "New Pods rewritten without what is only preferred.")
+WOULD_DEGRADE = _counter(
+    "would_degrade_total", "service", "New Pods that Enforce instead of Warn or Audit would degrade."
+)
 EXEMPT = _counter("exempt_total", "exemption", "New Pods left alone because of an exemption.", REASONS_MAX)
 UNMATCHED = _counter("unmatched_total", "namespace", "New Pods that no service owns.", NAMESPACES_MAX)
 WORKLOADS = _counter("workload_reviews_total", "service operation decision", "Reviews of Pod templates answered.")
@@ -93,9 +101,24 @@ WATCHED_PODS = _gauge("watched_pods", "", "Pods of services that there are.")
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
 BREAKER_TRIPPED = _gauge("breaker_tripped_timestamp_seconds", "service", "When the breaker last opened.")
-BREAKER_REMAINING = _gauge("breaker_open_remaining_seconds", "service", "Time until probes are let in, 0 unless OPEN.")
+BREAKER_REMAINING = _gauge(
+    "breaker_open_remaining_seconds", "service", "Time until probes, or all, are let in; 0 unless it is open."
+)
 BREAKER_NOT_PERMITTED = _counter("breaker_not_permitted_total", "service", "Pods denied by an open breaker.")
 BREAKER_PROBES = _counter("breaker_probes_leased_total", "service", "Pods let in as probes.")
+BREAKER_EXPIRED = _counter(
+    "breaker_probes_expired_total", "service", "Probes of which nobody said in time how it went."
+)
+BREAKER_EXCUSED = _counter(
+    "breaker_excused_total", "service", "Controllers that lost Pods to the cluster: quota may refuse them unheard."
+)
+BREAKER_HELD = _counter("breaker_trips_held_total", "service", "Trips that breakerGuard held back: nothing opened.")
+GUARD_OPEN = _gauge("breaker_guard_open", "", "Breakers that are open, of those that breakerGuard counts.")
+GUARD_MAX = _gauge("breaker_guard_max", "", "How many of them may be: further trips are held back.")
+
+OUTCOMES = _counter("outcomes_total", "service source result", "Outcomes that breakers were told of.")
+OUTCOMES_DROPPED = _counter("outcomes_dropped_total", "service reason", "Outcomes that no breaker took.")
+OUTCOMES_REFUSED = _counter("outcomes_refused_total", "reason", "Outcomes that their reporters may not push.")
 
 POLICY_INFO = _gauge("policy_info", "hash", "1 for the policy in force.")
 POLICY_RELOADS = _counter("policy_reloads_total", "result", "Readings of a new policy document.")
@@ -127,12 +150,14 @@ BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 
 FAMILIES = (
     *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
-    *(FINDINGS, WOULD_DENY, EXEMPT, UNMATCHED, WORKLOADS, WORKLOAD_WARNINGS),
+    *(FINDINGS, WOULD_DENY, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED, WORKLOADS, WORKLOAD_WARNINGS),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, STANDING_ENFORCED, POOL_USED, POOL_LIMIT),
     *(UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
+    *(BREAKER_EXPIRED, BREAKER_EXCUSED, BREAKER_HELD, GUARD_OPEN, GUARD_MAX),
+    *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
     *(EVENTS, REPLICAS),

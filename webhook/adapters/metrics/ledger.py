@@ -16,7 +16,8 @@ class PodLedgerHealth:
         self._afterwards = Totals(families.CHARGED_AFTERWARDS)
         self._raised = Totals(families.RAISED_AFTERWARDS)
         self._labels = Totals(families.LABELS_IGNORED)
-        self.totals = (self._refunds, self._unproven, self._afterwards, self._raised, self._labels)
+        self._excused = Totals(families.BREAKER_EXCUSED)
+        self.totals = (self._refunds, self._unproven, self._afterwards, self._raised, self._labels, self._excused)
         self._drift: dict[str, float] = {}
         self._watched: int | None = None
 
@@ -34,6 +35,9 @@ class PodLedgerHealth:
 
     def label_ignored(self) -> None:
         self._labels.add()
+
+    def excused(self, service: str, count: int) -> None:
+        self._excused.add(service, count=count)
 
     def drifted(self, service: str, count: int) -> None:
         # Replaced, never changed in place: a scrape may be reading it.

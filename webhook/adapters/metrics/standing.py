@@ -6,9 +6,11 @@ from webhook.adapters.metrics import families
 from webhook.adapters.metrics.families import NAMESPACES_MAX, Family
 from webhook.adapters.metrics.tallies import OTHER, Row
 from webhook.core.breaker import State, Transition
+from webhook.core.breaker_guard import Guarded
 from webhook.core.quota import Holder, Look, Use, is_cpu
 
 _SECOND_US = 1_000_000
+_OPEN = frozenset({State.OPEN, State.FORCED_OPEN})
 
 
 class Standing:
@@ -18,19 +20,22 @@ class Standing:
         self._looks: Mapping[str, Look] = {}
         self._tripped_us: dict[str, int] = {}
         self._namespaces: tuple[str, ...] = ()
+        self._guarded: Guarded | None = None
 
-    def update(self, looks: Mapping[str, Look]) -> None:
-        self._looks = looks
+    def update(self, looks: Mapping[str, Look], guarded: Guarded | None = None) -> None:
+        self._looks, self._guarded = looks, guarded
         live = {namespace for look in looks.values() for namespace in look.uses if namespace}
         # Those shown before stay shown while they live: a newcomer never turns a known series into `other`.
         known = [namespace for namespace in self._namespaces if namespace in live]
         self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
         for service, look in looks.items():
-            if look.breaker is not None and look.breaker.state is State.OPEN:
-                self._tripped(service, look.breaker.since_us)
+            view = look.breaker
+            at_us = 0 if view is None else view.since_us if view.state in _OPEN else view.tripped_at_us
+            if at_us:
+                self._tripped(service, at_us)
 
     def transitioned(self, transition: Transition) -> None:
-        if transition.new is State.OPEN:
+        if transition.is_change and transition.new in _OPEN:
             self._tripped(transition.service, transition.at_us)
 
     def _tripped(self, service: str, at_us: int) -> None:
@@ -61,6 +66,9 @@ class Standing:
             families.BREAKER_REMAINING,
             [((name,), view.open_remaining_us(look.at_us) / _SECOND_US) for name, look, view in breakers],
         )
+        guarded = self._guarded
+        yield families.GUARD_OPEN, [] if guarded is None else [((), float(guarded.opened))]
+        yield families.GUARD_MAX, [] if guarded is None else [((), float(guarded.open_max))]
 
     def _quota(self) -> tuple[list[Row], list[Row]]:
         """Return used and hard of every window; namespaces beyond the bound are summed up as `other`."""

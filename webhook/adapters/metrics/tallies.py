@@ -25,14 +25,14 @@ class Totals:
         self.family = family
         self._values = dict.fromkeys(start, 0)
 
-    def add(self, *labels: str) -> None:
+    def add(self, *labels: str, count: int = 1) -> None:
         values = self._values
         try:
-            values[labels] += 1
+            values[labels] += count
         except KeyError:
             if len(values) >= self.family.series_max:
                 labels = (OTHER,) * len(labels)
-            values[labels] = values.get(labels, 0) + 1
+            values[labels] = values.get(labels, 0) + count
 
     def keep(self, services: frozenset[str]) -> None:
         """End the series of services that are gone; those of no service stay."""

@@ -1,6 +1,8 @@
-"""Why a breaker changed its state, as one of a few fixed words: free text never becomes a label."""
+"""What breakers did, and why, as one of a few fixed words: free text never becomes a label."""
 
-from webhook.core.breaker import State, Transition
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.tallies import Totals
+from webhook.core.breaker import EXPIRED, HELD, Cause, State, Transition
 
 OTHER = "other"
 
@@ -20,9 +22,29 @@ def reason_word(transition: Transition) -> str:
         return "forced"
     if transition.old in _FORCED:
         return "released"
+    if transition.reason == Cause.RESET.value:
+        return "reset"
     word = _AUTOMATIC.get((transition.old, transition.new))
     if word is not None:
         return word
     # The breaker's plans begin a trip's reason with the name of the stanza that tripped.
     trigger = transition.reason.partition(":")[0]
     return trigger if trigger in _TRIPS else OTHER
+
+
+class Transitions:
+    """Counts what breakers did."""
+
+    def __init__(self) -> None:
+        self._changes = Totals(families.BREAKER_TRANSITIONS)
+        self._held = Totals(families.BREAKER_HELD)
+        self._expired = Totals(families.BREAKER_EXPIRED)
+        self.totals = (self._changes, self._held, self._expired)
+
+    def add(self, transition: Transition) -> None:
+        if transition.is_change:
+            self._changes.add(transition.service, transition.old, transition.new, reason_word(transition))
+        elif transition.reason.startswith(HELD):
+            self._held.add(transition.service)
+        elif transition.reason == EXPIRED:
+            self._expired.add(transition.service)

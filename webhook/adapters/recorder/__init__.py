@@ -1,4 +1,4 @@
-"""Records reviews as events of `podgate replay`, in a thread of its own: no review waits for a disk."""
+"""Records reviews and outcomes as events of `podgate replay`, in a thread of its own: nobody waits for a disk."""
 
 import threading
 import time
@@ -13,9 +13,10 @@ import msgspec
 from webhook.adapters.recorder.file import FullError, RecordFile
 from webhook.core.breaker import Transition
 from webhook.core.decision import Half
+from webhook.core.outcomes import Outcomes
 from webhook.core.overrides import Entry
 from webhook.core.policy import LoadedPolicy, Policy
-from webhook.core.recording import is_kept, labels_event, pod_event
+from webhook.core.recording import is_kept, labels_event, outcomes_event, pod_event
 from webhook.core.review import Request
 from webhook.ports import Review, WatchReports
 
@@ -74,13 +75,27 @@ class Recorder:
         request, decision = review.request, review.decision
         if decision.half is not Half.VALIDATE or request is None or not is_kept(request):
             return
-        if self._sample_every > 1 and (self._services is None or decision.service not in self._services):
+        if not self._is_sampled(decision.service):
             return
         at_us = (review.started_ns + review.duration_ns) // 1000
         if decision.receipt is not None:
             # What was counted was counted by the store's clock; the others follow it.
             self._ahead_us = decision.receipt.at_us - at_us
         self._wait(_Asked(self._moved(at_us + self._ahead_us), request, self._labels(request.namespace)))
+
+    def heard(self, service: str, outcomes: Sequence[Outcomes]) -> None:
+        """Keep what a breaker has heard. Pods come first: half of the room is theirs alone."""
+        if not self._is_sampled(service):
+            return
+        now_us = self._now_us() + self._ahead_us
+        for one in outcomes:
+            if len(self._waiting) < WAITING_MAX // 2:
+                self._wait(outcomes_event(service, one, self._moved(now_us - one.age_us)))
+            else:
+                self._turned_away += 1
+
+    def _is_sampled(self, service: str | None) -> bool:
+        return self._sample_every == 1 or (self._services is not None and service in self._services)
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
         self._services = _sampled(loaded.policy, self._sample_every) if self._sample_every > 1 else None

@@ -4,6 +4,7 @@ redis-py's RedisCluster repeats calls behind our back, and reads its passwords a
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -87,6 +88,17 @@ class ClusterLink:
 
     async def forget(self, pattern: str) -> None:
         _raise_first(await self._of_each(lambda line: forget(line, pattern)))
+
+    async def dial(self) -> AbstractConnection:
+        """Any node does: what one publishes, all hear."""
+        nodes = dict.fromkeys(self._owners.values()) or self._seeds
+        errors: list[Exception] = []
+        for node in sorted(nodes, key=lambda node: (node == self._suspect, random.random())):  # noqa: S311  it guards nothing
+            try:
+                return await self._dial(node)
+            except _TROUBLES as error:
+                errors.append(error)
+        raise all_failed("no node of the Cluster lets anybody listen", errors)
 
     async def close(self) -> None:
         if self._learning is not None:

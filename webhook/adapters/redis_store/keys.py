@@ -50,3 +50,8 @@ class PlanKeys:
 def all_of(cluster: str) -> str:
     """Return the pattern that all keys of a cluster fit; what the fleet counts is everybody's."""
     return f"podgate:{{*}}:v1:{cluster}:*"
+
+
+def channel_of(cluster: str) -> str:
+    """Return the channel on which a cluster's breakers tell that they have moved."""
+    return f"podgate:v1:{cluster}:breakers"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import InvalidResponse
 
 from webhook.adapters.redis_store.dialling import Dial
@@ -40,6 +41,9 @@ class Link(Protocol):
     async def forget(self, pattern: str) -> None:
         """Delete all keys that fit a glob-style pattern."""
 
+    async def dial(self) -> AbstractConnection:
+        """Return one more connection, for what is published by whoever takes calls now; who asks for it hangs up."""
+
     async def close(self) -> None:
         """Disconnect when the calls under way have ended."""
 
@@ -49,9 +53,10 @@ class ServerLink:
 
     one_tag_a_call = False
 
-    def __init__(self, dial: Dial, script: Script) -> None:
+    def __init__(self, dial: Dial, script: Script, dial_apart: Dial | None = None) -> None:
         self._line = Line(dial)
         self._script = script
+        self._dial_apart = dial_apart or dial
 
     def lane(self, _: str) -> str:
         return ""
@@ -67,6 +72,9 @@ class ServerLink:
 
     async def forget(self, pattern: str) -> None:
         await forget(self._line, pattern)
+
+    async def dial(self) -> AbstractConnection:
+        return await self._dial_apart()
 
     async def close(self) -> None:
         await self._line.close()

@@ -23,8 +23,9 @@ class Planned:
 class Plans:
     """By identity: to compare plans would cost more than to work one out."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, channel: str = "") -> None:
         self._cluster = cluster
+        self._channel = channel
         self._known: dict[int, Planned] = {}
 
     def of(self, plan: CounterPlan) -> Planned:
@@ -32,7 +33,9 @@ class Plans:
         if known is None or known.plan is not plan:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
             keys = self.keys(plan, plan.service, fleet=plan.fleet)
-            known = self._known[id(plan)] = Planned(plan, keys, wire.packed_plan(plan, self._cluster), longest_us)
+            known = self._known[id(plan)] = Planned(
+                plan, keys, wire.packed_plan(plan, self._cluster, self._channel), longest_us
+            )
         return known
 
     def keys(self, plan: CounterPlan, service: str, *, fleet: bool) -> PlanKeys:

@@ -32,11 +32,18 @@ class Sentinels:
         self._lines = {address: Line(partial(self._dial_sentinel, address)) for address in url.addresses}
         self._order = list(url.addresses)
         self.dialled: Address | None = None
-        """Whom they named last, for a connection."""
+        """Whom they named last, for a connection that takes calls."""
 
     async def dial(self) -> AbstractConnection:
-        """Return a connection to the primary of now."""
-        address = self.dialled = await self.primary()
+        """Return a connection to the primary of now, for calls."""
+        self.dialled = await self.primary()
+        return await self._connected(self.dialled)
+
+    async def dial_apart(self) -> AbstractConnection:
+        """Return another connection to the primary of now."""
+        return await self._connected(await self.primary())
+
+    async def _connected(self, address: Address) -> AbstractConnection:
         connection = await dialled(address, await self._access.credentials(), await self._access.tls(), self._database)
         async with dropped_unless_done(connection):
             await _check(address, connection)
@@ -84,7 +91,7 @@ class SentinelLink(ServerLink):
     """The primary of a group. A former one that takes writes still, for nobody has told it, is left within a tick."""
 
     def __init__(self, sentinels: Sentinels, script: Script) -> None:
-        super().__init__(sentinels.dial, script)
+        super().__init__(sentinels.dial, script, sentinels.dial_apart)
         self._sentinels = sentinels
 
     async def run_ids(self) -> Mapping[str, str]:

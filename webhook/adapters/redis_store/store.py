@@ -8,28 +8,32 @@ import msgspec
 from redis.exceptions import RedisError, ResponseError
 
 from webhook.adapters.redis_store import troubles, wire
+from webhook.adapters.redis_store.announcements import Announcement, Announcements
 from webhook.adapters.redis_store.batch import Batch, Operation, Probe
-from webhook.adapters.redis_store.keys import PlanKeys, all_of
+from webhook.adapters.redis_store.breakers import BreakerQuestions
+from webhook.adapters.redis_store.keys import PlanKeys, all_of, channel_of
 from webhook.adapters.redis_store.link import Link
 from webhook.adapters.redis_store.losses import Losses
 from webhook.adapters.redis_store.plans import Plans
-from webhook.adapters.redis_store.pods import POD_STRINGS, PodQuestions, own_keys
-from webhook.core.breaker import BreakerView, State, Transition
+from webhook.adapters.redis_store.pods import POD_STRINGS, own_keys
+from webhook.core.breaker import BreakerView, Transition
 from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt
 from webhook.errors import StoreUnavailableError
-from webhook.ports import Clock, Outcome, WatchReports
+from webhook.ports import Clock, WatchReports
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
-class RedisStore(PodQuestions):
+class RedisStore(BreakerQuestions):
     """Counters of one cluster. Time is Redis' own, but for a replay, whose clock only it knows (`time_us`).
 
+    `late_us`: how long breakers wait for outcomes of an interval that has ended.
     `on_loss` is told when acknowledged writes may be lost: another process answers, or a counter began anew.
+    `hears` is told how `follow` fares, `reports` where it is not given.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it is made of, most of it optional
         self,
         link: Link,
         cluster: str,
@@ -37,20 +41,24 @@ class RedisStore(PodQuestions):
         reports: WatchReports,
         *,
         deadline_seconds: float,
+        late_us: int = 0,
         time_us: Callable[[], int] | None = None,
         on_loss: Callable[[], None] = lambda: None,
+        hears: WatchReports | None = None,
     ) -> None:
         self._link = link
         self._cluster = cluster
-        super().__init__(Plans(cluster))
+        # A replay has a cluster of its own, of which nobody else should hear.
+        super().__init__(Plans(cluster, channel_of(cluster) if time_us is None else ""), self.now_us)
+        self._late_us = late_us
         self._losses = Losses(self._lost)
+        self._announcements = Announcements(link.dial, channel_of(cluster), self._announced, hears or reports)
         self._clock = clock
         self._reports = reports
         self._deadline_seconds = deadline_seconds
         self._time_us = time_us
         self.on_loss = on_loss
         self._lanes: dict[str, Batch] = {}
-        self._views: dict[tuple[str, str], BreakerView] = {}
         self._ahead_us: int | None = None
         """How far Redis' clock is before ours, None until it was heard."""
         self._nameless = ""
@@ -70,13 +78,6 @@ class RedisStore(PodQuestions):
             self._losses.seen(planned.keys.home, result[-1], receipt.at_us, counts_until_us)
         return receipt
 
-    async def outcome(self, plan: CounterPlan, outcome: Outcome) -> Sequence[Transition]:
-        if plan.breaker is None:
-            return ()
-        moves, view, now_us = await self._ask(plan, wire.packed_outcome(outcome))
-        self._learn(plan, wire.breaker_view(view), now_us)
-        return wire.transitions(plan, moves)
-
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         scopes, keys = [""], self._plans.of(plan).keys
         if plan.per_namespace:
@@ -94,8 +95,7 @@ class RedisStore(PodQuestions):
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         self._plans.keep(plans)
         self._losses.keep(self._plans.of(plan).keys.home for plan in plans)
-        named = {plan.key for plan in plans}
-        self._views = {key: view for key, view in self._views.items() if key in named}
+        self._views.keep(plans)
         ticked = await asyncio.gather(*(self._tick(plan) for plan in plans), return_exceptions=True)
         moves = [move for result in ticked if not isinstance(result, BaseException) for move in result]
         faults = [result for result in ticked if isinstance(result, BaseException)]
@@ -111,16 +111,16 @@ class RedisStore(PodQuestions):
         return moves  # on a Cluster, those of the services whose node is there
 
     async def _tick(self, plan: CounterPlan) -> Sequence[Transition]:
-        moves, view, now_us = await self._ask(plan, ("tick",))
-        self._learn(plan, wire.breaker_view(view), now_us)
-        return wire.transitions(plan, moves)
+        """Let time pass; tell Redis what it has lost of the breaker: it came back empty, or older."""
+        moves = self._moved(plan, await self._ask(plan, ("tick",)))
+        unheard = self._views.unheard(plan.key)
+        if unheard is not None:
+            await self.offer(plan, unheard)
+        return moves
 
-    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        """Return a breaker that is known to be OPEN until a moment that has not come; of others only Redis knows."""
-        view = self._views.get(plan.key)
-        if plan.breaker is None or view is None or view.state is not State.OPEN:
-            return None
-        return view if view.open_until_us > self.now_us() else None
+    async def follow(self) -> None:
+        """Hear of breakers as they move, until cancelled; without it they are known each second."""
+        await self._announcements.follow()
 
     def now_us(self) -> int:
         """Return the store's time, as near as it is known here."""
@@ -145,12 +145,15 @@ class RedisStore(PodQuestions):
             self._nameless = reason
             self._reports.on_trouble(f"{troubles.SCRIPT}: who answers is not known, a loss goes unnoticed: {reason}")
 
+    def _announced(self, told: Announcement) -> None:
+        self._views.announced(told.key, told.view, told.at_us)
+
     def _lost(self) -> None:
+        self._announcements.look_again()
         self.on_loss()  # which may be set after us
 
     def _learn(self, plan: CounterPlan, view: BreakerView | None, now_us: int) -> None:
-        if view is not None:
-            self._views[plan.key] = view
+        super()._learn(plan, view, now_us)
         if self._time_us is None:
             self._ahead_us = now_us - self._clock.now_us()
 
@@ -165,7 +168,7 @@ class RedisStore(PodQuestions):
     def _probe_of(self, tag: str) -> Probe:
         """Return what finds out whether calls with a tag would succeed: it runs the script, and writes."""
         key = f"podgate:{{{tag}}}:v1:{self._cluster}:probe"
-        argument = _encode((0, [], [], [("probe", 0, 1)]))
+        argument = _encode((0, [], [], [("probe", 0, 1)], 0, 0))
 
         async def probe() -> None:
             (result,) = _decode(await self._link.run([key], argument))
@@ -210,7 +213,7 @@ class RedisStore(PodQuestions):
                 strings[own[position]] = None
             packed.append((kind, number, *own, *asked))
         now_us = self._time_us() if self._time_us else False
-        argument = _encode((now_us, plans, list(strings), packed))
+        argument = _encode((now_us, plans, list(strings), packed, self._late_us, self._views.opened()))
         results: Sequence[Any] = _decode(await self._link.run(list(keys), argument))
         return results
 
@@ -221,7 +224,7 @@ class RedisStore(PodQuestions):
         named = its.home, its.ring, its.breaker, its.waits, its.live
         home, index, breaker, waits, live = [keys.setdefault(key, len(keys) + 1) for key in named]
         strings[breaker] = None
-        return planned.packed, home, index, breaker, waits, live, len(its.pods) + 1
+        return planned.packed, home, index, breaker, waits, live, len(its.pods) + 1, self._views.counts(plan.key)
 
 
 def _rings(plan: CounterPlan, keys: PlanKeys, scope: str) -> tuple[str, ...]:

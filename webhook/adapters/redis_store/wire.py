@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
+from webhook.core.outcomes import Outcomes
 from webhook.core.quota import (
     HOUR_US,
     LARGEST_EXACT,
@@ -24,7 +26,6 @@ from webhook.core.quota import (
     all_free_at_us,
 )
 from webhook.core.stanzas import Mode
-from webhook.ports import Outcome
 
 _DAY_MS = 86_400_000
 _REFUSALS = {1: Refusal.BREAKER, 2: Refusal.QUOTA}
@@ -34,8 +35,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _encode_text = msgspec.json.Encoder().encode
 
 
-def packed_plan(plan: CounterPlan, cluster: str) -> Raw:
-    """Return a plan as the script reads it; worked out once a policy."""
+def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> Raw:
+    """Return a plan as the script reads it; worked out once a policy. `channel` is where breakers' moves are told."""
     pooled = plan.pool.windows if plan.pool else ()
     longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
     breaker = plan.breaker
@@ -57,6 +58,8 @@ def packed_plan(plan: CounterPlan, cluster: str) -> Raw:
                 _encode_text([_counted(plan.windows), _counted(pooled)]).decode(),
                 _standing(plan.standing) if plan.standing else False,
                 cluster,
+                plan.tag,
+                channel,
             ]
         )
     )
@@ -92,6 +95,9 @@ def _breaker(plan: BreakerPlan) -> list[Any]:
         plan.open_for_us,
         plan.probes,
         plan.probe_timeout_us,
+        plan.degrades,
+        False if plan.open_max is None else plan.open_max,
+        [plan.forcing.state, plan.forcing.until_us, plan.forcing.reason] if plan.forcing else False,
     ]
 
 
@@ -123,10 +129,43 @@ def _exact(cost: Cost) -> Mapping[str, int]:
     return cost
 
 
-def packed_outcome(outcome: Outcome) -> list[Any]:
-    uid = False if outcome.uid is None else outcome.uid
-    generation = False if outcome.generation is None else outcome.generation
-    return ["outcome", [outcome.ok, outcome.latency_us, uid, generation]]
+def packed_outcomes(outcomes: Sequence[Outcomes]) -> list[Any]:
+    """Return outcomes as the script reads them; the records of those with a uid are keys of their own, in order."""
+    packed, records = [], 0
+    for heard in outcomes:
+        records += heard.uid is not None
+        packed.append(
+            [
+                heard.succeeded,
+                heard.failed,
+                heard.latency_us,
+                _or_false(heard.uid),
+                _or_false(heard.generation),
+                heard.age_us,
+                records if heard.uid is not None else 0,
+            ]
+        )
+    return packed
+
+
+def _or_false(value: str | int | None) -> str | int | bool:
+    return False if value is None else value
+
+
+def packed_view(view: BreakerView) -> list[Any]:
+    return [
+        view.state,
+        view.generation,
+        view.since_us,
+        view.open_until_us,
+        view.reason,
+        view.probes_leased,
+        view.probes_succeeded,
+        view.tripped_at_us,
+        view.tripped_by,
+        view.early,
+        view.failed,
+    ]
 
 
 def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
@@ -178,8 +217,12 @@ def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int])
 def breaker_view(view: Sequence[Any]) -> BreakerView | None:
     if not view:  # false there
         return None
-    state, generation, since_us, open_until_us, reason, leased, succeeded = view
-    return BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)
+    state, generation, since_us, open_until_us, reason, leased, succeeded, *tripped = view
+    seen = BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)
+    if not tripped:
+        return seen  # it never has
+    at_us, by, early, failed = tripped
+    return replace(seen, tripped_at_us=at_us, tripped_by=by, early=early, failed=tuple(failed))
 
 
 def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:

@@ -60,11 +60,11 @@ def unproved(raw: bytes, purpose: Purpose | None) -> Effective:
     problems = [*reading.problems, *(mistake.problem for mistake in found)]
     root = Part(document, (), Wrong(path for mistake in found for path in mistake.wrong))
     problems += rules.errors(root)
-    unsupported, warnings = support.objections(root, purpose) if purpose is not None else ([], [])
-    problems += unsupported
+    if purpose is not None:
+        problems += support.objections(root, purpose)
     if problems:
         raise DocumentError(problems)
-    return Effective(document, _policy(document), ordered([*warnings, *rules.advice(root)]))
+    return Effective(document, _policy(document), ordered(rules.advice(root)))
 
 
 def _policy(document: Node) -> Policy:

@@ -1,10 +1,11 @@
 """What this version acts on, by command: the one table. A stanza that nothing acts on is refused, never ignored."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from webhook.core.document.parts import Part
-from webhook.core.document.problems import Problem, listed
+from webhook.core.document.problems import Problem
 
 
 class Purpose(StrEnum):
@@ -37,19 +38,18 @@ _WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_AL
 class Stanza:
     """A field that not every command acts on.
 
-    `word`: only this value of it is meant. `leaves`: what else has to go with it. `lacks`: reason and remedy where
-    one kind of `serve` acts on it and another cannot.
+    `word`: only this value of it is meant. `lacks`: reason and remedy where one kind of `serve` acts on it and another
+    cannot.
     """
 
     path: tuple[str, ...]
     acts: frozenset[Purpose] = _NOBODY
     word: str | None = None
-    leaves: str = ""
     lacks: tuple[str, str] | None = None
 
 
-def _service(*path: str, acts: frozenset[Purpose] = _NOBODY, word: str | None = None, leaves: str = "") -> Stanza:
-    return Stanza(("services", "*", *path), acts, word, leaves)
+def _service(*path: str, word: str | None = None) -> Stanza:
+    return Stanza(("services", "*", *path), word=word)
 
 
 def _fleet(*path: str) -> Stanza:
@@ -58,7 +58,6 @@ def _fleet(*path: str) -> Stanza:
 
 
 NOT_EVERYWHERE = (
-    Stanza(("breakerGuard",)),
     Stanza(
         ("services", "*", "match", "namespaceSelector"),
         _WITH_A_CLUSTER,
@@ -74,45 +73,29 @@ NOT_EVERYWHERE = (
     ),
     _service("quota", "whenExceeded", word="Queue"),
     _service("quota", "queue"),
-    _service("breaker", "outcomes", acts=_OFFLINE, leaves=" (and errorRate, latency)"),
-    _service("breaker", "whenOpen", word="Degrade"),
+    Stanza(
+        ("services", "*", "breaker", "outcomes", "source"),
+        _WITH_A_CLUSTER,
+        "PodStart",
+        lacks=("`serve` has no cluster whose Pods it could watch", "give it --kubeconfig, or write Pushed"),
+    ),
     _service("breaker", "whenOpen", word="Queue"),
 )
 
 
-def objections(document: Part, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
-    """Return the errors, and the warnings, that a command has about stanzas it cannot act on."""
-    errors: list[Problem] = []
-    warnings: list[Problem] = []
+def objections(document: Part, purpose: Purpose) -> Iterator[Problem]:
+    """Yield what a command has against stanzas that it cannot act on."""
     for stanza in NOT_EVERYWHERE:
         if purpose in stanza.acts:
             continue
         for part in document.select(*stanza.path):
-            if part.is_empty or (stanza.word is not None and stanza.word != part.node.value):
-                continue
-            if purpose is Purpose.LINT and stanza.acts:
-                warnings.append(_warning(part, stanza))
-            else:
-                errors.append(_error(part, stanza, purpose))
-    return errors, warnings
+            if not part.is_empty and stanza.word in (None, part.node.value):
+                yield _problem(part, stanza)
 
 
-def _error(part: Part, stanza: Stanza, purpose: Purpose) -> Problem:
+def _problem(part: Part, stanza: Stanza) -> Problem:
     if stanza.lacks is not None:
         return part.wrong_field(*stanza.lacks)
-    if stanza.acts:
-        reason = f"not supported yet by `{purpose}`"
-        return part.wrong_field(reason, f"remove it{stanza.leaves}; {_commands(stanza)} can act on it")
     if stanza.word is not None:
         return part.wrong("not supported yet", "choose another value, or remove it")
     return part.wrong_field("not supported yet", "remove it")
-
-
-def _warning(part: Part, stanza: Stanza) -> Problem:
-    reason = f"not supported yet by `{Purpose.SERVE}`, which will refuse it"
-    remedy = f"{_commands(stanza)} can act on it; remove it{stanza.leaves} before it is served"
-    return part.wrong_field(reason, remedy)
-
-
-def _commands(stanza: Stanza) -> str:
-    return listed([f"`podgate {command}`" for command in sorted(stanza.acts)])

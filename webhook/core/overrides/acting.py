@@ -8,11 +8,14 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from webhook.core.overrides.entry import Entry, PartialModes
+from webhook.core.breaker import Forcing, State
+from webhook.core.overrides.entry import Entry, Hand, PartialModes
 from webhook.core.policy import LoadedPolicy, Modes, Policy, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
-from webhook.core.stanzas import Quota, Window
+from webhook.core.stanzas import Mode, Quota, Window
+
+_FORCED = {Hand.FORCED_OPEN: State.FORCED_OPEN, Hand.FORCED_CLOSED: State.FORCED_CLOSED}
 
 
 class InForce(Struct, frozen=True):
@@ -39,7 +42,12 @@ def overridden(loaded: LoadedPolicy, entries: Mapping[str, Entry]) -> LoadedPoli
         service if (entry := entries.get(service.name)) is None else _under(entry, service)
         for service in policy.services
     )
-    return LoadedPolicy(replace(policy, services=services), loaded.hash)
+    forcings = {
+        service.name: forcing
+        for service in policy.services
+        if (entry := entries.get(service.name)) is not None and (forcing := _forcing(entry)) is not None
+    }
+    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings)
 
 
 def resets(entries: Iterable[Entry], now_us: int) -> tuple[Reset, ...]:
@@ -50,6 +58,12 @@ def resets(entries: Iterable[Entry], now_us: int) -> tuple[Reset, ...]:
         for service, reset in wanted
         if reset.at_us <= now_us
     )
+
+
+def breaker_resets(entries: Iterable[Entry], now_us: int) -> dict[str, int]:
+    """Return the breakers that are to begin anew, and since when, as `resets` does for windows."""
+    wanted = ((entry.service, entry.reset_at_us) for entry in entries)
+    return {service: at_us for service, at_us in wanted if at_us is not None and at_us <= now_us}
 
 
 def remarks(policy: Policy, entry: Entry) -> tuple[str, ...]:
@@ -67,10 +81,17 @@ def in_units(resource: str, quantity: Quantity) -> Fraction:
 
 def _under(entry: Entry, service: Service) -> Service:
     modes = service.modes if entry.modes is None else _modes(entry.modes, service.modes)
+    if entry.breaker is Hand.FORCED_OPEN and (entry.modes is None or entry.modes.breaker is None):
+        modes = replace(modes, breaker=Mode.ENFORCE)  # whoever opens a breaker means it
     quota = service.quota
     if quota is not None and (entry.quota_factor is not None or entry.grant):
         quota = _quota(entry, quota)
     return replace(service, modes=modes, quota=quota)
+
+
+def _forcing(entry: Entry) -> Forcing | None:
+    state = None if entry.breaker is None else _FORCED.get(entry.breaker)
+    return None if state is None else Forcing(state, entry.until_us, entry.reason)
 
 
 def _modes(wanted: PartialModes, own: Modes) -> Modes:
@@ -122,6 +143,18 @@ def _idle(service: Service, entry: Entry) -> Iterator[str]:
         yield "quotaReset: the service has no windows of its own"
     elif reset is not None and reset.window is not None and reset.window not in by_length:
         yield f"quotaReset: {_no_window(reset.window, by_length)}"
+    yield from _idle_breaker(service, entry)
+
+
+def _idle_breaker(service: Service, entry: Entry) -> Iterator[str]:
+    does_nothing = ""
+    if service.breaker is None:
+        does_nothing = "the service has no breaker"
+    elif _under(entry, service).modes.breaker is Mode.DISABLED:
+        does_nothing = "modes.breaker is Disabled"
+    for name, wanted in (("breaker", entry.breaker), ("resetAt", entry.reset_at)):
+        if does_nothing and wanted is not None:
+            yield f"{name}: {does_nothing}"
 
 
 def _no_window(wanted: Duration, windows: Mapping[Duration, Window]) -> str:

@@ -32,6 +32,8 @@ def merged(former: Entry, new: Entry) -> Entry:
         modes=_modes(former.modes, new.modes),
         grant=_grants(former.grant, new.grant),
         quota_reset=new.quota_reset if new.quota_reset is not None else former.quota_reset,
+        breaker=new.breaker or former.breaker,
+        reset_at=new.reset_at or former.reset_at,
     )
 
 

@@ -1,6 +1,6 @@
 """One entry of the overrides' document as frozen types: what is done to a service, until when, and why."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from webhook.core.kubernetes import format_of
 from webhook.core.moments import microseconds
 from webhook.core.quantity import Duration, Quantity
-from webhook.core.stanzas import Mode
+from webhook.core.stanzas import Choice, Mode
 from webhook.core.stanzas.quota import MOST_WINDOWS, Hard
 
 MOST_REASON = 500
@@ -19,6 +19,14 @@ _WIDEST = 1 << 20
 
 Moment = Annotated[str, format_of("date-time")]
 WindowLength = Annotated[Duration, format_of("window")]
+
+
+class Hand(Choice):
+    """What is done to a breaker by hand; Automatic: nothing, it goes by itself."""
+
+    FORCED_OPEN = "ForcedOpen"
+    FORCED_CLOSED = "ForcedClosed"
+    AUTOMATIC = "Automatic"
 
 
 class PartialModes(Struct, frozen=True):
@@ -58,12 +66,22 @@ class Entry(Struct, frozen=True, rename="camel"):
     modes: PartialModes | None = None
     grant: Annotated[tuple[Grant, ...], Meta(extra_json_schema={"maxItems": MOST_WINDOWS})] = ()
     quota_reset: QuotaReset | None = None
-    breaker: Literal["ForcedOpen", "ForcedClosed", "Automatic"] | None = None
+    breaker: Hand | None = None
     reset_at: Moment | None = None
 
     @property
     def until_us(self) -> int:
         return microseconds(self.until)
+
+    @property
+    def is_of_breaker_alone(self) -> bool:
+        """Whether it does nothing but what `podgate breaker` does."""
+        return self.quota_factor is None and self.modes is None and not self.grant and self.quota_reset is None
+
+    @property
+    def reset_at_us(self) -> int | None:
+        """When the breaker is to begin anew, None where it is not."""
+        return None if self.reset_at is None else microseconds(self.reset_at)
 
     def plain(self) -> dict[str, Any]:
         """Return it as it is written, without what is absent."""

@@ -16,8 +16,7 @@ from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
 LARGEST_BYTES = 256 << 10
 """More than the longest list needs that is read. It is read beside reviews, not in a process of its own."""
 
-ACTIONS = ("quotaFactor", "modes", "grant", "quotaReset")
-_LATER = ("breaker", "resetAt")
+ACTIONS = ("quotaFactor", "modes", "grant", "quotaReset", "breaker", "resetAt")
 _Entries = tuple[Entry, ...]
 
 
@@ -67,7 +66,7 @@ def load(raw: bytes) -> Document:
     problems = [*reading.problems, *(mistake.problem for mistake in found)]
     whole = Part(root, (), Wrong(path for mistake in found for path in mistake.wrong))
     for entry in whole.items():
-        for rule in (_does_something, _is_supported, _windows_differ, _amounts_are_exact):
+        for rule in (_does_something, _windows_differ, _amounts_are_exact):
             problems += sound(rule(entry))
     if problems:
         raise DocumentError(problems)
@@ -75,15 +74,9 @@ def load(raw: bytes) -> Document:
 
 
 def _does_something(entry: Part) -> Iterator[Problem]:
-    parts = [part for key in (*ACTIONS, *_LATER) if (part := entry.get(key)) is not None]
+    parts = [part for key in ACTIONS if (part := entry.get(key)) is not None]
     if all(part.is_empty for part in parts) and isinstance(entry.node.value, dict):
-        yield entry.wrong_field("does nothing", "add quotaFactor, modes, grant or quotaReset")
-
-
-def _is_supported(entry: Part) -> Iterator[Problem]:
-    for key in _LATER:
-        if (part := entry.get(key)) is not None:
-            yield part.wrong_field("not supported yet", "remove it")
+        yield entry.wrong_field("does nothing", f"add {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
 
 
 def _windows_differ(entry: Part) -> Iterator[Problem]:

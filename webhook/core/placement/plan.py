@@ -23,6 +23,9 @@ from webhook.core.placement.node_terms import Asked, joined, least, said, with_a
 from webhook.core.stanzas import ConflictRules, OnConflict, Placement, TopologyEntry
 
 SERVICE_LABEL = "podgate.io/service"
+DO_NOT_SCHEDULE = "DoNotSchedule"
+"""Of a spread constraint's `whenUnsatisfiable`: it is required. The other one, ScheduleAnyway, only prefers."""
+
 T = TypeVar("T")
 
 
@@ -111,6 +114,21 @@ class PlacementPlan(Struct, frozen=True):
             on_conflict=_rules(placement.on_conflict),
             has_affinity=bool(required or preferred or pod_affinity != PodTerms() or pod_anti_affinity != PodTerms()),
         )
+
+    def without_preferences(self) -> "PlacementPlan":
+        """Return what of it is required; the plan itself where it prefers nothing."""
+        pod_affinity, pod_anti_affinity = (
+            PodTerms(required=terms.required) for terms in (self.pod_affinity, self.pod_anti_affinity)
+        )
+        plan = msgspec.structs.replace(
+            self,
+            preferred=(),
+            pod_affinity=pod_affinity,
+            pod_anti_affinity=pod_anti_affinity,
+            spreads=tuple(one for one in self.spreads if one.entry.when_unsatisfiable == DO_NOT_SCHEDULE),
+            has_affinity=bool(self.required or pod_affinity.required or pod_anti_affinity.required),
+        )
+        return self if plan == self else plan
 
     def rule_for(self, field: str) -> OnConflict:
         """Return what to do where the Pod's own `field` contradicts the policy."""

@@ -6,7 +6,7 @@ from webhook.core.findings import Code, Lack
 from webhook.core.kubernetes import TopologySpreadConstraint
 from webhook.core.patch import Operation, append, replace
 from webhook.core.placement import meaning, wording
-from webhook.core.placement.plan import PlacementPlan, Wanted
+from webhook.core.placement.plan import DO_NOT_SCHEDULE, PlacementPlan, Wanted
 from webhook.core.pod import Pod
 from webhook.core.stanzas import OnConflict
 
@@ -39,7 +39,7 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
         entry = wanted.entry
         places = _same_key(pod.spec.topology_spread_constraints, entry)
         others = [index for index, one in places if not _is_equal(one, wanted, pod.labels)]
-        is_required = entry.when_unsatisfiable == "DoNotSchedule"
+        is_required = entry.when_unsatisfiable == DO_NOT_SCHEDULE
         if not places and is_required:
             text = f"spec.topologySpreadConstraints lacks {_in_words(entry)}"
             found.append(Lack(Code.PLACEMENT_UNFULFILLED, ".".join(_PATH), _owed(entry), text))

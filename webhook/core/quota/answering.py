@@ -69,7 +69,8 @@ class Receipt(Struct, frozen=True):
 class Look(Struct, frozen=True):
     """How a service stands, without a trace: `uses` by namespace ("" where it counts as one), and those of its pool.
 
-    `is_standing_known`: the cluster's Pods have been listed, and limits on live ones are enforced.
+    `is_standing_known`: the cluster's Pods have been listed, and limits on live ones are enforced. Unless `is_told` the
+    store gave no answer: then only the breaker is shown, as it was last known.
     """
 
     at_us: int
@@ -77,3 +78,4 @@ class Look(Struct, frozen=True):
     breaker: BreakerView | None = None
     pool: tuple[Use, ...] = ()
     is_standing_known: bool = False
+    is_told: bool = True

@@ -7,7 +7,7 @@ from math import ceil
 
 from msgspec import Struct
 
-from webhook.core.breaker import BreakerPlan
+from webhook.core.breaker import BreakerPlan, Forcing
 from webhook.core.policy import Pool, Service
 from webhook.core.quantity import Quantity
 from webhook.core.quota.amounts import HOUR_US, Cost, amount, canonical
@@ -114,7 +114,10 @@ class CounterPlan(Struct, frozen=True, dict=True):
     standing: StandingPlan | None = None
 
     @classmethod
-    def of(cls, service: Service, pool: Pool | None = None) -> "CounterPlan":
+    def of(
+        cls, service: Service, pool: Pool | None = None, *, open_max: int | None = None, forcing: Forcing | None = None
+    ) -> "CounterPlan":
+        """Return a service's plan; `open_max` and `forcing` are its breaker's."""
         quota = service.quota if service.modes.quota is not Mode.DISABLED else None
         shared = pool if service.modes.quota is not Mode.DISABLED else None
         breaker = service.breaker if service.modes.breaker is not Mode.DISABLED else None
@@ -125,7 +128,7 @@ class CounterPlan(Struct, frozen=True, dict=True):
             per_namespace=quota is not None and quota.per == "Namespace",
             windows=tuple(WindowPlan.of(window) for window in (quota.windows if quota else ())),
             quota_mode=service.modes.quota,
-            breaker=BreakerPlan.of(breaker) if breaker else None,
+            breaker=BreakerPlan.of(breaker, open_max, forcing) if breaker else None,
             breaker_mode=service.modes.breaker,
             remember_us=_remember_us(service),
             fleet=scope is Scope.FLEET,

@@ -5,11 +5,12 @@
 
 local BREAKER, QUOTA = 1, 2 -- who refused; in `would` they are added up
 
--- A uid record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows}.
+-- A uid record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows, source,
+-- settled}. `source` made it, where its breaker hears of outcomes; `settled`: its outcome was heard.
 -- `windows` is the plan's own list of them as it was packed, for a refund under a newer plan. Behind it stands the place,
 -- namespace/name, as it is: many Pods of a call share one record but for that.
-local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, COST, HIGH, WINDOWS =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, COST, HIGH, WINDOWS, SOURCE, SETTLED =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local NOTHING = {} -- never written to
 local pods, places = {}, {}
 local costs = {} -- by their text: many Pods of a call cost the same
@@ -41,9 +42,10 @@ local function remember(key, p, now, place)
   pods[key], places[key] = {record = p, now = now}, place
 end
 
-local function new_record(plan, at, generation, scope, cost_text)
+local function new_record(plan, at, generation, scope, cost_text, source)
   return {
     at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost_text, false, plan.packed_windows,
+    source, false,
   }
 end
 
@@ -210,9 +212,9 @@ local function objection(guard, enforced, would)
   return 0, would + guard
 end
 
-local function seen(r, home, now)
-  local v = view(r, now)
-  v[3], v[4] = shown(home, v[3]), shown(home, v[4])
+local function seen(r, plan, home, now)
+  local v = view(r, plan.breaker, now)
+  v[3], v[4], v[8] = shown(home, v[3]), shown(home, v[4]), v[8] and shown(home, v[8])
   return v
 end
 
@@ -252,7 +254,7 @@ local function resize(plan, b, pod_key, scope, place, cost, peek, old, strings)
   local writes = refused == 0 and not peek
   if writes then
     charge(plan, b, scope, more, now, used)
-    local p = {0, 0, r.generation, false, false, plan.service, scope, plan.fleet, '{}', false, ''}
+    local p = {0, 0, r.generation, false, false, plan.service, scope, plan.fleet, '{}', false, '', '', false}
     for field, value in ipairs(known or {}) do
       p[field] = value
     end
@@ -266,15 +268,15 @@ local function resize(plan, b, pod_key, scope, place, cost, peek, old, strings)
   if plan.breaker then
     advance(r, plan.breaker, now, {})
   end
-  local home, breaker = b.home, plan.breaker and seen(r, b.home, now)
+  local home, breaker = b.home, plan.breaker and seen(r, plan, b.home, now)
   return {shown(home, now), refused, would, writes and any, false, used, over, breaker, false, home.born}
 end
 
 -- Remember a Pod that is no probe: the record is one for all of a call that cost the same, packed once.
-local function remember_shared(plan, b, pod_key, generation, scope, cost_text, place)
+local function remember_shared(plan, b, pod_key, generation, scope, cost_text, source, place)
   local shared = b.records[cost_text]
-  if not shared or shared.record[GENERATION] ~= generation then
-    shared = {record = new_record(plan, b.now, generation, scope, cost_text), now = b.now}
+  if not shared or shared.record[GENERATION] ~= generation or shared.record[SOURCE] ~= source then
+    shared = {record = new_record(plan, b.now, generation, scope, cost_text, source), now = b.now}
     b.records[cost_text] = shared
   end
   pods[pod_key], places[pod_key] = shared, place
@@ -298,11 +300,11 @@ local function acquire(plan, operation, reading, strings)
   end
   if known then
     local used = judge(b, NOTHING, NOTHING)
-    return {shown(home, now), 0, 0, false, true, used, NOTHING, plan.breaker and seen(r, home, now), false, home.born}
+    return {shown(home, now), 0, 0, false, true, used, NOTHING, plan.breaker and seen(r, plan, home, now), false, home.born}
   end
 
   local refused, would = 0, 0
-  if plan.breaker and not admits(r, plan.breaker, now) then
+  if plan.breaker and not admits(r, plan.breaker, now, source) and not plan.breaker.degrades then
     refused, would = objection(BREAKER, plan.breaker_enforced, would)
   end
   local asked, uid = refused == 0 and cost or NOTHING, uid_of(plan, pod_key)
@@ -314,21 +316,21 @@ local function acquire(plan, operation, reading, strings)
   if not peek then
     if refused == 0 then
       charge(plan, b, scope, cost, now, used)
-      local generation = r.generation
-      if plan.breaker and take_probe(r, plan.breaker, now, uid, moves) then
-        local p = new_record(plan, now, generation, scope, cost_text)
+      local generation, maker = r.generation, plan.breaker and plan.breaker.has_outcomes and source or ''
+      if plan.breaker and take_probe(r, plan.breaker, now, uid, source, moves) then
+        local p = new_record(plan, now, generation, scope, cost_text, maker)
         p[PROBE] = true
         remember(pod_key, p, now, place)
       else
-        remember_shared(plan, b, pod_key, generation, scope, cost_text, place)
+        remember_shared(plan, b, pod_key, generation, scope, cost_text, maker, place)
       end
       stand_and_wait(plan, b, uid, cost, now, used)
     elseif refused == QUOTA and plan.breaker then
       quota_event(r, plan.breaker, now, source, moves)
     end
-    r.ttl = plan.breaker_ttl
+    belongs(r, plan, home, now)
   end
-  local breaker = plan.breaker and seen(r, home, now)
+  local breaker = plan.breaker and seen(r, plan, home, now)
   local told = not peek and #moves > 0 and moved(moves, home)
   return {shown(home, now), refused, would, refused == 0 and not peek, false, used, over, breaker, told, home.born}
 end
@@ -359,8 +361,10 @@ local function refund(plan, operation, reading, strings)
   remove_live(l, uid)
   if p[PROBE] then
     local r = breaker_of(breaker_key, strings)
-    r.ttl = plan.breaker_ttl
-    without_lease(r, function(lease) return lease[1] == uid end)
+    if not r.plan then -- else its own, by which what it did in this call is told
+      belongs(r, plan, home, now)
+    end
+    give_back_probe(r, uid)
   end
   local given_back, resets = false, resets_of(own)
   for account, windows in ipairs(p[WINDOWS] ~= '' and cjson.decode(p[WINDOWS]) or {}) do
@@ -398,7 +402,7 @@ local function book(plan, operation, reading, strings)
   local cost, used = cost_of(cost_text), judge(b, NOTHING, NOTHING)
   charge(plan, b, scope, cost, at, used)
   local generation = breaker_of(plan.breaker_key, strings).generation
-  remember(pod_key, new_record(plan, at, generation, scope, cost_text), now, place)
+  remember(pod_key, new_record(plan, at, generation, scope, cost_text, ''), now, place)
   stand_and_wait(plan, b, uid_of(plan, pod_key), cost, at, used)
   return {true}
 end

@@ -1,13 +1,77 @@
 -- How a service stands, what its breaker hears, and what the time alone brings about.
 
-local function outcome(plan, operation, reading, strings)
+-- What every operation on a breaker alone does: let time pass, do it, and say what came of it.
+local function moving(plan, reading, strings, act)
   local home, moves = hash_of(plan.home), {}
   local now = time_of(home, reading)
   local r = breaker_of(plan.breaker_key, strings)
+  belongs(r, plan, home, now)
   advance(r, plan.breaker, now, moves)
-  heard(r, plan.breaker, now, operation[3], moves)
-  r.ttl = plan.breaker_ttl
-  return {moved(moves, home), seen(r, home, now), shown(home, now)}
+  act(r, now, moves, home)
+  return {moved(moves, home), seen(r, plan, home, now), shown(home, now)}
+end
+
+local function hear(plan, operation, reading, strings)
+  return moving(plan, reading, strings, function(r, now, moves)
+    for _, outcome in ipairs(operation[#operation]) do
+      local record = outcome[7] > 0 and pod_of(KEYS[operation[outcome[7] + 2]], strings, now)
+      heard(r, plan.breaker, now, outcome, record and record[SOURCE] or '', moves)
+    end
+  end)
+end
+
+-- Hear how a Pod started, once; its record says under which generation it was let in, and who made it.
+local function started(plan, operation, reading, strings)
+  local _, _, pod_key, good, latency, age = unpack(operation)
+  pod_key = KEYS[pod_key]
+  local p = pod_of(pod_key, strings, time_of(hash_of(plan.home), reading))
+  if not p or p[SERVICE] ~= plan.service or not plan.breaker then
+    return {'unknown'}
+  elseif p[SETTLED] then
+    return {'repeated'}
+  end
+  local result = 'stale'
+  local answer = moving(plan, reading, strings, function(r, now, moves)
+    local source = p[SOURCE] or ''
+    p = {unpack(p, 1, WINDOWS)} -- others of this call may share it
+    p[SOURCE], p[SETTLED] = source, true
+    remember(pod_key, p, now, places[pod_key])
+    local outcome = {good and 1 or 0, good and 0 or 1, latency, uid_of(plan, pod_key), p[GENERATION], age}
+    if heard(r, plan.breaker, now, outcome, source, moves) then
+      result = 'counted'
+    end
+  end)
+  return {result, unpack(answer)}
+end
+
+local function handle(plan, operation, reading, strings)
+  return moving(plan, reading, strings, function(r, now, moves, home)
+    local asked = operation[3]
+    by_hand(r, plan.breaker, now, asked > 0 and min(asked + home.offset, now) or 0, moves)
+  end)
+end
+
+local function take_offer(plan, operation, reading, strings)
+  local home, v = hash_of(plan.home), operation[3]
+  local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
+  local moved_on = glance(plan.breaker_key, strings)
+  for _, index in ipairs({3, 4, 8}) do
+    v[index] = v[index] > 0 and v[index] + home.offset or 0
+  end
+  advance(moved_on, plan.breaker, now, {}) -- what the time owes it counts too; that is told by whoever moves it there
+  if outranks(v[1], v[2], moved_on) then
+    belongs(r, plan, home, now)
+    offer(r, plan.breaker, v)
+  end
+  return {}
+end
+
+local function excuse_sources(plan, operation, reading, strings)
+  local home = hash_of(plan.home)
+  local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
+  belongs(r, plan, home, now)
+  excuse(r, operation[3], now)
+  return {}
 end
 
 local function stand(h, home, windows)
@@ -43,7 +107,7 @@ local function look(plan, operation, reading, strings)
   if plan.breaker then
     local r = glance(plan.breaker_key, strings)
     advance(r, plan.breaker, now, {})
-    breaker = seen(r, home, now)
+    breaker = seen(r, plan, home, now)
   end
   local known = plan.standing and is_known(plan, now) or false
   return {shown(home, now), uses, plan.pool and stand(home, home, plan.pool) or {}, breaker, known}
@@ -51,16 +115,14 @@ end
 
 -- Do what the time alone brings about under the policy of today.
 local function tick(plan, _, reading, strings)
-  local home, moves = hash_of(plan.home), {}
-  local now = time_of(home, reading)
-  local r = breaker_of(plan.breaker_key, strings)
-  r.ttl = plan.breaker_ttl
-  if not plan.breaker then
-    restart(r)
-    return {moves, false, shown(home, now)}
+  if plan.breaker then
+    return moving(plan, reading, strings, function() end)
   end
-  advance(r, plan.breaker, now, moves)
-  return {moved(moves, home), seen(r, home, now), shown(home, now)}
+  local home = hash_of(plan.home)
+  local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
+  belongs(r, plan, home, now)
+  restart(r)
+  return {{}, false, shown(home, now)}
 end
 
 -- Return the namespaces in which anything counts, and forget those in which nothing has for long.

@@ -40,7 +40,7 @@ local function see(plan, operation, reading, strings)
     if at + plan.remember > now then
       charge(plan, b, scope, cost, at, judge(b, NOTHING, NOTHING))
       local generation = breaker_of(plan.breaker_key, strings).generation
-      remember(pod_key, new_record(plan, at, generation, scope, cost_text), now, place)
+      remember(pod_key, new_record(plan, at, generation, scope, cost_text, ''), now, place)
       charged = true
     end
   end

@@ -1,29 +1,33 @@
 -- KEYS: of all operations, each once. ARGV[1]: {now or false for this server's own time, plans, numbers of the keys that
--- hold strings, operations}. A plan is {what it says, numbers of its keys: home, index, breaker, who is waited for, live
--- Pods; where a uid begins in a record's key}; an operation is {kind, number of its plan, numbers of its own keys, what it asks}.
+-- hold strings, operations, `late`, `opened`}. A plan is {what it says, numbers of its keys: home, index, breaker, who is
+-- waited for, live Pods; where a uid begins in a record's key; whether `opened` counts it}; an operation is {kind, number
+-- of its plan, numbers of its own keys, what it asks}.
 -- The answer is a list as long, of each operation's result, or of the words of its error. What they wrote goes out at the
 -- end: a Redis that takes no writes (full, a replica) has then taken none of them.
 
 local KINDS = {
   acquire = acquire, record = record, refund = refund, book = book,
-  outcome = outcome, look = look, tick = tick, scopes = scopes, probe = probe, see = see, overdue = overdue,
+  hear = hear, started = started, by_hand = handle, offer = take_offer, excuse = excuse_sources,
+  look = look, tick = tick, scopes = scopes, probe = probe, see = see, overdue = overdue,
   place = place, let_be = let_be, complete = complete, lived = lived, standing = standing, page = page, reset = reset,
 }
 
 local function plan_of(told)
-  local packed, home, index, breaker_key, waits_key, live_key, uid_at = unpack(told)
+  local packed, home, index, breaker_key, waits_key, live_key, uid_at, is_counted = unpack(told)
   local service, windows, pool, quota_enforced, breaker, breaker_enforced, remember_us, ttl_ms, breaker_ttl_ms, fleet,
-    packed_windows, standing_limits, cluster = unpack(packed)
+    packed_windows, standing_limits, cluster, tag, channel = unpack(packed)
   local plan = {
     service = service, windows = windows, pool = pool, quota_enforced = quota_enforced, breaker = false,
     breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms, breaker_ttl = breaker_ttl_ms, fleet = fleet, packed_windows = packed_windows,
     home = KEYS[home], index = KEYS[index], breaker_key = KEYS[breaker_key], uid_at = uid_at, bound = {},
     waits_key = KEYS[waits_key], live_key = KEYS[live_key], standing = standing_limits, cluster = cluster,
+    tag = tag, channel = channel,
   }
   if breaker then
-    local b = {}
-    b.has_outcomes, b.error_rate, b.latency, b.quota, b.open_for, b.probes, b.probe_timeout = unpack(breaker)
-    plan.breaker = b
+    local b = {home = plan.home}
+    b.has_outcomes, b.error_rate, b.latency, b.quota, b.open_for, b.probes, b.probe_timeout, b.degrades, b.open_max,
+      b.forcing = unpack(breaker)
+    plan.breaker, plan.is_counted = b, is_counted
   end
   return plan
 end
@@ -39,6 +43,15 @@ local function strings_of(numbers)
     end
   end
   return strings
+end
+
+-- Tell all who listen; one who misses it looks each second.
+local function announce(r)
+  local plan = r.plan
+  if plan.breaker and plan.channel ~= '' then
+    local told = {plan.tag, plan.service, shown(r.home, r.now), seen(r, plan, r.home, r.now)}
+    redis.pcall('PUBLISH', plan.channel, cmsgpack.pack(told))
+  end
 end
 
 -- What may be refused goes first: once anything is written, all of it is.
@@ -91,9 +104,15 @@ local function write()
   for key, waited in pairs(waits) do
     strike_waits(key, waited)
   end
+  for _, r in pairs(breakers) do
+    if r.moved then
+      announce(r)
+    end
+  end
 end
 
-local reading, packed_plans, numbers, operations = unpack(cmsgpack.unpack(ARGV[1]))
+local reading, packed_plans, numbers, operations
+reading, packed_plans, numbers, operations, late, opened = unpack(cmsgpack.unpack(ARGV[1]))
 if not reading then
   local time = redis.call('TIME')
   reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -101,6 +120,7 @@ end
 local plans, strings, results = {}, strings_of(numbers), {}
 for index, packed in ipairs(packed_plans) do
   plans[index] = plan_of(packed)
+  recount(plans[index], strings)
 end
 
 local function words_of(fault)

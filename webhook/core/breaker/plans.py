@@ -1,20 +1,9 @@
-"""The words of a service's SLA breaker: its states, its thresholds, what callers see. It moves in `breaker_states`."""
-
-from enum import StrEnum
+"""A breaker's thresholds in exact integers, and the words of what they say when they are crossed."""
 
 from msgspec import Struct
 
-from webhook.core.stanzas import Breaker, CountBy, ErrorRate, Latency
-
-
-class State(StrEnum):
-    """What callers see; the FORCED ones are set by hand."""
-
-    CLOSED = "CLOSED"
-    OPEN = "OPEN"
-    HALF_OPEN = "HALF_OPEN"
-    FORCED_OPEN = "FORCED_OPEN"
-    FORCED_CLOSED = "FORCED_CLOSED"
+from webhook.core.breaker.words import State
+from webhook.core.stanzas import Breaker, CountBy, ErrorRate, Latency, Outcomes, OutcomeSource, WhenOpen
 
 
 def span(us: int) -> str:
@@ -84,8 +73,30 @@ class QuotaEventPlan(Struct, frozen=True):
         return f"quotaExceeded: {self.count} {counted} refused within {span(self.within_us)}"
 
 
+class Forcing(Struct, frozen=True):
+    """A state set by hand, FORCED_OPEN or FORCED_CLOSED, up to a moment, and why."""
+
+    state: State
+    until_us: int
+    reason: str
+
+
+_TOLD_LATE_US = 60_000_000
+
+
+def _told_within_us(outcomes: Outcomes | None) -> int:
+    """Return how long the outcome of a Pod's start may take: a probe that is given up before is never heard to fail."""
+    if outcomes is None or outcomes.source is not OutcomeSource.POD_START:
+        return 0
+    return outcomes.start_deadline.us + _TOLD_LATE_US
+
+
 class BreakerPlan(Struct, frozen=True):
-    """A breaker's thresholds in exact integers. Without outcomes a probe succeeds when its Pod is charged."""
+    """A breaker's thresholds in exact integers. Without outcomes a probe succeeds when its Pod is charged.
+
+    `degrades`: it refuses nobody, but Pods are let in without what the policy only prefers. `open_max`: a trip is held
+    back that would make it more than so many; None where nothing does. `forcing` beats what it comes to by itself.
+    """
 
     has_outcomes: bool
     error_rate: ErrorRatePlan | None
@@ -94,9 +105,12 @@ class BreakerPlan(Struct, frozen=True):
     open_for_us: int
     probes: int
     probe_timeout_us: int
+    degrades: bool = False
+    open_max: int | None = None
+    forcing: Forcing | None = None
 
     @classmethod
-    def of(cls, breaker: Breaker) -> "BreakerPlan":
+    def of(cls, breaker: Breaker, open_max: int | None = None, forcing: Forcing | None = None) -> "BreakerPlan":
         events = breaker.quota_exceeded
         return cls(
             has_outcomes=breaker.outcomes is not None,
@@ -107,32 +121,8 @@ class BreakerPlan(Struct, frozen=True):
             else None,
             open_for_us=breaker.open_for.us,
             probes=breaker.half_open.probes,
-            probe_timeout_us=breaker.half_open.probe_timeout.us,
+            probe_timeout_us=max(breaker.half_open.probe_timeout.us, _told_within_us(breaker.outcomes)),
+            degrades=breaker.when_open is WhenOpen.DEGRADE,
+            open_max=open_max,
+            forcing=forcing,
         )
-
-
-class Transition(Struct, frozen=True):
-    """One change of state; `at_us` is when it took place, which may be before it was noticed."""
-
-    service: str
-    old: State
-    new: State
-    at_us: int
-    reason: str
-    generation: int
-
-
-class BreakerView(Struct, frozen=True):
-    """A breaker as callers see it at one moment. `open_until_us` is 0 unless OPEN."""
-
-    state: State
-    generation: int
-    since_us: int
-    open_until_us: int = 0
-    reason: str = ""
-    probes_leased: int = 0
-    probes_succeeded: int = 0
-
-    def open_remaining_us(self, now_us: int) -> int:
-        """Return the countdown: microseconds until probes are let through, 0 unless OPEN."""
-        return max(0, self.open_until_us - now_us) if self.state is State.OPEN else 0

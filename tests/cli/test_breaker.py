@@ -1,0 +1,144 @@
+"""`podgate breaker`: what open, close and reset write, and the one table of how all breakers stand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tests.cli.running import podgate
+from tests.core.test_status import LOOKS, NOW_US, OPEN, snapshot
+from tests.server.test_status_command import plain_port
+from webhook.core.breaker import BreakerView, State
+from webhook.core.overrides import load
+from webhook.core.quota import Look
+from webhook.status import status_document
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: payment-api
+  match: {namespaces: [payments]}
+  quota: {windows: [{window: 1m, hard: {pods: 3}}]}
+  breaker: {quotaExceeded: {}}
+- name: free
+  match: {namespaces: [free]}
+"""
+FOR = ("--for", "10m", "--reason", "INC-1")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "overrides.yaml"
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    monkeypatch.setenv("PODGATE_OVERRIDES", str(path))
+    monkeypatch.setenv("PODGATE_POLICY", str(tmp_path / "policy.yaml"))
+    return path
+
+
+def plain(file: Path) -> dict[str, Any]:
+    """Return what the one entry does, without until and reason."""
+    [entry] = load(file.read_bytes()).entries
+    return {key: value for key, value in entry.plain().items() if key not in {"service", "until", "reason"}}
+
+
+@pytest.mark.parametrize(("verb", "word"), [("open", "ForcedOpen"), ("close", "ForcedClosed")])
+def test_open_and_close_force_a_state_for_a_time(file: Path, verb: str, word: str) -> None:
+    done = podgate("breaker", verb, "payment-api", *FOR)
+    assert done.code == 0, done.err
+    assert plain(file) == {"breaker": word}
+    assert done.out.startswith(f"payment-api: breaker: {word} until ")
+    assert done.out.endswith(": INC-1\n")
+    assert podgate("breaker", verb, "payment-api", "--reason", "x").code == 2, "for how long must be said"
+
+
+def test_reset_carries_its_moment_and_frees_what_was_forced(file: Path) -> None:
+    assert podgate("breaker", "open", "payment-api", *FOR).code == 0
+    assert podgate("breaker", "reset", "payment-api", "--reason", "INC-1 over").code == 0
+    [entry] = load(file.read_bytes()).entries
+    assert set(plain(file)) == {"breaker", "resetAt"}
+    assert plain(file)["breaker"] == "Automatic"
+    assert entry.reset_at_us is not None
+    assert entry.reset_at_us < entry.until_us
+
+
+def test_what_is_more_than_a_hand_on_a_breaker_is_not_put_aside_unasked(file: Path) -> None:
+    assert podgate("override", "payment-api", "--quota-factor", "2", *FOR).code == 0
+    refused = podgate("breaker", "open", "payment-api", *FOR)
+    assert (refused.code, "has an override already: quotaFactor: 2" in refused.err) == (2, True)
+    assert plain(file) == {"quotaFactor": 2}
+    assert podgate("breaker", "open", "payment-api", *FOR, "--merge").code == 0
+    assert plain(file) == {"quotaFactor": 2, "breaker": "ForcedOpen"}
+
+
+def test_an_opened_breaker_is_listed_among_overrides_and_cleared_as_any(file: Path) -> None:
+    podgate("breaker", "open", "payment-api", *FOR)
+    [shown] = json.loads(podgate("override", "--list").out)
+    assert shown["breaker"] == "ForcedOpen"
+    assert podgate("override", "payment-api", "--clear").code == 0
+    assert load(file.read_bytes()).entries == ()
+
+
+@pytest.mark.parametrize("verb", ["open", "close", "reset"])
+def test_no_such_service_is_4_and_one_without_a_breaker_2(file: Path, verb: str) -> None:
+    done = podgate("breaker", verb, "nope", *FOR)
+    assert (done.code, done.error) == (4, "no service 'nope': the policy has payment-api, free")
+    done = podgate("breaker", verb, "free", *FOR)
+    assert (done.code, "free: breaker: the service has no breaker" in done.err) == (2, True)
+    assert not file.exists()
+
+
+HALF_OPEN = replace(OPEN, state=State.HALF_OPEN, open_until_us=0, reason="openFor passed", early=0, failed=())
+FORCED = BreakerView(State.FORCED_OPEN, 7, NOW_US - 60_000_000, NOW_US + 30_000_000, "INC-1")
+CLOSED = replace(HALF_OPEN, state=State.CLOSED, reason="3 probes succeeded")
+
+
+def listed(view: BreakerView | None, *arguments: str) -> str:
+    looks = {name: look for name, look in LOOKS.items() if name != "payment-api"}
+    if view is not None:
+        looks["payment-api"] = Look(NOW_US, {}, view)
+    looks["web"] = Look(NOW_US)
+    with plain_port(msgspec.json.encode(status_document(snapshot(looks=looks)))) as url:
+        done = podgate("breaker", "list", "--server", url, *arguments)
+    assert done.code == 0, done.err
+    return done.out
+
+
+@pytest.mark.parametrize(
+    ("view", "state", "triggered", "seconds", "reason"),
+    [
+        (OPEN, "OPEN", "2027-01-15T07:59:31.000Z", 151, "quotaExceeded: 10 within 1m"),
+        (HALF_OPEN, "HALF_OPEN", "2027-01-15T07:59:31.000Z", None, "openFor passed"),
+        (FORCED, "FORCED_OPEN", "2027-01-15T07:59:00.000Z", 30, "INC-1"),
+        (replace(FORCED, state=State.FORCED_CLOSED), "FORCED_CLOSED", "2027-01-15T07:59:00.000Z", None, "INC-1"),
+        (CLOSED, "CLOSED", None, None, "3 probes succeeded"),
+        (None, None, None, None, ""),
+    ],
+    ids=lambda value: getattr(value, "state", None),
+)
+def test_the_list_says_since_when_how_long_and_why_and_leaves_out_who_has_no_breaker(
+    view: BreakerView | None, state: str | None, triggered: str | None, seconds: int | None, reason: str
+) -> None:
+    assert json.loads(listed(view)) == [
+        {
+            "service": "payment-api",
+            "state": state,
+            "triggeredAt": triggered,
+            "secondsToRecovery": seconds,
+            "reason": reason,
+        }
+    ]
+
+
+def test_on_a_terminal_it_is_one_table() -> None:
+    assert listed(OPEN, "-o", "table") == (
+        "SERVICE      STATE  TRIGGERED AT              SECONDS TO RECOVERY  REASON\n"
+        "payment-api  OPEN   2027-01-15T07:59:31.000Z  151                  quotaExceeded: 10 within 1m\n"
+    )
+
+
+def test_who_cannot_reach_a_server_is_told() -> None:
+    assert podgate("breaker", "list", "--server", "http://127.0.0.1:1").code == 2

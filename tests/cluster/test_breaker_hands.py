@@ -1,0 +1,111 @@
+"""Breakers on a real API server: hands on them act on all servers, and each move is an Event, whoever makes it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.cli.running import podgate
+from tests.cluster.callers import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.redis_servers import RedisServer
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+OVERRIDES = "podgate-overrides"
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: NAME
+  match: {namespaces: [breakers-NAME]}
+  quota: {windows: [{window: 1h, hard: {pods: 2}}]}
+  breaker: {quotaExceeded: {count: 1, countBy: Request}, openFor: 15s}
+"""
+
+
+@contextmanager
+def led(
+    plane: ControlPlane, identities: Identities, service: str, redis: RedisServer, servers: int = 1
+) -> Iterator[Installation]:
+    """Yield servers and a controller on one Redis, all under the rights of the manifests; each test has its service."""
+    policy, namespace = POLICY.replace("NAME", service), f"breakers-{service}"
+    told = ("--drain", "0s", "--store", redis.url, "--store-deadline", "10s")
+    with installed(plane, identities.files, policy, [namespace], servers=servers, arguments=told) as found:
+        try:
+            controller = found.start_controller("--store", redis.url)
+            found.wait_asked()
+            plane.wait(lambda: controller.status()["leads"], "the controller to lead", controller.name)
+            yield found
+        finally:
+            plane.kubectl("delete", "configmap", OVERRIDES, "-n", NAMESPACE, "--ignore-not-found")
+
+
+def states(found: Installation) -> list[str]:
+    """Return the breaker's state as each server has it."""
+    return [server.status()["services"][0]["breaker"]["state"] for server in found.servers]
+
+
+def events(found: Installation, reason: str) -> list[dict[str, Any]]:
+    """Return the Events of the policy's ConfigMap as it is there now."""
+    uid = found.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/podgate-policy")["metadata"]["uid"]
+    listed = found.plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
+    return [one for one in listed if one["reason"] == reason and one["regarding"].get("uid") == uid]
+
+
+def told(found: Installation, reason: str) -> dict[str, Any]:
+    """Wait until it is told, and return it: once, whoever told it."""
+    names = [one.name for one in (*found.servers, *found.controllers)]
+    found.plane.wait(lambda: events(found, reason), f"{reason} to be told", *names)
+    [event] = events(found, reason)
+    return event
+
+
+def test_hands_on_a_breaker_act_on_all_servers_and_are_told_on_the_policy(
+    plane: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1")
+    with led(plane, identities, "forced", a_redis, servers=2) as found:
+        done = podgate("breaker", "open", "forced", "--for", "1h", *options)
+        assert done.code == 0, done.err
+        plane.wait(lambda: states(found) == ["FORCED_OPEN"] * 2, "both to hold it open")
+        status, answer = found.create_pod("breakers-forced")
+        assert (status, "BreakerOpen: service forced: the breaker was opened by hand" in answer["message"]) == (
+            503,
+            True,
+        )
+        opened = told(found, "BreakerForcedOpen")
+        assert (opened["type"], opened["note"].partition(" (generation")[0]) == (
+            "Warning",
+            "service forced: the breaker was CLOSED, is FORCED_OPEN: INC-1",
+        )
+        assert "BreakerForcedOpen" in plane.kubectl("describe", "configmap", "podgate-policy", "-n", NAMESPACE).stdout
+        assert "breaker: ForcedOpen" in podgate("override", "--list", "-o", "table", *options[:2]).out
+
+        assert podgate("breaker", "reset", "forced", "--merge", *options).code == 0
+        plane.wait(lambda: states(found) == ["CLOSED"] * 2, "both to let it go")
+        assert told(found, "BreakerClosed")["type"] == "Normal"
+        assert found.create_pod("breakers-forced")[0] == 201
+        assert podgate("breaker", "open", "nope", "--for", "1h", *options).code == 4
+
+        # It goes by itself again: what one server trips both see, and one of the three tells.
+        assert [found.create_pod("breakers-forced")[0] for _ in range(2)] == [201, 429]
+        plane.wait(lambda: states(found) == ["OPEN"] * 2, "both to see it tripped")
+        assert "quotaExceeded: 1 request refused within 60s" in told(found, "BreakerOpened")["note"]
+
+
+def test_while_no_server_is_up_the_controller_lets_time_pass_and_tells_what_comes_of_it(
+    plane: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
+    with led(plane, identities, "alone", a_redis) as found:
+        [server], [controller] = found.servers, found.controllers
+        assert [found.create_pod("breakers-alone")[0] for _ in range(3)] == [201, 201, 429]
+        opened = told(found, "BreakerOpened")
+        assert "is OPEN: quotaExceeded: 1 request refused within 60s" in opened["note"]
+        found.stop_server(server)
+        probing = told(found, "BreakerHalfOpen")
+        assert probing["reportingInstance"]
+        labels = ('from="OPEN"', 'reason="openForPassed"', 'service="alone"', 'to="HALF_OPEN"')
+        assert controller.total("podgate_breaker_transitions_total", *labels) == 1
+        assert controller.total("podgate_events_total", 'result="failed"') == 0

@@ -1,0 +1,313 @@
+"""Breakers that hear how Pods start, on a whole cluster: who trips them, what that does to whom, and what cures it.
+
+Intervals are shorter than `lint` advises, so that nobody has to wait.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.running import podgate
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.kwok import node
+from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
+from tests.cluster.starts import BAD, UNSCHEDULED, deploy, ready, refusals, report, scale
+from tests.redis_servers import RedisServer, names
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+LOSERS = 5
+INTERVAL_SECONDS = 3
+STARTS = f"""\
+outcomes: {{source: PodStart, startDeadline: 2s}},
+    errorRate: {{interval: {INTERVAL_SECONDS}s, consecutive: 1, minimumOutcomes: 2}},
+    halfOpen: {{probes: 2, probeTimeout: 20s}}"""
+SERVICES = {
+    "sick": f"breaker: {{{STARTS}, openFor: 15s}}",
+    "well": f"breaker: {{{STARTS}, openFor: 15s}}",
+    "held": f"breaker: {{{STARTS}, openFor: 2s}}",
+    "tenant": f"modes: {{breaker: Audit}}\n  breaker: {{{STARTS}, openFor: 2s}}",
+    "rolled": f"breaker: {{{STARTS}, openFor: 1h}}",
+    "lost": f"""quota: {{windows: [{{window: 1h, hard: {{pods: {LOSERS + 1}}}}}]}}
+  breaker: {{quotaExceeded: {{count: {LOSERS - 1}, within: 5m}}, openFor: 1h}}""",
+}
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+defaults: {failureMode: Closed}
+services:
+""" + "".join(
+    f"- name: {name}\n  match: {{namespaces: [starts-{name}-STORE]}}\n  {rules}\n" for name, rules in SERVICES.items()
+)
+PROBES = ("OPEN", "HALF_OPEN", "openForPassed")
+MERGE = "application/merge-patch+json"
+KEPT = "kept-for-starts"
+TOLERATIONS = [{"key": KEPT, "operator": "Exists", "effect": "NoSchedule"}]
+
+
+@pytest.fixture(scope="module", params=[MEMORY, "redis"])
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+on_redis = pytest.mark.parametrize("store", ["redis"], indirect=True)
+in_memory = pytest.mark.parametrize("store", [MEMORY], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def running(
+    plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
+) -> Iterator[Reconciling]:
+    url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
+    namespaces = [f"starts-{name}-{store}" for name in SERVICES]
+    with reconciled(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+        yield found
+
+
+def shown(running: Reconciling, service: str) -> dict[str, Any]:
+    """Return a breaker as `podgate status` has it."""
+    services = running.found.servers[0].status()["services"]
+    return dict({one["name"]: one for one in services}[service]["breaker"])
+
+
+def state(running: Reconciling, service: str) -> str:
+    """Return its state, which metrics must show too."""
+    metrics = running.found.servers[0].metrics()
+    ones = [name for name in metrics if name.startswith("podgate_breaker_state{") and f'service="{service}"' in name]
+    [one] = [name for name in ones if metrics[name] == 1]
+    return one.partition('state="')[2].partition('"')[0]
+
+
+def moves(running: Reconciling, service: str) -> dict[tuple[str, str, str], int]:
+    """Return all changes of state, whoever made them: from, to, why."""
+    found: dict[tuple[str, str, str], int] = {}
+    for one in {*running.found.servers, *running.found.controllers}:
+        for name, count in one.metrics().items():
+            if name.startswith("podgate_breaker_transitions_total{") and f'service="{service}"' in name:
+                labels = dict(part.split("=") for part in name.partition("{")[2].rstrip("}").split(","))
+                key = (labels["from"].strip('"'), labels["to"].strip('"'), labels["reason"].strip('"'))
+                found[key] = found.get(key, 0) + int(count)
+    return found
+
+
+def outcomes(running: Reconciling, service: str) -> dict[str, int]:
+    """Return how many starts a breaker was told of, by result."""
+    found: dict[str, int] = {}
+    for one in running.reconcilers:
+        for name, count in one.metrics().items():
+            if name.startswith("podgate_outcomes_total{") and f'service="{service}"' in name:
+                result = name.partition('result="')[2].partition('"')[0]
+                found[result] = found.get(result, 0) + int(count)
+    return found
+
+
+def trip(running: Reconciling, namespace: str, service: str, replicas: int = 4, name: str = "web") -> None:
+    """Let Pods come in that fit nowhere, and wait until the breaker has opened."""
+    deploy(running.plane, namespace, name, replicas, nodeSelector={KEPT: service}, tolerations=TOLERATIONS)
+    running.wait(lambda: shown(running, service)["state"] == "OPEN", f"{service} to trip")
+
+
+@in_memory
+def test_who_cannot_be_scheduled_trips_its_own_service_which_closes_when_nodes_appear(
+    running: Reconciling, store: str
+) -> None:
+    sick, well = f"starts-sick-{store}", f"starts-well-{store}"
+    deploy(running.plane, well, "web", 2)
+    running.wait(lambda: outcomes(running, "well") == {"ok": 2}, "the healthy ones to be heard")
+    trip(running, sick, "sick")
+    status, said = running.found.create_pod(sick)
+    assert (status, "BreakerOpen: service sick: the breaker is open for " in said["message"]) == (503, True), said
+    assert "s more (errorRate: >= 95% in each of 1 intervals of 3s, " in said["message"]
+    assert "probes are let in from 20" in said["message"]
+    scale(running.plane, sick, "web", 6)
+    running.wait(lambda: "BreakerOpen: service sick" in refusals(running, sick), "the ReplicaSet to be refused")
+    assert running.found.create_pod(well)[0] == 201
+
+    opened = shown(running, "sick")
+    assert (opened["openRemainingSeconds"] > 0, opened["trippedBy"].startswith("errorRate: >= 95%")) == (True, True)
+    assert state(running, "sick") == "OPEN"
+    assert outcomes(running, "sick") == {"Unschedulable": 4}
+    [server] = running.found.servers
+    assert server.metrics()['podgate_breaker_tripped_timestamp_seconds{service="sick"}'] > 0
+    assert server.metrics()['podgate_breaker_not_permitted_total{service="sick"}'] > 0
+    assert "OPEN" in podgate("status", "--server", f"http://{server.plain}").out
+
+    taint = {"key": KEPT, "effect": "NoSchedule"}
+    running.plane.add_nodes(node(f"starts-{store}", [taint], **{KEPT: "sick"}))
+    running.wait(lambda: PROBES in moves(running, "sick"), "probes to be let in")
+    scale(running.plane, sick, "web", 7)  # a change ends the pause that the ReplicaSet makes between two tries
+    running.wait(lambda: state(running, "sick") == "CLOSED", "probes to close it")
+    assert moves(running, "sick") == {
+        ("CLOSED", "OPEN", "errorRate"): 1,
+        PROBES: 1,
+        ("HALF_OPEN", "CLOSED", "probesSucceeded"): 1,
+    }
+    assert server.total("podgate_breaker_probes_leased_total", 'service="sick"') == 2
+    running.wait(lambda: len(ready(running, sick)) == 7, "all to run")
+    assert (moves(running, "well"), state(running, "well")) == ({}, "CLOSED")
+    assert set(outcomes(running, "well")) == {"ok"}
+    running.plane.kubectl("delete", "deployment", "web", "-n", sick)
+    running.plane.kubectl("delete", "node", f"starts-{store}")
+
+
+@on_redis
+def test_a_rollout_that_crashes_trips_and_a_rollback_cures_it_early(running: Reconciling, store: str) -> None:
+    namespace = f"starts-rolled-{store}"
+    wait = running.wait
+
+    def reported(condition: Callable[[], Any]) -> Callable[[], Any]:
+        def look() -> Any:
+            report(running, namespace)
+            return condition()
+
+        return look
+
+    deploy(running.plane, namespace, "web", 3, kind="Recreate", **UNSCHEDULED)
+    wait(reported(lambda: outcomes(running, "rolled") == {"ok": 3}), "the first ones to be heard")
+    heard_in = time.time() // INTERVAL_SECONDS
+    wait(lambda: time.time() // INTERVAL_SECONDS > heard_in, "their interval to end: they would outweigh the others")
+    running.plane.kubectl("set", "image", "deployment/web", f"c={BAD}", "-n", namespace)
+    wait(reported(lambda: shown(running, "rolled")["state"] == "OPEN"), "the rollout to trip")
+    assert outcomes(running, "rolled") == {"ok": 3, "CrashLoop": 3}
+    [failed] = shown(running, "rolled")["failed"]
+    scale(running.plane, namespace, "web", 4)
+    wait(lambda: "roll back (a controller without a part" in refusals(running, namespace), "the cure to be told")
+    assert running.found.create_pod(namespace)[0] == 503
+
+    running.plane.kubectl("rollout", "undo", "deployment/web", "-n", namespace)
+    wait(reported(lambda: state(running, "rolled") == "CLOSED"), "the rollback to cure it, an hour before its time")
+    assert moves(running, "rolled") == {
+        ("CLOSED", "OPEN", "errorRate"): 1,
+        ("OPEN", "CLOSED", "probesSucceeded"): 1,
+    }
+    wait(reported(lambda: len(ready(running, namespace)) == 4), "all of the former ones to run")
+    owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in running.found.pods(namespace)}
+    assert failed.partition(":")[2] not in owners
+
+
+@on_redis
+def test_a_lost_node_trips_nothing_though_quota_refuses_what_replaces_its_pods(
+    running: Reconciling, store: str
+) -> None:
+    namespace, plane = f"starts-lost-{store}", running.plane
+    taint = {"key": KEPT, "effect": "NoSchedule"}
+    plane.add_nodes(node(f"lost-{store}", [taint], **{KEPT: "lost"}))
+    for number in range(LOSERS):
+        deploy(plane, namespace, f"web-{number}", 1, nodeSelector={KEPT: "lost"}, tolerations=TOLERATIONS)
+    running.wait(lambda: len(ready(running, namespace)) == LOSERS, "all to run")
+    plane.kubectl("taint", "node", f"lost-{store}", "lost=true:NoExecute")
+    denials = 'podgate_quota_denied_total{of="service",resource="pods",service="lost",window="1h"}'
+    [server] = running.found.servers
+    running.wait(lambda: refusals(running, namespace).count("QuotaExceeded") == LOSERS - 1, "all but one to be refused")
+    running.wait(lambda: server.metrics()[denials] >= LOSERS, "them to ask again")
+    assert running.used("lost") == LOSERS + 1, "replacements are charged"
+    assert (moves(running, "lost"), state(running, "lost")) == ({}, "CLOSED")
+    excused = sum(one.total("podgate_breaker_excused_total", 'service="lost"') for one in running.reconcilers)
+    assert excused == LOSERS
+    # Others' refusals count: it would have tripped.
+    for number in range(LOSERS):
+        deploy(plane, namespace, f"more-{number}", 1)
+    running.wait(lambda: moves(running, "lost") == {("CLOSED", "OPEN", "quotaExceeded"): 1}, "others to trip it")
+    plane.kubectl("delete", "deployment", "--all", "-n", namespace)
+    plane.kubectl("delete", "node", f"lost-{store}")
+
+
+# --- one tenant, and another's breaker ---
+
+
+def claim(running: Reconciling, namespace: str, service: str, **metadata: Any) -> tuple[str, dict[str, str]]:
+    """Create a Pod that says it is a service's; return its path, and the labels that it has got."""
+    labels = {"podgate.io/service": service, "app": "web"}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    body = {"containers": [{"name": "c", "image": BAD}], **UNSCHEDULED}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "evil-", "labels": labels, **metadata}}
+    status, answer = running.plane.api.request("POST", path, {**pod, "spec": body})
+    assert status == 201, answer
+    return f"{path}/{answer['metadata']['name']}", answer["metadata"]["labels"]
+
+
+def end(running: Reconciling, path: str, phase: str = "Failed") -> None:
+    status, answer = running.plane.api.request("PATCH", f"{path}/status", {"status": {"phase": phase}}, MERGE)
+    assert status in {200, 404}, answer  # who claims a foreign owner may be collected already
+
+
+def record(running: Reconciling, service: str) -> tuple[Any, ...]:
+    """Return all that a tenant must not change: how a breaker stands, its moves, and which errors it was told of."""
+    stands = {key: value for key, value in shown(running, service).items() if key != "openRemainingSeconds"}
+    errors = {result: count for result, count in outcomes(running, service).items() if result != "ok"}
+    return stands, moves(running, service), errors
+
+
+def overtake(running: Reconciling, store: str) -> None:
+    """Wait until all that was written by now has been told: the watch brings one more, of another service."""
+    before = outcomes(running, "well").get("ok", 0)
+    assert running.found.create_pod(f"starts-well-{store}")[0] == 201
+    running.wait(lambda: outcomes(running, "well").get("ok", 0) == before + 1, "a later one to be heard")
+
+
+@in_memory
+def test_labels_of_a_tenants_pods_trip_nobody_elses_breaker(running: Reconciling, store: str) -> None:
+    namespace, before = f"starts-tenant-{store}", record(running, "well")
+    pods = [claim(running, namespace, "well") for _ in range(4)]
+    assert {labels["podgate.io/service"] for _, labels in pods} == {"tenant"}
+    labels = {"metadata": {"labels": {"podgate.io/service": "well"}}}
+    status, answer = running.plane.api.request("PATCH", pods[0][0], labels, MERGE)
+    assert (status, answer["metadata"]["labels"]["podgate.io/service"]) == (200, "well"), "Audit refuses nothing"
+    for path, _ in pods:
+        end(running, path)
+    running.wait(lambda: ("CLOSED", "OPEN", "errorRate") in moves(running, "tenant"), "its own breaker to trip")
+    assert outcomes(running, "tenant") == {"Failed": 4}
+    overtake(running, store)
+    assert record(running, "well") == before
+
+
+@in_memory
+def test_namespaces_of_a_tenant_trip_nobody_elses_breaker(running: Reconciling, store: str) -> None:
+    namespace, before = f"starts-elsewhere-{store}", record(running, "well")
+    running.plane.create_namespace(namespace, **{"podgate.io/service": "well", "app": "web"})
+    [server] = running.found.servers
+    ignored = server.total("podgate_labels_ignored_total")
+    pods = [claim(running, namespace, "well") for _ in range(4)]
+    assert {labels["podgate.io/service"] for _, labels in pods} == {"well"}, "nobody judges Pods there"
+    for path, _ in pods:
+        end(running, path)
+    overtake(running, store)
+    assert record(running, "well") == before
+    assert server.total("podgate_labels_ignored_total") == ignored + 4
+    running.plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@in_memory
+def test_churn_of_a_tenants_pods_trips_nobody_elses_breaker(running: Reconciling, store: str) -> None:
+    namespace, well = f"starts-tenant-{store}", f"starts-well-{store}"
+    deploy(running.plane, well, "web", 2)
+    running.wait(lambda: len(ready(running, well)) >= 2, "the healthy ones to run")
+    running.wait(lambda: outcomes(running, "well")["ok"] >= 2, "them to be heard")
+    owner = next(pod for pod in ready(running, well) if "ownerReferences" in pod["metadata"])
+    owners = owner["metadata"]["ownerReferences"]
+    before = record(running, "well")
+    for number in range(20):
+        path, _ = claim(running, namespace, "well", ownerReferences=owners)
+        if number % 2:
+            end(running, path)
+        assert running.plane.api.request("DELETE", path)[0] in {200, 404}
+    overtake(running, store)
+    assert record(running, "well") == before
+    scale(running.plane, well, "web", 3)
+    running.wait(lambda: len(ready(running, well)) == 3, "its Pods to be let in as ever")
+
+
+@in_memory
+def test_good_starts_of_a_tenants_pods_close_nobody_elses_breaker(running: Reconciling, store: str) -> None:
+    trip(running, f"starts-held-{store}", "held")
+    running.wait(lambda: PROBES in moves(running, "held"), "probes to be waited for")
+    before = record(running, "held")
+    for namespace in (f"starts-tenant-{store}", f"starts-well-{store}"):
+        for _ in range(4):
+            path, _ = claim(running, namespace, "held")
+            end(running, path, "Succeeded")
+    overtake(running, store)
+    assert (record(running, "held"), before[0]["probes"]["succeeded"]) == (before, 0)

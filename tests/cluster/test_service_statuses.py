@@ -1,0 +1,147 @@
+"""ServiceStatus objects on a real API server: they come, they change when a breaker does, they go with their service.
+
+Whoever keeps them has the rights of the manifests, and no more.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster import shipped
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
+from tests.redis_servers import RedisServer, names
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+NAME = "servicestatuses.podgate.io"
+CRD = str(shipped.FOLDER / "05-servicestatus.yaml")
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: tripped
+  match: {namespaces: [statuses-tripped-STORE]}
+  quota: {windows: [{window: 1h, hard: {pods: 1}}]}
+  breaker: {quotaExceeded: {count: 2, within: 1m, countBy: Request}, openFor: 10s}
+- name: idle
+  match: {namespaces: [statuses-idle-STORE]}
+  modes: {breaker: Audit}
+  quota: {windows: [{window: 1h, hard: {pods: 1}}]}
+  breaker: {quotaExceeded: {}}
+- {name: plain, match: {namespaces: [statuses-plain-STORE]}}
+"""
+WITHOUT_IDLE = POLICY[: POLICY.index("- name: idle")] + POLICY[POLICY.index("- {name: plain") :]
+
+
+@pytest.fixture(scope="module", params=[MEMORY, "redis"])
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def running(
+    api_alone: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
+) -> Iterator[Reconciling]:
+    """Start with nowhere to write to."""
+    url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
+    namespaces = [f"statuses-{name}-{store}" for name in ("tripped", "idle", "plain")]
+    with reconciled(api_alone, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+        yield found
+    api_alone.kubectl("delete", "-f", CRD, "--ignore-not-found")
+
+
+def statuses(running: Reconciling) -> dict[str, dict[str, Any]]:
+    status, found = running.plane.api.request("GET", "/apis/podgate.io/v1alpha1/servicestatuses")
+    assert status in {200, 404, 429}, found  # 429: while a definition is new
+    return {one["metadata"]["name"]: one for one in found["items"]} if status == 200 else {}
+
+
+def breaker(running: Reconciling, service: str) -> dict[str, Any]:
+    shown: dict[str, Any] = statuses(running).get(service, {}).get("status", {}).get("breaker", {})
+    return shown
+
+
+def wait_all(running: Reconciling, *services: str) -> None:
+    def all_there() -> bool:
+        found = statuses(running)
+        return set(found) == set(services) and all("status" in one for one in found.values())
+
+    running.wait(all_there, f"the objects of {', '.join(services)} and no others")
+
+
+def table(running: Reconciling, *how: str) -> list[str]:
+    return running.plane.kubectl("get", NAME, *how).stdout.splitlines()
+
+
+def test_without_the_definition_all_else_goes_on_and_it_is_told_once(running: Reconciling, store: str) -> None:
+    [keeper] = running.reconcilers
+    said = f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml"
+    running.wait(lambda: said in running.found.log(keeper), "it to be told")
+    assert running.found.create_pod(f"statuses-plain-{store}")[0] == 201
+    running.plane.kubectl("apply", "-f", CRD)
+    wait_all(running, "tripped", "idle", "plain")
+    assert running.found.log(keeper).count(said) == 1
+
+
+def test_each_service_has_an_object_that_says_how_it_stands(running: Reconciling) -> None:
+    found = statuses(running)
+    assert {one["metadata"]["labels"]["app.kubernetes.io/managed-by"] for one in found.values()} == {"podgate"}
+    assert found["plain"]["status"] == {}
+    probes = {"needed": 3, "leased": 0, "succeeded": 0, "early": 0}
+    assert found["idle"]["status"]["breaker"] == {"state": "CLOSED", "mode": "Audit", "generation": 0, "probes": probes}
+    heads, *rows = table(running)
+    assert heads.split("  ")[0] == "NAME"
+    assert heads.split() == ["NAME", "STATE", "SINCE", "TRIGGERED", "AT", "RECOVERS", "AT", "MODE"]
+    assert [row.split() for row in rows] == [["idle", "CLOSED", "Audit"], ["plain"], ["tripped", "CLOSED", "Enforce"]]
+
+
+def test_an_object_changes_with_its_breaker_and_only_with_it(running: Reconciling, store: str) -> None:
+    before = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
+    answers = [running.found.create_pod(f"statuses-tripped-{store}")[0] for _ in range(4)]
+    assert answers == [201, 429, 429, 503]
+    running.wait(lambda: breaker(running, "tripped")["state"] == "OPEN", "the trip to be seen")
+    shown = breaker(running, "tripped")
+    assert (shown["generation"], shown["since"], shown["trippedBy"]) == (1, shown["trippedAt"], shown["reason"])
+    assert shown["reason"] == "quotaExceeded: 2 requests refused within 60s"
+    assert shown["openUntil"] > shown["since"]
+    [row] = [line for line in table(running, "-o", "wide") if line.startswith("tripped")]
+    name, state, _, tripped_at, recovers_at, mode, reason = row.split(maxsplit=6)
+    assert (name, state, mode, reason) == ("tripped", "OPEN", "Enforce", shown["reason"])
+    assert (tripped_at, recovers_at) == (shown["trippedAt"], shown["openUntil"])
+    running.wait(lambda: breaker(running, "tripped")["state"] == "HALF_OPEN", "it to let probes in")
+    after = breaker(running, "tripped")
+    assert "openUntil" not in after
+    assert (after["trippedAt"], after["trippedBy"]) == (shown["trippedAt"], shown["trippedBy"])
+    now = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
+    assert [name for name in now if now[name] != before[name]] == ["tripped"]
+
+
+def test_its_short_name_is_known(running: Reconciling) -> None:
+    assert "HALF_OPEN" in running.plane.kubectl("get", "svcstatus", "tripped").stdout
+
+
+def test_one_that_somebody_deletes_comes_back(running: Reconciling) -> None:
+    former = statuses(running)["tripped"]
+    running.plane.kubectl("delete", NAME, "tripped")
+    running.wait(lambda: breaker(running, "tripped"), "it to come back")
+    found = statuses(running)["tripped"]
+    assert found["metadata"]["uid"] != former["metadata"]["uid"]
+    assert found["status"] == former["status"]
+
+
+def test_it_goes_with_its_service_and_what_is_not_ours_stays(running: Reconciling, store: str) -> None:
+    running.plane.apply({"apiVersion": "podgate.io/v1alpha1", "kind": "ServiceStatus", "metadata": {"name": "theirs"}})
+    running.found.change_policy(WITHOUT_IDLE.replace("STORE", store))
+    running.wait(lambda: "idle" not in statuses(running), "the object to go")
+    assert set(statuses(running)) == {"tripped", "plain", "theirs"}
+
+
+def test_when_the_definition_goes_all_else_goes_on_and_it_may_come_back(running: Reconciling, store: str) -> None:
+    running.plane.kubectl("delete", "-f", CRD)
+    assert running.found.create_pod(f"statuses-plain-{store}")[0] == 201
+    running.plane.kubectl("apply", "-f", CRD)
+    wait_all(running, "tripped", "plain")
+    assert running.watches()

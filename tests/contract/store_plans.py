@@ -1,0 +1,71 @@
+"""Plans that stores are held against each other by: every kind of limit, and a breaker that trips easily."""
+
+from msgspec.structs import replace
+
+from tests.contract.test_counter_store import BREAKER, SECOND_US, HandClock
+from tests.core.plans import plan_of, standing, window
+from webhook.core.breaker import Forcing, State
+from webhook.core.quota import PoolPlan, StandingPlan
+from webhook.core.stanzas import Mode
+
+START_US = HandClock().us + 123_456
+LATE_US = 300_000
+EAGER = replace(
+    BREAKER,
+    error_rate=replace(BREAKER.error_rate, minimum=1, consecutive=2),
+    latency=replace(BREAKER.latency, consecutive=2),
+    open_for_us=3 * SECOND_US,
+    probes=2,
+    probe_timeout_us=4 * SECOND_US,
+)
+BLIND = replace(EAGER, has_outcomes=False, error_rate=None, latency=None)
+FORCINGS = (
+    Forcing(State.FORCED_OPEN, START_US + 8 * SECOND_US, "INC-1"),
+    Forcing(State.FORCED_CLOSED, START_US + 8 * SECOND_US, "INC-2"),
+    Forcing(State.FORCED_OPEN, START_US + 20_000 * SECOND_US, "INC-3"),
+)
+POOL = PoolPlan("shared", (window(1, pods=3), window(64, pods=6, memory=100)))
+SMALL = plan_of(window(1, pods=2), window(64, pods=5, cpu=300), breaker=EAGER)
+PLANS = (
+    SMALL,
+    plan_of(window(64, pods=3, cpu=700), window(2, cpu=900, memory=50), breaker=EAGER),
+    replace(SMALL, breaker=BLIND),
+    replace(
+        SMALL, breaker=replace(EAGER, quota=None, probes=1, error_rate=replace(EAGER.error_rate, interval_us=500_000))
+    ),
+    replace(SMALL, quota_mode=Mode.AUDIT, breaker_mode=Mode.WARN),
+    replace(SMALL, per_namespace=True),
+    plan_of(breaker=EAGER),
+    plan_of(window(64, pods=4), remember_us=5 * SECOND_US),
+    plan_of(),
+    replace(SMALL, fleet=True),
+    *(
+        replace(SMALL, service=service, tag="shared", per_namespace=per_namespace, pool=POOL)
+        for service, per_namespace in (("payment-api", False), ("web", True))
+    ),
+    plan_of(service="batch", tag="shared", pool=PoolPlan("shared", (window(1, pods=1),)), breaker=BLIND),
+    # What stands, and what of it changes with a policy: limits, surge, who counts apart, modes, whose clusters.
+    STANDING := replace(SMALL, standing=standing(pods=3, cpu=500)),
+    replace(STANDING, standing=StandingPlan(window(0, cpu=400, pods=2, memory=90).limits, (200, 2, 0))),
+    replace(STANDING, per_namespace=True, standing=standing(2, pods=1)),
+    replace(STANDING, quota_mode=Mode.WARN, standing=standing(1, pods=1)),
+    replace(STANDING, fleet=True, standing=standing(1, pods=2)),
+    plan_of(standing=standing(1, pods=2)),
+    replace(SMALL, service="web", tag="shared", pool=POOL, standing=standing(1, pods=2, memory=70)),
+    # By hand, held back by the guard, and let in all the same.
+    *(replace(SMALL, breaker=replace(EAGER, forcing=forcing)) for forcing in FORCINGS),
+    replace(SMALL, breaker=replace(EAGER, open_max=0)),
+    replace(SMALL, breaker=replace(EAGER, open_max=1)),
+    replace(SMALL, breaker=replace(EAGER, degrades=True)),
+)
+
+LIVE_PLANS = tuple(number for number, plan in enumerate(PLANS) if plan.standing)
+BREAKER_PLANS = tuple(
+    number for number, plan in enumerate(PLANS) if plan.breaker is not None and plan.breaker.error_rate is not None
+)
+GUARDED = tuple(
+    replace(plan, breaker=replace(plan.breaker, open_max=1))
+    for plan in PLANS[:1] + tuple(plan for plan in PLANS if plan.tag == "shared" and not plan.standing)
+    if plan.breaker is not None
+)
+"""Services of which one may be open at a time."""

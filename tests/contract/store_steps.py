@@ -1,0 +1,183 @@
+"""Steps that stores are held against each other by: as Hypothesis draws them, and how each is done."""
+
+from typing import Any, Protocol
+
+from hypothesis import strategies as st
+
+from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS
+from tests.contract.test_counter_store import SECOND_US
+from webhook.core.outcomes import Outcomes, Start
+from webhook.core.quota import Acquire, Booking, CounterPlan, Sighting
+from webhook.ports import BreakerLedger, CounterStore, PodLedger
+
+TEN_MINUTES_US = 600 * SECOND_US
+"""For as long surge stays open, and is enforced what nobody confirms."""
+
+
+class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
+    """What both stores are."""
+
+
+Step = tuple[Any, ...]
+UIDS = st.sampled_from("abcdefgh")
+SOURCES = st.sampled_from(["controller:x", "controller:y", "controller:z", "user:x", "user:y", ""])
+COSTS = st.fixed_dictionaries(
+    {"pods": st.just(1)},
+    optional={"requests.cpu": st.integers(0, 400), "requests.memory": st.integers(0, 60)},
+)
+PAUSES_US = st.one_of(
+    st.integers(0, 20_000), st.integers(0, 3 * SECOND_US), st.sampled_from([15_625, SECOND_US, 70 * SECOND_US])
+)
+AGES_US = st.one_of(st.just(0), st.integers(-1000, 2 * SECOND_US), st.sampled_from([LATE_US - 1, LATE_US, LATE_US + 1]))
+OUTCOMES = st.builds(
+    Outcomes,
+    succeeded=st.sampled_from([0, 0, 1, 3]),
+    failed=st.sampled_from([0, 0, 1, 2]),
+    latency_us=st.integers(0, 3_000_000),
+    uid=st.none() | UIDS,
+    generation=st.none() | st.integers(0, 3),
+    age_us=st.just(0) | AGES_US,
+)
+STARTS = st.builds(Start, uid=UIDS, ok=st.booleans(), latency_us=st.integers(0, 3_000_000), age_us=AGES_US)
+STEPS = st.one_of(
+    st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xyz"), st.booleans(), SOURCES),
+    st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xyz"), st.just(False), SOURCES),  # noqa: FBT003
+    st.tuples(st.just("resize"), UIDS, COSTS, COSTS, st.booleans()),
+    st.tuples(st.just("refund"), UIDS),
+    st.tuples(st.just("book"), st.lists(st.tuples(UIDS, COSTS, st.sampled_from("xyz"), PAUSES_US), max_size=3)),
+    st.tuples(st.just("hear"), st.lists(OUTCOMES, max_size=3)),
+    st.tuples(
+        st.just("see"),
+        st.lists(
+            st.tuples(UIDS, COSTS, st.sampled_from("xyz"), st.booleans(), st.none() | PAUSES_US, st.booleans()),
+            max_size=3,
+            unique_by=lambda one: one[0],
+        ),
+    ),
+    st.tuples(st.just("overdue"), st.sampled_from([0, 1, SECOND_US, 3 * SECOND_US]), st.sampled_from([1, 3, 100])),
+    st.tuples(st.just("let_be"), st.lists(UIDS, max_size=3, unique=True)),
+    st.tuples(st.just("counted")),
+    st.tuples(st.just("reset"), st.sampled_from([-SECOND_US, 0, 1, SECOND_US]), st.sampled_from([None, 1, 2, 64])),
+    st.tuples(st.just("stand")),
+    st.tuples(st.just("look"), st.sampled_from(["", "x", "z"])),
+    st.tuples(st.just("tick")),
+    st.tuples(st.just("plan"), st.sampled_from(range(len(PLANS)))),
+    st.tuples(st.just("pause"), PAUSES_US),
+    st.tuples(st.just("pause"), st.sampled_from([TEN_MINUTES_US - 1, TEN_MINUTES_US, 6 * TEN_MINUTES_US])),
+    # The store's clock steps back, and stays behind or catches up.
+    st.tuples(st.just("pause"), st.sampled_from([-1, -SECOND_US, -3 * SECOND_US, -40 * SECOND_US, 11 * SECOND_US])),
+)
+
+
+SIGHTINGS = st.tuples(
+    st.just("see"),
+    st.lists(
+        st.tuples(UIDS, COSTS, st.sampled_from("xy"), st.booleans(), st.none() | PAUSES_US, st.just(True)),  # noqa: FBT003
+        min_size=1,
+        max_size=2,
+        unique_by=lambda one: one[0],
+    ),
+)
+ASKS = st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xy"), st.just(False), SOURCES)  # noqa: FBT003
+LIVE_STEPS = st.one_of(
+    ASKS,
+    ASKS,
+    SIGHTINGS,
+    SIGHTINGS,
+    STEPS,
+    st.tuples(st.just("counted")),
+    st.tuples(st.just("plan"), st.sampled_from(LIVE_PLANS)),
+    st.tuples(st.just("pause"), st.sampled_from([70 * SECOND_US, TEN_MINUTES_US - 1, TEN_MINUTES_US])),
+)
+"""Rates have mostly been forgotten between two of these: then it is live Pods that stand in the way."""
+
+FAILURES = st.builds(Outcomes, st.just(0), st.integers(1, 20), st.just(0), st.none() | UIDS, st.none(), AGES_US)
+BREAKER_ASKS = st.tuples(st.just("acquire"), UIDS, st.just({"pods": 1}), st.just("x"), st.just(False), SOURCES)  # noqa: FBT003
+BREAKER_STEPS = st.one_of(
+    STEPS,
+    BREAKER_ASKS,
+    BREAKER_ASKS,
+    st.tuples(st.just("hear"), st.lists(OUTCOMES, max_size=4)),
+    st.tuples(st.just("hear"), st.lists(FAILURES, min_size=1, max_size=3)),
+    st.tuples(st.just("started"), st.lists(STARTS, min_size=1, max_size=4)),
+    st.tuples(st.just("started"), st.lists(STARTS, min_size=1, max_size=4)),
+    st.tuples(st.just("excuse"), st.lists(SOURCES, max_size=3)),
+    st.tuples(st.just("by hand"), st.none() | st.sampled_from([0, 1, SECOND_US, 4 * SECOND_US])),
+    st.tuples(st.just("offer"), st.integers(0, 5), st.integers(-1, 3)),
+    st.tuples(st.just("look"), st.just("")),
+    st.tuples(st.just("plan"), st.sampled_from(BREAKER_PLANS)),
+    st.tuples(st.just("pause"), st.sampled_from([SECOND_US // 2, SECOND_US, SECOND_US, 3 * SECOND_US, 4 * SECOND_US])),
+)
+GUARD_STEPS = st.one_of(
+    st.tuples(st.just("service"), st.integers(0, len(GUARDED) - 1)),
+    BREAKER_ASKS,
+    st.tuples(st.just("hear"), st.lists(FAILURES, min_size=1, max_size=3)),
+    st.tuples(st.just("hear"), st.lists(OUTCOMES, max_size=4)),
+    st.tuples(st.just("started"), st.lists(STARTS, min_size=1, max_size=4)),
+    st.tuples(st.just("by hand"), st.none() | st.sampled_from([0, SECOND_US])),
+    st.tuples(st.just("look"), st.just("")),
+    st.tuples(st.just("pause"), st.sampled_from([LATE_US, SECOND_US, SECOND_US, 3 * SECOND_US])),
+)
+
+
+async def watched(store: PodLedger, plan: CounterPlan, step: Step, now_us: int) -> Any:
+    """Do a step of whoever watches Pods."""
+    match step:
+        case ("see", shown):
+            sightings = [
+                Sighting(namespace, f"{uid}-pod", uid, cost, lives, 0 if ago_us is None else now_us - ago_us, is_sure)
+                for uid, cost, namespace, lives, ago_us, is_sure in shown
+            ]
+            return list(await store.see(plan, sightings))
+        case ("overdue", age_us, most):
+            return list(await store.overdue(plan, age_us, most))
+        case ("let_be", uids):
+            return await store.let_be(plan, uids)
+        case ("counted",):
+            return await store.counted(plan, await store.scopes(plan))
+        case ("reset", ahead_us, seconds):
+            return await store.reset(plan, now_us + ahead_us, seconds)
+    return {scope: await everyone(store, plan, scope) for scope in await store.scopes(plan)}
+
+
+async def everyone(store: PodLedger, plan: CounterPlan, scope: str) -> set[str]:
+    """Return who stands, over all pages; in no order, and perhaps more than once on the way."""
+    found, after = await store.live(plan, scope)
+    uids = set(found)
+    while after:
+        found, after = await store.live(plan, scope, after)
+        uids |= set(found)
+    return uids
+
+
+async def done(  # noqa: PLR0911  one answer for each kind of step
+    store: Store, plan: CounterPlan, step: Step, now_us: int
+) -> Any:
+    match step:
+        case ("book", asked):
+            # The same uid twice is the same Pod, and answers may come in any order.
+            bookings = {uid: Booking(scope, uid, cost, now_us - ago_us) for uid, cost, scope, ago_us in asked}
+            return await store.book(plan, tuple(bookings.values()))
+        case ("acquire", uid, cost, namespace, peek, source):
+            return await store.acquire(Acquire(plan, namespace, uid, cost, source, peek=peek, name=f"{uid}-pod"))
+        case ("resize", uid, old, new, peek):
+            return await store.acquire(Acquire(plan, "x", uid, new, "user:x", peek=peek, resize_from=old))
+        case ("refund", uid):
+            return await store.refund(plan, uid)
+        case ("hear", outcomes):
+            return tuple(await store.hear(plan, outcomes))
+        case ("look", namespace):
+            return await store.look(plan, namespace)
+        case ("started" | "excuse" | "by hand", asked):
+            return await handled(store, plan, step[0], asked, now_us)
+    return await watched(store, plan, step, now_us)
+
+
+async def handled(store: BreakerLedger, plan: CounterPlan, kind: str, asked: Any, now_us: int) -> Any:
+    """Do a step of whoever leads."""
+    if kind == "started":
+        settlements, moves = await store.started(plan, asked)
+        return list(settlements), list(moves)
+    if kind == "excuse":
+        return await store.excuse(plan, asked)
+    return list(await store.by_hand(plan, 0 if asked is None else now_us - asked))

@@ -1,0 +1,351 @@
+"""Ways to lead a breaker astray, tried on every store: each must answer as if nobody had tried."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.contract.test_counter_store import BREAKER, SECOND_US, HandClock, ask, clock, state, store, trip
+from tests.core.plans import plan_of, window
+from tests.redis_servers import RedisServer
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store.keys import PlanKeys, channel_of
+from webhook.core.breaker import HELD, BreakerView, Forcing, State
+from webhook.core.outcomes import Outcomes, Settlement, Start
+from webhook.core.quota import CounterPlan, PoolPlan, Refusal
+from webhook.ports import CounterStore, WatchReports
+
+__all__ = ["clock", "store"]
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+PLAN = plan_of(breaker=BREAKER)
+STARTS = replace(BREAKER, error_rate=replace(BREAKER.error_rate, consecutive=1, minimum=1), latency=None)
+STARTING = plan_of(breaker=STARTS)
+SHARED = PoolPlan("shared", (window(60, pods=1000),))
+NEIGHBOURS = tuple(
+    plan_of(service=f"s-{number}", tag="shared", pool=SHARED, breaker=replace(STARTS, open_max=2))
+    for number in range(4)
+)
+
+
+async def opened_by_starts(store: Any, clock: HandClock) -> None:
+    """Open it by a Pod of controller `bad` that did not start."""
+    await ask(store, STARTING, "bad-pod", event_source="controller:bad")
+    await store.started(STARTING, [Start("bad-pod", ok=False, latency_us=0)])
+    clock.sleep(1)
+    (move,) = await store.tick([STARTING])
+    assert move.new is State.OPEN
+
+
+async def view(store: CounterStore, plan: CounterPlan) -> BreakerView:
+    seen = (await store.look(plan)).breaker
+    assert seen is not None
+    return seen
+
+
+# The guard
+
+
+async def test_a_trip_that_was_seen_before_it_was_written_is_not_held_back_by_itself(
+    store: CounterStore, clock: HandClock
+) -> None:
+    plan = plan_of(breaker=replace(BREAKER, open_max=1))
+    await store.tick([plan])
+    await trip(store, clock, plan)
+    assert await state(store, plan) is State.OPEN
+    await ask(store, plan, "looks", peek=True)
+    (move,) = await store.tick([plan])
+    assert (move.old, move.new) == (State.CLOSED, State.OPEN)
+
+
+async def test_of_trips_that_come_in_one_batch_only_so_many_open(store: CounterStore, clock: HandClock) -> None:
+    await store.tick(NEIGHBOURS)
+    for plan in NEIGHBOURS:
+        await store.hear(plan, [Outcomes(0, 1, 0)])
+    clock.sleep(1)
+    moves = await store.tick(NEIGHBOURS)
+    assert [(move.new, move.reason.startswith(HELD)) for move in moves] == [
+        (State.OPEN, False),
+        (State.OPEN, False),
+        (State.CLOSED, True),
+        (State.CLOSED, True),
+    ]
+    clock.sleep(180)
+    await asyncio.gather(*(ask(store, plan, f"{plan.service}-{uid}") for plan in NEIGHBOURS[:2] for uid in "abc"))
+    for plan in NEIGHBOURS[:1]:
+        await store.hear(plan, [Outcomes(3, 0, 0)])
+    for plan in NEIGHBOURS[2:]:
+        await store.hear(plan, [Outcomes(0, 1, 0)])
+    clock.sleep(1)
+    moves = await store.tick(NEIGHBOURS)
+    assert [move.service for move in moves if move.new is State.OPEN] == ["s-2"]
+    assert [move.service for move in moves if not move.is_change] == ["s-3"]
+
+
+async def test_a_breaker_that_the_policy_took_away_is_not_counted_as_open(
+    store: CounterStore, clock: HandClock
+) -> None:
+    first, second, third, _ = NEIGHBOURS
+    await store.tick(NEIGHBOURS)
+    for plan in (first, second):
+        await store.hear(plan, [Outcomes(0, 1, 0)])
+    clock.sleep(1)
+    await store.tick(NEIGHBOURS)
+    without = replace(first, breaker=None)
+    await store.tick([without, second, third])
+    await store.hear(third, [Outcomes(0, 1, 0)])
+    clock.sleep(1)
+    moves = await store.tick([without, second, third])
+    assert [(move.service, move.new) for move in moves] == [("s-2", State.OPEN)]
+
+
+# What others remember
+
+
+async def test_a_close_that_somebody_remembers_does_not_erase_a_trip_that_is_due(
+    store: CounterStore, clock: HandClock
+) -> None:
+    await trip(store, clock, PLAN)
+    await store.offer(PLAN, BreakerView(State.CLOSED, 1, clock.us))
+    (move,) = await store.tick([PLAN])
+    assert (move.old, move.new) == (State.CLOSED, State.OPEN)
+
+
+async def test_a_close_of_an_old_generation_does_not_erase_a_newer_trip(store: CounterStore, clock: HandClock) -> None:
+    closed = await view(store, PLAN)
+    await trip(store, clock, PLAN)
+    await store.tick([PLAN])
+    before = await view(store, PLAN)
+    await store.offer(PLAN, closed)
+    await store.offer(PLAN, replace(closed, generation=1))
+    assert await view(store, PLAN) == before
+
+
+async def test_an_open_that_is_long_over_is_offered_and_ends_at_once(store: CounterStore, clock: HandClock) -> None:
+    until_us = clock.us - 5
+    await store.offer(PLAN, BreakerView(State.OPEN, 7, clock.us - 9, until_us, "remembered"))
+    seen = await view(store, PLAN)
+    assert (seen.state, seen.generation, seen.since_us) == (State.HALF_OPEN, 8, until_us)
+
+
+# Pods
+
+
+async def test_a_start_is_heard_once_whatever_becomes_of_the_pods_record(store: Any) -> None:
+    await ask(store, STARTING, "a", {"pods": 1, "requests.cpu": 5})
+    start = Start("a", ok=False, latency_us=0)
+    assert (await store.started(STARTING, [start, start]))[0] == [Settlement.COUNTED, Settlement.REPEATED]
+    await ask(store, STARTING, "a", {"pods": 1, "requests.cpu": 9}, resize_from={"pods": 1, "requests.cpu": 5})
+    assert (await store.started(STARTING, [start]))[0] == [Settlement.REPEATED]
+    await store.refund(STARTING, "a")
+    assert (await store.started(STARTING, [start]))[0] == [Settlement.UNKNOWN]
+
+
+async def test_a_pod_of_a_neighbour_or_of_nobody_says_nothing(store: Any, clock: HandClock) -> None:
+    first, second, *_ = NEIGHBOURS
+    await ask(store, second, "theirs")
+    starts = [Start(uid, ok=False, latency_us=0) for uid in ("theirs", "nobodys")]
+    assert (await store.started(first, starts))[0] == [Settlement.UNKNOWN] * 2
+    assert (await store.started(second, starts))[0] == [Settlement.COUNTED, Settlement.UNKNOWN]
+    clock.sleep(1)
+    moves = await store.tick([first, second])
+    assert [move.service for move in moves] == ["s-1"]
+
+
+async def test_an_early_probe_that_is_refunded_makes_room_once(store: Any, clock: HandClock) -> None:
+    await opened_by_starts(store, clock)
+    new = {"event_source": "controller:new"}
+    refused = (await ask(store, STARTING, "x", event_source="controller:bad")).refused
+    assert refused is Refusal.BREAKER
+    for uid in "abc":
+        assert (await ask(store, STARTING, uid, **new)).charged
+    assert (await ask(store, STARTING, "d", **new)).refused is Refusal.BREAKER
+    assert [await store.refund(STARTING, "b") for _ in range(2)] == [False, False]
+    assert (await view(store, STARTING)).early == 1
+    assert (await ask(store, STARTING, "d", **new)).charged
+    assert (await ask(store, STARTING, "e", **new)).refused is Refusal.BREAKER
+
+
+async def test_a_rollback_cures_before_the_time(store: Any, clock: HandClock) -> None:
+    await opened_by_starts(store, clock)
+    for uid in "abc":
+        await ask(store, STARTING, uid, event_source="controller:old-revision")
+    settlements, (move,) = await store.started(STARTING, [Start(uid, ok=True, latency_us=0) for uid in "abc"])
+    assert settlements == [Settlement.COUNTED] * 3
+    assert (move.old, move.new, move.reason) == (State.OPEN, State.CLOSED, "3 early probes succeeded")
+
+
+async def test_who_was_let_in_before_it_tripped_says_nothing_of_its_probes(store: Any, clock: HandClock) -> None:
+    await ask(store, STARTING, "old")
+    await opened_by_starts(store, clock)
+    clock.sleep(180)
+    await ask(store, STARTING, "probe")
+    before = await view(store, STARTING)
+    assert await store.started(STARTING, [Start("old", ok=False, latency_us=0)]) == ([Settlement.STALE], [])
+    assert await view(store, STARTING) == before
+
+
+# Hands
+
+
+async def test_as_many_sources_as_a_cluster_has_are_excused(store: Any) -> None:
+    plan = plan_of(window(60, pods=1), breaker=BREAKER)
+    await store.excuse(plan, [f"controller:{number}" for number in range(20_000)])
+    for uid in "abcdef":
+        await ask(store, plan, uid)
+    assert await state(store, plan) is State.CLOSED
+
+
+async def test_nobody_is_leased_while_a_hand_holds_it_and_what_was_leased_is_forgotten(
+    store: Any, clock: HandClock
+) -> None:
+    await trip(store, clock, PLAN)
+    clock.sleep(180)
+    for uid in "ab":
+        await ask(store, PLAN, uid)
+    forced = plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_CLOSED, clock.us + SECOND_US, "INC-1")))
+    assert (await ask(store, forced, "c")).charged
+    assert (await store.hear(forced, [Outcomes(0, 9, 0)])) in ((), [])
+    (move,) = await store.by_hand(forced)
+    assert (move.old, move.new) == (State.HALF_OPEN, State.FORCED_CLOSED)
+    clock.sleep(1)
+    (move,) = await store.tick([PLAN])
+    assert (move.old, move.new, move.reason) == (State.FORCED_CLOSED, State.CLOSED, "until has passed")
+    assert await store.hear(PLAN, [Outcomes.one(ok=False, latency_us=0, uid="a", generation=2)]) in ((), [])
+    assert (await view(store, PLAN)).probes_leased == 0
+
+
+# Redis alone
+
+
+async def redis_of(
+    server: RedisServer, clock: HandClock, time_us: Callable[[], int] | None, late_us: int = 0
+) -> RedisStore:
+    reports, link = WatchReports(int, str, str), open_link(server.url)
+    return RedisStore(link, "test", clock, reports, deadline_seconds=30, time_us=time_us, late_us=late_us)
+
+
+async def test_who_failed_in_an_interval_that_did_not_count_had_no_part(
+    redis_server: RedisServer, clock: HandClock
+) -> None:
+    store = await redis_of(redis_server, clock, clock.now_us, 300_000)
+    for uid, ok, then in (("long-ago", False, 0.0), ("good", True, 1.1), ("bad", False, 1.3)):
+        await ask(store, STARTING, uid)
+        await store.started(STARTING, [Start(uid, ok, 0)])
+        clock.sleep(then)
+    (move,) = await store.tick([STARTING])
+    assert (move.new, (await view(store, STARTING)).failed) == (State.OPEN, ("controller:bad",))
+    await store.close()
+
+
+async def test_records_of_an_older_version_are_read(redis_server: RedisServer, clock: HandClock) -> None:
+    store, keys = (
+        await redis_of(redis_server, clock, clock.now_us),
+        PlanKeys.of("test", PLAN, "payment-api", fleet=False),
+    )
+    now_us = clock.us
+    half_open = ["HALF_OPEN", 2, now_us - 5, 0, "openFor passed", 1, [["a", now_us + SECOND_US]], False, False, []]
+    counting = ["CLOSED", 0, 0, 0, "", 0, [], [SECOND_US, now_us // SECOND_US, 12, 12, 2], False, [[now_us, "user:x"]]]
+    pod = [now_us + 60 * SECOND_US, now_us, 2, True, False, "payment-api", "", False, '{"pods":1}', False, "[[],[]]"]
+    with redis_server.client() as client:
+        client.set(keys.breaker, msgspec.msgpack.encode(half_open))
+        client.set(keys.pod("a"), msgspec.msgpack.encode(pod) + b"payments/a")
+        seen = await view(store, PLAN)
+        assert (seen.state, seen.generation, seen.probes_leased, seen.tripped_by) == (State.HALF_OPEN, 2, 1, "")
+        assert await store.started(PLAN, [Start("a", ok=True, latency_us=0)]) == ([Settlement.COUNTED], [])
+        assert await store.started(PLAN, [Start("a", ok=True, latency_us=0)]) == ([Settlement.REPEATED], [])
+        assert (await view(store, PLAN)).probes_succeeded == 2
+        client.set(keys.breaker, msgspec.msgpack.encode(counting))
+        await store.hear(PLAN, [Outcomes(0, 1, 0)])
+        clock.sleep(1)
+        (move,) = await store.tick([PLAN])
+    assert move.reason == "errorRate: >= 95% in each of 3 intervals of 1s, 13 of 13 in the last"
+    await store.close()
+
+
+async def test_what_a_neighbours_refund_touches_is_announced_as_whose_it_is(
+    redis_server: RedisServer, clock: HandClock
+) -> None:
+    first, second, *_ = (replace(plan, breaker=replace(STARTS, probe_timeout_us=SECOND_US)) for plan in NEIGHBOURS)
+    store = await redis_of(redis_server, clock, None)
+    with redis_server.client() as client:
+        keys = PlanKeys.of("test", first, first.service, fleet=False)
+        ahead_us = 9_000_000_000 * SECOND_US
+        opened = ["OPEN", 1, 5, 6, "tripped", 0, [["a", ahead_us, 1]], False, False, [], ["x"], 1, 5, "tripped", 0, []]
+        pod = [ahead_us, 5, 1, True, False, first.service, "", False, '{"pods":1}', False, "[[],[]]", "", False]
+        client.set(keys.breaker, msgspec.msgpack.encode(opened))
+        client.set(keys.pod("a"), msgspec.msgpack.encode(pod) + b"payments/a")
+        listener = client.pubsub(ignore_subscribe_messages=True)
+        listener.subscribe(channel_of("test"))
+        listener.get_message(timeout=5)
+        await asyncio.gather(store._tick(first), store._ask(second, ("refund",), refund_keys(first), (1, 3)))
+        said = None
+        while said is None:
+            said = listener.get_message(timeout=5)
+        listener.close()
+    tag, service, _, seen = msgspec.msgpack.decode(said["data"])
+    assert (tag, service, seen[0]) == ("shared", first.service, "HALF_OPEN")
+    await store.close()
+
+
+def refund_keys(plan: CounterPlan) -> tuple[str, ...]:
+    """Return the keys of a refund of Pod `a` of a plan, as whoever was told where it was charged names them."""
+    keys = PlanKeys.of("test", plan, plan.service, fleet=False)
+    return keys.ring, keys.pod("a"), keys.home, keys.breaker, keys.live
+
+
+async def test_a_hand_lets_go_when_it_said_though_the_stores_clock_was_set_back(store: Any, clock: HandClock) -> None:
+    plan = plan_of(window(60, pods=1000), breaker=BREAKER)
+    await ask(store, plan, "a")
+    clock.sleep(-40)
+    await ask(store, plan, "b")
+    clock.sleep(11)
+    await ask(store, plan, "c")  # patience is over: what was counted keeps its moments, and the clock is followed
+    until_us = clock.us + 30 * SECOND_US
+    forced = replace(plan, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1")))
+    for hand in (False, True):
+        if hand:
+            await store.by_hand(forced)
+        seen = await view(store, forced)
+        assert (seen.state, seen.open_until_us) == (State.FORCED_OPEN, until_us)
+    clock.us = until_us - 1
+    assert (await view(store, plan)).state is State.FORCED_OPEN
+    clock.us = until_us
+    assert (await view(store, forced)).state is State.CLOSED
+
+
+async def test_what_is_said_to_be_had_tomorrow_was_had_now(store: CounterStore, clock: HandClock) -> None:
+    await store.hear(STARTING, [Outcomes(0, 1, 0, age_us=-3600 * SECOND_US)])
+    clock.sleep(1)
+    (move,) = await store.tick([STARTING])
+    assert move.new is State.OPEN
+
+
+async def test_what_was_had_before_a_reset_does_not_count_after_it(store: Any, clock: HandClock) -> None:
+    clock.sleep(0.5)
+    await store.by_hand(STARTING, clock.us)
+    await store.hear(STARTING, [Outcomes(0, 1, 0, age_us=1)])
+    clock.sleep(1)
+    assert list(await store.tick([STARTING])) == []
+
+
+async def test_an_early_probe_goes_on_in_half_open_and_its_failure_opens_it_again(store: Any, clock: HandClock) -> None:
+    await opened_by_starts(store, clock)
+    await ask(store, STARTING, "a", event_source="controller:new")
+    clock.sleep(180)
+    assert (await view(store, STARTING)).probes_leased == 1
+    settlements, moves = await store.started(STARTING, [Start("a", ok=False, latency_us=0)])
+    assert (settlements, [move.new for move in moves]) == ([Settlement.COUNTED], [State.HALF_OPEN, State.OPEN])
+    assert (await view(store, STARTING)).failed == ("controller:bad", "controller:new")
+
+
+async def test_an_early_probe_that_expires_is_told_of_as_it_was_then(store: Any, clock: HandClock) -> None:
+    await opened_by_starts(store, clock)
+    brief = replace(STARTING, breaker=replace(STARTS, probe_timeout_us=SECOND_US))
+    await ask(store, brief, "a", event_source="controller:new")
+    clock.sleep(1000)
+    moves = await store.tick([brief])
+    assert [(move.old, move.new) for move in moves] == [(State.OPEN, State.OPEN), (State.OPEN, State.HALF_OPEN)]

@@ -1,0 +1,330 @@
+"""A breaker in a store against a plain model: whatever happens, in whatever order, and it never gets stuck.
+
+`make soak` takes more than 100,000 steps on every store; `make test` some thousands.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from msgspec.structs import replace
+
+from tests.contract.staging import STORES, Stage, staged
+from tests.contract.test_counter_store import HandClock
+from tests.core import plans as counter_plans
+from tests.core.breaker_model import Model, Move
+from tests.core.test_breaker_walks import offered, plain, plans, told
+from tests.redis_servers import RedisServer
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, State, Transition
+from webhook.core.breaker.hands import EXCUSED_US
+from webhook.core.outcomes import Outcomes, Settlement, Start
+from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+EXAMPLES = int(os.environ.get("PODGATE_TEST_EXAMPLES", "60"))
+STEPS = 60
+LATE_US = 7
+START_US = HandClock().us
+PODS = 10**9
+"""More than ever come; who asks for more than that is always refused by quota."""
+
+sources = st.sampled_from(["controller:a", "controller:b", "controller:c", "controller:d", "user:e", ""])
+ages = st.sampled_from([0, 0, 1, 5, 9, -3])
+hands = st.one_of(
+    st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-3, 30)),
+    st.tuples(st.just("by hand"), st.sampled_from([None, None, 0, 3])),
+    st.tuples(st.just("guard"), st.sampled_from([None, None, 0, 1])),
+    st.tuples(st.just("excuse")),
+    st.tuples(
+        st.just("offer"),
+        st.sampled_from([State.CLOSED, State.OPEN, State.HALF_OPEN, State.FORCED_OPEN]),
+        st.integers(-1, 2),
+        st.integers(-9, 30),
+        st.lists(st.sampled_from(["controller:a", "user:e"]), unique=True),
+    ),
+)
+old_uids = st.integers(0, 9)
+"""Counted back from the newest."""
+
+
+@dataclass
+class Pod:
+    """What a store should remember of one that it let in."""
+
+    generation: int
+    source: str
+    is_probe: bool
+    is_settled: bool = False
+    is_refunded: bool = False
+
+
+class BreakerMachine(RuleBasedStateMachine):
+    """Every rule does the same to the store and to the model; its microseconds are as short as the model's."""
+
+    stage: ClassVar[Stage]
+    clock: ClassVar[HandClock]
+    steps: ClassVar[int] = 0
+
+    @initialize(breaker=plans)
+    def begin(self, breaker: BreakerPlan) -> None:
+        name, self.clock.us = self.stage.name(), START_US
+        is_memory = isinstance(self.stage.store, MemoryStore)
+        # One for each: whoever left the policy is kept for an hour, and this clock goes no further than seconds.
+        self.store: Any = MemoryStore(self.clock, late_us=LATE_US) if is_memory else self.stage.store
+        self.plan: CounterPlan = counter_plans.plan_of(
+            counter_plans.window(60, pods=PODS), breaker=breaker, service=f"s-{name}", tag=f"s-{name}"
+        )
+        self.model = Model(breaker, now_us=START_US, judged_us=START_US - LATE_US, late_us=LATE_US)
+        self.pods: dict[str, Pod] = {}
+        self.moves: list[Move] = []
+        self.generation = 0
+        self.stage.told.clear()
+
+    def run(self, call: Any) -> Any:
+        return self.stage.runner.run(call)
+
+    def take(self, transitions: Sequence[Transition]) -> None:
+        self.moves += [told(move) for move in transitions]
+
+    def view(self) -> BreakerView:
+        view: BreakerView = self.run(self.store.look(self.plan)).breaker
+        return view
+
+    def uid(self, back: int) -> str:
+        return f"pod-{max(0, len(self.pods) - 1 - back)}"
+
+    def known(self, uid: str) -> Pod | None:
+        pod = self.pods.get(uid)
+        return pod if pod is not None and not pod.is_refunded else None
+
+    def replan(self, **changes: Any) -> None:
+        """Take up another policy; before it a server has ticked."""
+        self.tick()
+        breaker = replace(self.model.plan, **changes)
+        self.plan, self.model.plan = replace(self.plan, breaker=breaker), breaker
+        self.model.settle()
+
+    # Time
+
+    @rule(gap_us=st.sampled_from([1, 3, 5, 10, 12, 41]))
+    def time_passes(self, gap_us: int) -> None:
+        self.clock.us += gap_us
+        self.model.pass_time(self.clock.us)
+
+    @rule()
+    def tick(self) -> None:
+        self.take(self.run(self.store.tick([self.plan])))
+
+    # Pods
+
+    def ask(self, uid: str, source: str, pods: int, *, peek: bool = False) -> Receipt:
+        request = Acquire(self.plan, "payments", uid, {"pods": pods}, source, peek=peek)
+        receipt: Receipt = self.run(self.store.acquire(request))
+        self.take(receipt.transitions)
+        return receipt
+
+    @rule(source=sources)
+    def a_pod_asks(self, source: str) -> None:
+        uid, is_admitted, generation = f"pod-{len(self.pods)}", self.model.admits(source), self.model.generation
+        assert self.ask(uid, source, 1, peek=True).charged is False
+        receipt = self.ask(uid, source, 1)
+        assert (receipt.refused, receipt.charged) == (None if is_admitted else Refusal.BREAKER, is_admitted)
+        if is_admitted:
+            maker = source if self.model.plan.has_outcomes else ""
+            self.pods[uid] = Pod(generation, maker, self.model.charge(uid, source))
+
+    @rule(back=old_uids, source=sources)
+    def a_pod_asks_again(self, back: int, source: str) -> None:
+        if self.known(self.uid(back)):
+            assert self.ask(self.uid(back), source, 1).repeated
+
+    @rule(source=sources)
+    def quota_refuses(self, source: str) -> None:
+        is_admitted = self.model.admits(source)
+        receipt = self.ask("greedy", source, PODS + 1)
+        assert receipt.refused is (Refusal.QUOTA if is_admitted else Refusal.BREAKER)
+        if is_admitted:
+            self.model.quota_event(source)
+
+    @rule(back=old_uids)
+    def a_pod_never_came_to_be(self, back: int) -> None:
+        self.tick()  # a refund lets no time pass by itself
+        uid = self.uid(back)
+        pod = self.known(uid)
+        self.run(self.store.refund(self.plan, uid))
+        if pod is not None:
+            pod.is_refunded = True
+            if pod.is_probe:
+                self.model.give_back(uid)
+
+    # Outcomes
+
+    @rule(
+        sums=st.lists(st.sampled_from([(1, 0), (0, 1), (0, 1), (3, 2), (0, 0)]), min_size=1, max_size=3),
+        latency_us=st.sampled_from([0, 5, 9]),
+        is_todays=st.none() | st.just(0),
+        age_us=ages,
+    )
+    def requests_fared(self, sums: list[tuple[int, int]], latency_us: int, is_todays: int | None, age_us: int) -> None:
+        generation = None if is_todays is None else self.model.generation
+        heard = [Outcomes(good, bad, latency_us, None, generation, age_us) for good, bad in sums]
+        self.take(self.run(self.store.hear(self.plan, heard)))
+        for one in heard:
+            self.model.hear(one)
+
+    @rule(back=old_uids, ok=st.booleans(), age_us=ages, generation=st.none() | st.integers(0, 4))
+    def one_request_fared(self, back: int, ok: bool, age_us: int, generation: int | None) -> None:  # noqa: FBT001  a rule's arguments go by name
+        uid = self.uid(back)
+        heard = Outcomes(int(ok), int(not ok), 6, uid, generation, age_us)
+        pod = self.known(uid)
+        self.take(self.run(self.store.hear(self.plan, [heard])))
+        self.model.hear(heard, pod.source if pod is not None else "")
+
+    @rule(back=old_uids, ok=st.booleans(), age_us=ages)
+    def a_pod_started(self, back: int, ok: bool, age_us: int) -> None:  # noqa: FBT001  a rule's arguments go by name
+        uid = self.uid(back)
+        (settlement,), moves = self.run(self.store.started(self.plan, [Start(uid, ok, 6, age_us)]))
+        self.take(moves)
+        assert settlement is self._expected(uid, ok=ok, age_us=age_us)
+
+    def _expected(self, uid: str, *, ok: bool, age_us: int) -> Settlement:
+        pod = self.known(uid)
+        if pod is None:
+            return Settlement.UNKNOWN
+        if pod.is_settled:
+            return Settlement.REPEATED
+        pod.is_settled = True
+        heard = Outcomes(int(ok), int(not ok), 6, uid, pod.generation, age_us)
+        return Settlement.COUNTED if self.model.hear(heard, pod.source) else Settlement.STALE
+
+    @rule(back=st.none() | old_uids, ahead=st.sampled_from([-2, -1, 1, 7]), ok=st.booleans())
+    def a_stale_outcome_changes_nothing(self, back: int | None, ahead: int, ok: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
+        generation = self.model.generation + ahead
+        if generation in {lease.generation for lease in self.model.leases}:
+            return
+        self.tick()
+        before = self.view()
+        heard = Outcomes(int(ok), int(not ok), 9, None if back is None else self.uid(back), generation)
+        assert self.run(self.store.hear(self.plan, [heard] * 3)) in ((), [])
+        assert self.view() == before
+
+    @rule(source=sources)
+    def pods_fail_until_it_trips(self, source: str) -> None:
+        rules = [rule for rule in (self.model.plan.error_rate, self.model.plan.latency) if rule is not None]
+        for times in range(8):
+            if self.model.state is not State.CLOSED or self.model.hand() is not None or not rules:
+                break
+            self.a_pod_asks(source if times < 7 else "")
+            self.a_pod_started(0, ok=False, age_us=0)
+            self.time_passes(5)
+
+    @rule(source=st.sampled_from(["controller:a", "controller:e"]))
+    def pods_start_well(self, source: str) -> None:
+        for _ in range(self.model.plan.probes):
+            if self.model.admits(source):
+                self.a_pod_asks(source)
+                self.a_pod_started(0, ok=True, age_us=0)
+
+    @rule(ok=st.booleans(), is_newest=st.booleans())
+    def a_probe_started(self, ok: bool, is_newest: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
+        if self.model.leases:
+            uid = self.model.leases[-1 if is_newest else 0].uid
+            self.a_pod_started(len(self.pods) - 1 - [*self.pods].index(uid), ok=ok, age_us=0)
+
+    @rule()
+    def what_is_due_comes(self) -> None:
+        if self.model.state is State.OPEN:
+            self.time_passes(max(0, self.model.open_until_us - self.clock.us))
+
+    # Hands
+
+    @rule(hand=hands)
+    def hands_are_laid_on_it(self, hand: tuple[Any, ...]) -> None:
+        match hand:
+            case ("force", state, for_us):
+                self.replan(forcing=None if state is None else Forcing(state, self.clock.us + for_us, "INC-1"))
+            case ("by hand", ago_us):
+                self.by_hand(0 if ago_us is None else self.clock.us - ago_us)
+            case ("guard", open_max):
+                self.replan(open_max=open_max)
+                self.tick()
+            case ("excuse",):
+                self.run(self.store.excuse(self.plan, ["controller:d"]))
+                if self.model.plan.quota is not None:
+                    self.model.excuse(["controller:d"], EXCUSED_US)
+            case (_, state, ahead, until_us, failed):
+                self.tick()  # else what was due is told by nobody
+                generation = max(0, self.model.generation + ahead)
+                view = offered(state, generation, self.clock.us, until_us, tuple(failed))
+                self.run(self.store.offer(self.plan, view))
+                self.model.offer(view)
+
+    def by_hand(self, reset_us: int = 0) -> None:
+        self.take(self.run(self.store.by_hand(self.plan, reset_us)))
+        self.model.by_hand(reset_us)
+
+    # What holds at any time
+
+    @invariant()
+    def they_are_one(self) -> None:
+        type(self).steps += 1
+        view = self.view()
+        assert plain(view) == self.model.view()
+        assert self.moves == self.model.moves[: len(self.moves)]
+        assert view.probes_leased + view.probes_succeeded <= self.plan.breaker.probes  # type: ignore[union-attr]
+        assert view.generation >= self.generation
+        self.generation = view.generation
+
+    def teardown(self) -> None:
+        """Leave it alone, then bring good probes: it closes."""
+        if not hasattr(self, "model"):
+            return
+        self.replan(forcing=None)
+        self.by_hand()
+        self.time_passes(60)  # what was counted has its effect
+        if self.model.state is State.OPEN:
+            self.time_passes(max(0, self.model.open_until_us - self.clock.us))
+        assert self.view().state in {State.CLOSED, State.HALF_OPEN}
+        self.time_passes(self.model.plan.probe_timeout_us)
+        self.tick()
+        assert self.view().probes_leased == 0
+        while self.model.state is State.HALF_OPEN:
+            before = self.model.generation, self.model.successes
+            self.a_pod_asks("controller:a")
+            self.a_pod_started(0, ok=True, age_us=0)
+            assert (self.model.generation, self.model.successes) > before
+        assert self.view().state is State.CLOSED
+        assert self.moves == self.model.moves
+        assert self.stage.told == []
+
+
+@pytest.fixture(scope="module")
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture(scope="module", params=STORES)
+def stage(
+    request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
+) -> Iterator[Stage]:
+    with staged(request.param, clock, shared_redis, late_us=LATE_US) as on:
+        yield on
+
+
+def test_a_breaker_stays_one_with_its_model(stage: Stage, clock: HandClock, request: pytest.FixtureRequest) -> None:
+    class Staged(BreakerMachine):
+        pass
+
+    Staged.stage, Staged.clock = stage, clock
+    run_state_machine_as_test(
+        Staged, settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None)
+    )
+    print(f"\n{request.node.callspec.id}: {Staged.steps} steps")  # noqa: T201  what `make soak` is asked for
+    assert Staged.steps > EXAMPLES

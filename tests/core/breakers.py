@@ -1,0 +1,131 @@
+"""A breaker to try things on: its record, with everything that ever happened to it."""
+
+from msgspec.structs import replace
+
+from webhook.core import breaker as machine
+from webhook.core.breaker import (
+    BreakerPlan,
+    BreakerView,
+    ErrorRatePlan,
+    Forcing,
+    LatencyPlan,
+    QuotaEventPlan,
+    Record,
+    State,
+    Step,
+    Transition,
+)
+from webhook.core.breaker.record import ALONE, Around
+from webhook.core.outcomes import Outcomes
+
+SECOND_US = 1_000_000
+ERRORS = ErrorRatePlan(percent=95, interval_us=SECOND_US, consecutive=3, minimum=10)
+SLOW = LatencyPlan(mean_us=2 * SECOND_US, interval_us=SECOND_US, consecutive=5, minimum=1)
+REFUSED = QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True)
+USUAL = BreakerPlan(
+    has_outcomes=True,
+    error_rate=ERRORS,
+    latency=SLOW,
+    quota=REFUSED,
+    open_for_us=180 * SECOND_US,
+    probes=3,
+    probe_timeout_us=300 * SECOND_US,
+)
+WITHOUT_OUTCOMES = BreakerPlan(
+    has_outcomes=False,
+    error_rate=None,
+    latency=None,
+    quota=REFUSED,
+    open_for_us=180 * SECOND_US,
+    probes=2,
+    probe_timeout_us=300 * SECOND_US,
+)
+
+
+class Breaker:
+    """Sources are controllers unless they say otherwise: "a" is "controller:a", and "" nobody that is known."""
+
+    def __init__(self, plan: BreakerPlan = USUAL, record: Record | None = None, around: Around = ALONE) -> None:
+        self.plan = plan
+        self.record = record or Record("payment-api")
+        self.around = around
+        self.moves: list[Transition] = []
+
+    def _take(self, step: Step) -> None:
+        self.record = step.record
+        self.moves += step.transitions
+
+    def at(self, now_us: int) -> State:
+        self._take(machine.advance(self.record, self.plan, now_us, self.around))
+        return self.record.state
+
+    def view(self, now_us: int) -> BreakerView:
+        return machine.view(self.record, self.plan, now_us, self.around)
+
+    def hear(self, now_us: int, heard: Outcomes, source: str = "") -> None:
+        self._take(machine.hear(self.record, self.plan, now_us, heard, named(source), self.around))
+
+    def outcomes(self, now_us: int, good: int, bad: int = 0, latency_us: int = 0, source: str = "") -> None:
+        for ok in [True] * good + [False] * bad:
+            self.outcome(now_us, ok=ok, latency_us=latency_us, source=source)
+
+    def outcome(
+        self,
+        now_us: int,
+        *,
+        ok: bool,
+        uid: str | None = None,
+        generation: int | None = None,
+        latency_us: int = 0,
+        source: str = "",
+    ) -> None:
+        self.hear(now_us, Outcomes.one(ok=ok, latency_us=latency_us, uid=uid, generation=generation), source)
+
+    def refused(self, now_us: int, source: str) -> None:
+        self._take(machine.quota_event(self.record, self.plan, now_us, named(source), self.around))
+
+    def charge(self, now_us: int, uid: str, source: str = "") -> bool:
+        """Let a Pod ask; it is charged if the breaker lets it in."""
+        self.at(now_us)
+        admitted = machine.admits(self.record, self.plan, now_us, named(source), self.around)
+        if admitted:
+            self._take(machine.take_probe(self.record, self.plan, now_us, uid, named(source), self.around))
+        return admitted
+
+    def give_back(self, uid: str) -> None:
+        self.record = machine.give_back_probe(self.record, uid)
+
+    def force(self, state: State | None, until_us: int = 0, reason: str = "INC-1") -> None:
+        """Change what the policy says; nobody has told the record."""
+        self.plan = replace(self.plan, forcing=Forcing(state, until_us, reason) if state is not None else None)
+
+    def by_hand(self, now_us: int, reset_us: int = 0) -> State:
+        self._take(machine.by_hand(self.record, self.plan, now_us, reset_us, self.around))
+        return self.record.state
+
+    def excuse(self, now_us: int, *sources: str) -> None:
+        self.record = machine.excuse(self.record, [named(source) for source in sources], now_us)
+
+    def offer(self, view: BreakerView) -> None:
+        self.record = machine.offer(self.record, self.plan, view)
+
+
+def named(source: str) -> str:
+    return source if ":" in source or not source else f"controller:{source}"
+
+
+def tripped(plan: BreakerPlan = USUAL, at_us: int = SECOND_US) -> Breaker:
+    """Return a breaker in OPEN, by quota events of controllers a, b and c."""
+    breaker = Breaker(plan)
+    for source in "abc":
+        breaker.refused(at_us, source)
+    assert breaker.record.state is State.OPEN
+    return breaker
+
+
+def probing(plan: BreakerPlan = USUAL) -> tuple[Breaker, int]:
+    """Return a breaker in HALF_OPEN, and the moment that it went there."""
+    breaker = tripped(plan)
+    now_us = breaker.record.open_until_us
+    assert breaker.at(now_us) is State.HALF_OPEN
+    return breaker, now_us

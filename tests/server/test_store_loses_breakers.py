@@ -1,0 +1,146 @@
+"""A Redis that has lost a breaker is told again by whoever remembers it: on real servers, by order and state."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.contract.test_counter_store import BREAKER
+from tests.core.plans import plan_of, window
+from tests.redis_servers import RedisProgram, RedisServer
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.core.breaker import BreakerView, QuotaEventPlan, State
+from webhook.core.outcomes import Outcomes
+from webhook.core.quota import Acquire, Refusal
+from webhook.errors import StoreUnavailableError
+from webhook.ports import WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+EVENTS = QuotaEventPlan(count=1, within_us=60_000_000, by_controller=True)
+PLAN = plan_of(window(60, pods=0), breaker=replace(BREAKER, quota=EVENTS))
+"""One Pod that is refused opens it. Nothing in a test takes as long as its `openFor`."""
+
+FAR_US = 4_000_000_000_000_000
+_numbers = iter(range(10**9))
+
+
+@asynccontextmanager
+async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
+    reports = WatchReports(int, str, str)
+    store = RedisStore(open_link(server.url), "test", SystemClock(), reports, deadline_seconds=30)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def view_of(store: RedisStore) -> BreakerView:
+    view = (await store.look(PLAN)).breaker
+    assert view is not None
+    return view
+
+
+async def ask(store: RedisStore, source: str = "controller:failing") -> Refusal | None:
+    uid = f"uid-{next(_numbers)}"
+    return (await store.acquire(Acquire(PLAN, "payments", uid, {"pods": 1}, source))).refused
+
+
+async def tripped(store: RedisStore, times: int = 1) -> BreakerView:
+    """Open it; before each further time it is reset by hand."""
+    for number in range(times):
+        if number:
+            await store.by_hand(PLAN, reset_at_us=FAR_US + number)
+        assert await ask(store) is Refusal.QUOTA
+    view = await view_of(store)
+    assert (view.state, view.generation) == (State.OPEN, 2 * times - 1)
+    return view
+
+
+async def test_a_redis_that_was_emptied_is_told_by_one_and_all_know_it(redis_server: RedisServer) -> None:
+    async with store_on(redis_server) as one, store_on(redis_server) as other:
+        before = await tripped(one)
+        redis_server.cli("FLUSHALL")
+        assert (await view_of(other)).state is State.CLOSED, "it has forgotten"
+        known = one.known_breaker(PLAN)
+        assert known is not None, "and this replica has not"
+        assert known.state is State.OPEN
+        assert await one.tick([PLAN]) == []
+        after = await view_of(other)
+        assert after == before
+        assert await ask(other) is Refusal.BREAKER
+        assert await ask(other, "controller:another") is Refusal.QUOTA, "who failed is remembered: others may probe"
+
+
+async def test_an_answer_of_less_than_is_known_does_not_undo_what_is_known(redis_server: RedisServer) -> None:
+    async with store_on(redis_server) as one:
+        before = await tripped(one)
+        redis_server.cli("FLUSHALL")
+        for _ in range(2):
+            assert (await view_of(one)).state is State.CLOSED
+            assert one.known_breaker(PLAN) == one.last_breaker(PLAN) == before
+        await one.tick([PLAN])
+        assert await view_of(one) == before
+
+
+async def test_a_restart_keeps_it_open(redis_program: RedisProgram, tmp_path: Path) -> None:
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    with RedisServer(redis_program, tmp_path / "redis", *options) as server:
+        async with store_on(server) as one:
+            before = await tripped(one, 2)
+        server.kill()
+        server.start()
+        async with store_on(server) as other:
+            assert await view_of(other) == before, "with its file, though nobody remembers it"
+
+
+async def test_a_restart_without_data_keeps_it_open(own_redis_server: RedisServer) -> None:
+    async with store_on(own_redis_server) as one:
+        before = await tripped(one, 2)
+        await one.tick([PLAN])
+        own_redis_server.restart(keep_data=False)
+        with suppress(StoreUnavailableError):  # the connection was lost
+            await one.tick([PLAN])
+        async with asyncio.timeout(30):
+            while (await view_of(one)).state is State.CLOSED:
+                await one.tick([PLAN])
+        async with store_on(own_redis_server) as other:
+            assert await view_of(other) == before
+            assert await ask(other) is Refusal.BREAKER
+
+
+async def test_a_close_of_an_old_generation_does_not_undo_a_newer_trip(redis_server: RedisServer) -> None:
+    async with store_on(redis_server) as one, store_on(redis_server) as other:
+        newest = await tripped(one, 3)
+        for generation in range(newest.generation + 1):
+            await other.offer(PLAN, BreakerView(State.CLOSED, generation, 0, reason="3 probes succeeded"))
+            await other.offer(PLAN, BreakerView(State.HALF_OPEN, generation, 0, probes_succeeded=2))
+            await other.hear(PLAN, [Outcomes(3, 0, 0, generation=generation)])
+        assert await view_of(one) == newest
+
+
+ACCOUNTS = (
+    BreakerView(State.CLOSED, 7, 1, reason="closed"),
+    BreakerView(State.HALF_OPEN, 7, 1, reason="probing", probes_succeeded=1),
+    BreakerView(State.OPEN, 7, 1, FAR_US, "open", tripped_at_us=1, tripped_by="open"),
+    BreakerView(State.OPEN, 6, 1, FAR_US, "earlier", tripped_at_us=1, tripped_by="earlier"),
+)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "holds"), [(ACCOUNTS, "open"), (ACCOUNTS[:2], "probing"), (ACCOUNTS[::3], "closed")]
+)
+async def test_offers_come_to_one_state_in_whatever_order(
+    redis_server: RedisServer, accounts: tuple[BreakerView, ...], holds: str
+) -> None:
+    async with store_on(redis_server) as one, store_on(redis_server) as other:
+        for order in permutations(accounts):
+            redis_server.cli("FLUSHALL")
+            for number, view in enumerate(order):
+                await (one, other)[number % 2].offer(PLAN, view)
+            assert (await view_of(one)).reason == holds, [view.reason for view in order]

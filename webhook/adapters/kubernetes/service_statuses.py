@@ -1,0 +1,92 @@
+"""ServiceStatus objects: how services stand, for `kubectl get servicestatuses.podgate.io`."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Struct, field
+
+from webhook.adapters.kubernetes.collection import decoded
+from webhook.adapters.kubernetes.objects import LABELS, Metadata
+from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.errors import BoardError, NoBoardError
+
+NAME = "servicestatuses.podgate.io"
+_VERSION = "podgate.io/v1alpha1"
+_ALL = f"/apis/{_VERSION}/servicestatuses"
+_SELECTOR = f"app.kubernetes.io/managed-by={LABELS['app.kubernetes.io/managed-by']}"
+_RIGHT = f"list, create and delete {NAME}, and to patch their status"
+_REQUEST_SECONDS = 5.0
+
+
+class _Read(Struct, frozen=True):
+    metadata: Metadata
+    status: dict[str, Any] = field(default_factory=dict)
+
+
+class _Statuses(Struct, frozen=True):
+    items: list[_Read] | None = None
+
+
+class ServiceStatuses:
+    """A `ports.StatusBoard`: one object a service, which has its name. Only those with our label are taken away."""
+
+    def __init__(self, client: ApiClient, *, request_seconds: float = _REQUEST_SECONDS) -> None:
+        self._client = client
+        self._request_seconds = request_seconds
+
+    async def read(self) -> Mapping[str, Mapping[str, Any]]:
+        async with _as_board("read"):
+            try:
+                body = await answer(self._client, "GET", _ALL, self._request_seconds, (("labelSelector", _SELECTOR),))
+            except RefusedError as error:
+                raise _absent_or(error) from error
+            return {found.metadata.name: found.status for found in decoded(body, _Statuses).items or ()}
+
+    async def write(self, service: str, status: Mapping[str, Any]) -> None:
+        async with _as_board(f"write {service}"):
+            try:
+                await self._replace(service, status)
+            except RefusedError as error:
+                if error.status != NOT_FOUND:
+                    raise
+                await self._create(service)
+                await self._replace(service, status)
+
+    async def erase(self, service: str) -> None:
+        async with _as_board(f"delete {service}"):
+            try:
+                await answer(self._client, "DELETE", f"{_ALL}/{service}", self._request_seconds)
+            except RefusedError as error:
+                if error.status != NOT_FOUND:
+                    raise
+
+    async def _replace(self, service: str, status: Mapping[str, Any]) -> None:
+        # Replaced as a whole: of what it said before nothing stays.
+        patch = [{"op": "add", "path": "/status", "value": status}]
+        await answer(self._client, "PATCH", f"{_ALL}/{service}/status", self._request_seconds, body=patch)
+
+    async def _create(self, service: str) -> None:
+        metadata = {"name": service, "labels": LABELS}
+        body = {"apiVersion": _VERSION, "kind": "ServiceStatus", "metadata": metadata}
+        try:
+            await answer(self._client, "POST", _ALL, self._request_seconds, body=body)
+        except RefusedError as error:
+            if error.status != CONFLICT:  # then whoever led before has made it a moment ago
+                raise _absent_or(error) from error
+
+
+def _absent_or(error: RefusedError) -> Exception:
+    """Return what it means that there is not even the collection, else the error itself."""
+    if error.status != NOT_FOUND:
+        return error
+    return NoBoardError(f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml")
+
+
+@asynccontextmanager
+async def _as_board(what: str) -> AsyncIterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise BoardError(f"{NAME}: cannot {what}: {error.told(_RIGHT)}", error.retry_after_seconds) from error

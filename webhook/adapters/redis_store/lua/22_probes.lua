@@ -1,0 +1,135 @@
+-- What time alone does to a breaker, and who may come in while it is not CLOSED: `core/breaker/{passing,probes}.py`.
+
+-- Let go of probes whose time has passed.
+local function expire(r, now, moves)
+  local live, gone = {}, false
+  for _, lease in ipairs(r.leases) do
+    if lease[2] > now then
+      live[#live + 1] = lease
+    else
+      gone = true
+      moves[#moves + 1] = {r.state, r.state, lease[2], EXPIRED, r.generation}
+    end
+  end
+  if gone then
+    r.leases, r.changed = live, true
+  end
+end
+
+local function advance(r, plan, now, moves)
+  if is_forced(r.state) and r.open_until <= now then
+    return move(r, plan, 'CLOSED', r.open_until, 'until has passed', 0, moves)
+  end
+  if forced(r, plan, now) then
+    return
+  end
+  if r.state == 'CLOSED' and (r.errors or r.latency) then
+    local judged = now - late
+    local errors, errors_at, errors_reason, errors_by =
+      pass_boundaries(r.errors, plan.error_rate, judged, RULES.errors)
+    local latency, latency_at, latency_reason, latency_by =
+      pass_boundaries(r.latency, plan.latency, judged, RULES.latency)
+    if errors_at and (not latency_at or errors_at <= latency_at) then
+      trip(r, plan, errors_at, errors_reason, errors_by, moves)
+    elseif latency_at then
+      trip(r, plan, latency_at, latency_reason, latency_by, moves)
+    elseif errors ~= r.errors or latency ~= r.latency then
+      r.errors, r.latency, r.changed = errors, latency, true
+    end
+  end
+  if r.state == 'OPEN' and r.open_until <= now then
+    expire(r, r.open_until, moves)
+    move(r, plan, 'HALF_OPEN', r.open_until, 'openFor passed', 0, moves)
+  end
+  if #r.leases > 0 then
+    expire(r, now, moves)
+  end
+end
+
+local function live_count(r, now)
+  local count = 0
+  for _, lease in ipairs(r.leases) do
+    count = count + (lease[2] > now and 1 or 0)
+  end
+  return count
+end
+
+-- How many may yet probe before `openFor` has passed: only where all who failed are known.
+local function early_left(r, plan)
+  return r.state == 'OPEN' and #r.failed > 0 and math.max(0, plan.probes - r.early) or 0
+end
+
+local function has_room(r, plan, now, source)
+  if r.state == 'OPEN' then
+    -- A controller that had no part in the failures may cure.
+    return early_left(r, plan) > 0 and string.sub(source, 1, 11) == 'controller:' and not contains(r.failed, source)
+  end
+  -- One more at least: where a new policy lowered `probes` to what has succeeded already, that one closes it.
+  return r.state == 'HALF_OPEN' and live_count(r, now) < math.max(plan.probes - r.successes, 1)
+end
+
+local function admits(r, plan, now, source)
+  local held = forced(r, plan, now)
+  if held then
+    return held == 'FORCED_CLOSED'
+  end
+  return r.state == 'CLOSED' or has_room(r, plan, now, source)
+end
+
+local function succeeded(r, plan, now, moves)
+  r.successes, r.changed = r.successes + 1, true
+  if r.successes >= plan.probes then
+    local early, plural = r.state == 'OPEN' and 'early ' or '', r.successes > 1 and 's' or ''
+    move(r, plan, 'CLOSED', now, string.format('%.0f %sprobe%s succeeded', r.successes, early, plural), 0, moves)
+  end
+end
+
+-- Let a Pod that was charged be a probe, if one is wanted; true where it was.
+local function take_probe(r, plan, now, uid, source, moves)
+  if r.state == 'CLOSED' or forced(r, plan, now) or not has_room(r, plan, now, source) then
+    return false
+  end
+  r.early, r.changed = r.early + (r.state == 'OPEN' and 1 or 0), true
+  if plan.has_outcomes then
+    r.leases = {unpack(r.leases)}
+    r.leases[#r.leases + 1] = {uid, now + plan.probe_timeout, r.generation}
+  else
+    succeeded(r, plan, now, moves)
+  end
+  return true
+end
+
+local function without_lease(r, unwanted)
+  local leases = {}
+  for _, lease in ipairs(r.leases) do
+    if not unwanted(lease) then
+      leases[#leases + 1] = lease
+    end
+  end
+  if #leases < #r.leases then
+    r.leases, r.changed = leases, true
+    return true
+  end
+  return false
+end
+
+-- Free the place of a probe whose Pod never came to be.
+local function give_back_probe(r, uid)
+  if without_lease(r, function(lease) return lease[1] == uid end) and r.state == 'OPEN' then
+    r.early = r.early - 1
+  end
+end
+
+local function settled(r, plan, now, lease, source, ok, moves)
+  without_lease(r, function(other) return other == lease end)
+  if ok then
+    return succeeded(r, plan, now, moves)
+  elseif r.state == 'OPEN' then
+    return -- an early probe that fails proves nothing new
+  end
+  local failed = {unpack(r.failed)}
+  if #failed > 0 and not contains(failed, source) then
+    failed[#failed + 1] = source
+  end
+  move(r, plan, 'OPEN', now, 'probe failed', now + plan.open_for, moves, known(failed))
+end

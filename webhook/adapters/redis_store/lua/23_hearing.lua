@@ -1,0 +1,174 @@
+-- What a breaker hears, and what comes from outside: `core/breaker/{hearing,hands}.py`; and what callers see of it.
+
+local function is_excused(r, source, now)
+  for _, one in ipairs(r.excused) do
+    if (one[1] == source or one[1] == EVERYBODY) and now < one[2] then
+      return true
+    end
+  end
+  return false
+end
+
+-- Hear that quota refused a Pod of `source`. Only CLOSED listens: a probe refused by quota proves nothing.
+local function quota_event(r, plan, now, source, moves)
+  if r.state ~= 'CLOSED' or not plan.quota or forced(r, plan, now) or is_excused(r, source, now) then
+    return
+  end
+  local count, within, by_controller, reason = unpack(plan.quota)
+  local events, sources, heard = {}, {}, false
+  for _, event in ipairs(r.events) do
+    if event[1] > now - within then
+      events[#events + 1] = event
+      heard = heard or event[2] == source
+      if not contains(sources, event[2]) then
+        sources[#sources + 1] = event[2]
+      end
+    end
+  end
+  if not by_controller or not heard then
+    events[#events + 1] = {now, source}
+    if not heard then
+      sources[#sources + 1] = source
+    end
+    if #events >= count then
+      return trip(r, plan, now, reason, known(sources), moves)
+    end
+  end
+  r.events, r.changed = events, true
+end
+
+-- The probe that an outcome is of: the one with its uid, or in HALF_OPEN the oldest for one without.
+local function lease_of(r, uid, generation, at)
+  if not uid then
+    local fits = r.state == 'HALF_OPEN' and (not generation or generation == r.generation) and at >= r.since
+    return fits and r.leases[1]
+  end
+  for _, lease in ipairs(r.leases) do
+    if lease[1] == uid then
+      return (not generation or generation == (lease[3] or r.generation)) and lease
+    end
+  end
+end
+
+-- Hear how requests or a Pod of `source` fared: {succeeded, failed, latency, uid, generation, age}; true if it mattered.
+-- What is of another generation, or waited for by nobody, changes nothing.
+local function heard(r, plan, now, outcome, source, moves)
+  local good, bad, _, uid, generation, age = unpack(outcome)
+  local at = now - max(0, age)
+  if not plan.has_outcomes or forced(r, plan, now) then
+    return false
+  end
+  if r.state == 'CLOSED' then
+    if at < max(r.since, r.reset_at) or (generation and generation ~= r.generation) then
+      return false
+    end
+    return count_outcomes(r, plan, at, outcome, source, now - late)
+  end
+  local any = false
+  for number = 1, bad + math.min(good, plan.probes) do
+    local lease = lease_of(r, uid, generation, at)
+    if not lease then
+      break
+    end
+    settled(r, plan, now, lease, source, number > bad, moves)
+    any = true
+  end
+  return any
+end
+
+-- Start afresh, once, where the policy took the breaker away.
+local function restart(r)
+  local fresh = r.state == 'CLOSED' and r.since == 0 and r.reason == '' and not r.errors and not r.latency
+    and #r.events == 0 and r.tripped_at == 0 and r.reset_at == 0 and #r.excused == 0
+  if not fresh then
+    r.state, r.generation, r.since, r.open_until, r.reason = 'CLOSED', r.generation + 1, 0, 0, ''
+    r.successes, r.leases, r.failed, r.early = 0, {}, {}, 0
+    r.tripped_at, r.tripped_by, r.reset_at, r.excused = 0, '', 0, {}
+    r.changed, r.moved = true, true
+    forget_windows(r)
+  end
+end
+
+-- Bring it where the plan's forcing wants it, or out of one that is no more; reset it once for a moment.
+local function by_hand(r, plan, now, reset_at, moves)
+  local forcing = plan.forcing
+  if forcing and now < until_of(plan) then
+    if r.state ~= forcing[1] then
+      move(r, plan, forcing[1], now, forcing[3], until_of(plan), moves)
+    elseif r.open_until ~= until_of(plan) or r.reason ~= forcing[3] then
+      r.open_until, r.reason, r.changed, r.moved = until_of(plan), forcing[3], true, true
+    end
+  elseif is_forced(r.state) then
+    move(r, plan, 'CLOSED', now, 'released by hand', 0, moves)
+  end
+  if reset_at <= math.max(r.reset_at, r.since) or is_forced(r.state) then
+    return
+  end
+  r.reset_at, r.changed = reset_at, true
+  if r.state == 'CLOSED' then
+    forget_windows(r)
+  else
+    move(r, plan, 'CLOSED', now, 'reset by hand', 0, moves)
+  end
+end
+
+-- Hear nothing of quota from these for a while, and forget what they caused just now.
+local function excuse(r, sources, now)
+  local excused, events, asked = {}, {}, {}
+  for _, source in ipairs(sources) do
+    asked[source] = 'yet to note'
+  end
+  for _, one in ipairs(r.excused) do
+    if one[2] > now and not asked[one[1]] then
+      excused[#excused + 1] = one
+    end
+  end
+  for _, source in ipairs(sources) do
+    if asked[source] == 'yet to note' then
+      excused[#excused + 1], asked[source] = {source, now + EXCUSED_US}, 'noted'
+    end
+  end
+  if #excused > EXCUSED_MAX then
+    excused = {{EVERYBODY, now + EXCUSED_US}}
+  end
+  for _, event in ipairs(r.events) do
+    if not asked[event[2]] then
+      events[#events + 1] = event
+    end
+  end
+  r.excused, r.events, r.changed = excused, events, true
+end
+
+-- Of two accounts of a breaker that of the higher generation holds, or on a tie the one more shut.
+local SHUT = {CLOSED = 0, HALF_OPEN = 1, OPEN = 2, FORCED_CLOSED = 3, FORCED_OPEN = 4}
+local function outranks(state, generation, r)
+  return generation > r.generation or (generation == r.generation and SHUT[state] > SHUT[r.state])
+end
+
+-- Take what somebody remembers of it, as `view` says it, and outranks the record: whatever the order, one state remains.
+local function offer(r, plan, v)
+  count_opened(r, plan, v[1])
+  r.state, r.generation, r.since, r.open_until, r.reason, r.successes = v[1], v[2], v[3], v[4], v[5], v[7]
+  r.tripped_at, r.tripped_by, r.failed = v[8], v[9], v[11]
+  r.early, r.leases = v[1] == 'OPEN' and math.max(0, plan.probes - v[10]) or 0, {}
+  forget_windows(r)
+  r.changed, r.moved = true, true
+end
+
+-- What callers see: state, generation, since, open until, reason, probes out, probes that succeeded; and, where it has
+-- ever tripped, when, by what, how many may yet probe early, and who not.
+local function view(r, plan, now)
+  local held = forced(r, plan, now)
+  local forcing = held and plan.forcing and now < until_of(plan) and plan.forcing
+  local v
+  if forcing then
+    v = {held, r.generation, r.state == held and r.since or now, until_of(plan), forcing[3], 0, 0}
+  else
+    v = {held or r.state, r.generation, r.since, r.open_until, r.reason, live_count(r, now), r.successes}
+  end
+  if r.tripped_by ~= '' then
+    local early = not forcing and early_left(r, plan) or 0
+    v[8], v[9], v[10], v[11] = r.tripped_at, r.tripped_by, early, early > 0 and r.failed or {}
+  end
+  return v
+end

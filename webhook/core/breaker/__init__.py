@@ -1,0 +1,50 @@
+"""A service's SLA breaker: a pure state machine, and the words of what it is told and says.
+
+`law` is what may happen; `passing` lets time pass, `probes` lets Pods in, `hearing` takes outcomes and refusals,
+`hands` what comes from outside. Each takes a `record` and returns the next one, with what happened on the way.
+"""
+
+from webhook.core.breaker.hands import by_hand, excuse, offer
+from webhook.core.breaker.hearing import hear, quota_event
+from webhook.core.breaker.law import TRANSITIONS, Cause
+from webhook.core.breaker.passing import advance, restarted, rests, view
+from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, span
+from webhook.core.breaker.probes import admits, give_back_probe, may_probe_early, take_probe
+from webhook.core.breaker.record import ALONE, Around, Record, Step, from_view, outranks, shown
+from webhook.core.breaker.words import EXPIRED, HELD, BreakerView, State, Transition
+
+__all__ = [
+    "ALONE",
+    "EXPIRED",
+    "HELD",
+    "TRANSITIONS",
+    "Around",
+    "BreakerPlan",
+    "BreakerView",
+    "Cause",
+    "ErrorRatePlan",
+    "Forcing",
+    "LatencyPlan",
+    "QuotaEventPlan",
+    "Record",
+    "State",
+    "Step",
+    "Transition",
+    "admits",
+    "advance",
+    "by_hand",
+    "excuse",
+    "from_view",
+    "give_back_probe",
+    "hear",
+    "may_probe_early",
+    "offer",
+    "outranks",
+    "quota_event",
+    "restarted",
+    "rests",
+    "shown",
+    "span",
+    "take_probe",
+    "view",
+]

@@ -1,0 +1,78 @@
+"""Who may come in while a breaker is not CLOSED: probes, their leases, and what their success or failure means."""
+
+from msgspec.structs import replace
+
+from webhook.core.breaker.law import Cause, move, then
+from webhook.core.breaker.passing import advance
+from webhook.core.breaker.plans import BreakerPlan
+from webhook.core.breaker.record import ALONE, Around, Lease, Record, Step, early_left, forced, live_leases
+from webhook.core.breaker.triggers import known
+from webhook.core.breaker.words import State
+from webhook.core.controllers import CONTROLLER
+
+
+def admits(record: Record, plan: BreakerPlan, now_us: int, source: str = "", around: Around = ALONE) -> bool:
+    """Whether a Pod of `source` may come in: always in CLOSED, else where there is room for a probe of it."""
+    record = advance(record, plan, now_us, around).record
+    held = forced(record, plan, now_us)
+    if held is not None:
+        return held is State.FORCED_CLOSED
+    return record.state is State.CLOSED or _has_room(record, plan, now_us, source)
+
+
+def take_probe(
+    record: Record, plan: BreakerPlan, now_us: int, uid: str, source: str = "", around: Around = ALONE
+) -> Step:
+    """Let a Pod that was charged be a probe, if one is wanted. Without outcomes being charged is success."""
+    record, transitions = advance(record, plan, now_us, around)
+    if forced(record, plan, now_us) is not None or not _has_room(record, plan, now_us, source):
+        return Step(record, transitions)
+    early = record.early + (record.state is State.OPEN)
+    if not plan.has_outcomes:
+        return then(transitions, _succeeded(replace(record, early=early), plan, now_us))
+    lease = Lease(uid, now_us + plan.probe_timeout_us, record.generation)
+    return Step(replace(record, leases=(*record.leases, lease), early=early), transitions)
+
+
+def give_back_probe(record: Record, uid: str) -> Record:
+    """Free the place of a probe whose Pod never came to be."""
+    leases = tuple(lease for lease in record.leases if lease.uid != uid)
+    if len(leases) == len(record.leases):
+        return record
+    early = record.early - 1 if record.state is State.OPEN else record.early
+    return replace(record, leases=leases, early=early)
+
+
+def may_probe_early(source: str, failed: tuple[str, ...], left: int) -> bool:
+    """Whether a Pod may be a probe in OPEN: of a controller that had no part in the failures, so that it may cure."""
+    return left > 0 and source.startswith(CONTROLLER) and source not in failed
+
+
+def settle(record: Record, plan: BreakerPlan, now_us: int, lease: Lease, source: str, *, ok: bool) -> Step:
+    """Take the outcome of a probe."""
+    settled = replace(record, leases=tuple(other for other in record.leases if other is not lease))
+    if ok:
+        return _succeeded(settled, plan, now_us)
+    if record.state is State.OPEN:
+        return Step(settled)  # an early probe that fails proves nothing new
+    failed = known((*settled.failed, source) if source not in settled.failed else settled.failed)
+    failed = failed if settled.failed else ()
+    return move(settled, Cause.PROBE_FAILED, now_us, "probe failed", now_us + plan.open_for_us, failed)
+
+
+def _has_room(record: Record, plan: BreakerPlan, now_us: int, source: str) -> bool:
+    if record.state is State.OPEN:
+        return may_probe_early(source, record.failed, early_left(record, plan))
+    if record.state is not State.HALF_OPEN:
+        return False
+    # One more at least: where a new policy lowered `probes` to what has succeeded already, that one closes it.
+    wanted = max(plan.probes - record.successes, 1)
+    return len(live_leases(record, now_us)) < wanted
+
+
+def _succeeded(record: Record, plan: BreakerPlan, now_us: int) -> Step:
+    successes = record.successes + 1
+    if successes < plan.probes:
+        return Step(replace(record, successes=successes))
+    early = "early " if record.state is State.OPEN else ""
+    return move(record, Cause.PROBES_SUCCEEDED, now_us, f"{successes} {early}probe{'s' * (successes > 1)} succeeded")
