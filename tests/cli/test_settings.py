@@ -151,7 +151,7 @@ def test_without_a_policy_it_takes_that_of_its_cluster(
 ) -> None:
     flags["policy"] = None
     (token := tmp_path / "token").write_text("one")
-    monkeypatch.setattr("webhook.settings._SERVICE_ACCOUNT_TOKEN", token)
+    monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
     inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert parse(flags, inside).policy is None
     assert parse({**flags, "kubeconfig": str(token)}, {}).kubeconfig == token

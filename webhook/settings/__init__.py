@@ -1,0 +1,20 @@
+"""What `podgate serve` and `podgate controller` are told: flags, `PODGATE_*`, defaults; typed."""
+
+from webhook.settings.declared import ControllerSettings, Settings
+from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of
+from webhook.settings.readers import Address, store_of
+from webhook.store_access import MEMORY
+
+__all__ = [
+    "ENVIRONMENT_PREFIX",
+    "MEMORY",
+    "Address",
+    "ControllerSettings",
+    "Settings",
+    "flag_of",
+    "in_cluster",
+    "parse",
+    "parse_as",
+    "store_of",
+    "variable_of",
+]

@@ -1,0 +1,108 @@
+"""How the text of one setting is read: each reader raises ValueError that says what to write."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from webhook.core.quantity import Duration
+from webhook.store_access import MEMORY, StoreUrl
+from webhook.tokens import LEEWAY_MAX_SECONDS
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LONGEST_NUMBER = 12  # digits; a longer number is a mistake
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen. An empty host is every interface."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def address(text: str) -> Address:
+    host, separator, port = text.rpartition(":")
+    if not separator or not is_number(port) or int(port) > 65535:  # noqa: PLR2004  the largest TCP port
+        raise ValueError("write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)")
+    return Address(host.strip("[]"), int(port))
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+
+
+def path(text: str) -> Path:
+    if not text:
+        raise ValueError("write a path")
+    return Path(text)
+
+
+def file(text: str) -> Path:
+    found = path(text)
+    if not found.is_file():
+        raise ValueError("there is no such file")
+    return found
+
+
+def seconds(text: str) -> float:
+    return Duration.parse(text).us / 1_000_000
+
+
+def patience(text: str) -> float:
+    """Read a duration that may be none at all."""
+    return 0.0 if text in {"0", "0s"} else seconds(text)
+
+
+def leeway(text: str) -> float:
+    found = seconds(text)
+    if found > LEEWAY_MAX_SECONDS:
+        raise ValueError(f"write at most {LEEWAY_MAX_SECONDS:g}s")
+    return found
+
+
+def count(text: str) -> int:
+    if not is_number(text):
+        raise ValueError("write a whole number, 0 or more")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    if not is_number(text) or int(text) == 0:
+        raise ValueError("write a whole number above 0")
+    return int(text)
+
+
+def ratio(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 1:
+        raise ValueError("write a ratio from 0 to 1, such as 0.01")
+    return value
+
+
+def store_of(text: str) -> str:
+    """Return where counters live; ValueError says what to write."""
+    if text != MEMORY:
+        StoreUrl.parse(text)
+    return text
+
+
+def name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("write a name of small letters, digits and dashes, such as prod-eu-1")
+    if text == "fleet":
+        raise ValueError("it stands for all clusters on one Redis: choose another name, such as prod-eu-1")
+    return text
+
+
+def url(text: str) -> str:
+    url = urlsplit(text)
+    if url.scheme not in {"http", "https"} or not url.hostname:
+        raise ValueError("write a URL, such as http://collector:4318/v1/traces")
+    return text
