@@ -41,8 +41,9 @@ soak: setup
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_killed.py -k storm
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli --ignore tests/core/test_pairs.py
 
+# `make bench BEFORE=REVISION` measures the server of another commit beside today's.
 bench: setup
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(if $(BEFORE),--before $(BEFORE))
 
 # A cluster without machines, for a person: the one that tests/cluster runs on. `eval "$(make -s controlplane-up)"`
 controlplane-up: setup

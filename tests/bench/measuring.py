@@ -47,7 +47,7 @@ class Target:
         shares = [calls[index::CONNECTIONS] for index in range(CONNECTIONS)]
         before = cpu_seconds(self.pid)
         admitted = await asyncio.gather(
-            *(_send(pair, share) for pair, share in zip(self.connections, shares, strict=True))
+            *(send(pair, share) for pair, share in zip(self.connections, shares, strict=True))
         )
         self.per_cpu_second.append(count / (cpu_seconds(self.pid) - before))
         return sum(admitted)
@@ -57,8 +57,8 @@ class Target:
             writer.close()
 
 
-async def _send(connection: Connection, calls: Sequence[bytes]) -> int:
-    """Return how many of the Pods were admitted."""
+async def send(connection: Connection, calls: Sequence[bytes]) -> int:
+    """Make calls on a connection, one after another; return how many of the Pods were admitted."""
     reader, writer = connection
     admitted = 0
     for call in calls:
@@ -92,16 +92,17 @@ async def take_turns(targets: Sequence[Target], files: Files, rounds: int, calls
 
 def report(targets: Sequence[Target]) -> list[str]:
     """Return a line for each: its reviews per CPU-second."""
-    return [_line(target.name, target.per_cpu_second, ".0f") for target in targets]
+    return [line(target.name, target.per_cpu_second, ".0f") for target in targets]
 
 
 def ratio(own: Target, other: Target) -> str:
     """Return a line: so many times the other's reviews per CPU-second, taken round by round."""
     pairs = zip(own.per_cpu_second, other.per_cpu_second, strict=True)
-    return _line(f"  {own.name}", [mine / theirs for mine, theirs in pairs], ".2f")
+    return line(f"  {own.name}", [mine / theirs for mine, theirs in pairs], ".2f")
 
 
-def _line(name: str, values: Sequence[float], form: str) -> str:
+def line(name: str, values: Sequence[float], form: str) -> str:
+    """Return a line: the median, and from where to where it went."""
     shown = (statistics.median(values), min(values), max(values))
     median, lowest, highest = (format(value, form) for value in shown)
     return f"{name:{_WIDTH}} {median:>7}  (from {lowest} to {highest})"

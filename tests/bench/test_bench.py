@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bench import breaking, evaluation, pods
-from tests.bench.__main__ import bench, real_redis, variants
+from tests.bench.__main__ import bench, checked_out, real_redis, variants
 from tests.bench.acquires import COLUMNS, acquires
 from tests.bench.measuring import CONNECTIONS, Target, ratio, report
 from tests.bench.rivals import CALLERS, CASES, FULL, GCRA, Case
@@ -25,8 +25,9 @@ def target(name: str, *per_cpu_second: float) -> Target:
 
 
 async def test_it_prints_reviews_per_cpu_second_and_their_ratios_for_every_variant(redis: RedisServer) -> None:
-    measured = variants(redis)
-    lines = await bench(measured, rounds=2, calls=2 * CONNECTIONS)
+    with checked_out("HEAD") as before:
+        measured = variants(redis, before)
+        lines = await bench(measured, rounds=2, calls=2 * CONNECTIONS, opened=3)
 
     assert f"2 rounds of {2 * CONNECTIONS} reviews" in lines[0]
     shown = [found.groups() for line in lines if (found := re.fullmatch(r"( *\w.*?) +([\d.]+)  \(from .*\)", line))]
@@ -37,6 +38,8 @@ async def test_it_prints_reviews_per_cpu_second_and_their_ratios_for_every_varia
         "empty aiohttp handler",
         *(f"  {name}" for name in own),
         *(f"  {name}" for name in refused),
+        *[*admitted, "empty aiohttp handler"],
+        *(f"  {name}" for name in admitted),
     ]
     assert all(float(median) > 0 for _, median in shown)
 

@@ -149,12 +149,18 @@ def pod(name: str = "web", **spec: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def serving(files: Files, *arguments: str) -> AsyncIterator[Serving]:
-    """Run a server until the block ends, then end it as Kubernetes would; its log must hold no traceback."""
+async def serving(files: Files, *arguments: str, tree: Path | None = None) -> AsyncIterator[Serving]:
+    """Run a server until the block ends, then end it as Kubernetes would; its log must hold no traceback.
+
+    `tree` is a checkout that holds the program, where it is not this one.
+    """
     log = files.folder / f"server-{len(list(files.folder.glob('server-*.log')))}.log"
     with log.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "webhook", "serve", *files.arguments(), *arguments), stderr=stream, stdout=stream
+            *(sys.executable, "-m", "webhook", "serve", *files.arguments(), *arguments),
+            stderr=stream,
+            stdout=stream,
+            cwd=tree,
         )
     async with aiohttp.ClientSession() as session:
         try:
