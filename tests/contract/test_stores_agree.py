@@ -1,7 +1,8 @@
 """The script against the pure ledger: whatever happens in whatever order, both answer the same, word for word."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -48,13 +49,13 @@ async def agree(
         policy[plan.tag, plan.service] = plan
         match step:
             case ("pause", pause_us):
+                if pause_us < 0:  # what was shown and not written yet, a replica of Redis would offer to it again
+                    await tick_both(redis, memory, policy)
                 clock.us += pause_us
             case ("plan", number):
                 plan = plans[number]
             case ("tick",):
-                # Of everybody, as in a server: whoever is left out has left the policy, and that is swept up in time.
-                everybody = tuple(policy.values())
-                assert tuple(await redis.tick(everybody)) == tuple(await memory.tick(everybody))
+                await tick_both(redis, memory, policy)
             case ("offer", back, ahead):
                 for view in seen[-1 - back : len(seen) - back]:
                     known = replace(view, generation=max(0, view.generation + ahead))
@@ -65,6 +66,12 @@ async def agree(
                 assert await done(redis, plan, step, clock.us) == answer, step
         view = (await memory.look(plan)).breaker
         seen += [view] if view is not None else []
+
+
+async def tick_both(redis: Store, memory: Store, policy: Mapping[Any, CounterPlan]) -> None:
+    """Tick everybody, as a server does: whoever is left out has left the policy, and that is swept up in time."""
+    everybody = tuple(policy.values())
+    assert tuple(await redis.tick(everybody)) == tuple(await memory.tick(everybody))
 
 
 async def agree_on_who_is_held_back(
