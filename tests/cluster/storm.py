@@ -53,6 +53,17 @@ class Storm:
         """Return the Pods that there are, by uid."""
         return {pod["metadata"]["uid"]: pod for pod in self._plane.api.get(self._path)["items"]}
 
+    def live(self) -> set[str]:
+        """Return the uids of those that count as live: not of one that was to be gone at once, and still is there."""
+        return {uid for uid, pod in self.there().items() if "deletionTimestamp" not in pod["metadata"]}
+
+    def half_delete(self) -> None:
+        """Leave a Pod as an API server does that is killed between the two writes by which it deletes one."""
+        name = f"pod-{uuid.uuid4().hex}"
+        assert self._create(name, finalizers=["podgate.io/stays"]) == 201
+        status, said = self._request("DELETE", f"{self._path}/{name}")
+        assert (status, said["metadata"]["deletionGracePeriodSeconds"]) == (200, 0), said
+
     def _forbid_gpus(self) -> None:
         """Refuse them as ResourceQuota does, whose controller need not run."""
         hard = {f"requests.{_GPU}": "0"}
@@ -80,9 +91,10 @@ class Storm:
                 own.append(new)
             self.deeds += 1
 
-    def _create(self, name: str, limits: dict[str, str] | None = None) -> int:
+    def _create(self, name: str, limits: dict[str, str] | None = None, **metadata: Any) -> int:
         container = {"name": "c", "image": "i", "resources": {"limits": limits or {}}}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+        spec, metadata = {"containers": [container]}, {"name": name, **metadata}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         status, said = self._request("POST", self._path, pod)
         if status == 201:
             self.came.add(said["metadata"]["uid"])

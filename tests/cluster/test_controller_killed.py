@@ -3,11 +3,15 @@
 import asyncio
 import os
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import LEASE, installed
+from tests.cluster.processes import ComponentError
 from tests.cluster.reconciling import Reconciling, leads, reconciled
 from tests.cluster.server import HASTY, Server
 from tests.cluster.storm import Storm
@@ -24,6 +28,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 KILLS = int(os.environ.get("PODGATE_TEST_KILLS", "5"))
 DEEDS = 60
 """Of the storm, from one kill to the next."""
+DRIFT = 'podgate_standing_drift{service="storm"}'
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -97,6 +102,7 @@ def test_in_a_storm_the_ledger_equals_the_cluster_in_the_end(
 
         with Storm.over(api_alone, "killed-storm") as another:
             wait_for_deeds(api_alone, another)
+            another.half_delete()  # as the kill itself does now and then
             api_alone.restart("kube-apiserver", kill=True)
             api_alone.wait_ready()
             wait_for_deeds(api_alone, another)
@@ -110,11 +116,28 @@ def test_in_a_storm_the_ledger_equals_the_cluster_in_the_end(
 
 def settle(running: Reconciling, redis: RedisServer, storm: Storm) -> None:
     """Wait until everything is decided; then the store is to hold what there is."""
-    running.wait(lambda: not waited_for(redis, "storm"), "all to be decided")
-    running.wait(lambda: stand(redis, "storm") == set(storm.there()), "those that are there to stand, and nobody else")
-    assert running.standing("storm") == len(storm.there())
+    with explained(running, redis, storm):
+        running.wait(lambda: not waited_for(redis, "storm"), "all to be decided")
+        running.wait(lambda: stand(redis, "storm") == storm.live(), "who lives to stand, and nobody else")
+        running.wait(lambda: leader(running).metrics().get(DRIFT) == 0, "a repair that finds nothing to mend")
+    assert running.standing("storm") == len(storm.live())
     assert running.used("storm") == len(asyncio.run(still_charged(redis, "storm")))
-    assert leader(running).metrics()['podgate_standing_drift{service="storm"}'] == 0
+
+
+@contextmanager
+def explained(running: Reconciling, redis: RedisServer, storm: Storm) -> Iterator[None]:
+    """Where it was in vain, say who stands wrongly, who is waited for, and what the controllers believed."""
+    try:
+        yield
+    except ComponentError as error:
+        live, standing = storm.live(), stand(redis, "storm")
+        error.add_note(f"stand, and do not live: {sorted(standing - live)}")
+        error.add_note(f"live, and do not stand: {sorted(live - standing)}")
+        error.add_note(f"are waited for: {sorted(waited_for(redis, 'storm'))}")
+        for one in running.reconcilers:
+            contacts = {name: time.time() - at for name, at in one.metrics().items() if "_contact_" in name}
+            error.add_note(f"{one.name}: {one.status()}; seconds since the last word: {contacts}")
+        raise
 
 
 def wait_for_deeds(plane: ControlPlane, storm: Storm) -> None:

@@ -183,6 +183,14 @@ async def test_a_board_that_gives_no_answer_is_told_of_once_and_asked_with_growi
     assert await world.boards.round() == 1, "the pauses begin anew"
 
 
+async def test_a_trouble_that_ends_where_there_is_no_board_is_not_told_to_be_over() -> None:
+    world = World("a")
+    for error in (NoBoardError("put one up"), FORBIDDEN, NoBoardError("put one up"), NoBoardError("put one up")):
+        world.board.refuses["*"] = error
+        await world.boards.round()
+    assert world.told == ["absent put one up", f"{FORBIDDEN}", "absent put one up"]
+
+
 async def test_a_service_that_is_refused_holds_up_no_other() -> None:
     world = World("a", "b", "c")
     world.board.refuses["a"] = FORBIDDEN

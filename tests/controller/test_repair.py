@@ -28,6 +28,53 @@ async def test_who_is_not_there_falls_when_it_was_not_there_twice() -> None:
     assert (world.told.drift, await world.standing()) == ({"web": 1}, {"a"})
 
 
+async def test_who_was_found_in_the_cluster_stands_however_long_the_watch_lags() -> None:
+    world = World()
+    await world.all()
+    world.wait(10)
+    await world.create("slow", "brief")
+    world.wait(61)
+    await world.refund()
+    await world.tell()
+    world.cluster.delete("brief")
+    for _ in range(3):
+        await world.repair()
+    assert (world.told.drift, await world.standing()) == ({"web": 0}, {"slow", "brief"})
+    await world.all()
+    assert (await world.standing(), world.following._ahead) == ({"slow"}, {})
+
+
+async def test_who_was_found_and_went_in_a_gap_of_the_watch_falls() -> None:
+    world = World()
+    await world.all()
+    world.wait(10)
+    await world.create("brief")
+    world.wait(61)
+    await world.refund()
+    await world.tell()
+    world.cluster.delete("brief")
+    world.watch.cut()
+    await world.watch.step(world.following)
+    assert world.following._ahead == {}, "the list is newer"
+    for _ in range(3):
+        await world.all()
+    assert await world.standing() == set()
+
+
+async def test_who_was_found_is_missed_once_the_watch_has_come_so_far() -> None:
+    world = World()
+    await world.all()
+    world.wait(10)
+    await world.create("slow")
+    world.wait(61)
+    await world.refund()
+    await world.tell()
+    world.watch._reached(str(world.cluster.revision))  # as after a gap that nobody was told of
+    for _ in range(2):
+        await world.repair()
+    assert await world.standing() == set()
+
+
 async def test_ghosts_fall_in_the_namespace_where_they_stand() -> None:
     world = World(WEB.replace("quota: {", "quota: {per: Namespace, ").replace("[shop]", "[shop, other]"))
     await world.create("a")

@@ -4,11 +4,16 @@ import select
 import socket
 import ssl
 import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
+from tests.server.identity import Pki
 from webhook.wiring import serving
 from webhook.wiring.event_loop import EventLoop
 
@@ -75,6 +80,66 @@ def test_a_connection_that_is_made_keeps_its_socket() -> None:
         return answer
 
     assert uvloop.run(talk(), loop_factory=EventLoop) == b"hello"
+
+
+@contextmanager
+def shaking_hands(pki: Pki) -> Iterator[int]:
+    """Shake hands with the first that comes to this port of loopback."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pki.paths.certificate, pki.paths.key)
+
+    def serve() -> None:
+        theirs, _ = listening.accept()
+        with theirs, suppress(OSError):  # who gives up closes the connection
+            context.wrap_socket(theirs, server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving_one = threading.Thread(target=serve)
+        serving_one.start()
+        yield listening.getsockname()[1]
+        serving_one.join()
+
+
+def test_who_gives_up_while_it_shakes_hands_is_no_defect_to_tell(tmp_path: Path) -> None:
+    pki, told = Pki.create(tmp_path), list[dict[str, Any]]()
+
+    class Made(asyncio.Protocol):
+        is_made = False
+
+        def connection_made(self, _: asyncio.BaseTransport) -> None:
+            Made.is_made = True
+
+    async def give_up(port: int) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        given = socket.create_connection(("127.0.0.1", port))
+        # By hand, for a task would be told before there is anything to give up.
+        connecting = loop.create_connection(Made, sock=given, ssl=pki.context(), server_hostname="localhost")
+        connecting.send(None)
+        async with asyncio.timeout(10):
+            while not Made.is_made:  # noqa: ASYNC110  the very next turn of the loop is wanted
+                await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            connecting.throw(asyncio.CancelledError())
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    with shaking_hands(pki) as port:
+        uvloop.run(give_up(port), loop_factory=EventLoop)
+    assert told == []
+
+
+def test_a_defect_is_told() -> None:
+    told: list[dict[str, Any]] = []
+
+    async def fail() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+        loop.call_soon(lambda: dict[str, int]()["a defect of ours"])
+        await asyncio.sleep(0)
+
+    uvloop.run(fail(), loop_factory=EventLoop)
+    assert [repr(context["exception"]) for context in told] == ["KeyError('a defect of ours')"]
 
 
 def test_the_server_runs_on_it(monkeypatch: pytest.MonkeyPatch) -> None:

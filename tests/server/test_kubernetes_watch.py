@@ -532,6 +532,42 @@ async def test_a_healthy_stretch_ends_the_series_of_failures(
     assert len(resets) == 2
 
 
+@pytest.fixture
+def failures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many failures in a row each pause has followed."""
+    seen: list[int] = []
+    next_seconds = Backoff.next_seconds
+
+    def noted(backoff: Backoff, asked_seconds: float = 0.0) -> float:
+        seen.append(backoff._failures)
+        return next_seconds(backoff, asked_seconds)
+
+    monkeypatch.setattr(Backoff, "next_seconds", noted)
+    return seen
+
+
+async def test_however_often_a_watch_that_brings_something_is_cut_its_pauses_stay_short(
+    fake: FakeApiServer, failures: list[int], watching: Follower
+) -> None:
+    for times in range(1, 6):
+        contacts = watching.contacts
+        fake.bookmark()
+        await until(lambda: watching.contacts > contacts)  # noqa: B023  it is used up in this round
+        fake.cut()
+        await until(lambda: len(failures) == times and len(fake.watching) == 1)  # noqa: B023  as above
+    assert failures == [0] * 5
+
+
+async def test_a_version_that_is_gone_when_the_api_server_is_back_costs_no_long_pause(
+    fake: FakeApiServer, failures: list[int], watching: Follower
+) -> None:
+    fake.bookmark()
+    fake.next("watch", *[refuse(429)] * 4, refuse(410, "too old resource version"))
+    fake.cut()
+    await until(lambda: len(watching.lists) > 1 and len(fake.watching) == 1)
+    assert failures == [0, 1, 2, 3, 4, 0], "cut, refused four times, and then told that a list is due"
+
+
 def test_a_trouble_is_told_once_and_then_that_it_is_over() -> None:
     said: list[str] = []
     told = Told(

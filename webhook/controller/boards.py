@@ -78,10 +78,9 @@ class Boards:
         try:
             await self._update()
         except NoBoardError as error:
-            self._over()
             self._read_at_seconds = None
-            if not self._absent:
-                self._absent = str(error)
+            if self._trouble or not self._absent:
+                self._absent, self._trouble = str(error), ""  # nothing is written even though the trouble is over
                 self._reports.on_absent(self._absent)
             return pace.read_seconds
         except BoardError as error:

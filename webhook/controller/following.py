@@ -67,6 +67,8 @@ class Following:
         self._disbelieved_before: set[str] = set()
         """Pods whose label was ignored, since the newest list was begun, and before."""
         self._ends: list[tuple[int, str]] = []
+        self._ahead: dict[str, int] = {}
+        """Pods that the cluster itself has shown, at which version; the watch may not have come so far yet."""
 
     async def begin(self) -> None:
         compiled = self._policy()
@@ -88,6 +90,7 @@ class Following:
     async def complete(self) -> None:
         for uid in self.roster.unlisted():
             self._gone(uid, None)
+        self._ahead.clear()
         self.listed_turn = self.untold.turn
 
     async def changed(self, pod: Pod, *, gone: bool) -> None:
@@ -102,6 +105,7 @@ class Following:
 
     def _take(self, pod: Pod, found: Owned | None) -> None:
         uid = pod.metadata.uid
+        self._ahead.pop(uid, None)
         if watched.ignores_label(pod, found) and uid not in self._disbelieved:
             self._disbelieved.add(uid)
             if uid not in self._disbelieved_before:
@@ -133,6 +137,19 @@ class Following:
         if not self.untold.note(found.service, uid, found, reached.version if reached is not None else 0):
             self.roster.forget_before(self._clock.now_us())
 
+    def note_ahead(self, uid: str, found: Owned, version: int) -> None:
+        """Have the store told of a Pod that the cluster itself has shown at a version."""
+        self._ahead[uid] = version
+        self.note(uid, found)
+
+    def is_ahead(self, uid: str) -> bool:
+        """Say whether the cluster has shown a Pod that the watch could not show yet: that it has not is no news."""
+        reached, version = self._continuity(), self._ahead.get(uid)
+        if version is None or (reached is not None and reached.version >= version):
+            self._ahead.pop(uid, None)
+            return False
+        return True
+
     def pass_time(self) -> None:
         """Note who has ended by the time alone."""
         now_us = self._clock.now_us()
@@ -158,6 +175,7 @@ class Following:
         )
 
     def _gone(self, uid: str, last: Owned | None) -> None:
+        self._ahead.pop(uid, None)
         for onlooker in self._onlookers:
             onlooker.gone(uid)
         self._note(uid, self.roster.remove(uid, last, self._clock.now_us()))

@@ -143,6 +143,6 @@ class Refunds:
             return
         came_to_be = await self._following.judge(found.pod)
         if came_to_be is not None and self._is_of(came_to_be, plan):
-            self._following.note(one.uid, came_to_be)
+            self._following.note_ahead(one.uid, came_to_be, found.version)
         else:
             await self._ledger.let_be(plan, [one.uid])

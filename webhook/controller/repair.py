@@ -104,7 +104,8 @@ class Repair:
         ]
         for uid in missing:
             self._following.note(uid, live[uid])
-        suspects = {uid for uid in standing if uid not in underway and not self._lives(uid, plan, now_us)}
+        absent = {uid for uid in standing if uid not in underway and not self._lives(uid, plan, now_us)}
+        suspects = {uid for uid in absent if not self._following.is_ahead(uid)}
         surplus = suspects & self._suspects.get(service, set())
         self._suspects[service] = suspects
         for uid in surplus:

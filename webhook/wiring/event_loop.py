@@ -1,9 +1,12 @@
-"""The server's event loop: uvloop's, kept from closing a descriptor twice."""
+"""The event loop of our processes: uvloop's, kept from closing a descriptor twice and from crying wolf."""
 
 import socket
 from typing import Any
 
 import uvloop
+
+_GIVEN_UP = "the handler is closed"
+"""What uvloop says of writing to a connection that it has closed itself."""
 
 
 class EventLoop(uvloop.Loop):
@@ -21,3 +24,14 @@ class EventLoop(uvloop.Loop):
             if sock is not None:
                 sock.detach()  # the descriptor is libuv's, which has closed it or will
             raise
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Say nothing of a TLS connection that was given up while its handshake went on.
+
+        uvloop 0.23 closes its transport, then writes the handshake's last bytes to it, and tells that as a defect with
+        a stack. Whoever stops while the client connects would have that in the log.
+        """
+        error = context.get("exception")
+        if isinstance(error, RuntimeError) and _GIVEN_UP in str(error) and "SSL" in context.get("message", ""):
+            return
+        super().call_exception_handler(context)

@@ -23,7 +23,7 @@ class Pace:
     longest_pause_seconds: float = 30.0
     longest_retry_after_seconds: float = 60.0
     healthy_seconds: float = 10.0
-    """A watch that lasted so long ends the series of failures."""
+    """A watch that lasted so long ends the series of failures, and so does one that has brought something."""
 
     def watch_seconds(self) -> int:
         return random.randint(self.watch_seconds_min, self.watch_seconds_max)  # noqa: S311  spreads load, guards nothing

@@ -81,6 +81,7 @@ class Watch(Generic[AnObject]):
         self._lister = lister or self._list_at_once
         self._on_contact = reports.on_contact
         self._pace = pace
+        self._backoff = Backoff(pace)
         self._listing = Told(reports)
         self._watching = Told(reports)
         self._version: str | None = None
@@ -88,13 +89,12 @@ class Watch(Generic[AnObject]):
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        backoff = Backoff(self._pace)
         while True:
             began = loop.time()
             asked_seconds = await self._go_on()
             if loop.time() - began >= self._pace.healthy_seconds:
-                backoff.reset()
-            await asyncio.sleep(backoff.next_seconds(asked_seconds))
+                self._backoff.reset()
+            await asyncio.sleep(self._backoff.next_seconds(asked_seconds))
 
     async def _go_on(self) -> float:
         """List if need be, and watch while it goes well. Return the pause that the API server asked for."""
@@ -104,7 +104,8 @@ class Watch(Generic[AnObject]):
             if not resumed:
                 resumed = await self._list()
             told, verb = self._watching, "watch"
-            await self._watch(resumed=resumed)
+            if await self._watch(resumed=resumed):
+                self._backoff.reset()
         except ApiError as error:
             told.trouble(f"cannot {verb} {self._collection.name}: {error.told(self._collection.right)}")
             return error.retry_after_seconds
@@ -123,7 +124,8 @@ class Watch(Generic[AnObject]):
         await self._taker.all(snapshot)
         return Begun(snapshot.version)
 
-    async def _watch(self, *, resumed: bool) -> None:
+    async def _watch(self, *, resumed: bool) -> bool:
+        """Watch until it ends. Return whether it went well: that ends a series of failures, however short it was."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         version, self._version = self._version, None  # it is good again as soon as the watch has brought something
@@ -143,7 +145,7 @@ class Watch(Generic[AnObject]):
             if error.status == GONE:
                 self._taker.lost()
             if usual:  # it happens to every watch that was cut for long
-                return
+                return resumed  # the API server is there again: the list that is due need not wait as it had to
             raise
         except GarbledError:
             self._version = None
@@ -152,6 +154,7 @@ class Watch(Generic[AnObject]):
         # One that was silent for long is no news: where nothing at all changes there may be no bookmarks either.
         if self._version is None and loop.time() - began < self._pace.healthy_seconds:
             raise UnreachedError(f"it ended before it had brought anything: {broken}")
+        return self._version is not None
 
     def _stream(self, version: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         seconds = self._pace.watch_seconds()
