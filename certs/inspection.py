@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.authority import may_sign
+from certs.lifetimes import renewal
 
 _USAGES = {ExtendedKeyUsageOID.SERVER_AUTH: "serverAuth", ExtendedKeyUsageOID.CLIENT_AUTH: "clientAuth"}
 _DAY_SECONDS = 86_400
@@ -30,6 +31,8 @@ class Description:
     not_after: datetime
     days_left: float
     """Negative once it has expired."""
+    renewal: datetime | None
+    """When a rotation renews it; None for a CA, which another succeeds."""
     verified_by: str | None
     """Subject of the CA at hand whose signature it carries, None where none of them signed it."""
 
@@ -47,6 +50,7 @@ def describe(certificate: x509.Certificate, issuers: Sequence[x509.Certificate],
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
         days_left=round((certificate.not_valid_after_utc - now).total_seconds() / _DAY_SECONDS, 2),
+        renewal=None if may_sign(certificate) else renewal(certificate),
         verified_by=signer.subject.rfc4514_string() if signer else None,
     )
 
@@ -55,9 +59,9 @@ def signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     """Whether `issuer` may sign and has signed `certificate`. Dates are not looked at."""
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
+        return may_sign(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
-    return may_sign(issuer)
 
 
 def _sans(certificate: x509.Certificate) -> tuple[str, ...]:

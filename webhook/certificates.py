@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from webhook.identities import SPIFFE
+from webhook.identities import SPIFFE, CertificateField
 from webhook.refusals import Refusal
 from webhook.tokens import refuse
+
+UNREADABLE = (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
+"""What cryptography raises for a certificate that OpenSSL reads past."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,16 @@ class CertificateIdentity:
         """For people."""
         return self.spiffe_id or self.common_name or ", ".join(sorted(self.dns_names))
 
+    def bears(self, field: CertificateField, name: str) -> bool:
+        """Return whether that is its name; one that must be a token's issuer, its caller gives as `name`."""
+        match field:
+            case CertificateField.COMMON_NAME | CertificateField.COMMON_NAME_IS_ISSUER:
+                return self.common_name == name
+            case CertificateField.URI:
+                return self.spiffe_id == name
+            case CertificateField.DNS_NAME:
+                return name in self.dns_names
+
 
 def read_certificate(der: bytes, digest: bytes) -> CertificateIdentity:
     """Return its names; AuthenticationError where they leave open who it is."""
@@ -35,7 +48,7 @@ def read_certificate(der: bytes, digest: bytes) -> CertificateIdentity:
         certificate = x509.load_der_x509_certificate(der)
         common_names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         uris, dns_names = _alternative_names(certificate)
-    except ValueError as error:
+    except UNREADABLE as error:
         refuse(Refusal.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}")
     spiffe_ids = [uri for uri in uris if uri.startswith(SPIFFE)]
     if len(spiffe_ids) > 1 or (spiffe_ids and len(uris) > 1):

@@ -1,5 +1,7 @@
 """Errors, split by blame: the user's (exit 2, one line and a remedy), the caller's (an HTTP status), others'."""
 
+from http import HTTPStatus
+
 
 class UserError(Exception):
     """The user can mend it. `remedy` says how; neither is ever shown with a stack trace."""
@@ -31,6 +33,17 @@ class NoPolicyError(Exception):
 
 class CheckFailedError(Exception):
     """A policy could not be checked, good or bad; says why. It can be tried again."""
+
+
+class CallRefusedError(Exception):
+    """A call ends here, with an HTTP status and a text that tells its sender nothing that it did not send itself."""
+
+    def __init__(self, status: HTTPStatus, reason: str, text: str, detail: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.text = text
+        self.detail = detail or text
 
 
 class AuthenticationError(Exception):

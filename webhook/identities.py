@@ -32,6 +32,14 @@ class ClientIdSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Proxy:
+    """Who may say which certificate it was shown: a hop before us, known by its own certificate alone."""
+
+    certificate_field: CertificateField
+    certificate_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
     """One tuple: a caller is this one if certificate and token both fit."""
 
@@ -51,3 +59,11 @@ class Identity:
         if self.subject.endswith("*"):
             return subject.startswith(self.subject[:-1])
         return subject == self.subject
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """What the file of identities holds."""
+
+    callers: tuple[Identity, ...]
+    proxies: tuple[Proxy, ...] = ()

@@ -1,52 +1,80 @@
 """The identity tuples from a YAML file: typed, strict, every mistake at once."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from webhook.errors import UserError
-from webhook.identities import SPIFFE, CertificateField, ClientIdSource, Identity, Role
+from webhook.identities import SPIFFE, CertificateField, ClientIdSource, Identities, Identity, Proxy, Role
+from webhook.reloading import Reloading
+from webhook.strict_yaml import read_yaml
+
+_FILE_BYTES_MAX = 256 * 1024
+_PROXY = "proxy"
+"""A role that is no caller's: an entry of its own kind."""
 
 
-def load_identities(path: Path) -> tuple[Identity, ...]:
-    """Read the file; UserError with every mistake, one a line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise UserError(f"{path}: cannot be read: {reason}", "check the path and its permissions") from None
-    return parse_identities(text, str(path))
+class IdentityFile(Reloading[Identities]):
+    """The identities in force: the file is read again when it changes, the last good ones are kept.
+
+    Entries about proxies are wanted where callers come through one (`behind_proxy`), and a mistake elsewhere.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        on_reading: Callable[[str | None], None] = lambda _: None,
+        *,
+        behind_proxy: bool = False,
+    ) -> None:
+        def parse(contents: tuple[bytes, ...]) -> Identities:
+            identities = parse_identities(contents[0], str(path))
+            _check_roles(identities, str(path), behind_proxy=behind_proxy)
+            return identities
+
+        super().__init__([path], _FILE_BYTES_MAX, parse, on_reading)
 
 
-def parse_identities(text: str, name: str) -> tuple[Identity, ...]:
-    try:
-        document = yaml.load(text, Loader=_UniqueKeysLoader)  # noqa: S506 - a SafeLoader that is stricter still
-    except (yaml.YAMLError, RecursionError) as error:
-        raise UserError(f"{name}: not YAML: {' '.join(str(error).split())}", "mend the syntax") from None
+def _check_roles(identities: Identities, name: str, *, behind_proxy: bool) -> None:
+    if not any(caller.role is Role.APISERVER for caller in identities.callers):
+        remedy = "add {role: apiserver, certificate: ..., issuer: ..., audience: ..., subject: ...}"
+        raise UserError(f"{name}: no entry has the role apiserver: every review would be refused", remedy)
+    if identities.proxies and not behind_proxy:
+        remedy = "remove them, or serve with --client-identity forwarded"
+        raise UserError(f"{name}: entries with the role proxy, and none is expected", remedy)
+    if behind_proxy and not identities.proxies:
+        remedy = "add {role: proxy, certificate: {commonName: NAME}} for the proxy"
+        raise UserError(f"{name}: no entry has the role proxy: every call would be refused", remedy)
+
+
+def parse_identities(content: bytes, name: str) -> Identities:
+    """Read the document; UserError with every mistake, one a line."""
+    document = read_yaml(content, name)
     mistakes: list[str] = []
-    identities: list[Identity] = []
+    found: list[Identity | Proxy] = []
     if not isinstance(document, list) or not document:
         mistakes.append(f"must be a list of at least one identity, not {_shown(document)}")
     else:
         for position, entry in enumerate(document):
-            identity = _Reader(entry, f"[{position}]", mistakes).identity()
-            if identity is not None and identity in identities:
-                mistakes.append(f"[{position}]: says the same as [{identities.index(identity)}]: remove one")
-            identities += [identity] if identity is not None else []
+            is_proxy = isinstance(entry, dict) and entry.get("role") == _PROXY
+            one = (_ProxyReader if is_proxy else _Reader)(entry, f"[{position}]", mistakes).entry()
+            if one is not None and one in found:
+                mistakes.append(f"[{position}]: says the same as [{found.index(one)}]: remove one")
+            found += [one] if one is not None else []
     if mistakes:
         raise UserError(
             "\n".join(f"{name}: {mistake}" for mistake in mistakes),
-            "an identity has the keys role, certificate, issuer, audience, subject and, if wanted, clientId",
+            "an identity has the keys role, certificate, issuer, audience, subject and, if wanted, clientId; "
+            "a proxy has role and certificate",
         )
-    return tuple(identities)
+    callers = tuple(one for one in found if isinstance(one, Identity))
+    return Identities(callers, tuple(one for one in found if isinstance(one, Proxy)))
 
 
 class _Reader:
     """Reads one entry and notes all that is wrong with it."""
 
-    _KEYS = ("role", "certificate", "issuer", "audience", "subject", "clientId")
+    _KEYS: tuple[str, ...] = ("role", "certificate", "issuer", "audience", "subject", "clientId")
 
     def __init__(self, entry: Any, path: str, mistakes: list[str]) -> None:
         self._entry: dict[Any, Any] = entry if isinstance(entry, dict) else {}
@@ -59,7 +87,7 @@ class _Reader:
             if key not in self._KEYS:
                 self._wrong(f".{key}", self._entry[key], f"unknown key: the keys are {', '.join(self._KEYS)}")
 
-    def identity(self) -> Identity | None:
+    def entry(self) -> Identity | Proxy | None:
         if not self._good and not self._entry:
             return None
         role = self._choice("role", Role)
@@ -115,11 +143,8 @@ class _Reader:
     def _choice(self, key: str, choices: type[Role]) -> Role | None:
         value = self._entry.get(key)
         words = [str(choice) for choice in choices]
-        return (
-            choices(str(value))
-            if self._check(_among(value, words), f".{key}", value, f"must be one of {', '.join(words)}")
-            else None
-        )
+        allowed = f"must be one of {', '.join([*words, _PROXY])}"
+        return choices(str(value)) if self._check(_among(value, words), f".{key}", value, allowed) else None
 
     def _text(self, key: str) -> str:
         value = self._entry.get(key)
@@ -136,23 +161,21 @@ class _Reader:
         self._mistakes.append(f"{self._path}{path}: {_shown(value)}: {remedy}")
 
 
+class _ProxyReader(_Reader):
+    """Reads one entry about a proxy: it brings no token of its own."""
+
+    _KEYS = ("role", "certificate")
+
+    def entry(self) -> Proxy | None:
+        field, certificate = self._certificate()
+        if field is CertificateField.COMMON_NAME_IS_ISSUER:
+            self._wrong(".certificate", field, "a proxy has no token, and so no issuer: name its certificate")
+        return Proxy(field, certificate) if self._good and field is not None else None
+
+
 def _among(value: Any, words: Sequence[str]) -> bool:
     return isinstance(value, str) and value in words
 
 
 def _shown(value: Any) -> str:
     return "missing" if value is None else repr(value)[:80]
-
-
-class _UniqueKeysLoader(yaml.SafeLoader):
-    """A second key of the same name would silently win: it is an error here."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002  PyYAML's
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} stands twice", key.start_mark
-                )
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)

@@ -1,7 +1,8 @@
 """The accept loop: bounds how many connections there are, how long a handshake and a first request header may take.
 
 aiohttp's own sites bound none of these. asyncio sets 256 KiB aside for each TLS connection, so the bound is kept before
-the handshake, and whoever comes over it is turned away at once.
+the handshake. Where it is reached, the newcomer takes the place of whoever has waited longest without having earned
+one: who stalls loses to who does not, however many stall.
 """
 
 import asyncio
@@ -12,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from webhook.connection import Connection
 from webhook.errors import UserError
 from webhook.handshake import handshake_failure
+from webhook.pacing import Pace
 
 _BACKLOG = 512
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # a name may have addresses that the host has not
@@ -30,17 +33,20 @@ class Limits:
     connections_max: int = 512
     handshake_timeout_seconds: float = 5.0
     header_timeout_seconds: float = 10.0
-    """From the end of the handshake to the first complete request header."""
+    """From the first byte of the first request to the end of its header."""
     age_max_seconds: float = 600.0
     """Connections outlive the revocation of what they were opened with: an old one ends after its present request."""
-    newcomers_win: bool = False
-    """At the cap, whether the oldest connection makes room, or the newcomer is turned away."""
+    unread_timeout_seconds: float = 30.0
+    """How long a client may leave so much unread that we must wait before we go on."""
+    silence_seconds: float = 120.0
+    """From the end of the handshake to that first byte. An API server opens more connections than it needs at once,
+    and does not repeat the call that it makes on one just when we close it: it should be the one to close them."""
 
 
 class Listener:
     """Accepts connections for `protocol_factory` (an aiohttp `web.Server`). `context` None means plain.
 
-    `on_refused(reason, detail)` is told of each connection that was turned away before its first request.
+    `on_refused(reason, detail)` is told of each connection that is ended for what it does, or does not do.
     """
 
     def __init__(
@@ -58,15 +64,18 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
-        self._open: set[asyncio.Task[bool]] = set()  # one a connection: the task that set it up, done or not
-        self._live: dict[asyncio.BaseTransport, _Tracked] = {}  # those of them whose handshake is over
+        self._newcomers: dict[Connection, None] = {}  # in the order of their coming, from the first byte on
+        self._earned: dict[Connection, None] = {}
+        self._live: dict[asyncio.BaseTransport, Connection] = {}  # those of both whose handshake is over
+        self._pace: Pace[Connection] = Pace(self._loop.time)
+        self._next_turn: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def connections(self) -> int:
-        """How many there are, handshakes included."""
-        return len(self._open)
+        """How many there are, with those whose handshake is under way, or still to come."""
+        return len(self._newcomers) + len(self._earned)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -101,18 +110,26 @@ class Listener:
 
         It should where the connection is old, or was opened under certificates or client CAs that have been replaced.
         """
-        tracked = self._live.get(transport) if transport is not None else None
-        if tracked is None:
+        connection = self._live.get(transport) if transport is not None else None
+        if connection is None:
             return False
-        tracked.watchdog.cancel()
-        is_young = self._loop.time() - tracked.since_seconds < self._limits.age_max_seconds
-        return is_young and tracked.context is self._context_now()
+        connection.came()
+        is_young = self._loop.time() - connection.since_seconds < self._limits.age_max_seconds
+        return is_young and connection.context is self._context_now()
+
+    def earn(self, transport: asyncio.BaseTransport | None) -> None:
+        """Let a connection keep its place, whoever else comes: it was worth its handshake."""
+        connection = self._live.get(transport) if transport is not None else None
+        if connection in self._newcomers:
+            del self._newcomers[connection]
+            self._earned[connection] = None
+            self._pace.worth(connection.address)
 
     def _context_now(self) -> ssl.SSLContext | None:
         return self._context() if self._context is not None else None
 
     async def close(self) -> None:
-        """Stop accepting. Live connections, and handshakes under way, go on."""
+        """Stop accepting. Live connections, and handshakes of those that were accepted, go on."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -124,119 +141,118 @@ class Listener:
 
     def abort(self) -> None:
         """Cut what is left."""
-        for task in self._open:
-            task.cancel()
-        for tracked in list(self._live.values()):
-            tracked.abort()
+        for connection in (*self._newcomers, *self._earned):
+            connection.end()
+
+    # What its connections say, as their Keeper.
+
+    def opened(self, connection: Connection) -> None:
+        assert connection.transport is not None  # noqa: S101  it has just been made
+        self._live[connection.transport] = connection
+        if connection.context is None:
+            self.begun(connection)
+        else:
+            connection.rest(self._limits.silence_seconds)
+
+    def begun(self, connection: Connection) -> None:
+        seconds = self._limits.header_timeout_seconds
+        connection.await_for(seconds, "header_timeout", f"no request header within {seconds:g} s")
+
+    def unread(self, connection: Connection) -> None:
+        seconds = self._limits.unread_timeout_seconds
+        connection.await_for(seconds, "answer_unread", f"answers were left unread for {seconds:g} s")
+
+    def late(self, connection: Connection, reason: str, detail: str) -> None:
+        self._on_refused(reason, detail)
+        connection.end()
+
+    def closed(self, connection: Connection) -> None:
+        if connection.transport is not None:
+            self._live.pop(connection.transport, None)
+        self._newcomers.pop(connection, None)
+        self._earned.pop(connection, None)
+        self._pace.leave(connection)
+        if not self.connections:
+            self._idle.set()
 
     async def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
-                connection, _ = await self._loop.sock_accept(listening)
+                accepted, (address, *_) = await self._loop.sock_accept(listening)
             except ConnectionAbortedError:
                 continue  # gone before we came to it
             except OSError as error:
                 self._on_refused("accept", str(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            full = self.connections >= self._limits.connections_max
-            if full:
-                self._on_refused("connection_limit", f"{self._limits.connections_max} connections are open")
-            if full and not (self._limits.newcomers_win and self._abort_oldest()):
-                connection.close()
+            if self._has_room():
+                self._welcome(accepted, address)
             else:
-                task = self._loop.create_task(self._shake_hands(connection))
-                self._open.add(task)
-                self._idle.clear()
-                task.add_done_callback(self._shaken)
+                accepted.close()
             # A waiting connection is accepted without a turn of the loop: a flood would starve everything else.
             await asyncio.sleep(0)
 
-    async def _shake_hands(self, connection: socket.socket) -> bool:
-        """Return whether the connection was set up."""
-        context = self._context_now()
-        tracked = _Tracked(self._protocol_factory(), self, asyncio.current_task(), context)  # type: ignore[arg-type]  # a protocol by what it does
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: tracked,
-                connection,
-                ssl=context,
-                ssl_handshake_timeout=self._limits.handshake_timeout_seconds if context is not None else None,
-                ssl_shutdown_timeout=_CLOSE_NOTIFY_SECONDS if context is not None else None,
-            )
-        except OSError as error:  # ssl.SSLError is one
-            self._on_refused(handshake_failure(error), str(error) or type(error).__name__)
-            return False
-        return True
-
-    def _shaken(self, task: "asyncio.Task[bool]") -> None:
-        if task.cancelled():
-            self._forget(task)
-        elif (error := task.exception()) is not None:
-            self._forget(task)
-            self._loop.call_exception_handler({"message": "a connection was not set up", "exception": error})
-        elif not task.result():
-            self._forget(task)
-
-    def opened(self, transport: asyncio.BaseTransport, tracked: "_Tracked") -> None:
-        self._live[transport] = tracked
-        tracked.watchdog = self._loop.call_later(self._limits.header_timeout_seconds, self._header_late, tracked)
-
-    def closed(self, transport: asyncio.BaseTransport, tracked: "_Tracked") -> None:
-        self._live.pop(transport, None)
-        self._forget(tracked.task)
-
-    def _abort_oldest(self) -> bool:
-        """Return whether there was one."""
-        oldest = next(iter(self._live), None)
+    def _has_room(self) -> bool:
+        """Return whether there is room for one more, made at the cost of the newcomer that came first if need be."""
+        if self.connections < self._limits.connections_max:
+            return True
+        self._on_refused("connection_limit", f"{self._limits.connections_max} connections are open")
+        oldest = next(iter(self._newcomers), None)
         if oldest is None:
             return False
-        self._live.pop(oldest).abort()
+        del self._newcomers[oldest]
+        oldest.end()
         return True
 
-    def _forget(self, task: "asyncio.Task[bool]") -> None:
-        self._open.discard(task)
-        if not self._open:
-            self._idle.set()
+    def _welcome(self, accepted: socket.socket, address: str) -> None:
+        connection = Connection(self._protocol_factory(), self, accepted, address)
+        self._newcomers[connection] = None
+        self._idle.clear()
+        if self._context is None:
+            self._set_up(connection)
+            return
+        displaced = self._pace.come(connection, address)
+        if displaced is not None:
+            self._on_refused("connection_limit", "too many connections wait for their handshakes")
+            displaced.end()
+        if self._next_turn is None:
+            self._give_turns()
 
-    def _header_late(self, tracked: "_Tracked") -> None:
-        self._on_refused("header_timeout", f"no request header within {self._limits.header_timeout_seconds} s")
-        tracked.abort()
+    def _give_turns(self) -> None:
+        """Begin the handshakes that may begin, and look again when the next one may."""
+        while (connection := self._pace.take()) is not None:
+            self._set_up(connection)
+        seconds = self._pace.seconds_to_wait()
+        self._next_turn = None if seconds is None else self._loop.call_later(seconds, self._give_turns)
 
+    def _set_up(self, connection: Connection) -> None:
+        connection.context = self._context_now()
+        connection.shaking = self._loop.create_task(self._shake_hands(connection))
+        connection.shaking.add_done_callback(lambda task: self._shaken(connection, task))
 
-class _Tracked(asyncio.BaseProtocol):
-    """Stands before a protocol to see it come and go. Data goes straight to the inner one, without a step between."""
+    async def _shake_hands(self, connection: Connection) -> None:
+        is_tls = connection.context is not None
+        await self._loop.connect_accepted_socket(
+            lambda: connection,
+            connection.accepted,
+            ssl=connection.context,
+            ssl_handshake_timeout=self._limits.handshake_timeout_seconds if is_tls else None,
+            ssl_shutdown_timeout=_CLOSE_NOTIFY_SECONDS if is_tls else None,
+        )
 
-    watchdog: asyncio.TimerHandle
-
-    def __init__(
-        self, inner: asyncio.Protocol, listener: Listener, task: "asyncio.Task[bool]", context: ssl.SSLContext | None
-    ) -> None:
-        self.task = task
-        self.context = context
-        self._inner = inner
-        self._listener = listener
-        self._transport: asyncio.Transport | None = None
-        self.since_seconds = asyncio.get_running_loop().time()
-        self.data_received = inner.data_received
-        self.eof_received = inner.eof_received
-        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]  # the inner one at once
-        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]  # the inner one at once
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # asyncio gives a Transport
-        self._listener.opened(transport, self)
-        self._inner.connection_made(transport)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.watchdog.cancel()
-        if self._transport is not None:
-            self._listener.closed(self._transport, self)
-        self._inner.connection_lost(error)
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+    def _shaken(self, connection: Connection, task: "asyncio.Task[None]") -> None:
+        """Let go of a connection that was not set up, and say why."""
+        connection.shaking = None
+        if not task.cancelled():
+            error = task.exception()
+            if error is None:
+                return
+            if isinstance(error, OSError):  # ssl.SSLError is one
+                self._on_refused(handshake_failure(error), str(error) or type(error).__name__)
+            else:
+                self._loop.call_exception_handler({"message": "a connection was not set up", "exception": error})
+        connection.accepted.close()
+        self.closed(connection)
 
 
 def _close(sockets: list[socket.socket]) -> None:

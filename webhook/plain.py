@@ -2,9 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Any
 
-import msgspec
 from aiohttp import web
 
 from webhook.protocol import Handler, closing
@@ -16,23 +14,28 @@ def plain_handler(
     unready: Callable[[], Sequence[str]],
     metrics: Callable[[], Awaitable[bytes]],
     metrics_content_type: str,
-    status: Callable[[], Awaitable[dict[str, Any]]],
+    status: Callable[[], Awaitable[bytes]],
+    warning: str = "",
 ) -> Handler:
-    """Return the handler; `unready` says why this server should get no calls (the store is never a reason)."""
+    """Return the handler; `unready` says why this server should get no calls (the store is never a reason).
+
+    `warning` is what nobody who asks whether it is ready may overlook.
+    """
+    well = f"ok ({warning})\n" if warning else "ok\n"
 
     async def healthz() -> web.Response:
         return web.Response(text="ok\n")
 
     async def readyz() -> web.Response:
         reasons = unready()
-        text = "".join(f"{reason}\n" for reason in reasons) or "ok\n"
+        text = "".join(f"{reason}\n" for reason in reasons) or well
         return web.Response(status=503 if reasons else 200, text=text)
 
     async def show_metrics() -> web.Response:
         return web.Response(body=await metrics(), headers={"Content-Type": metrics_content_type})
 
     async def show_status() -> web.Response:
-        return web.Response(body=msgspec.json.encode(await status()), content_type="application/json")
+        return web.Response(body=await status(), content_type="application/json")
 
     pages = {"/healthz": healthz, "/readyz": readyz, "/metrics": show_metrics, "/status": show_status}
 

@@ -7,7 +7,16 @@ class Refusal(StrEnum):
     # the certificate
     NO_CERTIFICATE = "no_certificate"
     CERTIFICATE_EXPIRED = "certificate_expired"
+    CERTIFICATE_UNTRUSTED = "certificate_untrusted"
     CERTIFICATE_AMBIGUOUS = "certificate_ambiguous"
+    # what a proxy says of a certificate
+    FORWARDED = "forwarded_certificate"
+    NOT_A_PROXY = "not_a_proxy"
+    FORWARDED_MISSING = "no_forwarded_certificate"
+    FORWARDED_MALFORMED = "malformed_forwarded_certificate"
+    FORWARDED_FOREIGN = "foreign_forwarded_certificate"
+    # reduced mode
+    PATH = "path"
     # the token
     NO_TOKEN = "no_token"  # noqa: S105 - a word, not a secret
     SEVERAL_TOKENS = "several_tokens"
@@ -15,6 +24,7 @@ class Refusal(StrEnum):
     HEADER = "token_header"
     ALGORITHM = "algorithm"
     UNKNOWN_KEY = "unknown_key"
+    KEY_ISSUER = "key_issuer"
     SIGNATURE = "signature"
     CLAIMS = "claims"
     EXPIRED = "expired"
@@ -22,7 +32,51 @@ class Refusal(StrEnum):
     LIFETIME = "lifetime"
     ISSUER = "issuer"
     AUDIENCE = "audience"
+    DENIED = "denied_token"
     # both together
     IDENTITY_MISMATCH = "identity_mismatch"
     BINDING = "binding"
     ROLE = "role"
+
+
+REASONS = (
+    *(f"authentication_{refusal}" for refusal in Refusal),
+    # the connection
+    "accept",
+    "connection_limit",
+    "header_timeout",
+    "answer_unread",
+    # its handshake
+    "handshake_certificate_expired",
+    "handshake_certificate_foreign",
+    "handshake_certificate_not_yet_valid",
+    "handshake_certificate_purpose",
+    "handshake_cut",
+    "handshake_failed",
+    "handshake_no_certificate",
+    "handshake_protocol",
+    "handshake_refused_by_client",
+    "handshake_timeout",
+    # the request
+    "bad_request",
+    "not_found",
+    "method",
+    "overloaded",
+    "reporters_overloaded",
+    "internal_error",
+    # its body
+    "media_type",
+    "expectation",
+    "body_too_large",
+    "body_timeout",
+    "body_displaced",
+    "body_broken",
+    # what it says
+    "bad_review",
+    "bad_outcomes",
+    "not_a_reporter",
+    "no_policy",
+    "namespace_unknown",
+    "policy_unchecked",
+)
+"""Every label of refused calls: all of them are shown from 0 on, so that the first one is an increase."""

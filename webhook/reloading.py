@@ -9,13 +9,15 @@ from typing import Generic, TypeVar
 from webhook.errors import UserError
 
 _POLL_SECONDS = 5.0
+_READINGS_MAX = 3
 _T = TypeVar("_T")
 
 
 class Reloading(Generic[_T]):
-    """The constructor wants good files (UserError); bad ones that come later are told to `on_failure`, and counted.
+    """The constructor wants good files (UserError); `on_reading` hears of each change: what is wrong, None if nothing.
 
-    Files are polled: a mounted Secret is swapped by symbolic links, which file notifications miss.
+    Files are polled: a mounted Secret is swapped by symbolic links, which file notifications miss. `parse` is called in
+    another thread but at the start: it only makes a value.
     """
 
     def __init__(
@@ -23,12 +25,12 @@ class Reloading(Generic[_T]):
         paths: Sequence[Path],
         bytes_max: int,
         parse: Callable[[tuple[bytes, ...]], _T],
-        on_failure: Callable[[str], None],
+        on_reading: Callable[[str | None], None],
     ) -> None:
         self._paths = tuple(paths)
         self._bytes_max = bytes_max
         self._parse = parse
-        self._on_failure = on_failure
+        self._on_reading = on_reading
         self._contents = self._read()
         self.value = parse(self._contents)
         self.generation = 1
@@ -37,41 +39,53 @@ class Reloading(Generic[_T]):
         """How often changed files were found bad."""
         self.error: str | None = None
         """What is wrong with the files as they stand now, None where they are the ones in force."""
+        on_reading(None)
 
     async def run(self, interval_seconds: float = _POLL_SECONDS) -> None:
         """Look at the files again and again, until cancelled."""
         while True:
             await asyncio.sleep(interval_seconds)
             try:
-                contents = await asyncio.to_thread(self._read)  # a hung disk must not hang the server
+                found = await asyncio.to_thread(self._settled)  # neither a hung disk nor a long file hangs the server
             except UserError as error:
                 self._failed(error)
             else:
-                self._take(contents)
+                self._take(found)
 
     def reload(self) -> None:
         """Look at the files once, now."""
         try:
-            self._take(self._read())
+            self._take(self._parsed(self._read()))
         except UserError as error:
             self._failed(error)
 
-    def _take(self, contents: tuple[bytes, ...]) -> None:
-        if contents != self._contents:
-            try:
-                self.value = self._parse(contents)
-            except UserError as error:
-                self._failed(error)
-                return
-            self._contents = contents
+    def _settled(self) -> tuple[tuple[bytes, ...], _T] | None:
+        """Read files that changed until they read the same twice: they may be replaced in the middle of a reading."""
+        contents = self._read()
+        for _ in range(_READINGS_MAX if contents != self._contents else 0):
+            before, contents = contents, self._read()
+            if contents == before:
+                break
+        return self._parsed(contents)
+
+    def _parsed(self, contents: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], _T] | None:
+        """Return what files say that changed, beside what they hold; None where they are those in force."""
+        return (contents, self._parse(contents)) if contents != self._contents else None
+
+    def _take(self, found: tuple[tuple[bytes, ...], _T] | None) -> None:
+        """Swap all at once, in the event loop: nobody there sees a new value under the old generation."""
+        if found is not None:
+            self._contents, self.value = found
             self.generation += 1
-        self.error = None
+        if found is not None or self.error is not None:
+            self.error = None
+            self._on_reading(None)
 
     def _failed(self, error: UserError) -> None:
         if str(error) != self.error:  # the same bad files are one failure, however often they are looked at
             self.failures += 1
             self.error = str(error)
-            self._on_failure(self.error)
+            self._on_reading(self.error)
 
     def _read(self) -> tuple[bytes, ...]:
         return tuple(_content(path, self._bytes_max) for path in self._paths)

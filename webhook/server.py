@@ -1,6 +1,7 @@
 """The two listeners and their end: drain before going, lose no call."""
 
 import asyncio
+import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -8,12 +9,13 @@ from aiohttp import web
 
 from webhook.edge import AdmissionEdge
 from webhook.listener import Limits, Listener
+from webhook.peers import Peers
 from webhook.ports import Observer
 from webhook.protocol import Bounds, Handler, Protocols
 from webhook.tls import TlsFiles
 
-# Who holds on to the plain port must not keep the kubelet's probe out, which would end this process.
-_PLAIN_LIMITS = Limits(connections_max=64, newcomers_win=True)
+# Nobody earns a place on the plain port: who holds on to it must not keep out the kubelet's probe, which would end us.
+_PLAIN_LIMITS = Limits(connections_max=64)
 _PLAIN_BOUNDS = Bounds(keep_alive_seconds=75.0, body_max_bytes=1024)
 _LAST_WORDS_SECONDS = 1.0
 """For an answer that is on its way when the time is up."""
@@ -59,11 +61,12 @@ class Server:
     ) -> None:
         self.draining = False
         self._edge = edge
+        self._peers = Peers(lambda: tls.value.trust)
         self._plain = PlainServer(plain, observer)
         self.plain = self._plain.listener
         self._patience = patience
         self._admission_protocols = Protocols(
-            edge.handler(self._retires), Bounds(patience.keep_alive_seconds, edge.body_max_bytes), observer.refused
+            edge.handler(self), Bounds(patience.keep_alive_seconds, edge.body_max_bytes), observer.refused
         )
         self.admission = Listener(
             self._admission_protocols, context=lambda: tls.context, limits=limits, on_refused=observer.refused
@@ -91,9 +94,17 @@ class Server:
         for task in pending:
             task.cancel()
 
-    def _retires(self, transport: asyncio.BaseTransport | None) -> bool:
+    # What the edge asks of its connections.
+
+    def retires(self, transport: asyncio.BaseTransport | None) -> bool:
         is_young = self.admission.seen(transport)
         return self.draining or not is_young
+
+    def check(self, tls: ssl.SSLObject) -> None:
+        self._peers.check(tls)
+
+    def earn(self, transport: asyncio.BaseTransport | None) -> None:
+        self.admission.earn(transport)
 
 
 async def _end(listener: Listener, protocols: Protocols) -> None:

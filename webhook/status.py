@@ -66,6 +66,8 @@ class Snapshot:
 
     version: str
     now_us: int
+    wall_us: int
+    """By the clock on the wall, which certificates go by: the other stands still while a machine is suspended."""
     source: str = ""
     policy: LoadedPolicy | None = None
     loaded_at_us: int | None = None
@@ -77,6 +79,12 @@ class Snapshot:
     replicas: Replicas = Replicas()
     watches: Mapping[str, WatchHealth] = field(default_factory=dict)
     certificates: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with each watched file as it stands now, "" where it is in force, by name."""
+    client_identity: str = ""
+    """How callers are known; "" where there are none, as for a controller."""
+    not_ready: Sequence[str] = ()
+    """Why it should get no calls."""
 
 
 def status_document(snapshot: Snapshot) -> dict[str, Any]:
@@ -86,6 +94,8 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "version": snapshot.version,
         "time": utc(now_us),
+        "clientIdentity": snapshot.client_identity or None,
+        "notReady": list(snapshot.not_ready),
         "policy": {
             "source": snapshot.source,
             "hash": snapshot.policy.hash if snapshot.policy else None,
@@ -116,9 +126,10 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             for resource, health in sorted(snapshot.watches.items())
         ],
         "certificates": [
-            {"name": name, "notAfter": utc(at_us), "daysLeft": (at_us - now_us) // _DAY_US}
+            {"name": name, "notAfter": utc(at_us), "daysLeft": (at_us - snapshot.wall_us) // _DAY_US}
             for name, at_us in sorted(snapshot.certificates.items())
         ],
+        "files": [{"name": name, "error": error or None} for name, error in sorted(snapshot.files.items())],
         "breakerGuard": _guard(snapshot),
         "pools": [_pool(pool, snapshot) for pool in (snapshot.policy.policy.pools if snapshot.policy else ())],
         "services": [_service(service, snapshot) for service in services],

@@ -1,7 +1,7 @@
 """TLS contexts: TLS 1.3 with client certificates, proved by a handshake before use, replaced when the files change."""
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,18 +11,23 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from webhook.errors import UserError
+from webhook.peers import Trust
 from webhook.reloading import Reloading
+from webhook.trial import anybody, reason_of, shake_hands
 
 _FILE_BYTES_MAX = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TlsPaths:
-    """Where the serving certificate (leaf first), its key and the CAs of the clients lie. PEM."""
+    """Where the serving certificate (leaf first), its key and the CAs of the clients lie. PEM.
+
+    Without CAs of clients nobody is asked for a certificate.
+    """
 
     certificate: Path
     key: Path
-    client_ca: Path
+    client_ca: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +35,32 @@ class Loaded:
     """A context that works, and until when what it is made of is valid (seconds since the Unix epoch)."""
 
     context: ssl.SSLContext
+    trust: Trust
+    """Whose clients may call."""
     leaf_not_after_seconds: int
-    client_ca_not_after_seconds: int
+    client_ca_not_after_seconds: int | None
     """Of the first of the clients' CAs to expire."""
+    callers_end_seconds: int | None
+    """Of the last of them: from then on nobody can call."""
 
 
 class TlsFiles(Reloading[Loaded]):
-    """The context in force. A connection keeps the one that it was accepted with: a change disturbs no live one."""
+    """The context in force. A connection keeps the one that it was accepted with: a change disturbs no live one.
 
-    def __init__(self, paths: TlsPaths, on_failure: Callable[[str], None] = lambda _: None) -> None:
-        files = [paths.certificate, paths.key, paths.client_ca]
-        super().__init__(files, _FILE_BYTES_MAX, lambda contents: load(paths, contents), on_failure)
+    At the start what has expired is taken too: the server that renews it may be this one. It takes no other's place.
+    """
+
+    def __init__(self, paths: TlsPaths, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
+        is_start = True
+
+        def parse(contents: tuple[bytes, ...]) -> Loaded:
+            nonlocal is_start
+            loaded = load(paths, contents, may_have_expired=is_start)
+            is_start = False
+            return loaded
+
+        files = [file for file in (paths.certificate, paths.key, paths.client_ca) if file is not None]
+        super().__init__(files, _FILE_BYTES_MAX, parse, on_reading)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -49,72 +69,74 @@ class TlsFiles(Reloading[Loaded]):
 
 
 def server_context(paths: TlsPaths) -> ssl.SSLContext:
-    """Return a context that is known to work; UserError naming the file otherwise."""
+    """Return a context of these files; UserError naming the one that is bad."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.verify_mode = ssl.CERT_REQUIRED
     context.num_tickets = 0  # a resumed session would bypass a changed trust store; and a handshake costs a third less
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(paths.certificate, paths.key, password="")  # never ask on a terminal for one
     except (OSError, ssl.SSLError) as error:
         raise UserError(
-            f"{paths.certificate} and {paths.key} make no certificate with its key: {_reason(error)}",
+            f"{paths.certificate} and {paths.key} make no certificate with its key: {reason_of(error)}",
             "give a PEM certificate and the key (without a passphrase) that it was issued for",
         ) from None
+    if paths.client_ca is None:
+        return context
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an intermediate CA may stand there without its root
     try:
         context.load_verify_locations(paths.client_ca)
     except (OSError, ssl.SSLError) as error:
-        raise UserError(f"{paths.client_ca}: {_reason(error)}", "give the CAs of the clients in PEM") from None
-    _try(context, paths)
+        raise UserError(f"{paths.client_ca}: {reason_of(error)}", "give the CAs of the clients in PEM") from None
     return context
 
 
-def _try(context: ssl.SSLContext, paths: TlsPaths) -> None:
-    """Shake hands in memory, up to where the client has seen the certificate and a signature made with its key."""
-    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client_context.check_hostname = False
-    client_context.verify_mode = ssl.CERT_NONE
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server = context.wrap_bio(to_server, to_client, server_side=True)
-    client = client_context.wrap_bio(to_client, to_server)
+def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool = False) -> Loaded:
+    """Check what was read, in the words of people, make the context of it, and try that."""
+    leaf = _certificates(paths.certificate, contents[0])[0]
+    _check_leaf(paths.certificate, leaf, may_have_expired=may_have_expired)
+    authorities: list[x509.Certificate] = []
+    if paths.client_ca is not None:
+        authorities = _certificates(paths.client_ca, contents[2])
+        _check_authorities(paths.client_ca, authorities, may_have_expired=may_have_expired)
+    context = server_context(paths)
     try:
-        for side in (client, server, client):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-        presented = client.getpeercert(binary_form=True)
+        presented = shake_hands(context, anybody())
     except (ssl.SSLError, ValueError) as error:
         raise UserError(
-            f"{paths.certificate}: no TLS 1.3 handshake succeeds with it: {_reason(error)}",
+            f"{paths.certificate}: no TLS 1.3 handshake succeeds with it: {reason_of(error)}",
             "use a P-256, RSA (2048 bits or more) or Ed25519 certificate",
         ) from None
-    if presented != _certificates(paths.certificate, paths.certificate.read_bytes())[0].public_bytes(Encoding.DER):
+    # OpenSSL has read the files for itself, a moment later than we.
+    if presented != _der(leaf):
         raise UserError(f"{paths.certificate}: changed while it was read", "replace certificate and key in one step")
-
-
-def load(paths: TlsPaths, contents: tuple[bytes, ...]) -> Loaded:
-    """Check what was read, in the words of people, and make the context of it."""
-    leaf = _certificates(paths.certificate, contents[0])[0]
-    authorities = _certificates(paths.client_ca, contents[2])
-    _check_leaf(paths.certificate, leaf)
-    for authority in authorities:
-        if not _is_ca(authority):
-            raise UserError(
-                f"{paths.client_ca}: {authority.subject.rfc4514_string()} is not a CA certificate",
-                "give the CA that issues the clients' certificates, not one of these",
-            )
+    if set(context.get_ca_certs(binary_form=True)) != {_der(authority) for authority in authorities}:
+        raise UserError(f"{paths.client_ca}: not what it was a moment ago", "replace it in one step")
     return Loaded(
-        context=server_context(paths),
-        leaf_not_after_seconds=int(leaf.not_valid_after_utc.timestamp()),
-        client_ca_not_after_seconds=min(int(authority.not_valid_after_utc.timestamp()) for authority in authorities),
+        context=context,
+        trust=Trust(authorities),
+        leaf_not_after_seconds=_expiry_seconds(leaf),
+        client_ca_not_after_seconds=min(map(_expiry_seconds, authorities), default=None),
+        callers_end_seconds=max(map(_expiry_seconds, authorities), default=None),
     )
 
 
-def _check_leaf(path: Path, leaf: x509.Certificate) -> None:
+def _check_authorities(path: Path, authorities: list[x509.Certificate], *, may_have_expired: bool) -> None:
+    for authority in authorities:
+        if not _is_ca(authority):
+            raise UserError(
+                f"{path}: {authority.subject.rfc4514_string()} is not a CA certificate",
+                "give the CA that issues the clients' certificates, not one of these",
+            )
     now = datetime.now(UTC)
-    if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
+    if not may_have_expired and all(authority.not_valid_after_utc <= now for authority in authorities):
+        raise UserError(f"{path}: all CAs in it have expired: nobody could call", "give the present one")
+
+
+def _check_leaf(path: Path, leaf: x509.Certificate, *, may_have_expired: bool) -> None:
+    now = datetime.now(UTC)
+    if now < leaf.not_valid_before_utc or (now >= leaf.not_valid_after_utc and not may_have_expired):
         raise UserError(
             f"{path}: valid from {leaf.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ} "
             f"to {leaf.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}, not now",
@@ -142,5 +164,9 @@ def _certificates(path: Path, content: bytes) -> list[x509.Certificate]:
         raise UserError(f"{path}: holds no certificate in PEM", "give a file with BEGIN CERTIFICATE blocks") from None
 
 
-def _reason(error: Exception) -> str:
-    return (getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)).lower().replace("_", " ")
+def _der(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.DER)
+
+
+def _expiry_seconds(certificate: x509.Certificate) -> int:
+    return int(certificate.not_valid_after_utc.timestamp())

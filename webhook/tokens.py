@@ -4,13 +4,15 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NoReturn
 
 import jwt
 
 from webhook.errors import AuthenticationError
+from webhook.key_sets import KID
 from webhook.ports import TokenKey, TokenKeys
 from webhook.refusals import Refusal
 
@@ -18,15 +20,24 @@ ALGORITHMS = ("ES256", "RS256", "PS256", "EdDSA")
 _TOKEN_BYTES_MAX = 8192
 _HEADER_BYTES_MAX = 1024
 _TEXT_LENGTH_MAX = 512
-"""Of iss, aud, sub: they travel into logs and audit annotations."""
+"""Of iss, aud, sub, jti: they travel into logs and audit annotations."""
+_SHOWN_LENGTH_MAX = 80
+"""Of what a token says that is not verified: it stands in our log."""
 LEEWAY_MAX_SECONDS = 30
 _SECONDS_MAX = 2**40  # some 35,000 years: more is a mistake, and less than that never overflows a date
 # x5t names a certificate that we do not look at; identity providers send it all the same.
 _HEADER_KEYS = frozenset({"alg", "kid", "typ", "x5t"})
-_TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+_TYPES = frozenset({"jwt", "application/jwt", "at+jwt", "application/at+jwt"})
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
-_KID = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
 _jws = jwt.PyJWS(algorithms=ALGORITHMS)
+
+
+class Binding(StrEnum):
+    """Whether a token must come with the certificate that it names (`cnf`, RFC 8705)."""
+
+    OFF = "off"
+    IF_PRESENT = "if-present"
+    REQUIRED = "required"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,7 @@ class Claims:
     issuer: str
     audience: str
     subject: str
+    jti: str | None
     expires_at_seconds: int
     everything: dict[str, Any]
 
@@ -52,21 +64,25 @@ class TokenRules:
     """How far the issuer's clock may be off."""
 
 
+class KeyNotFoundError(AuthenticationError):
+    """A token that may be good: nobody here knows its key yet."""
+
+
 def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -> Claims:
     """Return the claims of a good token; AuthenticationError for any other."""
-    key = _key(_header(token), keys)
-    try:
-        payload = _jws.decode(token, key.key, algorithms=[key.algorithm])  # type: ignore[arg-type]  # the port keeps PyJWT out
-    except jwt.InvalidTokenError as error:
-        refuse(Refusal.SIGNATURE, f"kid {key.kid!r}, {key.algorithm}: {error}")
+    candidates = _candidates(_header(token), keys)
+    payload, signers = _signed(token, candidates)
     claims = _json_object(payload, Refusal.CLAIMS)
     expires_at_seconds = _check_times(claims, rules, now_seconds)
     issuer, audience, subject = (_text(claims, "iss"), _audience(claims), _text(claims, "sub"))
+    jti = _text(claims, "jti") if "jti" in claims else None
     if rules.issuers is not None and issuer not in rules.issuers:
         refuse(Refusal.ISSUER, f"iss {issuer!r} is in no identity")
     if audience not in rules.audiences:
         refuse(Refusal.AUDIENCE, f"aud {audience!r} is in no identity")
-    return Claims(issuer, audience, subject, expires_at_seconds, claims)
+    if not any(keys.speaks(key, issuer) for key in signers):
+        refuse(Refusal.KEY_ISSUER, f"kid {signers[0].kid!r} does not speak for iss {issuer!r}")
+    return Claims(issuer, audience, subject, jti, expires_at_seconds, claims)
 
 
 def refuse(reason: Refusal, detail: str, status: int = 401) -> NoReturn:
@@ -96,22 +112,38 @@ def _decoded(segment: str) -> bytes:
     return raw
 
 
-def _key(header: dict[str, Any], keys: TokenKeys) -> TokenKey:
+def _candidates(header: dict[str, Any], keys: TokenKeys) -> Sequence[TokenKey]:
+    """Return the keys, one of each source at most, that the signature may be of."""
     if surplus := sorted(header.keys() - _HEADER_KEYS):
-        refuse(Refusal.HEADER, f"header parameters {surplus} are not accepted")
+        refuse(Refusal.HEADER, f"header parameters {_shown(surplus)} are not accepted")
     if str(header.get("typ", "JWT")).lower() not in _TYPES:
-        refuse(Refusal.HEADER, f"typ {header['typ']!r} is no access token")
+        refuse(Refusal.HEADER, f"typ {_shown(header['typ'])} is no access token")
     algorithm, kid = header.get("alg"), header.get("kid")
     if algorithm not in ALGORITHMS:
-        refuse(Refusal.ALGORITHM, f"alg {algorithm!r} is not among {', '.join(ALGORITHMS)}")
-    if not isinstance(kid, str) or not _KID.fullmatch(kid):
-        refuse(Refusal.UNKNOWN_KEY, f"kid {kid!r} is no key id")
-    key = keys.find(kid)
-    if key is None:
-        refuse(Refusal.UNKNOWN_KEY, f"kid {kid!r} is not in the key set")
-    if key.algorithm != algorithm:
-        refuse(Refusal.ALGORITHM, f"kid {kid!r} is bound to {key.algorithm}, the token says {algorithm}")
-    return key
+        refuse(Refusal.ALGORITHM, f"alg {_shown(algorithm)} is not among {', '.join(ALGORITHMS)}")
+    if not isinstance(kid, str) or not KID.fullmatch(kid):
+        refuse(Refusal.UNKNOWN_KEY, f"kid {_shown(kid)} is no key id")
+    found = keys.find(kid)
+    if not found:
+        raise KeyNotFoundError(Refusal.UNKNOWN_KEY, f"kid {kid!r} is not in the key set")
+    fits = [key for key in found if key.algorithm == algorithm]
+    if not fits:
+        refuse(Refusal.ALGORITHM, f"kid {kid!r} is bound to {found[0].algorithm}, the token says {algorithm}")
+    return fits
+
+
+def _signed(token: str, candidates: Sequence[TokenKey]) -> tuple[bytes, Sequence[TokenKey]]:
+    """Return the payload, and those keys that it is signed with."""
+    signers, payload, fault = [], b"", ""
+    for key in candidates:
+        try:
+            payload = _jws.decode(token, key.key, algorithms=[key.algorithm])  # type: ignore[arg-type]  # the port keeps PyJWT out
+            signers.append(key)
+        except jwt.InvalidTokenError as error:
+            fault = f"kid {key.kid!r}, {key.algorithm}: {error}"
+    if not signers:
+        refuse(Refusal.SIGNATURE, fault)
+    return payload, signers
 
 
 def _json_object(raw: bytes, reason: Refusal) -> dict[str, Any]:
@@ -161,8 +193,8 @@ def _seconds(claims: dict[str, Any], name: str) -> int:
 
 def _text(claims: dict[str, Any], name: str) -> str:
     value = claims.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= _TEXT_LENGTH_MAX:
-        refuse(Refusal.CLAIMS, f"{name} is missing" if value is None else f"{name} is no text of plausible length")
+    if not isinstance(value, str) or not 0 < len(value) <= _TEXT_LENGTH_MAX or not value.isprintable():
+        refuse(Refusal.CLAIMS, f"{name} is missing" if value is None else f"{name} is no printable text of 1 to 512")
     return value
 
 
@@ -174,3 +206,7 @@ def _audience(claims: dict[str, Any]) -> str:
             refuse(Refusal.AUDIENCE, f"{len(value)} audiences, not 1")
         return _text({"aud": value[0]}, "aud")
     return _text(claims, "aud")
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN_LENGTH_MAX]

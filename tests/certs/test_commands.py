@@ -10,6 +10,7 @@ from certs.files import read_certificates
 from certs.tokens import certificate_binding
 from webhook.cli import root
 from webhook.errors import UserError
+from webhook.key_sets import read_key_set
 
 
 def run(*words: object) -> str:
@@ -109,6 +110,16 @@ def test_a_token_verifies_with_the_key_set(tmp_path: Path, algorithm: str) -> No
     for text in (issued, again):
         claims = jwt.decode(text, jwt.PyJWK(jwk), algorithms=[algorithm], audience="podgate", issuer="i")
         assert (claims["sub"], claims["client_id"], claims["exp"] - claims["iat"]) == ("s", "c", 600)
+
+
+def test_a_key_may_be_bound_to_its_issuer(tmp_path: Path) -> None:
+    key = tmp_path / "token.key"
+    run("token", "issue", "--key", key, "--new-key", "--issuer", "i", "--audience", "a", "--subject", "s")
+    (free,) = json.loads(run("token", "jwks", key))["keys"]
+    (bound,) = json.loads(run("token", "jwks", key, "--issuer", "https://i"))["keys"]
+    assert bound == {**free, "iss": "https://i"}
+    read = read_key_set(json.dumps({"keys": [bound]}).encode(), "set", may_bind=True)
+    assert read.keys[bound["kid"]].issuer == "https://i"
 
 
 def test_a_token_goes_to_a_file_of_its_owners_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ POLICY = policy_text(
     " quota: {windows: [{window: 1m, hard: {pods: 1}}]},"
     " breaker: {outcomes: {source: Pushed, reporters: [edge]}, errorRate: {minimumOutcomes: 1}}}\n"
 )
-COMMANDS = ["demo", "serve", "controller", "review", "replay", "policy", "status", "certs", "token"]
+COMMANDS = ["demo", "serve", "controller", "review", "replay", "policy", "status", "certs", "token", "apiserver-files"]
 
 
 @pytest.fixture

@@ -7,6 +7,10 @@ from tests.cli.running import installed, podgate
 from webhook.errors import UserError
 from webhook.settings import Settings, flag_of, parse, variable_of
 
+NO_KEYS = (
+    "--jwks: missing: nothing says by which keys tokens are verified: "
+    "give one of --jwks, --jwks-url and --cluster-keys true"
+)
 FILES = ("tls_cert", "tls_key", "client_ca", "jwks", "identities")
 
 
@@ -53,11 +57,11 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         "--policy: '': write a path",
         "--store: 'http://x': write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0",
         "--tls-cert: 'nowhere.crt': there is no such file",
-        "--jwks: missing: public keys that tokens are signed with, JWKS; watched: give --jwks or PODGATE_JWKS",
         "--listen: '8443': write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)",
         "PODGATE_DRAIN: '15': not a Go duration: write a number with a unit, such as 500ms, 30s, 5m or 24h",
         "PODGATE_LOG_SAMPLE: 'many': write a whole number, 0 or more",
         "PODGATE_TRACE_RATIO: '2': write a ratio from 0 to 1, such as 0.01",
+        NO_KEYS,
         "PODGATE_TLS_KYE: no such setting: see podgate serve --help",
     ]
 
@@ -84,6 +88,16 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         ("otlp_endpoint", "http://"),
         ("otlp_endpoint", "http://[broken"),
         ("token_leeway_seconds", "31s"),
+        ("jwks_url", "http://issuer.example/jwks.json"),
+        ("jwks_url", "issuer.example/jwks.json"),
+        ("jwks_url", "https://me:secret@issuer.example/"),
+        ("jwks_url", "https://issuer.example/#keys"),
+        ("jwks_url", "https://"),
+        ("jwks_url", "file:///etc/jwks.json"),
+        ("jwks_max_stale_seconds", "0"),
+        ("cluster_keys", "yes"),
+        ("denied_tokens", "nowhere.yaml"),
+        ("token_binding", "strict"),
         ("policy", ""),
         ("cluster", "Prod"),
         ("cluster", "fleet"),
@@ -122,12 +136,18 @@ def test_what_kubernetes_puts_into_every_container_is_no_mistake(flags: dict[str
 
 
 def test_every_setting_is_a_flag_with_its_default_in_the_help() -> None:
-    text = " ".join(podgate("serve", "--help").out.split())
+    def joined(words: str) -> str:
+        return " ".join(words.split()).replace("- ", "-")  # click breaks lines at dashes, too
+
+    text = joined(podgate("serve", "--help").out)
     for item in fields(Settings):
         declared = item.metadata
-        assert f"{flag_of(item.name)} TEXT {declared['meaning']}" in text
-        if declared["default"] is not None:
-            assert f"{declared['meaning']} [default: {declared['default']}]" in text
+        shown = f"{flag_of(item.name)} TEXT {declared['meaning']}"
+        default, reduced = declared["default"], declared["reduced"]
+        if default is not None:
+            less = f"; {reduced} if reduced" if reduced != default else ""
+            shown += f" [default: {default}{less}]"
+        assert joined(shown) in text
     assert "--tls-cert is PODGATE_TLS_CERT" in text
     assert variable_of("drain_seconds") == "PODGATE_DRAIN"
 
@@ -137,7 +157,7 @@ def test_serve_tells_all_of_it_and_exits_2() -> None:
     lines = done.err.splitlines()
     assert (done.code, done.out, lines[0]) == (2, "", "error: settings:")
     assert [line.split(":")[0].strip() for line in lines[1:]] == [
-        "--policy", "--tls-cert", "--tls-key", "--client-ca", "--jwks", "--identities", "--listen", "--drain",
+        "--policy", "--tls-cert", "--tls-key", "--client-ca", "--identities", "--listen", "--drain", "--jwks",
     ]  # fmt: skip
 
 
@@ -160,3 +180,70 @@ def test_without_a_policy_it_takes_that_of_its_cluster(
     [without_token] = mistakes(flags, inside)
     assert outside == without_token
     assert outside.startswith("--policy: missing, and this is no Pod with a service account's token: give --policy")
+
+
+def test_keys_come_from_a_file_a_url_the_cluster_or_all_of_them(flags: dict[str, str | None], tmp_path: Path) -> None:
+    kubeconfig, url = str(tmp_path / "tls_cert"), "https://issuer.example:8443/keys?set=1"
+    assert parse({**flags, "jwks": None, "jwks_url": url}, {}).jwks_url == url
+    alone = parse({**flags, "jwks": None, "cluster_keys": "true", "kubeconfig": kubeconfig}, {})
+    assert (alone.jwks, alone.jwks_url, alone.cluster_keys) == (None, None, True)
+    every = parse(
+        {**flags, "jwks_url": url, "cluster_keys": "true", "kubeconfig": kubeconfig, "jwks_ca": kubeconfig}, {}
+    )
+    assert (every.jwks, every.jwks_url, every.cluster_keys) == (tmp_path / "jwks", url, True)
+    assert (every.jwks_max_stale_seconds, every.token_binding, every.denied_tokens) == (3600, "if-present", None)
+
+
+def test_settings_of_keys_that_mean_nothing_together_are_mistakes(flags: dict[str, str | None]) -> None:
+    assert mistakes({**flags, "jwks": None}) == [NO_KEYS]
+    assert mistakes({**flags, "jwks_ca": flags["tls_cert"]}) == [
+        "--jwks-ca: belongs to --jwks-url: give that too, or leave this out"
+    ]
+    assert mistakes(flags, {"PODGATE_CLUSTER_KEYS": "true"}) == [
+        "PODGATE_CLUSTER_KEYS: 'true': there is no cluster to ask: give a --kubeconfig, or leave this out"
+    ]
+
+
+def test_who_keeps_certificates_needs_a_cluster_and_lives_that_go_together(
+    flags: dict[str, str | None], tmp_path: Path
+) -> None:
+    (tmp_path / "kubeconfig").touch()
+    flags |= {"certificates": "own"}
+    [line] = mistakes(flags)
+    assert line == "--certificates: 'own': there is no cluster to keep them in: give a --kubeconfig"
+    flags |= {"kubeconfig": str(tmp_path / "kubeconfig")}
+    assert parse(flags, {}).certificates == "own"
+    [line] = mistakes({**flags, "store": "redis://127.0.0.1:6379/0"})
+    assert line.startswith("--certificates: 'own': a server does this only with --store memory: give it to")
+    [line] = mistakes({**flags, "certificates": "certmanager"})
+    assert line == "--certificates: 'certmanager': write off, own, cert-manager"
+    [line] = mistakes({**flags, "serving_ca_lifetime_seconds": "5m", "serving_lifetime_seconds": "4m"})
+    assert line == (
+        "--serving-ca-lifetime: too short to sign certificates that live 240s: write at least twice --serving-lifetime"
+    )
+
+
+def test_what_renews_the_api_servers_credentials_is_told_with_what_it_cannot_do_without(
+    flags: dict[str, str | None], tmp_path: Path
+) -> None:
+    (tmp_path / "kubeconfig").touch()
+    flags |= {"kubeconfig": str(tmp_path / "kubeconfig")}
+    kept = {**flags, "certificates": "own", "caller_ports": "443,444", "token_issuer": "podgate"}
+    assert parse({**kept, "client_lifetime_seconds": "12m"}, {}).caller_ports == (443, 444)
+    [line] = mistakes({**kept, "client_lifetime_seconds": "719s"})
+    assert line == (
+        "--client-lifetime: 719s, too short for --caller-ports: kube-apiserver has a new certificate in both places "
+        "only after minutes: write 12m or more, or leave --caller-ports out"
+    )
+    for keeper in (None, "off", "cert-manager"):
+        [line] = mistakes({**flags, "certificates": keeper}, {"PODGATE_CALLER_PORTS": "443,444"})
+        assert line == (
+            "PODGATE_CALLER_PORTS: '443,444': belongs to --certificates own, and this is "
+            f"{keeper or 'off'}: leave it out, or have us keep the certificates"
+        )
+    assert parse({**flags, "token_issuer": "podgate"}, {}).token_issuer == "podgate"
+    [line] = mistakes({**flags, "certificates": "cert-manager", "token_issuer": "podgate"})
+    assert line == (
+        "--token-issuer: 'podgate': its token goes into the Secret that cert-manager writes: leave it out, and take "
+        "the cluster's own tokens (--cluster-keys true, podgate apiserver-files --token cluster)"
+    )

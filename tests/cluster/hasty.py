@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from certs import loop
 from webhook.adapters.kubernetes import Lease, LeasePace
 from webhook.cli import main
 from webhook.controller import BoardPace, Boards, Controller, ControllerPace
@@ -9,6 +10,8 @@ from webhook.controller import BoardPace, Boards, Controller, ControllerPace
 CONTROLLER = ControllerPace(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
 BOARDS = BoardPace(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)
 LEASE = LeasePace(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
+
+CERTIFICATES_PAUSE_SECONDS = 0.5
 
 
 def hasten(kind: type[Any], pace: object) -> None:
@@ -22,4 +25,5 @@ if __name__ == "__main__":
     hasten(Controller, CONTROLLER)
     hasten(Boards, BOARDS)
     hasten(Lease, LEASE)
+    loop.PAUSE_SECONDS_MAX = CERTIFICATES_PAUSE_SECONDS
     main()

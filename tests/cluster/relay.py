@@ -1,6 +1,7 @@
 """One TCP connection passed through to another, end of stream and failure included."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 
@@ -32,7 +33,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def reset(writer: asyncio.StreamWriter) -> None:
     """End a connection with RST: what was on its way is lost, as in a network failure."""
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with contextlib.suppress(OSError):  # it has ended by itself meanwhile
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 

@@ -2,11 +2,8 @@
 
 import asyncio
 import hashlib
-import json
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
@@ -15,43 +12,22 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.entrances import Entrance, Entrances
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
+from tests.cluster.load import PLACEMENT, POD, Load
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CALLERS = 6
 PRE_STOP_SECONDS = 1.0
-POLICY = """\
+POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
 services:
 - name: busy
-  match: {namespaces: ["busy-*"]}
+  match: {{namespaces: ["busy-*"]}}
   failureMode: Closed
-  placement: {schedulerName: podgate-scheduler}
+  {PLACEMENT}
 """
-POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"generateName": "web-"},
-    "spec": {"containers": [{"name": "c", "image": "i"}]},
-}
-
-
-@dataclass
-class Load:
-    """What came of a stream of Pods. A mutating half that is skipped fails open, so it is looked at, too."""
-
-    admitted: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-
-    def add(self, status: int, answer: dict[str, object]) -> None:
-        if status != 201:
-            self.failures[json.dumps(answer)] += 1
-        elif "podgate-scheduler" not in json.dumps(answer["spec"]):
-            self.failures["admitted, and not rewritten"] += 1
-        else:
-            self.admitted += 1
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import jwt
 import pytest
 import yaml
 
@@ -50,6 +51,8 @@ def test_a_token_of_the_clusters_own_issuer_is_taken(
     """`kubectl create token` for a service account, with our audience, in the API server's token file."""
     plane.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CALLER, "namespace": NAMESPACE}})
     token = plane.kubectl("create", "token", CALLER, "-n", NAMESPACE, "--audience", "podgate").stdout
+    claims = jwt.decode(token, options={"verify_signature": False})
+    assert claims["jti"], "it can be denied by name"
     path = identities.callers[CLUSTER_TOKEN].token
     assert path is not None
     path.write_text(token)
@@ -60,13 +63,13 @@ def test_a_token_of_the_clusters_own_issuer_is_taken(
         found.wait_asked()
         assert is_rewritten(found, "closed-cluster")
         [server] = found.servers
+        assert server.total("podgate_keys", 'source="cluster"') >= 1
         assert server.total("podgate_calls_total", f'client_id="system:serviceaccount:podgate-system:{CALLER}"') >= 2
 
 
 def trusting_the_cluster(plane: ControlPlane, folder: Path) -> list[str]:
-    """Return the arguments of a server that takes the tokens of the cluster's own issuer."""
+    """Return the arguments of a server that takes the tokens of the cluster's own issuer, by the keys it publishes."""
     discovered = json.loads(plane.kubectl("get", "--raw", "/.well-known/openid-configuration").stdout)
-    (folder / "jwks.json").write_text(plane.kubectl("get", "--raw", "/openid/v1/jwks").stdout)
     identity = {
         "role": "apiserver",
         "certificate": {"commonName": "kube-apiserver"},
@@ -76,7 +79,7 @@ def trusting_the_cluster(plane: ControlPlane, folder: Path) -> list[str]:
         "clientId": {"from": "subject"},
     }
     (folder / "identities.yaml").write_text(yaml.safe_dump([identity]))
-    return ["--jwks", str(folder / "jwks.json"), "--identities", str(folder / "identities.yaml")]
+    return ["--cluster-keys", "true", "--identities", str(folder / "identities.yaml")]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What is shipped for a cluster: a real API server accepts it, it has no rights to spare, and its README works."""
 
 import json
+import re
 import ssl
 from collections.abc import Iterator
 from dataclasses import fields
@@ -10,6 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from certs.api import Api
+from certs.errors import CertsError
+from certs.keeping import SERVING_CA
+from certs.vault import Vault
 from tests.cluster import shipped
 from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
@@ -17,7 +22,7 @@ from tests.cluster.entrances import Entrances
 from tests.cluster.kwok import NODES
 from tests.cluster.readme import SERVER, Site, mounted
 from webhook import settings
-from webhook.adapters.kubernetes import LeasePace
+from webhook.adapters.kubernetes import LeasePace, connect
 from webhook.cli.webhooks import yaml_stream
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
@@ -66,16 +71,28 @@ def test_the_deployments_flags_are_the_servers_and_its_pod_outlives_the_longest_
 ) -> None:
     flags = mounted(tmp_path)
     (token := tmp_path / "account-token").touch()
-    monkeypatch.setattr(settings, "_SERVICE_ACCOUNT_TOKEN", token)
+    monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
     named = {item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
     assert flags == {}, "the server has no such flags"
     understood = settings.parse(named, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert understood.serving_ca == tmp_path / "tls/serving-ca.crt", "it is ready only where the API server believes it"
     pod = shipped.pod_spec()
     [container] = pod["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert (understood.listen.port, understood.plain_listen.port) == (ports["admission"], ports["plain"])
     before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert pod["terminationGracePeriodSeconds"] > before + understood.drain_seconds + understood.grace_seconds
+
+
+def test_kube_apiserver_calls_with_a_token_whose_keys_the_deployment_is_given() -> None:
+    """By the DaemonSet, and by hand in step 3, it is the same one."""
+    [daemon_set] = yaml.safe_load_all((shipped.FOLDER / "apiserver/daemonset.yaml").read_text())
+    [container] = daemon_set["spec"]["template"]["spec"]["containers"]
+    keys = {"own": "--jwks", "cluster": "--cluster-keys"}
+    [issuer] = [issuer for issuer in keys if f"--token={issuer}" in container["args"]]
+    assert keys[issuer] in shipped.arguments()
+    *_, on_the_node, _ = shipped.steps()
+    assert f"--token {issuer} " in on_the_node
 
 
 @pytest.mark.parametrize("name", NUMBERED)
@@ -112,14 +129,14 @@ def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_le
 
 
 def test_the_services_lead_to_the_servers_pod(site: Site) -> None:
-    def ports(service: str) -> list[int]:
+    def ports(service: str) -> set[int]:
         query = f"labelSelector=kubernetes.io/service-name%3D{service}"
         path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices?{query}"
         slices = site.plane.api.get(path)["items"]
-        return [port["port"] for found in slices if found["endpoints"] for port in found["ports"]]
+        return {port["port"] for found in slices if found["endpoints"] for port in found["ports"]}
 
     for service, port in (("podgate", 8443), ("podgate-metrics", 8081)):
-        site.plane.wait(lambda service=service, port=port: ports(service) == [port], f"{service} to have endpoints")
+        site.plane.wait(lambda service=service, port=port: ports(service) == {port}, f"{service} to have endpoints")
 
 
 SHOWS = [
@@ -229,6 +246,28 @@ def test_the_controller_may_do_what_it_does_and_no_more(
     controllers_site: Site, verb: str, resource: str, namespace: str, answer: str
 ) -> None:
     assert may(controllers_site, CONTROLLER, verb, resource, namespace) == answer
+
+
+@pytest.mark.parametrize(
+    ("account", "folder"), [("podgate-controller", "certificates"), ("podgate", "certificates-in-memory")]
+)
+async def test_whoever_may_not_keep_certificates_is_told_what_lets_it(
+    controllers_site: Site, account: str, folder: str
+) -> None:
+    token = controllers_site.plane.kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip()
+    client = await connect(controllers_site.plane.kubeconfig_for(account, token=token))
+    try:
+        vault = Vault(Api(client, lambda: True))
+        with pytest.raises(CertsError, match="HTTP 403") as caught:
+            await vault.find(SERVING_CA)
+        assert re.search(rf"kubectl apply -k manifests/{folder}(,|$)", caught.value.remedy)
+        controllers_site.take(f"kubectl apply -k manifests/{folder}")
+        try:
+            assert (await vault.find(SERVING_CA)).data == {}
+        finally:
+            controllers_site.take(f"kubectl delete -k manifests/{folder}")
+    finally:
+        await client.close()
 
 
 def test_a_server_beside_a_redis_need_not_see_pods(controllers_site: Site) -> None:

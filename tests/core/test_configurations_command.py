@@ -55,6 +55,7 @@ def test_it_prints_a_stream_of_the_three_objects_with_the_certificate_and_never_
     ("arguments", "target"),
     [
         (("--service", "ns/name:8443"), ServiceReference("ns", "name", 8443)),
+        (("--service", "ns/name"), ServiceReference("ns", "name")),
         (("--url", "https://10.0.0.1:8443"), "https://10.0.0.1:8443"),
         (("--url", "https://[::1]:8443"), "https://[::1]:8443"),
     ],
@@ -65,6 +66,26 @@ def test_json_is_a_list_for_kubectl_and_the_server_is_where_it_is_told_to_be(
     found = json.loads(run(ca, "-o", "json", *arguments).stdout)
     assert (found["apiVersion"], found["kind"]) == ("v1", "List")
     assert tuple(found["items"]) == expected(ca, target)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "service"),
+    [
+        ((), {"namespace": "podgate-system", "name": "podgate"}),
+        (("--service", "ns/name"), {"namespace": "ns", "name": "name"}),
+        (("--service", "ns/name:8443"), {"namespace": "ns", "name": "name", "port": 8443}),
+    ],
+)
+def test_whoever_keeps_the_bundle_keeps_the_port_unless_one_is_named(
+    arguments: tuple[str, ...], service: dict[str, object]
+) -> None:
+    command = ["policy", "webhooks", "--policy", "-", "--without-ca", "-o", "json", *arguments]
+    items = json.loads(CliRunner().invoke(root, command, input=POLICY).stdout)["items"]
+    clients = [entry["clientConfig"] for one in items for entry in one["webhooks"]]
+    assert len(clients) >= 3
+    for client in clients:
+        assert client["service"].pop("path").startswith("/")
+        assert client == {"service": service}
 
 
 def test_what_is_printed_does_not_depend_on_chance(ca: Path) -> None:

@@ -157,6 +157,17 @@ async def test_other_calls_on_pods_carry_other_kinds_and_pass(
     assert (decision.patch, gate.store.asked) == ((), [])
 
 
+def test_of_equal_keys_the_last_one_counts_as_for_the_api_server_itself() -> None:
+    """No API server sends any: it has read the object itself before, and writes what it has read."""
+    twice = GOOD.replace(b'"default-scheduler"', b'"first","schedulerName":"second"')
+    assert twice != GOOD
+    for read in (_at_once, _step_by_step):
+        request = read(twice)
+        assert request is not None
+        assert request.pod is not None
+        assert request.pod.spec.scheduler_name == "second"
+
+
 def test_pods_of_another_group_are_no_pods() -> None:
     metrics = {"group": "metrics.k8s.io", "version": "v1beta1", "resource": "pods"}
     request = decode(body(resource=metrics, object={"kind": "PodMetrics"}))

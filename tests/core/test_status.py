@@ -91,6 +91,7 @@ def snapshot(**changes: Any) -> Snapshot:
     whole: dict[str, Any] = {
         "version": "0.1.0",
         "now_us": NOW_US,
+        "wall_us": NOW_US,
         "source": "p.yaml",
         "policy": LOADED,
         "loaded_at_us": NOW_US - 60_000_000,
@@ -98,6 +99,8 @@ def snapshot(**changes: Any) -> Snapshot:
         "looks": LOOKS,
         "watches": {"namespaces": WatchHealth(), "configmaps": WatchHealth(NOW_US - 5_000_000, "cut")},
         "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
+        "files": {"key set": "jwks.json: no JSON", "certificates": ""},
+        "client_identity": "mutual",
     }
     return Snapshot(**(whole | changes))
 
@@ -112,6 +115,8 @@ def test_the_document_says_how_everything_stands() -> None:
     assert {key: value for key, value in document.items() if key not in {"services", "pools"}} == {
         "version": "0.1.0",
         "time": "2027-01-15T08:00:00.000Z",
+        "clientIdentity": "mutual",
+        "notReady": [],
         "policy": {
             "source": "p.yaml",
             "hash": "0123456789abcdef",
@@ -126,6 +131,7 @@ def test_the_document_says_how_everything_stands() -> None:
             {"resource": "namespaces", "lastContact": None, "error": None},
         ],
         "certificates": [{"name": "serving", "notAfter": "2027-01-22T08:00:00.000Z", "daysLeft": 6}],
+        "files": [{"name": "certificates", "error": None}, {"name": "key set", "error": "jwks.json: no JSON"}],
         "breakerGuard": None,
     }
     assert payment == {
@@ -399,6 +405,11 @@ def test_an_expired_certificate_has_negative_days_left() -> None:
     assert document["certificates"][0]["daysLeft"] == -1
 
 
+def test_days_left_go_by_the_clock_on_the_wall() -> None:
+    document = status_document(snapshot(wall_us=NOW_US + 2 * 86_400_000_000))
+    assert document["certificates"][0]["daysLeft"] == 4
+
+
 def shown(**changes: Any) -> str:
     document = msgspec.json.decode(msgspec.json.encode(status_document(snapshot(**changes))))
     return "\n".join(page(document))
@@ -415,6 +426,7 @@ store   memory: ok
 watch   configmaps: cut, last heard of at 2027-01-15T07:59:55.000Z
 watch   namespaces: begins
 certificate serving: 6 days left
+key set refused, the last good one stays: jwks.json: no JSON
 
 SERVICE      CLASS   BREAKER          WINDOW  RESOURCE  USED   HARD  NEXT FREE
 payment-api  gold    OPEN 2m31s left  1m      pods      50     50    in 13s

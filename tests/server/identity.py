@@ -6,15 +6,20 @@ import ssl
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority, Credentials, server_names
 from certs.files import write_credentials
 from certs.tokens import PrivateKey, key_set, new_key, public_jwk, sign
+from webhook.identities import Identities
+from webhook.identity_file import parse_identities
 from webhook.tls import TlsPaths
 
+T = TypeVar("T")
 AUDIENCE = "podgate"
 ISSUER = "kube-apiserver"
 SUBJECT = "kube-apiserver"
@@ -65,6 +70,51 @@ def jwks(*signers: Signer) -> str:
 
 def der(credentials: Credentials) -> bytes:
     return credentials.certificate.public_bytes(Encoding.DER)
+
+
+def unreadable(authority: Authority) -> dict[str, bytes]:
+    """Return certificates for a kube-apiserver that OpenSSL reads past, in DER, by what is odd about them."""
+    name, one_name = x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3003820161")
+    x400_address, other = bytes.fromhex("3002a300"), x509.ObjectIdentifier("2.5.29.117")
+    plain, twice = _odd(authority), _odd(authority, (name, one_name), (other, one_name))
+    return {
+        "a name of a kind that nobody uses": _odd(authority, (name, x400_address)),
+        "an extension twice": twice.replace(bytes.fromhex("0603551d75"), bytes.fromhex("0603551d11")),
+        "a version that there is not": plain.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020105")),
+    }
+
+
+def _odd(authority: Authority, *extensions: tuple[x509.ObjectIdentifier, bytes]) -> bytes:
+    like = authority.issue_client("kube-apiserver")
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(like.certificate.subject)
+        .issuer_name(like.certificate.issuer)
+        .public_key(like.certificate.public_key())
+        .serial_number(7)
+        .not_valid_before(like.certificate.not_valid_before_utc)
+        .not_valid_after(like.certificate.not_valid_after_utc)
+        .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+    )
+    for oid, value in extensions:
+        builder = builder.add_extension(x509.UnrecognizedExtension(oid, value), critical=False)
+    return builder.sign(authority.credentials.key, hashes.SHA256()).public_bytes(Encoding.DER)
+
+
+@dataclass
+class Steady(Generic[T]):
+    """A Kept value that changes when a test says so."""
+
+    value: T
+    generation: int = 1
+
+    def set(self, value: T) -> None:
+        self.value = value
+        self.generation += 1
+
+
+def identities(text: str = IDENTITIES) -> Steady[Identities]:
+    return Steady(parse_identities(text.encode(), "identities.yaml"))
 
 
 def segment(value: Any) -> str:

@@ -45,7 +45,10 @@ async def loopback(
     seen: list[Loopback] = []
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        seen[0].kept.append(seen[0].listener.seen(request.transport))
+        listener = seen[0].listener
+        seen[0].kept.append(listener.seen(request.transport))
+        if "X-Earn" in request.headers:
+            listener.earn(request.transport)
         return await handler(request)
 
     server = web.Server(handle, access_log=None, max_field_size=16_384)

@@ -45,6 +45,8 @@ class Files:
     signer: Signer
     other: Signer
     caller: Credentials
+    keys_from: tuple[str, ...] = ()
+    """Where the server gets its keys, unless from a file."""
     policy: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +67,8 @@ class Files:
         return [
             *("--policy", str(self.policy)),
             *("--tls-cert", str(paths.certificate), "--tls-key", str(paths.key), "--client-ca", str(paths.client_ca)),
-            *("--jwks", str(self.folder / "jwks.json"), "--identities", str(self.folder / "identities.yaml")),
+            *(self.keys_from or ("--jwks", str(self.folder / "jwks.json"))),
+            *("--identities", str(self.folder / "identities.yaml")),
             *("--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0"),
         ]
 

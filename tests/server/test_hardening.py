@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from tests.server.raw import BODY, Line, chunked, eventually, head, line, sized, status
-from tests.server.serving import Files, Serving, serving
+from tests.server.serving import POLICY, Files, Serving, serving
 
 PROC = Path("/proc")
 SECRET = "c2VjcmV0LW9mLWEtdG9rZW4"
@@ -175,7 +176,14 @@ async def test_what_is_unusual_is_served_or_refused_with_a_word_and_ends_with_it
                 assert len(rest) < 200, (name, rest)
                 assert b"Traceback" not in rest, name
         assert await works(server), name
-    for reason in ("not_found", "method", "forwarded_certificate", "media_type", "body_timeout", "body_too_large"):
+    for reason in (
+        "not_found",
+        "method",
+        "authentication_forwarded_certificate",
+        "media_type",
+        "body_timeout",
+        "body_too_large",
+    ):
         assert await server.metric(refusals(reason)) >= 1, reason
     assert SECRET not in log(server)
 
@@ -208,27 +216,73 @@ async def test_only_a_known_caller_is_asked_for_its_body(server: Serving) -> Non
         assert status(await caller.answer()) == 200
 
 
-async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path), "--max-in-flight", "1", "--drain", "1s") as server:
-        async with line(server) as slow:
-            slow.send(head(server, sized()), BODY[:10])
-            await server.until("podgate_calls_in_flight", 1)
-            code, text = await server.post("/mutate", BODY)
-            assert (code, text) == (503, "too many reviews in flight\n")
-            assert await server.metric(refusals("overloaded")) == 1
-            slow.send(BODY[10:])
-            assert status(await slow.answer()) == 200
+async def test_over_the_limit_in_flight_a_body_that_drips_makes_room(tmp_path: Path) -> None:
+    patience = ("--body-timeout", "1h", "--drain", "1s")
+    async with serving(Files.create(tmp_path), "--max-in-flight", "2", *patience) as server, AsyncExitStack() as stack:
+        slow = [await stack.enter_async_context(line(server)) for _ in range(2)]
+        for number, one in enumerate(slow, 1):
+            one.send(head(server, sized()), BODY[:10])
+            await server.until("podgate_calls_in_flight", number)
+        assert await works(server)
+        answer = await slow[0].answer()
+        assert status(answer) == 503
+        assert answer.endswith(b"\r\n\r\ntoo many bodies arrive, and this one was the slowest\n")
+        assert await slow[0].is_cut()
+        slow[1].send(BODY[10:])  # it has not been slower than who was
+        assert status(await slow[1].answer()) == 200
+        assert await server.metric(refusals("body_displaced")) == 1
+        assert await server.metric(refusals("overloaded")) == 0
+
+
+async def test_bodies_that_arrive_hold_no_more_than_a_bound_together(tmp_path: Path) -> None:
+    """Each of them is within the limit of one, and none is ever complete."""
+    part = b" " * 6_000_000
+    patience = ("--body-timeout", "1h", "--drain", "1s")
+    async with serving(Files.create(tmp_path), *patience) as server, AsyncExitStack() as stack:
+        slow = [await stack.enter_async_context(line(server)) for _ in range(14)]
+        for one in slow:
+            one.send(head(server, "Content-Length: 7000000"), part)
+            await one.writer.drain()
+        await server.until(refusals("body_displaced"), 14 - 64 * 1024 * 1024 // len(part))
+        assert status(await slow[0].answer()) == 503
         assert await works(server)
 
 
-async def test_over_the_cap_a_newcomer_is_turned_away_until_there_is_room(tmp_path: Path) -> None:
+async def test_at_the_cap_whoever_stalls_makes_room_and_whoever_has_been_answered_stays(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path), "--max-connections", "2", "--drain", "1s") as server:
-        async with line(server), line(server):
-            with pytest.raises((OSError, ssl.SSLError)):
-                async with line(server):
-                    pass
-            await server.until(refusals("connection_limit"), 1)
+        async with line(server) as known, line(server) as stalled:
+            known.send(head(server, sized()) + BODY)
+            assert status(await known.answer()) == 200
+            async with line(server) as newcomer:
+                newcomer.send(head(server, sized()) + BODY)
+                assert status(await newcomer.answer()) == 200
+                assert await stalled.is_cut()
+                with pytest.raises((OSError, ssl.SSLError)):
+                    async with line(server):  # now both have earned their places
+                        pass
+                known.send(head(server, sized()) + BODY)
+                assert status(await known.answer()) == 200
+            await server.until(refusals("connection_limit"), 2)
         await eventually(lambda: _worked(server))
+
+
+async def test_reporters_make_room_for_the_api_server(tmp_path: Path) -> None:
+    """Though theirs are answered well."""
+    policy = POLICY.replace("breaker: {", "breaker: {outcomes: {source: Pushed, reporters: [prober]}, ")
+    files = Files.create(tmp_path, policy)
+    reporter = files.pki.context(files.pki.client("prober"))
+    token = files.other.token(client_id="prober")
+    outcomes = b'[{"service": "payment-api", "ok": true, "latency": 0.1}]'
+    sent = "POST /v1/outcomes HTTP/1.1"
+    async with serving(files, "--max-connections", "2", "--drain", "1s") as server, AsyncExitStack() as stack:
+        as_reporter = replace(server, context=reporter)
+        held = [await stack.enter_async_context(line(as_reporter)) for _ in range(2)]
+        for one in held:
+            one.send(head(server, sized(outcomes), start=sent, token=token) + outcomes)
+            answer = await one.answer()
+            assert (status(answer), b"Connection: close" in answer) == (200, False)
+        assert await works(server)
+        assert await server.metric(refusals("connection_limit")) == 1
 
 
 async def _worked(server: Serving) -> bool:
@@ -352,8 +406,8 @@ async def test_files_change_under_load_and_no_call_fails(tmp_path: Path) -> None
         serial = server.files.pki.renew_server().certificate.serial_number
         await eventually(lambda: _serves(server, serial))
         spoilt = {
-            server.files.folder / "jwks.json": 'podgate_file_reload_failures_total{file="key set"}',
-            server.files.pki.paths.key: 'podgate_file_reload_failures_total{file="certificates"}',
+            server.files.folder / "jwks.json": 'podgate_file_reloads_total{file="key set",result="failure"}',
+            server.files.pki.paths.key: 'podgate_file_reloads_total{file="certificates",result="failure"}',
         }
         assert [await server.metric(series) for series in spoilt.values()] == [0, 0]
         for path in spoilt:
@@ -373,12 +427,12 @@ async def _serves(server: Serving, serial: int) -> bool:
         return int(one.writer.get_extra_info("peercert")["serialNumber"], 16) == serial
 
 
-async def test_a_removed_ca_gets_in_no_more_and_its_live_connections_are_retired(tmp_path: Path) -> None:
+async def test_a_removed_ca_gets_in_no_more_by_live_connections_neither(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     (tmp_path / "next").mkdir()
     other = type(files.pki).create(tmp_path / "next", "next-ca")
-    trusted = files.pki.paths.client_ca
-    old, new = trusted.read_text(), other.paths.client_ca.read_text()
+    trusted = files.pki.folder / "ca.crt"
+    old, new = trusted.read_text(), (other.folder / "ca.crt").read_text()
     newcomer = files.pki.context()
     credentials = other.client()
     other.context(credentials)
@@ -393,11 +447,15 @@ async def test_a_removed_ca_gets_in_no_more_and_its_live_connections_are_retired
         await eventually(lambda: _handshake(server, newcomer))
         assert (await server.post("/mutate", BODY, context=server_context))[0] == 200
         trusted.write_text(new)
-        await server.session.close()
         await eventually(lambda: _is_refused(server, server_context))
+        untrusted = refusals("authentication_certificate_untrusted")
+        before = await server.metric(untrusted)  # one that shook hands just before the change has been refused so, too
         live.send(head(server, sized()) + BODY)
-        assert b"Connection: close" in await live.answer()
+        answer = await live.answer()
+        assert status(answer) == 401  # nor is it let in by a connection of better days
+        assert b"Connection: close" in answer
         assert await live.is_cut()
+        assert await server.metric(untrusted) == before + 1
 
 
 async def _handshake(server: Serving, context: ssl.SSLContext) -> bool:

@@ -1,3 +1,5 @@
+import asyncio
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -7,15 +9,20 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Credentials
-from tests.server.identity import IDENTITIES, Pki, der, jwks, signer
+from certs.authority import Authority, Credentials
+from tests.server.identity import IDENTITIES, Pki, der, identities, jwks, signer, unreadable
+from tests.server.serving import Files, serving
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication import Authenticator
 from webhook.certificates import read_certificate
 from webhook.errors import AuthenticationError, UserError
 from webhook.identities import CertificateField, ClientIdSource, Identity, Role
-from webhook.identity_file import load_identities, parse_identities
+from webhook.identity_file import IdentityFile, parse_identities
+from webhook.key_ring import KeyRing
 from webhook.ports import Caller
+from webhook.refusals import Refusal
+
+PAGE = Path(__file__).parents[2] / "docs" / "identities.md"
 
 
 class SystemClock:
@@ -24,7 +31,7 @@ class SystemClock:
 
 
 def test_identities_are_read_as_written() -> None:
-    assert parse_identities(IDENTITIES, "identities.yaml") == (
+    assert parse_identities(IDENTITIES.encode(), "identities.yaml").callers == (
         Identity(
             Role.APISERVER,
             CertificateField.COMMON_NAME,
@@ -98,28 +105,28 @@ def entry(**changed: str | None) -> str:
 )
 def test_a_mistake_is_told_with_its_place_value_and_remedy(text: str, says: str) -> None:
     with pytest.raises(UserError) as refused:
-        parse_identities(text, "identities.yaml")
+        parse_identities(text.encode(), "identities.yaml")
     assert says in str(refused.value)
     assert str(refused.value).startswith("identities.yaml: ")
 
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(UserError) as refused:
-        parse_identities(entry(role="admin", issuer=None) + entry(certificate="{}", extra="1"), "f")
+        parse_identities((entry(role="admin", issuer=None) + entry(certificate="{}", extra="1")).encode(), "f")
     places = [line.split(": ")[1] for line in str(refused.value).splitlines()]
     assert places == ["[0].role", "[0].issuer", "[1].extra", "[1].certificate"]
 
 
 def test_a_missing_file_is_a_users_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
-        load_identities(tmp_path / "none.yaml")
+        IdentityFile(tmp_path / "none.yaml")
 
 
 def caller(tmp_path: Path, identity: str, client: x509.Certificate, **claims: Any) -> Caller:
     issuer = signer()
     path = tmp_path / "jwks.json"
     path.write_text(jwks(issuer))
-    authenticator = Authenticator(parse_identities(identity, "f"), JwksFile(path), SystemClock())
+    authenticator = Authenticator(identities(identity), KeyRing([JwksFile(path)]), SystemClock())
     return authenticator.authenticate(client.public_bytes(Encoding.DER), [f"Bearer {issuer.token(**claims)}"])
 
 
@@ -199,3 +206,57 @@ def test_a_certificate_that_leaves_open_who_it_is_is_refused(tmp_path: Path, nam
 def test_what_is_no_certificate_is_refused() -> None:
     with pytest.raises(AuthenticationError, match="certificate_ambiguous"):
         read_certificate(b"not DER", b"")
+
+
+@pytest.mark.parametrize("odd", list(unreadable(Authority.create())))
+def test_a_certificate_that_cannot_be_read_is_refused_whatever_is_odd_about_it(odd: str) -> None:
+    with pytest.raises(AuthenticationError, match="certificate_ambiguous: cannot be read"):
+        read_certificate(unreadable(Authority.create())[odd], b"")
+
+
+def test_the_page_says_of_every_reason_what_was_wrong() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
+    assert sorted(reason for reason, _ in rows) == sorted(Refusal)
+    assert dict(rows).items() >= {"binding": "403", "role": "403", "identity_mismatch": "403", "expired": "401"}.items()
+
+
+def test_identities_that_change_are_taken_and_bad_ones_change_nothing(tmp_path: Path) -> None:
+    path, told = tmp_path / "identities.yaml", list[str | None]()
+    path.write_text(entry(subject="s"))
+    known = IdentityFile(path, told.append)
+    path.write_text(entry(subject="t"))
+    known.reload()
+    assert [one.subject for one in known.value.callers] == ["t"]
+    for text in ("", "- [", entry(role="admin"), entry(role="reporter"), entry(subject="u") + entry(role="admin")):
+        path.write_text(text)
+        known.reload()
+        assert [one.subject for one in known.value.callers] == ["t"], text
+    assert (known.generation, known.failures, told[:2]) == (2, 5, [None, None])
+    assert str(told[-1]).startswith(f"{path}: [1].role: 'admin'")
+
+
+def test_a_file_by_which_every_review_would_be_refused_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "identities.yaml"
+    path.write_text(entry(role="reporter"))
+    with pytest.raises(UserError, match="no entry has the role apiserver: every review would be refused") as refused:
+        IdentityFile(path)
+    assert refused.value.remedy.startswith("add {role: apiserver")
+
+
+async def test_a_running_server_goes_by_the_identities_of_now_also_for_tokens_that_it_has_verified(
+    tmp_path: Path,
+) -> None:
+    files = Files.create(tmp_path)
+    identities_file = tmp_path / "identities.yaml"
+    token = files.signer.token()
+    async with serving(files) as server:
+        assert (await server.post("/nowhere", token=token))[0] == 404
+        identities_file.write_text(IDENTITIES.replace("subject: kube-apiserver", "subject: somebody-else"))
+        async with asyncio.timeout(30):
+            while (await server.post("/nowhere", token=token))[0] == 404:  # noqa: ASYNC110 - it is another process
+                await asyncio.sleep(0.2)
+        assert await server.post("/nowhere", token=token) == (403, "forbidden\n")
+        identities_file.write_text("- {role: admin}")
+        await server.until('podgate_file_reloads_total{file="identities",result="failure"}', 1)
+        assert (await server.post("/nowhere", token=token))[0] == 403
+        assert (await server.get("/readyz"))[0] == 200

@@ -123,6 +123,16 @@ async def test_a_denial_is_told_on_the_controller_that_owns_the_pod(world: World
     assert found["eventTime"] == "2027-01-15T08:00:00.123000Z"
 
 
+@pytest.mark.parametrize("namespace", ["", "..", "../kube-system", "a/b", "a%2Fb", "A", "a?b", "x" * 64])
+async def test_no_path_is_made_of_a_namespace_that_is_no_name(world: World, namespace: str) -> None:
+    teller, told = world.teller(), denied()
+    assert told.request is not None
+    teller.events.reviewed(with_fields(told, request=with_fields(told.request, namespace=namespace)))
+    teller.events.reviewed(denied())
+    await teller.until("written")
+    assert len(world.stored()) == 1
+
+
 async def test_further_findings_follow_with_their_codes_and_the_note_keeps_its_bound(world: World) -> None:
     more = Finding(Code.RESOURCES_OUTSIDE, "resources", Mode.ENFORCE, "cpu " + "\u00fc" * 2000)
     silent = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.AUDIT, "not told")

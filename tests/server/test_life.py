@@ -12,7 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from certs.authority import Authority
 from certs.files import write_credentials
 from tests.server.identity import Pki
 from tests.server.raw import BODY, eventually, head, line, sized, status
@@ -89,12 +91,33 @@ async def test_a_signal_during_the_start_ends_it_in_order(tmp_path: Path) -> Non
     assert process.stderr is not None
     async with asyncio.timeout(30):
         said = await process.stderr.readline()
-        assert b"policy loaded" in said  # it listens only after that
         process.terminate()
+        assert b"policy loaded" in said  # it listens only after that
         said = await process.stderr.read()
     assert await process.wait() == 0, said
     assert b'"stopped"' in said
     assert b"Traceback" not in said
+
+
+async def test_with_certificates_that_have_expired_it_starts_and_is_not_ready_until_they_are_renewed(
+    tmp_path: Path,
+) -> None:
+    files, then = Files.create(tmp_path), datetime.now(UTC) - timedelta(days=2)
+    paths, now_good = files.pki.paths, (files.pki.folder / "ca.crt").read_bytes()
+    dead = Authority.create("dead", timedelta(days=1), then).credentials.certificate
+    (files.pki.folder / "ca.crt").write_bytes(dead.public_bytes(Encoding.PEM))
+    leaf = files.pki.authority.issue_server("localhost", (), timedelta(days=1), now=then)
+    write_credentials(leaf, paths.certificate, paths.key, replace=True)
+    async with serving(files) as server:
+        reasons = "the serving certificate has expired\nall CAs of clients have expired\n"
+        assert await server.get("/readyz") == (503, reasons)
+        (files.pki.folder / "ca.crt").write_bytes(now_good)
+        files.pki.renew_server()
+        await eventually(lambda: _is_ready(server))
+
+
+async def _is_ready(server: Serving) -> bool:
+    return (await server.get("/readyz"))[0] == 200
 
 
 async def test_a_watch_that_meets_a_defect_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,13 +180,6 @@ def _no_certificate(files: Files) -> None:
     files.pki.paths.certificate.write_text("nothing")
 
 
-def _expired(files: Files) -> None:
-    paths, then = files.pki.paths, datetime.now(UTC) - timedelta(days=800)
-    write_credentials(
-        files.pki.authority.issue_server("localhost", (), now=then), paths.certificate, paths.key, replace=True
-    )
-
-
 def _leaf_for_a_ca(files: Files) -> None:
     files.pki.paths.client_ca.write_bytes(files.pki.paths.certificate.read_bytes())
 
@@ -185,7 +201,6 @@ def _private_jwks(files: Files) -> None:
         (_wrong_key, "server.key make no certificate with its key: key values mismatch: give a PEM certificate"),
         (_no_key, "server.key make no certificate with its key"),
         (_no_certificate, "server.crt: holds no certificate in PEM: give a file with BEGIN CERTIFICATE"),
-        (_expired, "not now: issue a new one, or set the clock"),
         (_leaf_for_a_ca, "ca.crt: CN=localhost is not a CA certificate: give the CA that issues"),
         (_no_ca, "ca.crt: holds no certificate in PEM"),
         (_private_jwks, "holds private key material (d): this key is burnt, make a new one"),

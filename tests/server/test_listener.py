@@ -9,22 +9,24 @@ from aiohttp import web
 
 from tests.server.identity import Pki
 from tests.server.loopback import Loopback, loopback, post
+from webhook import pacing
 from webhook.errors import UserError
 from webhook.listener import Limits
 from webhook.tls import server_context
 
 LOOPS = ("uvloop", "asyncio")
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+EARNING = b"GET / HTTP/1.1\r\nHost: x\r\nX-Earn: 1\r\n\r\n"
 
 
 async def hello(_request: web.BaseRequest) -> web.StreamResponse:
     return web.Response(text="hello")
 
 
-async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes = REQUEST) -> bytes:
     """Make one request; return the beginning of the answer, nothing where the connection was cut instead."""
     try:
-        writer.write(REQUEST)
+        writer.write(request)
         answer = await reader.read(1000)
         return answer if answer.endswith(b"hello") or not answer else answer + await reader.readexactly(5)
     except OSError:
@@ -77,11 +79,46 @@ async def test_a_connection_without_a_request_is_cut(pki: Pki) -> None:
     async with loopback(hello, lambda: context, Limits(header_timeout_seconds=0.05)) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         writer.write(b"GET / HTTP/1.1\r\nX-Drip: ")
-        with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
-            await reader.readexactly(1)
+        assert await _rest(reader) == b""
         writer.close()
         await running.until(lambda: running.listener.connections == 0)
         assert running.reasons == ["header_timeout"]
+
+
+async def test_a_connection_may_rest_until_its_first_byte(pki: Pki) -> None:
+    """An API server opens more than it needs at once: to cut one just as it is first used would lose a call."""
+    context = server_context(pki.paths)
+    async with loopback(hello, lambda: context, Limits(header_timeout_seconds=0)) as running:
+        spare = await opened(running.port, pki.context(pki.client()))
+        await running.until(lambda: bool(running.listener._live))
+        (connection,) = running.listener._live.values()
+        await asyncio.sleep(0.1)  # whoever would cut it had its turn
+        assert connection.transport is not None
+        assert not connection.transport.is_closing()
+        spare[1].write(REQUEST[:5])
+        assert await _rest(spare[0]) == b""  # the patience with a header begins with its first byte
+        assert running.reasons == ["header_timeout"]
+        spare[1].close()
+
+
+async def test_a_connection_that_stays_silent_is_closed_and_nobody_is_blamed(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    async with loopback(hello, lambda: context, Limits(silence_seconds=0.05)) as running:
+        reader, writer = await opened(running.port, pki.context(pki.client()))
+        assert await _rest(reader) == b""
+        writer.close()
+        await running.until(lambda: running.listener.connections == 0)
+        assert running.reasons == []
+
+
+async def test_a_silent_connection_makes_room_at_the_cap(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    client = pki.context(pki.client())
+    async with loopback(hello, lambda: context, Limits(connections_max=1)) as running:
+        silent = await opened(running.port, client)
+        assert await post(running.port, client) == (200, "hello")
+        assert await _rest(silent[0]) == b""
+        silent[1].close()
 
 
 async def test_a_connection_that_has_made_a_request_may_rest(pki: Pki) -> None:
@@ -89,19 +126,30 @@ async def test_a_connection_that_has_made_a_request_may_rest(pki: Pki) -> None:
     async with loopback(hello, lambda: context, Limits(header_timeout_seconds=0.3)) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         assert (await exchange(reader, writer)).endswith(b"hello")
-        (tracked,) = running.listener._live.values()
-        assert tracked.watchdog.cancelled()
+        (connection,) = running.listener._live.values()
+        assert connection._awaited is None
         writer.close()
         await writer.wait_closed()
 
 
-async def test_a_stalled_handshake_is_cut_and_delays_nobody(pki: Pki) -> None:
-    context = server_context(pki.paths)
+def _client_hello(context: ssl.SSLContext) -> bytes:
+    outgoing = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("part", [0, 0.5, 1], ids=["before its hello", "in its hello", "after its hello"])
+async def test_a_stalled_handshake_is_cut_and_delays_nobody(pki: Pki, part: float) -> None:
+    context, client = server_context(pki.paths), pki.context(pki.client())
+    hello_sent = _client_hello(client)
     async with loopback(hello, lambda: context, Limits(handshake_timeout_seconds=0.2)) as running:
-        stalled = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(5)]
-        assert await post(running.port, pki.context(pki.client())) == (200, "hello")
+        stalled = [await opened(running.port, None) for _ in range(5)]
+        for _, writer in stalled:
+            writer.write(hello_sent[: int(len(hello_sent) * part)])
+        assert await post(running.port, client) == (200, "hello")
         for reader, writer in stalled:
-            assert await _rest(reader) == b""
+            assert bool(await _rest(reader)) == (part == 1)
             writer.close()
         await running.until(lambda: running.listener.connections == 0)
         assert running.reasons == ["handshake_timeout"] * 5
@@ -109,39 +157,165 @@ async def test_a_stalled_handshake_is_cut_and_delays_nobody(pki: Pki) -> None:
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:
     try:
-        return await reader.read()
+        async with asyncio.timeout(10):
+            return await reader.read()
     except ConnectionError:
         return b""
 
 
-async def test_the_newcomer_over_the_cap_is_closed_and_there_is_room_again_later(pki: Pki) -> None:
+async def opened(port: int, context: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port, ssl=context)
+
+
+async def test_where_all_have_earned_their_places_the_newcomer_is_closed_until_there_is_room(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, Limits(connections_max=3)) as running:
-        opened = [await asyncio.open_connection("127.0.0.1", running.port, ssl=client) for _ in range(3)]
-        for connection in opened:
-            assert (await exchange(*connection)).endswith(b"hello")
+        connections = [await opened(running.port, client) for _ in range(3)]
+        for connection in connections:
+            assert (await exchange(*connection, EARNING)).endswith(b"hello")
         assert running.listener.connections == 3
-        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        reader, writer = await opened(running.port, None)
         assert await _rest(reader) == b""
         writer.close()
         assert running.reasons == ["connection_limit"]
-        assert (await exchange(*opened[0])).endswith(b"hello")
-        opened[0][1].close()
+        assert (await exchange(*connections[0])).endswith(b"hello")
+        connections[0][1].close()
         await running.until(lambda: running.listener.connections == 2)
         assert await post(running.port, client) == (200, "hello")
-        for _, one in opened:
+        for _, one in connections:
             one.close()
 
 
-async def test_handshakes_under_way_count_towards_the_cap(pki: Pki) -> None:
+@pytest.mark.parametrize("stage", ["handshake", "first request"])
+async def test_over_the_cap_the_newcomer_takes_the_place_of_who_has_stalled_for_longest(pki: Pki, stage: str) -> None:
     context = server_context(pki.paths)
-    async with loopback(hello, lambda: context, Limits(connections_max=2)) as running:
-        writers = [(await asyncio.open_connection("127.0.0.1", running.port))[1] for _ in range(2)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-        assert await _rest(reader) == b""
-        for one in (*writers, writer):
-            one.close()
+    client = pki.context(pki.client())
+    async with loopback(hello, lambda: context, Limits(connections_max=3)) as running:
+        good = await opened(running.port, client)
+        assert (await exchange(*good, EARNING)).endswith(b"hello")
+        stalled = [await opened(running.port, None if stage == "handshake" else client) for _ in range(2)]
+        await running.until(lambda: running.listener.connections == 3)
+        assert await post(running.port, client, ("X-Earn", "1")) == (200, "hello")
+        assert await _rest(stalled[0][0]) == b""
+        assert running.reasons == ["connection_limit"]
+        assert (await exchange(*good)).endswith(b"hello")  # the oldest of all, and it has earned its place
+        await running.until(lambda: running.listener.connections == 2)
+        for _, writer in (good, *stalled):
+            writer.close()
+
+
+async def test_a_flood_of_stalled_handshakes_keeps_nobody_out(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    client = pki.context(pki.client())
+    async with loopback(hello, lambda: context, Limits(connections_max=100)) as running:
+        stalled = [await opened(running.port, None) for _ in range(300)]
+        for _ in range(10):
+            assert await post(running.port, client, ("X-Earn", "1")) == (200, "hello")
+        assert running.listener.connections <= 100
+        for _, writer in stalled:
+            writer.close()
+        await running.until(lambda: running.listener.connections == 0)
+
+
+FRIEND = "127.0.0.2"
+
+
+async def friend(port: int, context: ssl.SSLContext) -> bytes:
+    """Come from an address of one's own; earn a place, and leave it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, local_addr=(FRIEND, 0))
+    try:
+        return await exchange(reader, writer, EARNING)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goes_first(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    client = pki.context(pki.client())
+    async with loopback(hello, lambda: context) as running:
+        assert (await friend(running.port, client)).endswith(b"hello")
+        seconds = standing_still(running)
+        crowd = pacing._AT_ONCE + pacing._WAITING_MAX
+        strangers = [await opened(running.port, None) for _ in range(crowd)]
+        await running.until(lambda: running.listener._pace.waiting == pacing._WAITING_MAX)
+        newcomer = asyncio.create_task(friend(running.port, client))
+        assert await _rest(strangers[pacing._AT_ONCE][0]) == b""  # of those that wait, the oldest makes room
+        assert running.reasons == ["connection_limit"]
+        assert not newcomer.done()
+        seconds[0] += 1.5 / pacing._A_SECOND
+        assert (await newcomer).endswith(b"hello")
+        # It gave back what it cost, and one stranger had that.
+        await running.until(lambda: running.listener._pace.waiting == pacing._WAITING_MAX - 2)
+        for _, writer in strangers:
+            writer.close()
+
+
+def standing_still(running: Loopback) -> list[float]:
+    """Stop the clock of the handshakes; return what it shows, to be moved."""
+    pace = running.listener._pace
+    seconds = [pace._clock_seconds()]
+    pace._clock_seconds = lambda: seconds[0]
+    return seconds
+
+
+async def test_aborting_cuts_those_that_wait_for_their_handshakes_too(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    async with loopback(hello, lambda: context) as running:
+        standing_still(running)
+        strangers = [await opened(running.port, None) for _ in range(pacing._AT_ONCE + 3)]
+        await running.until(lambda: running.listener._pace.waiting == 3)
+        running.listener.abort()
+        await running.listener.wait_idle()
+        assert not running.listener._pace.waiting
+        for reader, writer in strangers:
+            assert await _rest(reader) == b""
+            writer.close()
+
+
+async def test_nobody_waits_on_a_plain_port() -> None:
+    """Nobody earns a place there, and a probe that waits may end us."""
+    async with loopback(hello, None) as running:
+        standing_still(running)
+        held = [await opened(running.port, None) for _ in range(2 * pacing._AT_ONCE)]
+        async with asyncio.timeout(10):
+            assert await post(running.port, None) == (200, "hello")
+        for _, writer in held:
+            writer.close()
+
+
+async def test_a_client_that_reads_no_answers_is_cut(pki: Pki) -> None:
+    """It earns its place, asks and asks, and reads nothing: what we must keep for it is bounded, in time too."""
+
+    async def much(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=bytes(1 << 20))
+
+    context = server_context(pki.paths)
+    async with loopback(much, lambda: context, Limits(unread_timeout_seconds=0.2)) as running:
+        _, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()), limit=1024)
+        writer.write(EARNING * 40)
+        await running.until(lambda: bool(running.refused))
+        assert running.reasons == ["answer_unread"]
+        await running.until(lambda: running.listener.connections == 0)
+        writer.transport.abort()
+
+
+async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
+    async def much(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=bytes(1 << 20))
+
+    context = server_context(pki.paths)
+    async with loopback(much, lambda: context, Limits(unread_timeout_seconds=5)) as running:
+        reader, writer = await opened(running.port, pki.context(pki.client()))
+        writer.write(EARNING * 20)
+        for _ in range(20):
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(1 << 20)
+        (connection,) = running.listener._live.values()
+        assert connection._awaited is None
+        assert running.reasons == []
+        writer.close()
 
 
 @pytest.mark.parametrize(

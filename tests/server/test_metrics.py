@@ -43,7 +43,9 @@ from webhook.core.policy import Match, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt, Refusal, Use
 from webhook.core.stanzas import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
+from webhook.refusals import REASONS
 
+CODE = Path(__file__).parents[2] / "webhook"
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 WOULD_BE_DENIED = replace(
     ADMITTED,
@@ -97,7 +99,7 @@ def everything(metrics: Metrics) -> None:
     metrics.overrides_failed(["2:3: [0].until: missing"])
     for service in ("payment-api", "in-no-policy"):
         metrics.override_changed(service, None, override(service))
-    metrics.file_refused("key set")
+    files_and_keys(metrics)
     metrics.store_failed("timeout: no answer within 50 ms")
     metrics.store_stands(up=False)
     metrics.store_lost()
@@ -120,7 +122,7 @@ def everything(metrics: Metrics) -> None:
     metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
     metrics.event_told("written")
     metrics.shared_by(3)
-    metrics.certificates({"serving": 1_800_600_000.0})
+    certificates(metrics)
     metrics.update(
         {
             "payment-api": look(
@@ -136,12 +138,31 @@ def everything(metrics: Metrics) -> None:
     )
 
 
+def certificates(metrics: Metrics) -> None:
+    """Show one that is in use, make one, mend and fail to mend what trusts it; and show that nobody has to have one."""
+    metrics.reduced_mode(on=True)
+    metrics.certificates({"serving": 1_800_600_000.0})
+    metrics.kept_certificates.made("podgate-tls")
+    metrics.kept_certificates.mended("mutatingwebhookconfigurations/podgate")
+    metrics.kept_certificates.troubled()
+    metrics.kept_certificates.kept({"podgate-tls": 2e9})
+
+
 def breakers(metrics: Metrics) -> None:
     """Let breakers do what they can."""
     metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
     metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "errorRate: 97% of 40"))
     metrics.transitioned(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
     metrics.ledger.excused("payment-api", 2)
+
+
+def files_and_keys(metrics: Metrics) -> None:
+    """Let everything be read, well and badly."""
+    metrics.files_read("key set", 1_800_000_004.5, is_good=True)
+    metrics.files_read("key set", 1_800_000_009.5, is_good=False)
+    metrics.keys_fetched("url", 1_800_000_004.5)
+    metrics.keys_not_fetched("url")
+    metrics.watch_keys(lambda: {"file": 2, "url": 0})
 
 
 def in_pool(used: int) -> Use:
@@ -160,7 +181,7 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
         'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 13,
         "podgate_calls_in_flight": 3,
-        'podgate_refused_calls_total{reason="authentication_expired"}': 1,
+        **{f'podgate_refused_calls_total{{reason="{one}"}}': one == "authentication_expired" for one in REASONS},
         f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
         f'podgate_findings_total{{code="BreakerOpen",mode="Enforce",{pay}}}': 1,
         f'podgate_findings_total{{code="PlacementUnfulfilled",mode="Audit",{pay}}}': 2,
@@ -237,11 +258,23 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         'podgate_events_total{result="dropped"}': 0,
         'podgate_events_total{result="failed"}': 0,
         "podgate_replicas": 3,
-        'podgate_file_reload_failures_total{file="certificates"}': 0,
-        'podgate_file_reload_failures_total{file="key set"}': 1,
+        'podgate_file_reloads_total{file="key set",result="success"}': 1,
+        'podgate_file_reloads_total{file="key set",result="failure"}': 1,
+        'podgate_file_last_reload_successful{file="key set"}': 0,
+        'podgate_file_last_reload_timestamp_seconds{file="key set"}': 1_800_000_004.5,
+        'podgate_key_fetches_total{result="failure",source="url"}': 1,
+        'podgate_key_fetches_total{result="success",source="url"}': 1,
+        'podgate_keys_fetched_timestamp_seconds{source="url"}': 1_800_000_004.5,
+        'podgate_keys{source="file"}': 2,
+        'podgate_keys{source="url"}': 0,
         'podgate_recorded_events_total{result="written"}': 5,
         'podgate_recorded_events_total{result="dropped"}': 2,
+        "podgate_reduced_mode": 1,
         'podgate_certificate_expiry_timestamp_seconds{certificate="serving"}': 1_800_600_000,
+        'podgate_certificate_renewals_total{secret="podgate-tls"}': 1,
+        'podgate_ca_bundle_mended_total{place="mutatingwebhookconfigurations/podgate"}': 1,
+        "podgate_certificate_troubles_total": 1,
+        'podgate_kept_certificate_expiry_timestamp_seconds{secret="podgate-tls"}': 2e9,
         'podgate_build_info{version="0.1.0"}': 1,
     }
 
@@ -280,6 +313,23 @@ def test_the_page_documents_exactly_what_is_exported() -> None:
     documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _, _ in found}
     assert len(documented) == len(found), "a metric stands twice"
     assert documented == {family.name: (family.kind.value, family.labels) for family in FAMILIES}
+
+
+def test_every_reason_that_a_call_is_refused_for_is_shown_from_nought_on(metrics: Metrics) -> None:
+    shown = series(metrics, "podgate_refused_calls_total")
+    assert shown == {f'podgate_refused_calls_total{{reason="{reason}"}}': 0 for reason in REASONS}
+
+
+def test_no_reason_stands_in_the_code_that_is_not_on_the_list() -> None:
+    said = re.compile(
+        r'HTTPStatus\.\w+, "(\w+)"'  # what ends a call
+        r'|\b_?(?:observer\.|on_)refused\(\s*"(\w+)"'  # what is told of one, or of a connection
+        r'|\bawait_for\([^"]*"(\w+)"'
+        r'|"(handshake_\w+)"'
+    )
+    code = "\n".join(file.read_text() for file in CODE.glob("*.py") if file.name != "refusals.py")
+    found = {word for words in said.findall(code) for word in words if word}
+    assert found == {reason for reason in REASONS if not reason.startswith("authentication_")}
 
 
 def test_counters_end_in_total_and_gauges_do_not() -> None:
@@ -581,3 +631,17 @@ def test_who_leads_no_more_shows_no_pods_and_a_service_that_is_gone_no_drift(met
     assert series(metrics, "podgate_standing_drift") == {'podgate_standing_drift{service="ledger"}': 0}
     metrics.ledger.watched(None)
     assert series(metrics, "podgate_standing_drift") == series(metrics, "podgate_watched_pods") == {}
+
+
+def test_keys_are_shown_by_source_with_how_their_fetches_fared(metrics: Metrics) -> None:
+    metrics.keys_fetched("url", 1_800_000_004.5)
+    assert series(metrics, "podgate_key_fetches_total") == {
+        'podgate_key_fetches_total{result="failure",source="url"}': 0.0,
+        'podgate_key_fetches_total{result="success",source="url"}': 1.0,
+    }
+    metrics.keys_not_fetched("url")
+    metrics.watch_keys(lambda: {"file": 2, "url": 0})
+    shown = samples(metrics)
+    assert shown['podgate_key_fetches_total{result="failure",source="url"}'] == 1.0
+    assert shown['podgate_keys_fetched_timestamp_seconds{source="url"}'] == 1_800_000_004.5
+    assert (shown['podgate_keys{source="file"}'], shown['podgate_keys{source="url"}']) == (2.0, 0.0)

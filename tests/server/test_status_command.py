@@ -23,6 +23,7 @@ DOCUMENT = msgspec.json.encode(
         Snapshot(
             version="0.1.0",
             now_us=AT_US,
+            wall_us=AT_US,
             policy=policy("payment-api", "ledger"),
             looks={"payment-api": look(Use("1m", "pods", 37, 50), state=State.CLOSED)},
         )

@@ -11,14 +11,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Credentials
+from certs.authority import Authority, Credentials
 from certs.files import write_credentials
 from tests.server.identity import Pki
 from tests.server.loopback import loopback
 from tests.server.test_listener import exchange, hello
 from webhook.errors import UserError
-from webhook.tls import TlsFiles, TlsPaths, server_context
+from webhook.tls import TlsFiles, TlsPaths, load, server_context
 
 
 @pytest.fixture
@@ -61,11 +62,39 @@ def test_a_bad_file_is_named_with_its_fault(pki: Pki, tmp_path: Path) -> None:
         assert says in str(refused.value)
 
 
-def test_an_expired_serving_certificate_is_not_served(pki: Pki, tmp_path: Path) -> None:
-    old = pki.authority.issue_server("localhost", (), timedelta(days=1), now=datetime.now(UTC) - timedelta(days=2))
-    write_credentials(old, tmp_path / "old.crt", tmp_path / "old.key")
+def _issue(pki: Pki, days_ago: int) -> int:
+    """Replace the server's leaf by one that lives, or lived, for a day; return when it ends."""
+    issued_at = datetime.now(UTC) - timedelta(days=days_ago)
+    leaf = pki.authority.issue_server("localhost", (), timedelta(days=1), now=issued_at)
+    write_credentials(leaf, pki.paths.certificate, pki.paths.key, replace=True)
+    return int(leaf.certificate.not_valid_after_utc.timestamp())
+
+
+def test_an_expired_serving_certificate_takes_no_good_ones_place(pki: Pki) -> None:
+    files = TlsFiles(pki.paths)
+    before = files.context
+    _issue(pki, 2)
+    files.reload()
+    assert files.context is before
+    assert "not now" in str(files.error)
+
+
+def test_one_that_has_expired_is_shown_until_a_good_one_comes_where_there_was_none_before(pki: Pki) -> None:
+    ended_seconds = _issue(pki, 3)
+    files = TlsFiles(pki.paths)
+    assert files.value.leaf_not_after_seconds == ended_seconds
+    _issue(pki, 2)
+    files.reload()
+    assert files.value.leaf_not_after_seconds == ended_seconds, "one dead leaf is as good as another"
+    renewed_seconds = _issue(pki, 0)
+    files.reload()
+    assert (files.value.leaf_not_after_seconds, files.error) == (renewed_seconds, None)
+
+
+def test_a_serving_certificate_of_tomorrow_ends_the_start(pki: Pki) -> None:
+    _issue(pki, -1)
     with pytest.raises(UserError, match="not now"):
-        TlsFiles(TlsPaths(tmp_path / "old.crt", tmp_path / "old.key", pki.paths.client_ca))
+        TlsFiles(pki.paths)
 
 
 def test_the_context_speaks_tls_1_3_with_client_certificates_and_no_tickets(pki: Pki) -> None:
@@ -85,7 +114,7 @@ def test_expiry_is_shown(pki: Pki) -> None:
 
 
 def test_files_that_do_not_fit_each_other_leave_the_last_good_context(pki: Pki) -> None:
-    told: list[str] = []
+    told: list[str | None] = []
     files = TlsFiles(pki.paths, told.append)
     before, key = files.context, pki.paths.key.read_bytes()
     pki.renew_server()
@@ -94,12 +123,87 @@ def test_files_that_do_not_fit_each_other_leave_the_last_good_context(pki: Pki) 
     files.reload()
     files.reload()
     assert files.context is before
-    assert (files.generation, files.failures, len(told)) == (1, 1, 1)
+    assert (files.generation, told) == (1, [None, files.error])
+    assert "make no certificate with its key" in str(files.error)
     pki.paths.key.write_bytes(new_key)
     files.reload()
     assert files.context is not before
     assert files.generation == 2
     assert files.error is None
+    assert told[2:] == [None]
+
+
+def test_bad_files_that_become_the_good_ones_of_before_are_told_as_good(pki: Pki) -> None:
+    told: list[str | None] = []
+    files, good = TlsFiles(pki.paths, told.append), pki.paths.key.read_bytes()
+    pki.paths.key.write_text("spoilt")
+    files.reload()
+    pki.paths.key.write_bytes(good)
+    files.reload()
+    files.reload()
+    assert [wrong is None for wrong in told] == [True, False, True]
+    assert files.generation == 1
+
+
+def test_what_openssl_reads_after_us_must_be_what_we_have_read(pki: Pki, tmp_path: Path) -> None:
+    """A Secret is replaced between two readings of it: neither the leaf nor the trust may be another than checked."""
+    paths = pki.paths
+    assert paths.client_ca is not None
+    contents = [path.read_bytes() for path in (paths.certificate, paths.key, paths.client_ca)]
+    load(paths, contents)
+    pki.renew_server()
+    with pytest.raises(UserError, match=r"server\.crt: changed while it was read"):
+        load(paths, contents)
+    contents[0] = paths.certificate.read_bytes()
+    paths.client_ca.write_bytes(contents[2] + (Pki.create(tmp_path / "other").folder / "ca.crt").read_bytes())
+    with pytest.raises(UserError, match=r"ca\.crt: not what it was a moment ago"):
+        load(paths, contents)
+
+
+async def test_files_that_are_replaced_while_they_are_read_are_read_again(
+    pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str | None] = []
+    files = TlsFiles(pki.paths, told.append)
+    before = files._read()
+    pki.renew_server()
+    after = files._read()
+    torn = (before[0], *after[1:])
+    readings = iter((torn, after, after))
+    monkeypatch.setattr(files, "_read", lambda: next(readings))
+    looking = asyncio.create_task(files.run(0))
+    async with asyncio.timeout(10):
+        while files.generation == 1:  # noqa: ASYNC110 - it happens in another task
+            await asyncio.sleep(0)
+    looking.cancel()
+    assert told == [None, None]
+
+
+def test_a_bundle_of_expired_cas_alone_takes_no_good_ones_place(pki: Pki, tmp_path: Path) -> None:
+    dead = Authority.create("dead", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).credentials.certificate
+    bundle = tmp_path / "bundle.crt"
+    bundle.write_bytes(dead.public_bytes(Encoding.PEM))
+    paths = TlsPaths(pki.paths.certificate, pki.paths.key, bundle)
+    files, ended_seconds = TlsFiles(paths), int(dead.not_valid_after_utc.timestamp())
+    assert files.value.callers_end_seconds == ended_seconds, "at the start it is taken: who renews it may be in here"
+    living = pki.authority.credentials.certificate
+    bundle.write_bytes(dead.public_bytes(Encoding.PEM) + (pki.folder / "ca.crt").read_bytes())
+    files.reload()
+    assert files.value.client_ca_not_after_seconds == ended_seconds
+    assert files.value.callers_end_seconds == int(living.not_valid_after_utc.timestamp())
+    bundle.write_bytes(dead.public_bytes(Encoding.PEM))
+    files.reload()
+    assert "bundle.crt: all CAs in it have expired" in str(files.error)
+    assert files.value.callers_end_seconds == int(living.not_valid_after_utc.timestamp())
+
+
+async def test_without_cas_of_clients_nobody_is_asked_for_a_certificate(pki: Pki) -> None:
+    files = TlsFiles(TlsPaths(pki.paths.certificate, pki.paths.key, None))
+    async with loopback(hello, lambda: files.context) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context())
+        assert (await exchange(reader, writer)).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_a_new_certificate_is_shown_to_the_next_connection_and_disturbs_no_live_one(pki: Pki) -> None:
@@ -123,8 +227,9 @@ async def test_a_new_certificate_is_shown_to_the_next_connection_and_disturbs_no
 async def test_clients_of_a_removed_authority_are_refused_from_then_on(pki: Pki, tmp_path: Path) -> None:
     clients = Pki.create(tmp_path / "clients")
     paths = TlsPaths(pki.paths.certificate, pki.paths.key, tmp_path / "bundle.crt")
-    old, new = clients.paths.client_ca.read_bytes(), pki.paths.client_ca.read_bytes()
-    paths.client_ca.write_bytes(old + new)
+    bundle = tmp_path / "bundle.crt"
+    old, new = (clients.folder / "ca.crt").read_bytes(), (pki.folder / "ca.crt").read_bytes()
+    bundle.write_bytes(old + new)
     files = TlsFiles(paths)
     context = pki.context()
     client = clients.client()
@@ -135,7 +240,7 @@ async def test_clients_of_a_removed_authority_are_refused_from_then_on(pki: Pki,
         assert (await exchange(reader, writer)).startswith(b"HTTP/1.1 200")
         writer.close()
         await writer.wait_closed()
-        paths.client_ca.write_bytes(new)
+        bundle.write_bytes(new)
         files.reload()
         assert await _refused(running.port, context)
         await running.until(lambda: bool(running.refused))

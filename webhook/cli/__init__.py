@@ -20,6 +20,10 @@ _COMMANDS = {
     "breaker": ("webhook.cli.breaker:breaker", "open, close or reset one service's breaker; how all of them stand"),
     "quota": ("webhook.cli.quota:quota", "one service's quota: show it, grant more, forget what was counted"),
     "certs": ("webhook.cli.certs:certs", "a CA, serving and client certificates"),
+    "apiserver-files": (
+        "webhook.cli.apiserver_files:apiserver_files",
+        "what kube-apiserver calls with, written and renewed on its node",
+    ),
     "token": ("webhook.cli.token:token", "bearer tokens, and the keys that verify them"),
 }
 USAGE_ERROR = 2

@@ -1,7 +1,10 @@
 """`podgate certs`: a CA and its leaves as files, and what certificates say of themselves."""
 
+import asyncio
 import json
+import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -14,7 +17,10 @@ import click
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, Credentials, san, server_names
 from certs.errors import CertsError
 from certs.files import read_certificates, read_credentials, refuse_existing, write_credentials
+from certs.folder import Folder, alone_in
 from certs.inspection import Description, describe
+from certs.lifetimes import Lifetimes
+from webhook import settings
 from webhook.errors import UserError
 
 _P = ParamSpec("_P")
@@ -97,6 +103,71 @@ def issue(  # noqa: PLR0913 - one argument an option
 
 
 @certs.command()
+@click.option("--out", type=_FILE, required=True, help="The folder that `podgate certs issue` filled.")
+@click.option("--days", type=_DAYS, default=LEAF_LIFETIME.days, show_default=True, help="Lifetime of leaves.")
+@click.option("--ca-days", type=_DAYS, default=CA_LIFETIME.days, show_default=True, help="Lifetime of a new CA.")
+@click.option(
+    "--settle-days", type=click.IntRange(0), default=1, show_default=True, help="From a new CA in ca.crt to its leaves."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@user_errors
+def rotate(*, out: Path, days: int, ca_days: int, settle_days: int, dry_run: bool, output: str) -> None:
+    """Renew what is due in a folder: leaves at two thirds of their life, the CA well before it ends.
+
+    \b
+    podgate certs rotate --out pki            # once a day, by cron
+
+    A new CA stands in ca.crt beside the old one, and signs nothing for --settle-days: give ca.crt to both sides
+    meanwhile (the webhooks' caBundle, --client-ca). Files are replaced one by one, each whole. With the controller
+    none of this is needed: podgate controller --certificates own. Exit code: 0 also where nothing is due.
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    lifetimes = Lifetimes(timedelta(days=ca_days), timedelta(days=days), timedelta(days=settle_days))
+    if mistake := lifetimes.mistake():
+        raise UserError(f"--ca-days {ca_days}: {mistake}", f"write at least {2 * days}")
+    with alone_in(out):
+        folder = Folder(out, lifetimes, is_dry=dry_run)
+        done = list(folder.rotate(datetime.now(UTC).replace(microsecond=0)))
+        strangers = list(folder.strangers())
+    if output == "json":
+        rows = [{"file": str(out / did.file), "did": did.text} for did in done]
+        click.echo(json.dumps({"dryRun": dry_run, "done": rows, "strangers": strangers}, indent=2))
+        return
+    for did in done:
+        click.echo(f"{'would: ' if dry_run else ''}{out / did.file}: {did.text}")
+    for name in strangers:
+        click.echo(f"{out / name}: signed by no CA of this folder, left alone")
+    if not done:
+        click.echo("nothing is due")
+
+
+@certs.command()
+@click.option("--kubeconfig", help="Of whoever may write Secrets in podgate-system. Within a Pod, its account.")
+@user_errors
+def bootstrap(*, kubeconfig: str | None) -> None:
+    """Make in a cluster what is missing for a first start: CAs, serving and client certificate, as Secrets.
+
+    \b
+    podgate certs bootstrap --kubeconfig ~/.kube/config
+
+    It does once what `podgate controller --certificates own` goes on doing, by the same rules; PODGATE_SERVING_LIFETIME
+    and the like count here too. What is good stays; what is not labelled as ours is left alone. Exit code: 0, 1 where
+    something could not be done.
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    flags = {"kubeconfig": kubeconfig, "certificates": str(settings.Certificates.OWN)}
+    parsed = settings.parse_as(settings.ControllerSettings, flags, os.environ)
+    from webhook.wiring.certificates import bootstrap as begin  # noqa: PLC0415 - its libraries take long to load
+
+    found = asyncio.run(begin(parsed))
+    for line in found.done or ("all is there",):
+        click.echo(line)
+    for line in found.troubles:
+        click.echo(f"error: {line}", err=True)
+    if found.troubles:
+        sys.exit(1)
+
+
+@certs.command()
 @click.argument("files", type=_FILE, nargs=-1, required=True)
 @click.option("--ca", "cas", type=_FILE, multiple=True, help="A CA to verify against, besides those in FILES.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -141,4 +212,6 @@ def _show(described: list[tuple[Path, Description]], output: str) -> None:
         click.echo(f"  usages       {', '.join(one.usages) or ('CA' if one.is_ca else '-')}")
         click.echo(f"  fingerprint  sha256:{one.fingerprint_sha256}")
         click.echo(f"  valid until  {one.not_after:%Y-%m-%dT%H:%M:%SZ} ({one.days_left:.1f} days left)")
+        if one.renewal is not None:
+            click.echo(f"  renewed from {one.renewal:%Y-%m-%dT%H:%M:%SZ} on, where a rotation keeps it")
         click.echo(f"  signed by    {one.verified_by or 'none of the CAs at hand'}")

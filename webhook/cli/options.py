@@ -1,6 +1,6 @@
 """Settings as flags of a command."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -20,10 +20,18 @@ def options_of(kind: type[settings.ControllerSettings], **told: str) -> Callable
     def decorate(command: Command) -> Command:
         for item in reversed(fields(kind)):
             declared = item.metadata
-            default = declared["default"]
-            suffix = f" [default: {default}]" if default else "" if declared["optional"] else " [required]"
-            meaning = told.get(item.name, declared["meaning"] + suffix)
+            meaning = told.get(item.name, declared["meaning"] + _suffix(declared))
             command = click.option(settings.flag_of(item.name), item.name, help=meaning)(command)
         return command
 
     return decorate
+
+
+def _suffix(declared: Mapping[str, Any]) -> str:
+    default, reduced, modes = declared["default"], declared["reduced"], declared["modes"]
+    if default:
+        return f" [default: {default}]" if reduced == default else f" [default: {default}; {reduced} if reduced]"
+    kind = "optional" if declared["optional"] else "required"
+    if len(modes) < len(settings.ClientIdentity):
+        return f" [{kind} if {' or '.join(modes)}, not allowed otherwise]"
+    return "" if declared["optional"] else " [required]"

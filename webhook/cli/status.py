@@ -85,6 +85,10 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     policy, store = document["policy"], document["store"]
     store_text = "ok" if store["healthy"] else click.style(store["error"], fg="red")
     yield f"podgate {document['version']}, {document['time']}"
+    if document["clientIdentity"] == "reduced":
+        yield click.style("reduced mode: callers are not authenticated", fg="red")
+    for reason in document.get("notReady", ()):  # an older server does not say
+        yield click.style(f"not ready: {reason}", fg="red")
     yield f"policy  {policy['hash'] or 'none'}, loaded {policy['loadedAt'] or 'never'} from {policy['source']}"
     mode = f", {store['mode']}" if store["mode"] else ""
     replicas = document["replicas"]["count"]
@@ -98,6 +102,9 @@ def page(document: dict[str, Any]) -> Iterable[str]:
         yield f"watch   {watch['resource']}: {text}{heard}"
     for certificate in document["certificates"]:
         yield f"certificate {certificate['name']}: {certificate['daysLeft']} days left"
+    for file in document["files"]:
+        if file["error"]:
+            yield click.style(f"{file['name']} refused, the last good one stays: {file['error']}", fg="red")
     for error in policy["errors"]:
         yield click.style(f"policy refused: {error}", fg="red")
     yield ""

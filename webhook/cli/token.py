@@ -24,11 +24,10 @@ from certs.tokens import (
     sign,
 )
 from webhook.cli.certs import user_errors
-from webhook.core.quantity import Duration
+from webhook.cli.token_rotating import rotate, seconds
 from webhook.errors import UserError
 
 _FILE = click.Path(path_type=Path)
-_US = 1_000_000
 
 
 @click.group()
@@ -70,7 +69,7 @@ def issue(  # noqa: PLR0913 - one argument an option
         --audience podgate --subject kube-apiserver > token
     podgate token jwks token.key > jwks.json
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    lifetime_seconds = _lifetime_seconds(expires_in)
+    lifetime_seconds = seconds("--expires-in", expires_in)
     binding = {"cnf": certificate_binding(read_certificates(bind_to)[0])} if bind_to else {}
     now_seconds = int(time.time())
     claims: dict[str, Any] = {
@@ -94,9 +93,12 @@ def issue(  # noqa: PLR0913 - one argument an option
 @click.argument("key_files", metavar="KEY...", type=_FILE, nargs=-1, required=True)
 @click.option("--rsa-algorithm", type=click.Choice(RSA_ALGORITHMS), help="What RSA keys sign. Default: RS256.")
 @click.option("--kid", help="The key's id, where only one is given. Default: its RFC 7638 thumbprint.")
+@click.option("--issuer", help="Have the keys verify this issuer's tokens only, and no other key verify them.")
 @click.option("--out", type=_FILE, help="Write the set to this file in one step, replacing a former one.")
 @user_errors
-def jwks(*, key_files: tuple[Path, ...], rsa_algorithm: str | None, kid: str | None, out: Path | None) -> None:
+def jwks(
+    *, key_files: tuple[Path, ...], rsa_algorithm: str | None, kid: str | None, issuer: str | None, out: Path | None
+) -> None:
     """Print the public key set (JWKS) of private keys, public keys or certificates in PEM."""
     if kid is not None and len(key_files) > 1:
         raise UserError("--kid with several keys", "leave --kid out: each key has its thumbprint")
@@ -104,7 +106,8 @@ def jwks(*, key_files: tuple[Path, ...], rsa_algorithm: str | None, kid: str | N
     for path in key_files:
         key = _public_key(path)
         wanted = rsa_algorithm if _algorithm(path, key) in RSA_ALGORITHMS else None
-        keys.append(public_jwk(cast("PublicKey", key), wanted, kid))
+        bound = {"iss": issuer} if issuer else {}
+        keys.append({**public_jwk(cast("PublicKey", key), wanted, kid), **bound})
     text = key_set(keys)
     if out is None:
         click.echo(text, nl=False)
@@ -141,11 +144,4 @@ def _algorithm(path: Path, key: object, wanted: str | None = None) -> str:
         raise UserError(f"{path}: {error}", error.remedy) from None
 
 
-def _lifetime_seconds(text: str) -> int:
-    try:
-        microseconds = Duration.parse(text).us
-    except ValueError as error:
-        raise UserError(f"--expires-in {text!r}: {error}", "write for example 1h") from None
-    if microseconds < _US:
-        raise UserError(f"--expires-in {text!r}: shorter than a second", "write for example 1h")
-    return microseconds // _US
+token.add_command(rotate)

@@ -11,27 +11,43 @@ import click
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.files import read_certificates
+from certs.files import read, read_certificates
 from webhook.cli.certs import user_errors
 from webhook.cli.policy import policy, read_document
 from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.errors import UserError
+from webhook.reduced_paths import read_paths
 
-_SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?):([1-9]\d{0,4})")
-_LARGEST_PORT = 65535
+_SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)(?::([1-9]\d{0,4}))?")
+_PORT, _LARGEST_PORT = 443, 65535
 
 
 @policy.command()
 @click.option(
     "--policy", "path", metavar="PATH", required=True, envvar="PODGATE_POLICY", help='The document ("-": stdin).'
 )
-@click.option("--ca", type=click.Path(path_type=Path), required=True, help="CAs of the server's certificate, PEM.")
-@click.option("--service", metavar="NAMESPACE/NAME:PORT", help="The Service.  [default: podgate-system/podgate:443]")
+@click.option("--ca", type=click.Path(path_type=Path), help="CAs of the server's certificate, PEM.")
+@click.option("--without-ca", is_flag=True, help="Leave caBundle, and the Service's port, to whoever keeps them.")
+@click.option("--service", metavar="NAMESPACE/NAME[:PORT]", help="The Service.  [default: podgate-system/podgate:443]")
 @click.option("--url", metavar="https://HOST:PORT", help="The server's address instead, where it is no Service.")
+@click.option(
+    "--path-file",
+    type=click.Path(path_type=Path),
+    help="For a server in reduced mode: its --reduced-path-file. The first line is what the API server calls by.",
+)
 @click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @user_errors
-def webhooks(*, path: str, ca: Path, service: str | None, url: str | None, output: str) -> None:
+def webhooks(
+    *,
+    path: str,
+    ca: Path | None,
+    without_ca: bool,
+    service: str | None,
+    url: str | None,
+    path_file: Path | None,
+    output: str,
+) -> None:
     """Print the webhook configurations that go with a policy.
 
     \b
@@ -46,12 +62,16 @@ def webhooks(*, path: str, ca: Path, service: str | None, url: str | None, outpu
         raise UserError(
             "--service and --url exclude each other", "give the one by which the API server reaches Podgate"
         )
-    target = _base_url(url) if url is not None else _reference(service)
+    target = _base_url(url) if url is not None else _reference(service, None if without_ca else _PORT)
     # Written anew, so that a key that lies in the same file stays where it is.
-    bundle = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in read_certificates(ca))
+    if (ca is None) != without_ca:
+        remedy = "give --ca FILE, or --without-ca where the controller or cert-manager keeps the certificates"
+        raise UserError("one of --ca and --without-ca is wanted", remedy)
+    bundle = b"".join(one.public_bytes(Encoding.PEM) for one in (read_certificates(ca) if ca is not None else ()))
+    secret = read_paths(read(path_file), path_file)[0] if path_file is not None else ""
     raw = read_document(path)
     try:
-        rendered = configurations(load(raw, Purpose.SERVE).policy.policy, ClientConfig(target, bundle))
+        rendered = configurations(load(raw, Purpose.SERVE).policy.policy, ClientConfig(target, bundle, secret))
     except DocumentError as error:
         for problem in error.problems:
             click.echo(f"error: {path}:{problem}", err=True)
@@ -64,14 +84,15 @@ def webhooks(*, path: str, ca: Path, service: str | None, url: str | None, outpu
         click.echo(yaml_stream(rendered), nl=False)
 
 
-def _reference(text: str | None) -> ServiceReference:
+def _reference(text: str | None, port: int | None) -> ServiceReference:
+    """Return the Service that is named, with this port where none is."""
     if text is None:
-        return ServiceReference()
+        return ServiceReference(port=port)
     found = _SERVICE.fullmatch(text)
-    if found is None or int(found[3]) > _LARGEST_PORT:
-        remedy = "write NAMESPACE/NAME:PORT, such as podgate-system/podgate:443"
+    if found is None or int(found[3] or 1) > _LARGEST_PORT:
+        remedy = "write NAMESPACE/NAME[:PORT], such as podgate-system/podgate:443"
         raise UserError(f"--service {text!r}: not a port of a Service", remedy)
-    return ServiceReference(found[1], found[2], int(found[3]))
+    return ServiceReference(found[1], found[2], int(found[3]) if found[3] else port)
 
 
 def _base_url(text: str) -> str:

@@ -1,7 +1,8 @@
 """The named seams: everything that the decision needs from the world comes in through one of these."""
 
 from webhook.ports.boards import StatusBoard
-from webhook.ports.callers import Caller, TokenKey, TokenKeys
+from webhook.ports.callers import Caller, Denials, Kept, KeySource, TokenKey, TokenKeys
+from webhook.ports.credentials import Credentials
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, Found, PodTaker, PodWatch
 from webhook.ports.policies import NamespaceLabels, Overrides, OverridesBook, PolicyCheck, PolicySource
@@ -14,7 +15,11 @@ __all__ = [
     "Clock",
     "Continuity",
     "CounterStore",
+    "Credentials",
+    "Denials",
     "Found",
+    "Kept",
+    "KeySource",
     "NamespaceLabels",
     "Observer",
     "Overrides",

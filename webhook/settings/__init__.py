@@ -2,13 +2,15 @@
 
 from webhook.settings.declared import ControllerSettings, Settings
 from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of
-from webhook.settings.readers import Address, store_of
+from webhook.settings.readers import Address, Certificates, ClientIdentity, store_of
 from webhook.store_access import MEMORY
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
     "MEMORY",
     "Address",
+    "Certificates",
+    "ClientIdentity",
     "ControllerSettings",
     "Settings",
     "flag_of",

@@ -1,5 +1,6 @@
 """From flags and environment to typed settings: all mistakes at once, each with the flag or variable it came from."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -8,9 +9,12 @@ from typing import Any, TypeVar
 
 from webhook.errors import UserError
 from webhook.settings.declared import ControllerSettings, Settings, store_files_of
-from webhook.store_access import masked
+from webhook.settings.readers import Certificates, ClientIdentity
+from webhook.store_access import MEMORY, masked
 
 ENVIRONMENT_PREFIX = "PODGATE_"
+# Every API server has a new certificate after 330 s (certs.doors), and it comes with six minutes left of the old one.
+_TURNING_LIFETIME_SECONDS_MIN = 720
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 # Kubernetes puts these into every container for each Service whose name starts with `podgate`: not settings.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
@@ -38,23 +42,7 @@ def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Se
 
 def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Mapping[str, str]) -> _Kind:
     """Return typed settings of a kind; UserError lists every mistake, each with the flag or variable it came from."""
-    values: dict[str, Any] = {}
-    mistakes: list[str] = []
-    for item in fields(kind):
-        declared = item.metadata
-        source, text = _source(item.name, flags, environment)
-        text = declared["default"] if text is None else text
-        if text is None:
-            values[item.name] = None
-            if not declared["optional"]:
-                flag, variable = flag_of(item.name), variable_of(item.name)
-                mistakes.append(f"{flag}: missing: {declared['meaning']}: give {flag} or {variable}")
-            continue
-        try:
-            values[item.name] = declared["read"](text)
-        except ValueError as error:
-            shown = masked(text) if declared["secret"] else text
-            mistakes.append(f"{source}: {shown!r}: {error}")
+    values, mistakes = _read(kind, flags, environment)
     if "store" in values:
         mistakes += [
             f"{_source(f'store_{name}', flags, environment)[0]}: {wrong}"
@@ -65,6 +53,9 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
         told = values["replicas"]
         remedy = f"write a number below --replicas, {told}" if told else "give --replicas too, a number above it"
         mistakes.append(f"{source}: '{values['ordinal']}': {remedy}")
+    if issubclass(kind, Settings):
+        mistakes += _key_mistakes(values, flags, environment)
+    mistakes += _certificate_mistakes(kind, values, flags, environment)
     told = [_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
     if told == [None, None] and not in_cluster(environment):
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
@@ -78,6 +69,114 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
     if mistakes:
         raise UserError("settings:\n" + "\n".join(f"  {mistake}" for mistake in mistakes))
     return kind(**values)
+
+
+def _read(
+    kind: type[ControllerSettings], flags: Mapping[str, str | None], environment: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what could be read, and what is wrong with the rest, each setting by itself."""
+    values: dict[str, Any] = {}
+    mistakes: list[str] = []
+    mode = _mode(flags, environment)
+    for item in fields(kind):
+        declared = item.metadata
+        belongs = mode in declared["modes"]
+        source, text = _source(item.name, flags, environment)
+        if text is not None and not belongs:
+            modes = " or ".join(declared["modes"])
+            mistakes.append(f"{source}: belongs to --client-identity {modes}, and this is {mode}: leave it out")
+        if text is None or not belongs:
+            text = declared["reduced" if mode is ClientIdentity.REDUCED else "default"]
+        if text is None:
+            values[item.name] = None
+            if belongs and not declared["optional"]:
+                flag, variable = flag_of(item.name), variable_of(item.name)
+                mistakes.append(f"{flag}: missing: {declared['meaning']}: give {flag} or {variable}")
+            continue
+        try:
+            values[item.name] = declared["read"](text)
+        except ValueError as error:
+            shown = masked(text) if declared["secret"] else text
+            mistakes.append(f"{source}: {shown!r}: {error}")
+    return values, mistakes
+
+
+def _key_mistakes(
+    values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
+) -> list[str]:
+    """Return what is wrong with where the keys of tokens come from."""
+    mistakes = []
+    wanted = values.get("cluster_keys", False)
+    named = [name for name in ("jwks", "jwks_url") if _source(name, flags, environment)[1] is not None]
+    if not named and not wanted and _mode(flags, environment) is not ClientIdentity.REDUCED:
+        remedy = "give one of --jwks, --jwks-url and --cluster-keys true"
+        mistakes.append(f"--jwks: missing: nothing says by which keys tokens are verified: {remedy}")
+    if "jwks_url" not in named and _source("jwks_ca", flags, environment)[1] is not None:
+        source, _ = _source("jwks_ca", flags, environment)
+        mistakes.append(f"{source}: belongs to --jwks-url: give that too, or leave this out")
+    if wanted and _source("kubeconfig", flags, environment)[1] is None and not in_cluster(environment):
+        source, _ = _source("cluster_keys", flags, environment)
+        mistakes.append(f"{source}: 'true': there is no cluster to ask: give a --kubeconfig, or leave this out")
+    return mistakes
+
+
+def _certificate_mistakes(
+    kind: type[ControllerSettings],
+    values: Mapping[str, Any],
+    flags: Mapping[str, str | None],
+    environment: Mapping[str, str],
+) -> list[str]:
+    """Return what is wrong with who keeps certificates, and how long they live."""
+    mistakes = []
+    for name in ("certificates", "token_issuer"):
+        source, _ = _source(name, flags, environment)
+        keeper = values.get(name)
+        if keeper in {None, Certificates.OFF}:
+            continue
+        if _source("kubeconfig", flags, environment)[1] is None and not in_cluster(environment):
+            mistakes.append(f"{source}: '{keeper}': there is no cluster to keep them in: give a --kubeconfig")
+        if kind is Settings and values.get("store", MEMORY) != MEMORY:
+            remedy = "give it to `podgate controller`, which leads where servers share a store"
+            mistakes.append(f"{source}: '{keeper}': a server does this only with --store memory: {remedy}")
+    mistakes += _caller_mistakes(values, flags, environment)
+    if values.get("token_key_lifetime_seconds", math.inf) < values.get("token_lifetime_seconds", 0):
+        mistakes.append("--token-key-lifetime: shorter than --token-lifetime: write at least that")
+    for name in ("serving", "client"):
+        ca, leaf = f"{name}_ca_lifetime_seconds", f"{name}_lifetime_seconds"
+        if {ca, leaf} <= values.keys() and values[ca] < 2 * values[leaf]:
+            remedy = f"write at least twice {flag_of(leaf)}"
+            mistakes.append(f"{flag_of(ca)}: too short to sign certificates that live {values[leaf]:g}s: {remedy}")
+    return mistakes
+
+
+def _caller_mistakes(
+    values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
+) -> list[str]:
+    """Return what is wrong with how the API server's certificate and token are renewed."""
+    mistakes = []
+    keeper = values.get("certificates")
+    if values.get("caller_ports") is not None and keeper is not None:
+        source, text = _source("caller_ports", flags, environment)
+        if keeper is not Certificates.OWN:
+            remedy = "leave it out, or have us keep the certificates"
+            mistakes.append(f"{source}: '{text}': belongs to --certificates own, and this is {keeper}: {remedy}")
+        elif (lives := values.get("client_lifetime_seconds", math.inf)) < _TURNING_LIFETIME_SECONDS_MIN:
+            source, _ = _source("client_lifetime_seconds", flags, environment)
+            why = "kube-apiserver has a new certificate in both places only after minutes"
+            remedy = "write 12m or more, or leave --caller-ports out"
+            mistakes.append(f"{source}: {lives:g}s, too short for --caller-ports: {why}: {remedy}")
+    if values.get("token_issuer") is not None and keeper is Certificates.CERT_MANAGER:
+        source, text = _source("token_issuer", flags, environment)
+        instead = "the cluster's own tokens (--cluster-keys true, podgate apiserver-files --token cluster)"
+        remedy = f"leave it out, and take {instead}"
+        mistakes.append(f"{source}: '{text}': its token goes into the Secret that cert-manager writes: {remedy}")
+    return mistakes
+
+
+def _mode(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> ClientIdentity:
+    """Return how callers are to be known: it decides what the other settings may be. A mistake is told elsewhere."""
+    text = _source("client_identity", flags, environment)[1]
+    return ClientIdentity(text) if text in tuple(ClientIdentity) else ClientIdentity.MUTUAL
 
 
 def _source(name: str, flags: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str | None]:

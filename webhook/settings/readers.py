@@ -2,15 +2,25 @@
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from webhook.core.quantity import Duration
 from webhook.store_access import MEMORY, StoreUrl
-from webhook.tokens import LEEWAY_MAX_SECONDS
+from webhook.tokens import LEEWAY_MAX_SECONDS, Binding
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LONGEST_CLAIM = 512  # a server takes no longer one
 _LONGEST_NUMBER = 12  # digits; a longer number is a mistake
+
+
+class Certificates(StrEnum):
+    """Who keeps certificates in the cluster."""
+
+    OFF = "off"
+    OWN = "own"
+    CERT_MANAGER = "cert-manager"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,24 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ClientIdentity(StrEnum):
+    """How the server knows who calls: what `--client-identity` says."""
+
+    MUTUAL = "mutual"
+    """By the client certificate of the connection, and a token."""
+    FORWARDED = "forwarded"
+    """By the certificate that a proxy says it was shown, and a token; the proxy by its own certificate."""
+    REDUCED = "reduced"
+    """Not at all: by a path that only the API server was told."""
+
+
+def client_identity(text: str) -> ClientIdentity:
+    try:
+        return ClientIdentity(text)
+    except ValueError:
+        raise ValueError(f"write one of {', '.join(ClientIdentity)}") from None
 
 
 def address(text: str) -> Address:
@@ -64,6 +92,19 @@ def leeway(text: str) -> float:
     return found
 
 
+def binding(text: str) -> Binding:
+    try:
+        return Binding(text)
+    except ValueError:
+        raise ValueError(f"write one of {', '.join(Binding)}") from None
+
+
+def truth(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError("write true or false")
+    return text == "true"
+
+
 def count(text: str) -> int:
     if not is_number(text):
         raise ValueError("write a whole number, 0 or more")
@@ -74,6 +115,13 @@ def positive(text: str) -> int:
     if not is_number(text) or int(text) == 0:
         raise ValueError("write a whole number above 0")
     return int(text)
+
+
+def certificates(text: str) -> Certificates:
+    try:
+        return Certificates(text)
+    except ValueError:
+        raise ValueError(f"write {', '.join(Certificates)}") from None
 
 
 def ratio(text: str) -> float:
@@ -93,6 +141,19 @@ def store_of(text: str) -> str:
     return text
 
 
+def ports(text: str) -> tuple[int, int]:
+    first, _, second = text.partition(",")
+    if not (is_number(first) and is_number(second)) or first == second or min(int(first), int(second)) == 0:
+        raise ValueError("write two ports, such as 443,444")
+    return int(first), int(second)
+
+
+def claim(text: str) -> str:
+    if not text.isascii() or not text.isprintable() or " " in text or not 0 < len(text) <= _LONGEST_CLAIM:
+        raise ValueError("write a text without spaces, such as https://podgate.podgate-system.svc")
+    return text
+
+
 def name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ValueError("write a name of small letters, digits and dashes, such as prod-eu-1")
@@ -105,4 +166,11 @@ def url(text: str) -> str:
     url = urlsplit(text)
     if url.scheme not in {"http", "https"} or not url.hostname:
         raise ValueError("write a URL, such as http://collector:4318/v1/traces")
+    return text
+
+
+def https_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.fragment:
+        raise ValueError("write an https URL without a user, such as https://issuer.example/jwks.json")
     return text

@@ -3,9 +3,11 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import uvloop
 
 from webhook.adapters.clocks import SystemClock
@@ -19,6 +21,7 @@ from webhook.server import PlainServer
 from webhook.settings import MEMORY, Address, ControllerSettings, in_cluster
 from webhook.wiring.event_loop import EventLoop
 from webhook.wiring.reconciling import controller
+from webhook.wiring.sharing import Shared
 from webhook.wiring.sources import Loop, Sources, follow, leader_lease, tell_events
 from webhook.wiring.telemetry import Telemetry
 from webhook.wiring.tending import asked_to_end, forever
@@ -50,7 +53,7 @@ class Controlling:
         self._store = _open_store(settings, telemetry, clock)
         self._lease = leader_lease(client, settings, telemetry, self._waits, self._notes)
         self._controller: Controller | None = None
-        handler = plain_handler(self._unready, self._metrics, CONTENT_TYPE, self._status)
+        handler = plain_handler(self._unready, Shared(self._metrics).get, CONTENT_TYPE, Shared(self._status).get)
         self._plain = PlainServer(handler, telemetry.observer)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -60,7 +63,13 @@ class Controlling:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         listen = self._settings.plain_listen
         await self._plain.listener.start(listen.host, listen.port)
-        loops: tuple[Loop, ...] = (*self._sources.loops, self._store.follow, self._events, self._lead)
+        loops: tuple[Loop, ...] = (
+            *self._sources.loops,
+            self._store.follow,
+            self._events,
+            self._lead,
+            *self._certificates(),
+        )
         self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
         addresses = [str(Address(*address)) for address in self._plain.listener.addresses]
         self._logs.said("info", "listening", plain=addresses, not_ready=self._unready())
@@ -79,6 +88,11 @@ class Controlling:
         await asyncio.to_thread(self._telemetry.close)
         self._logs.said("info", "stopped")
         self._logs.close()
+
+    def _certificates(self) -> tuple[Loop, ...]:
+        """Return what needs neither policy nor store: servers that cannot start without a certificate wait for it."""
+        keeper = self._sources.certificates
+        return (partial(keeper.run, lambda: not self._lease.obstacle),) if keeper is not None else ()
 
     async def _lead(self) -> None:
         await self._lease.lead(self._work)
@@ -117,9 +131,9 @@ class Controlling:
     async def _metrics(self) -> bytes:
         return await asyncio.to_thread(self._telemetry.metrics.render)
 
-    async def _status(self) -> dict[str, Any]:
+    async def _status(self) -> bytes:
         loaded = self._sources.policies.current()
-        return {
+        document = {
             "version": VERSION,
             "role": "controller",
             "leads": not self._lease.obstacle,
@@ -127,7 +141,9 @@ class Controlling:
             "policy": {"source": self._sources.name, "hash": loaded.hash if loaded else None},
             "store": {"kind": "redis", "error": self._telemetry.store_trouble},
             "watches": {name: watch.error for name, watch in self._telemetry.watches.items()},
+            "certificates": keeper.shown() if (keeper := self._sources.certificates) is not None else None,
         }
+        return msgspec.json.encode(document)
 
 
 def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock) -> "RedisStore":

@@ -1,21 +1,19 @@
 """The server with everything behind its ports, and its life from start to SIGTERM."""
 
 import asyncio
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 
 import uvloop
 
-from webhook.adapters.clocks import SystemClock, WallClock
-from webhook.adapters.jwks_file import JwksFile
+from webhook.adapters.clocks import SystemClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.policy_process.parent import PolicyProcess
-from webhook.authentication import Authenticator
 from webhook.core.draft import Compiled
 from webhook.edge import AdmissionEdge
 from webhook.edge import Limits as CallLimits
 from webhook.errors import UserError
-from webhook.identity_file import load_identities
 from webhook.interceptor import Interceptor
 from webhook.listener import Limits as ConnectionLimits
 from webhook.listener import Listener
@@ -25,10 +23,13 @@ from webhook.plain import plain_handler
 from webhook.policy_reviewer import PolicyReviewer
 from webhook.ports import Clock
 from webhook.server import Patience, Server
-from webhook.settings import MEMORY, Address, Settings
-from webhook.tls import TlsFiles, TlsPaths
+from webhook.settings import MEMORY, Address, ClientIdentity, Settings
+from webhook.wiring.callers import open_callers
+from webhook.wiring.doors import open_door
 from webhook.wiring.event_loop import EventLoop
+from webhook.wiring.memory import giving_back
 from webhook.wiring.reconciling import by_hand, controller
+from webhook.wiring.serving_tls import open_tls
 from webhook.wiring.shown import Shown
 from webhook.wiring.sources import Loop, Sources, open_sources
 from webhook.wiring.store import open_store
@@ -54,30 +55,25 @@ class Podgate:
         self._logs = telemetry.logs
         self._sources = sources
         observer = telemetry.observer
-        paths = TlsPaths(settings.tls_cert, settings.tls_key, settings.client_ca)
-        self._tls = TlsFiles(paths, telemetry.refused_files("certificates"))
-        self._keys = JwksFile(settings.jwks, telemetry.refused_files("key set"))
+        self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters = self._store.counters
         self._interceptor = Interceptor(
             sources.policies, counters, clock, sources.namespaces, observer, sources.overrides.keeper
         )
-        authenticator = Authenticator(
-            load_identities(settings.identities),
-            self._keys,
-            WallClock(),
-            token_lifetime_max_seconds=settings.max_token_lifetime_seconds,
-            token_leeway_seconds=settings.token_leeway_seconds,
-        )
+        is_reduced = settings.client_identity is ClientIdentity.REDUCED
+        self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
+        self._door = open_door(settings, telemetry, self._callers)
+        telemetry.metrics.reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
         reviewer = PolicyReviewer(observer, PolicyProcess(), sources.purpose)
         outcome_reports = telemetry.outcome_reports()
         self._outcomes = OutcomeBuffer(counters, clock, observer, outcome_reports)
         receiver = OutcomeReceiver(self._in_force, self._outcomes, clock, outcome_reports)
-        edge = AdmissionEdge(self._interceptor, reviewer, receiver, authenticator, observer, limits)
+        edge = AdmissionEdge(self._interceptor, reviewer, receiver, self._door.door, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
-        self._shown = Shown(
+        self._shown = shown = Shown(
             VERSION,
             clock,
             sources,
@@ -85,18 +81,20 @@ class Podgate:
             self._interceptor,
             telemetry,
             self._tls,
-            lambda: self.server.draining,
+            self._obstacles,
+            self._door,
         )
         self.server = Server(
             edge,
-            plain_handler(self._unready, self._shown.metrics, CONTENT_TYPE, self._shown.status),
-            self._tls,
+            plain_handler(shown.unready, shown.metrics, CONTENT_TYPE, shown.status, self._door.warning),
+            self._tls.files,
             observer,
             ConnectionLimits(
                 settings.max_connections,
                 settings.handshake_timeout_seconds,
                 settings.header_timeout_seconds,
                 settings.max_connection_age_seconds,
+                silence_seconds=settings.keep_alive_seconds,
             ),
             Patience(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
@@ -112,8 +110,10 @@ class Podgate:
         loops: tuple[Loop, ...] = (
             *self._sources.loops,
             *self._store.loops,
-            self._keys.run,
-            self._tls.run,
+            *(self._callers.loops if self._callers is not None else ()),
+            *self._door.loops,
+            *self._tls.loops,
+            *giving_back(),
             self._outcomes.run,
             ticking.run,
         )
@@ -141,9 +141,11 @@ class Podgate:
             "listening",
             admission=_addresses(self.server.admission),
             plain=_addresses(self.server.plain),
-            not_ready=self._unready(),
+            not_ready=self._shown.unready(),
         )
         self._begin_to_reconcile()
+        if self._door.warning:
+            self._logs.said("warning", f"{self._door.warning}: whoever reaches this port and learns the path may ask")
         if self._settings.store == MEMORY:
             unseen = "" if lease is not None else "; without a cluster it does not see who else counts for itself"
             self._logs.said("warning", f"counters are in this process: when it ends, all limits begin anew{unseen}")
@@ -157,11 +159,17 @@ class Podgate:
             loops = (controller(self._sources, pods, *behind).run,)
         elif self._sources.is_alone:
             loops = by_hand(self._sources, *behind)
+        lease, keeper = self._sources.lease, self._sources.certificates
+        if lease is not None and keeper is not None:
+            loops = (*loops, partial(keeper.run, lambda: not lease.obstacle))
         self._tasks += [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
 
-    def _unready(self) -> list[str]:
+    def _obstacles(self) -> list[str]:
+        """Return why this server should get no calls, as far as its own life and its callers go."""
         lease = self._sources.lease
-        return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *self._shown.unready()]
+        leaving = ["draining"] if self.server.draining else []
+        unknown = self._callers.unready() if self._callers is not None else []
+        return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *leaving, *unknown]
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Drain until `hurry`, finish, and only then stop what the last calls may need; telemetry goes last.

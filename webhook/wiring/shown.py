@@ -1,9 +1,11 @@
 """What the plain port shows of a running server: readiness, metrics, status."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+
+import msgspec
 
 from webhook.core import breaker
 from webhook.core.breaker_guard import guarded
@@ -14,7 +16,9 @@ from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock
 from webhook.status import OverridesShown, Snapshot, StoreHealth, status_document
-from webhook.tls import TlsFiles
+from webhook.wiring.doors import OpenDoor
+from webhook.wiring.serving_tls import ServingTls
+from webhook.wiring.sharing import Shared
 from webhook.wiring.sources import Sources
 from webhook.wiring.store import Store
 from webhook.wiring.telemetry import Telemetry
@@ -31,8 +35,9 @@ class Shown:
         store: Store,
         interceptor: Interceptor,
         telemetry: Telemetry,
-        tls: TlsFiles,
-        draining: Callable[[], bool],
+        tls: ServingTls,
+        obstacles: Callable[[], list[str]],
+        door: OpenDoor,
     ) -> None:
         self._version = version
         self._clock = clock
@@ -44,28 +49,24 @@ class Shown:
         self._telemetry = telemetry
         self._metrics = telemetry.metrics
         self._tls = tls
-        self._draining = draining
-        self._rendering: asyncio.Task[bytes] | None = None
+        self._obstacles = obstacles
+        self._door = door
+        self.metrics, self.status = Shared(self._render).get, Shared(self._status).get
 
     def unready(self) -> list[str]:
         """Return why this server should get no calls."""
-        reasons = ["draining"] if self._draining() else []
+        reasons = [*self._obstacles(), *self._tls.unready()]
         if self._policies.current() is None:
             reasons.append("no good policy: " + "; ".join(self._policies.last_errors()))
         return reasons
 
-    async def metrics(self) -> bytes:
-        """Render once for all who ask meanwhile: hundreds of services take tens of milliseconds."""
-        if self._rendering is None or self._rendering.done():
-            self._rendering = asyncio.create_task(self._render())
-        return await asyncio.shield(self._rendering)
-
-    async def status(self) -> dict[str, Any]:
+    async def _status(self) -> bytes:
         compiled = self._compiled()
-        return status_document(
+        document = status_document(
             Snapshot(
                 version=self._version,
                 now_us=self._clock.now_us(),
+                wall_us=time.time_ns() // 1000,
                 source=self._sources.name,
                 policy=LoadedPolicy(compiled.policy, compiled.hash) if compiled else None,
                 loaded_at_us=self._policies.loaded_at_us,
@@ -79,14 +80,21 @@ class Shown:
                 replicas=self._telemetry.replicas,
                 watches=self._telemetry.watches,
                 certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
+                files=self._telemetry.files,
+                client_identity=self._door.mode,
+                not_ready=self.unready(),
             )
         )
+        return msgspec.json.encode(document)
 
     async def _render(self) -> bytes:
         looks, compiled = await self._looks(), self._compiled()
         self._metrics.update(looks, guarded(compiled.plans.values(), looks) if compiled else None)
         self._metrics.certificates(self._certificates())
         return await asyncio.to_thread(self._metrics.render)  # no review should wait for it
+
+    def _certificates(self) -> dict[str, float]:
+        return {**self._tls.expiry_seconds(), **self._door.expiry_seconds()}
 
     def _compiled(self) -> Compiled | None:
         loaded = self._policies.current()
@@ -108,7 +116,3 @@ class Shown:
             return None
         record = breaker.from_view(plan.service, plan.breaker, view)
         return Look(now_us, breaker=breaker.view(record, plan.breaker, now_us), is_told=False)
-
-    def _certificates(self) -> dict[str, float]:
-        loaded = self._tls.value
-        return {"serving": loaded.leaf_not_after_seconds, "client-ca": loaded.client_ca_not_after_seconds}

@@ -13,10 +13,12 @@ from webhook.adapters.overrides_file import OverridesFile
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.document import Purpose, configmap
+from webhook.fetched_keys import Fetch
 from webhook.overrides_keeper import OverridesKeeper
 from webhook.policy_keeper import PolicyKeeper
 from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource, StatusBoard
-from webhook.settings import MEMORY, ControllerSettings, Settings, in_cluster
+from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, in_cluster
+from webhook.wiring.certificates import CertificateKeeper
 from webhook.wiring.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -58,6 +60,10 @@ class Sources:
     """Where a server in whose memory counters live sees what became of Pods."""
     board: StatusBoard | None = None
     """Where whoever leads shows how services stand, if there is a cluster."""
+    cluster_keys: Fetch | None = None
+    """Where the keys of the cluster's own issuer come from, if its tokens are wanted."""
+    certificates: CertificateKeeper | None = None
+    """Keeps certificates in the cluster while this process leads, where it is asked to."""
     purpose: Purpose = Purpose.SERVE
     """What a policy may ask of this server."""
     is_alone: bool = False
@@ -91,7 +97,8 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
         )
     loops = *followed.loops, events, *([servers.run] if servers is not None else [])
     pods = kubernetes.WatchedPods(client, clock, reports=telemetry.watched("pods")) if in_process(settings) else None
-    return replace(followed, loops=loops, lease=lease, servers=servers, pods=pods)
+    cluster_keys = kubernetes.ClusterKeys(client).fetch if settings.cluster_keys else None
+    return replace(followed, loops=loops, lease=lease, servers=servers, pods=pods, cluster_keys=cluster_keys)
 
 
 def in_process(settings: ControllerSettings) -> bool:
@@ -125,8 +132,19 @@ def follow(
     else:
         overrides = _overrides_in(client, telemetry)
     loops = policies.run, namespaces.run, *overrides.loops
-    board = kubernetes.ServiceStatuses(client)
-    return Sources(name, keeper, policies, namespaces, overrides, loops, client.close, board=board, purpose=purpose)
+    is_kept = settings.certificates is not Certificates.OFF or settings.token_issuer is not None
+    return Sources(
+        name,
+        keeper,
+        policies,
+        namespaces,
+        overrides,
+        loops,
+        client.close,
+        board=kubernetes.ServiceStatuses(client),
+        certificates=CertificateKeeper(settings, telemetry, client) if is_kept else None,
+        purpose=purpose,
+    )
 
 
 def leader_lease(

@@ -10,6 +10,7 @@ from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import open_traces
 from webhook.controller import BoardReports, ControllerReports
 from webhook.core.stanzas import OutcomeSource
+from webhook.fetched_keys import FetchReports
 from webhook.observers import Observers
 from webhook.outcome_buffer import OutcomeReports
 from webhook.ports import WatchReports
@@ -30,6 +31,8 @@ class Telemetry:
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
         self._traces = open_traces(serving.otlp_endpoint, serving.trace_ratio, version) if serving else None
         self.watches: dict[str, WatchHealth] = {}
+        self.files: dict[str, str] = {}
+        """What is wrong with each watched file as it stands now, "" where it is in force."""
         self.store_trouble = ""
         """Why the shared store gives no answer, "" where it does."""
         self.store_mode = ""
@@ -60,14 +63,21 @@ class Telemetry:
         if self._recorder is not None:
             self._recorder.watch_namespaces(labels)
 
-    def refused_files(self, what: str) -> Callable[[str], None]:
-        """Return whom to tell that changed files were found bad."""
+    def watched_files(self, what: str) -> Callable[[str | None], None]:
+        """Return whom to tell of each reading of changed files: what is wrong with them, None where they are good."""
+        is_start = True
 
-        def refused(reason: str) -> None:
-            self.metrics.file_refused(what)
-            self.logs.said("error", f"{what} refused, the last good one stays", reason=reason)
+        def read(wrong: str | None) -> None:
+            nonlocal is_start
+            self.files[what] = wrong or ""
+            self.metrics.files_read(what, time.time(), is_good=wrong is None)
+            if wrong is not None:
+                self.logs.said("error", f"{what} refused, the last good one stays", reason=wrong)
+            elif not is_start:
+                self.logs.said("info", f"{what} loaded")
+            is_start = False
 
-        return refused
+        return read
 
     def watched(self, resource: str) -> WatchReports:
         """Return whom to tell how the watch on a kind of object fares."""
@@ -97,6 +107,35 @@ class Telemetry:
 
         show()
         return WatchReports(contact, trouble, over)
+
+    def fetch_reports(self, source: str) -> FetchReports:
+        """Return whom to tell of each fetch of keys."""
+        last = ""
+
+        def fetched() -> None:
+            nonlocal last
+            self.metrics.keys_fetched(source, time.time())
+            if last:
+                self.logs.said("info", "keys are fetched again", source=source, reason=last)
+            last = ""
+
+        def failed(reason: str) -> None:
+            nonlocal last
+            self.metrics.keys_not_fetched(source)
+            if reason != last:
+                self.logs.said("warning", "keys are not fetched, what is known stays", source=source, reason=reason)
+            last = reason
+
+        def ended(reason: str) -> None:
+            nonlocal last
+            self.logs.said("error", "keys are too old, what they sign is refused", source=source, reason=reason)
+            last = reason
+
+        return FetchReports(fetched, failed, ended)
+
+    def keys_left_out(self, faults: str) -> None:
+        """Take what is wrong with keys that others publish, and that no token is verified with; "" for none."""
+        self.logs.said("info", "all keys are of use" if not faults else "keys are left out", reason=faults)
 
     def event_reports(self) -> WatchReports:
         """Return whom to tell why Events are not written."""

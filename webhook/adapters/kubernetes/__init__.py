@@ -1,6 +1,8 @@
 """What this program has in Kubernetes: documents, Namespaces and Pods, watched; Leases; ServiceStatuses; Events."""
 
 from webhook.adapters.kubernetes.client import connect
+from webhook.adapters.kubernetes.cluster_keys import ClusterKeys
+from webhook.adapters.kubernetes.credentials import ClusterCredentials
 from webhook.adapters.kubernetes.event_sender import EventPace, EventSender
 from webhook.adapters.kubernetes.events import Events
 from webhook.adapters.kubernetes.lease import Lease, LeasePace
@@ -13,6 +15,8 @@ from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerPace
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 
 __all__ = [
+    "ClusterCredentials",
+    "ClusterKeys",
     "ConfigMapBook",
     "ConfigMapOverrides",
     "ConfigMapPolicy",

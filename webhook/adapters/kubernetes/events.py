@@ -5,6 +5,7 @@ are; what a breaker did is told on the policy's. Pods whose controller is not kn
 them was told.
 """
 
+import re
 import time
 from collections.abc import Callable, Sequence
 
@@ -25,6 +26,8 @@ TOLD_MAX = 10_000
 _POLICY = Regarding("v1", "ConfigMap", NAMESPACE, NAME)
 _OVERRIDES = Regarding("v1", "ConfigMap", NAMESPACE, OVERRIDES)
 _ERRORS_MAX = 20
+_NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""No path is made of what is no name."""
 
 
 class Events:
@@ -52,7 +55,7 @@ class Events:
             return
         denials = decision.denials
         owner = owning_controller(request.user, request.pod) if request.pod is not None else None
-        if not denials or owner is None:
+        if not denials or owner is None or not _NAMESPACE_NAME.fullmatch(request.namespace):
             return
         minute, told = minute_of(review.started_ns), (owner.uid, str(denials[0].code))
         if minute != self._minute:

@@ -19,6 +19,7 @@ UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 40
 _BODY_BYTES_MAX = 512 << 20
 _ERROR_BYTES_MAX = 64 << 10
 _SAID_MAX = 500
+_JSON = "application/json"
 
 
 class ApiError(Exception):
@@ -85,9 +86,11 @@ async def answered(
     patience: aiohttp.ClientTimeout,
     query: Sequence[tuple[str, str]] = (),
     body: Any = None,
+    *,
+    accept: str = _JSON,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Yield the successful answer, unread; ApiError otherwise, also when reading it fails."""
-    response = await _sent(client, method, path, patience, query, body)
+    response = await _sent(client, method, path, patience, query, body, accept)
     try:
         if not 200 <= response.status < 300:  # noqa: PLR2004  what HTTP calls success
             raise await _refusal(response)
@@ -112,12 +115,24 @@ async def answer(
         return await _body(response, _BODY_BYTES_MAX)
 
 
+async def document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
+    """Return what the API server says at a path that is no object's."""
+    async with answered(client, "GET", path, aiohttp.ClientTimeout(total=timeout_seconds), accept=accept) as response:
+        return await _body(response, bytes_max)
+
+
 async def _sent(
-    client: Any, method: str, path: str, patience: aiohttp.ClientTimeout, query: Sequence[tuple[str, str]], body: Any
+    client: Any,
+    method: str,
+    path: str,
+    patience: aiohttp.ClientTimeout,
+    query: Sequence[tuple[str, str]],
+    body: Any,
+    accept: str,
 ) -> aiohttp.ClientResponse:
     """Send it over the client's session: the client itself would escape a body to up to thrice its size."""
     configuration, session = client.configuration, client.rest_client.pool_manager
-    headers = {"Accept": "application/json", "User-Agent": client.user_agent}
+    headers = {"Accept": accept, "User-Agent": client.user_agent}
     if body is not None:
         headers["Content-Type"] = "application/json-patch+json" if method == "PATCH" else "application/json"
     try:

@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 from prometheus_client import CollectorRegistry, generate_latest
 
 from webhook.adapters.metrics import families
+from webhook.adapters.metrics.certificates import CertificateTotals
 from webhook.adapters.metrics.decisions import Decisions
 from webhook.adapters.metrics.ledger import PodLedgerHealth
 from webhook.adapters.metrics.outcomes import OutcomeTotals
@@ -25,6 +26,7 @@ from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import Look
 from webhook.core.stanzas import WhenOpen
 from webhook.ports import Review
+from webhook.refusals import REASONS
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -36,25 +38,32 @@ class Metrics:
 
     def __init__(self, version: str) -> None:
         self._decisions = Decisions()
-        self._refused = Totals(families.REFUSED)
+        self._refused = Totals(families.REFUSED, *((reason,) for reason in REASONS))
         self._transitions = Transitions()
         self._reloads = Totals(families.POLICY_RELOADS, (_SUCCESS,), (_FAILURE,))
         self._policy_reviews = Totals(families.POLICY_REVIEWS, (_SUCCESS,), (_FAILURE,))
-        # From 0 on, so that the first failure is an increase.
-        self._files = Totals(families.FILE_RELOAD_FAILURES, *((name,) for name in families.FILES))
+        self._files = Totals(families.FILE_RELOADS)
+        self._files_loaded_seconds: dict[str, float] = {}
+        self._files_good: dict[str, bool] = {}
+        self._key_fetches = Totals(families.KEY_FETCHES)
+        self._keys_fetched_seconds: dict[str, float] = {}
+        self._keys: Callable[[], Mapping[str, int]] = dict
         self._store = StoreHealth()
         self.ledger = PodLedgerHealth()
         self.outcomes = OutcomeTotals()
+        self.kept_certificates = CertificateTotals()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
         told = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
         troubles = (
             self._files,
+            self._key_fetches,
             self._watches,
             self._events,
             *self._store.totals,
             *self.ledger.totals,
             *self.outcomes.totals,
+            *self.kept_certificates.totals,
         )
         self._totals = (*self._decisions.totals, *told, *troubles)
         self._standing = Standing()
@@ -65,6 +74,7 @@ class Metrics:
         self._overrides_last_good: bool | None = None  # until there is a document, or known to be none
         self._contact_seconds: dict[str, float] = {}
         self._replicas = 1
+        self._is_reduced: bool | None = None  # only a server is in a mode
         self._expiry_seconds: Mapping[str, float] = {}
         self._recorded: Callable[[], Mapping[str, int]] = dict
         self._registry = CollectorRegistry()
@@ -129,9 +139,23 @@ class Metrics:
         # Replaced, never changed in place: a scrape may be reading it.
         self._override_until_seconds = others if now is None else {**others, service: now.until_us / 1_000_000}
 
-    def file_refused(self, name: str) -> None:
-        """Count a changed file, or files that belong together, that could not be used."""
-        self._files.add(name)
+    def files_read(self, name: str, at_seconds: float, *, is_good: bool) -> None:
+        """Count a reading of a watched file, or of files that belong together, at the start or because they changed."""
+        self._files.add(name, _FAILURE, count=not is_good)  # from 0 on, so that the first failure is an increase
+        self._files_good[name] = is_good
+        if is_good:
+            self._files.add(name, _SUCCESS)
+            self._files_loaded_seconds[name] = at_seconds
+
+    def keys_fetched(self, source: str, at_seconds: float) -> None:
+        """Count that keys were fetched."""
+        self._key_fetches.add(source, _SUCCESS)
+        self._key_fetches.add(source, _FAILURE, count=0)  # from 0 on, so that the first failure is an increase
+        self._keys_fetched_seconds[source] = at_seconds
+
+    def keys_not_fetched(self, source: str) -> None:
+        """Count that keys could not be fetched."""
+        self._key_fetches.add(source, _FAILURE)
 
     def store_failed(self, reason: str) -> None:
         """Count a trouble with the store; `reason` begins with a word of `families.STORE_TROUBLES`."""
@@ -184,6 +208,10 @@ class Metrics:
         """Take when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""
         self._expiry_seconds = dict(expiry_seconds)
 
+    def reduced_mode(self, *, on: bool) -> None:
+        """Take whether callers are let in without being known."""
+        self._is_reduced = on
+
     def watch_in_flight(self, count: Callable[[], int]) -> None:
         """Export what `count` returns as the number of calls being answered; called once."""
         family = families.IN_FLIGHT
@@ -192,6 +220,10 @@ class Metrics:
     def watch_record(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Export what `counts` returns, by result, as the events of a record."""
         self._recorded = counts
+
+    def watch_keys(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export what `counts` returns, by source, as the keys that tokens are verified with."""
+        self._keys = counts
 
     def render(self) -> bytes:
         """Return everything in Prometheus' text format, to be sent as CONTENT_TYPE."""
@@ -214,6 +246,12 @@ class Metrics:
             ),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
+            *self.kept_certificates.rows(),
+            (families.REDUCED_MODE, [((), float(on))] if (on := self._is_reduced) is not None else []),
+            (families.FILE_LOADED, [((name,), at) for name, at in self._files_loaded_seconds.items()]),
+            (families.FILE_GOOD, [((name,), int(is_good)) for name, is_good in self._files_good.items()]),
+            (families.KEYS_FETCHED, [((name,), at) for name, at in self._keys_fetched_seconds.items()]),
+            (families.KEYS, [((name,), float(count)) for name, count in self._keys().items()]),
             (families.REPLICAS, [((), float(self._replicas))]),
             (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
         ]

@@ -10,9 +10,6 @@ NAMESPACES_MAX = 1_000
 CLIENTS_MAX = 200
 REASONS_MAX = 100
 
-FILES = ("certificates", "key set")
-"""What is watched besides the policy."""
-
 STORE_TROUBLES = ("timeout", "unreachable", "readonly", "full", "authentication", "failover", "script", "other")
 """What a store's trouble begins with."""
 
@@ -139,13 +136,23 @@ KUBERNETES_FAILURES = _counter(
 KUBERNETES_CONTACT = _gauge(
     "kubernetes_watch_contact_timestamp_seconds", "resource", "When the API server last sent anything."
 )
-FILE_RELOAD_FAILURES = _counter(
-    "file_reload_failures_total", "file", "Changed files that were found bad; the last good ones stayed.", REASONS_MAX
-)
+FILE_RELOADS = _counter("file_reloads_total", "file result", "Readings of watched files at the start, and changed.")
+FILE_LOADED = _gauge("file_last_reload_timestamp_seconds", "file", "When good files were last taken into force.")
+FILE_GOOD = _gauge("file_last_reload_successful", "file", "0 while a watched file is refused, as it stands now.")
+KEY_FETCHES = _counter("key_fetches_total", "source result", "Fetches of the keys that tokens are signed with.")
+KEYS_FETCHED = _gauge("keys_fetched_timestamp_seconds", "source", "When keys were last fetched successfully.")
+KEYS = _gauge("keys", "source", "Keys that tokens are verified with.")
 EVENTS = _counter("events_total", "result", "Kubernetes Events about denials and documents, by what became of them.")
 REPLICAS = _gauge("replicas", "", "Servers among which the limits are divided while the store is away.")
 RECORDED = _counter("recorded_events_total", "result", "Events for the file of --record.")
+REDUCED_MODE = _gauge("reduced_mode", "", "1 if callers are not authenticated (reduced mode), else 0.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
+CERTIFICATES_MADE = _counter("certificate_renewals_total", "secret", "CAs and certificates made in the cluster.")
+TRUST_MENDED = _counter("ca_bundle_mended_total", "place", "CA bundles put right that somebody else had changed.")
+CERTIFICATE_TROUBLES = _counter(
+    "certificate_troubles_total", "", "What kept certificates from being kept, each once until it is over."
+)
+KEPT_EXPIRY = _gauge("kept_certificate_expiry_timestamp_seconds", "secret", "When the certificate in a Secret expires.")
 BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 
 FAMILIES = (
@@ -161,5 +168,7 @@ FAMILIES = (
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
     *(EVENTS, REPLICAS),
-    *(FILE_RELOAD_FAILURES, RECORDED, CERTIFICATE_EXPIRY, BUILD_INFO),
+    *(KEY_FETCHES, KEYS_FETCHED, KEYS),
+    *(FILE_RELOADS, FILE_LOADED, FILE_GOOD, RECORDED, REDUCED_MODE, CERTIFICATE_EXPIRY, BUILD_INFO),
+    *(CERTIFICATES_MADE, TRUST_MENDED, CERTIFICATE_TROUBLES, KEPT_EXPIRY),
 )

@@ -15,7 +15,8 @@ class ServiceReference:
 
     namespace: str = configmap.NAMESPACE
     name: str = "podgate"
-    port: int = 443
+    port: int | None = 443
+    """None: none is written, and who keeps it is not disturbed; the API server takes 443 for a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,16 @@ class ClientConfig:
 
     target: ServiceReference | str
     ca_bundle: bytes
+    """Empty: none is written, and who keeps it there is not disturbed."""
+    secret: str = ""
+    """In reduced mode, what every path begins with."""
 
-    def at(self, path: str) -> Json:
-        bundle = base64.b64encode(self.ca_bundle).decode()
+    def at(self, route: str) -> Json:
+        path = f"{self.secret}/{route}" if self.secret else route
+        bundle = {"caBundle": base64.b64encode(self.ca_bundle).decode()} if self.ca_bundle else {}
         if isinstance(self.target, str):
-            return {"url": f"{self.target.rstrip('/')}/{path}", "caBundle": bundle}
+            return {"url": f"{self.target.rstrip('/')}/{path}", **bundle}
         to = self.target
-        service = {"namespace": to.namespace, "name": to.name, "port": to.port, "path": f"/{path}"}
-        return {"service": service, "caBundle": bundle}
+        port = {"port": to.port} if to.port is not None else {}
+        service = {"namespace": to.namespace, "name": to.name, **port, "path": f"/{path}"}
+        return {"service": service, **bundle}

@@ -1,0 +1,112 @@
+"""What certificates need of the API server: one object by its name, read, written where nobody else did, patched."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient
+from kubernetes_asyncio.config import ConfigException
+
+from certs.errors import CertsError
+
+Json = dict[str, Any]
+
+_TIMEOUT_SECONDS = 10.0
+_CLOCKS_DIFFER_MAX = timedelta(minutes=5)
+_NOT_FOUND, _CONFLICT, _FORBIDDEN = 404, 409, 403
+_BY_NAME = "application/strategic-merge-patch+json"
+_SAID_MAX = 300
+_GRANT = (
+    "grant this account the right: kubectl apply -k manifests/certificates, "
+    "for a server with --store=memory kubectl apply -k manifests/certificates-in-memory"
+)
+
+
+class OvertakenError(CertsError):
+    """Somebody else has written, or writes now: look again."""
+
+
+class Api:
+    """Asks one thing at a time. Before each write `may_write` has the last word."""
+
+    def __init__(self, client: ApiClient, may_write: Callable[[], bool]) -> None:
+        self._client = client
+        self.may_write = may_write
+        self._is_clock_right = True
+
+    async def get(self, path: str) -> Json | None:
+        """Return the object, None where there is none."""
+        status, found = await self._ask("GET", path)
+        return None if status == _NOT_FOUND else found
+
+    async def create(self, folder: str, body: Json) -> None:
+        await self._write("POST", folder, body)
+
+    async def replace(self, path: str, body: Json) -> None:
+        """Write it whole; OvertakenError where it is no more the version that was read."""
+        await self._write("PUT", path, body)
+
+    async def patch(self, path: str, body: Json) -> None:
+        """Change what the patch names, entries of lists by their names; OvertakenError as above."""
+        await self._write("PATCH", path, body)
+
+    async def _write(self, method: str, path: str, body: Json) -> None:
+        if not self.may_write():
+            raise OvertakenError(f"{method} {path}: another leads now", "none is needed: it does this itself")
+        if not self._is_clock_right:
+            raise CertsError(
+                f"{method} {path}: not written: the clock here and the API server's differ by more than 5 minutes",
+                "put the wrong clock right: what lives may be taken for expired",
+            )
+        await self._ask(method, path, body)
+
+    async def _ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                # Not read by the client: it would log the body, and there are keys in it.
+                response = await self._client.call_api(
+                    path,
+                    method,
+                    header_params={
+                        "Accept": "application/json",
+                        "Content-Type": _BY_NAME if method == "PATCH" else "application/json",
+                    },
+                    body=body,
+                    auth_settings=["BearerToken"],
+                    _preload_content=False,
+                    _request_timeout=_TIMEOUT_SECONDS,
+                )
+                try:
+                    found = json.loads(await response.read())
+                finally:
+                    response.close()
+                self._is_clock_right = _is_now(response.headers.get("Date"))
+        # A ConfigException is an exec plugin's, a ValueError a token or an answer that is none.
+        except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
+            said = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_SAID_MAX]
+            raise CertsError(f"{method} {path}: {said}", "it is tried again") from None
+        return response.status, _checked(method, path, response.status, found)
+
+
+def _is_now(date: str | None) -> bool:
+    """Return whether an answer's Date is what the clock says here; whoever does not tell is believed."""
+    try:
+        told = parsedate_to_datetime(date) if date is not None else None
+    except ValueError:
+        return True
+    return told is None or told.tzinfo is None or abs(datetime.now(UTC) - told) <= _CLOCKS_DIFFER_MAX
+
+
+def _checked(method: str, path: str, status: int, found: Any) -> Json:
+    if not isinstance(found, dict):
+        raise CertsError(f"{method} {path}: HTTP {status}: no object", "it is tried again")
+    if 200 <= status < 300 or (method == "GET" and status == _NOT_FOUND):  # noqa: PLR2004  what HTTP calls success
+        return found
+    if status == _CONFLICT:
+        raise OvertakenError(f"{method} {path}: somebody else has just written it", "it is looked at again")
+    said = str(found.get("message", ""))[:_SAID_MAX]
+    raise CertsError(f"{method} {path}: HTTP {status}: {said}", _GRANT if status == _FORBIDDEN else "it is tried again")

@@ -1,0 +1,50 @@
+"""SECURITY.md answers every threat, by tests that there are."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+THREATS = [
+    "Flooding",
+    "Costly input",
+    "Misconfiguration",
+    "Deleted configuration",
+    "Stolen credentials",
+    "Sniffing",
+    "Man in the middle",
+    "Spoofed caller",
+    "Mutation abused for privilege",
+    "Exempt namespaces",
+    "initContainers and ephemeralContainers missed",
+    "Bad string match",
+    "Old and new API versions",
+    "pods/resize",
+    "pods/ephemeralcontainers",
+    "pods/binding",
+    "Mirror Pod annotation spoofing",
+    "UPDATE that removes our labels",
+    "Parsing before authentication",
+    "API paths made of a tenant's input",
+    "A right to list Secrets",
+    "Answers that tell too much",
+]
+ROW = re.compile(r"^\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]*) \|$", re.MULTILINE)
+
+
+def test_every_threat_has_an_answer_and_tests_that_there_are() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    rows = [row for row in ROW.finditer(text) if row["threat"] != "threat"]
+    assert [row["threat"] for row in rows] == THREATS
+    for row in rows:
+        names = re.findall(r"`([^`]+)`", row["tests"])
+        assert names or row["answer"].startswith("Not ours: "), row["threat"]
+        for name in names:
+            path, _, function = name.partition("::")
+            source = (ROOT / path).read_text()
+            assert re.search(rf"^(async )?def {re.escape(function)}\(", source, re.MULTILINE), name
+
+
+def test_every_page_that_it_leads_to_is_there() -> None:
+    pages = re.findall(r"\]\((docs/[a-z-]+\.md)\)", (ROOT / "SECURITY.md").read_text())
+    assert pages
+    assert [page for page in pages if not (ROOT / page).is_file()] == []

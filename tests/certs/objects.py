@@ -1,0 +1,128 @@
+"""The objects of a cluster in memory, as duties ask for them: over years of virtual time no API server could follow."""
+
+import base64
+import copy
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+
+from certs.api import Api, Json, OvertakenError
+from certs.duties import Duty
+from certs.errors import CertsError
+from certs.keeping import Plan
+from certs.lifetimes import Lifetimes
+from certs.webhooks import CONFIGURATIONS
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+PLAN = Plan(
+    Lifetimes.of(365 * DAY, 14 * DAY, timedelta(minutes=1)), Lifetimes.of(365 * DAY, 14 * DAY, timedelta(minutes=5))
+)
+SECRETS = "/api/v1/namespaces/podgate-system/secrets"
+CONFIG_MAPS = "/api/v1/namespaces/podgate-system/configmaps"
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+
+
+class Objects(Api):
+    """By their paths. `unreadable` are refused to whoever asks."""
+
+    def __init__(self) -> None:
+        self.may_write = lambda: True
+        self.unreadable: set[str] = set()
+        self._by_path: dict[str, Json] = {}
+        self._version = 0
+        for place in CONFIGURATIONS:
+            service = {"name": "podgate", "namespace": "podgate-system", "port": 443}
+            entry = {"name": "a.podgate.io", "clientConfig": {"service": service, "caBundle": ""}}
+            self.put(f"{GROUP}/{place}", {"metadata": {"name": "podgate"}, "webhooks": [entry]})
+
+    async def get(self, path: str) -> Json | None:
+        if path in self.unreadable:
+            raise CertsError(f"GET {path}: HTTP 403", "grant the right")
+        return copy.deepcopy(self._by_path.get(path))
+
+    async def create(self, folder: str, body: Json) -> None:
+        path = f"{folder}/{body['metadata']['name']}"
+        if path in self._by_path:
+            raise OvertakenError(path)
+        self.put(path, body)
+
+    async def replace(self, path: str, body: Json) -> None:
+        self._be_current(path, body)
+        self.put(path, body)
+
+    async def patch(self, path: str, body: Json) -> None:
+        self._be_current(path, body)
+        whole = copy.deepcopy(self._by_path[path])
+        for entry in body.get("webhooks", []):
+            client = next(one for one in whole["webhooks"] if one["name"] == entry["name"])["clientConfig"]
+            if "service" in client:
+                client["service"].update(entry["clientConfig"].get("service", {}))
+            client.update({"caBundle": entry["clientConfig"].get("caBundle", client["caBundle"])})
+        self.put(path, whole)
+
+    def _be_current(self, path: str, body: Json) -> None:
+        if self._by_path[path]["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise OvertakenError(path)
+
+    # --- by hand ---
+
+    def put(self, path: str, body: Json) -> None:
+        self._version += 1
+        whole = copy.deepcopy(body)
+        whole["metadata"]["resourceVersion"] = str(self._version)
+        self._by_path[path] = whole
+
+    def whole(self, path: str) -> Json:
+        return copy.deepcopy(self._by_path[path])
+
+    def secret(self, name: str) -> dict[str, bytes]:
+        return {key: base64.b64decode(text) for key, text in self._by_path[f"{SECRETS}/{name}"]["data"].items()}
+
+    def change(self, name: str, data: Mapping[str, bytes | None]) -> None:
+        """Write keys of a Secret; one that is None is taken away."""
+        whole = self.whole(f"{SECRETS}/{name}")
+        for key, value in data.items():
+            if value is None:
+                del whole["data"][key]
+            else:
+                whole["data"][key] = base64.b64encode(value).decode()
+        self.put(f"{SECRETS}/{name}", whole)
+
+    def disown(self, name: str) -> None:
+        whole = self.whole(f"{SECRETS}/{name}")
+        whole["metadata"]["labels"] = {}
+        self.put(f"{SECRETS}/{name}", whole)
+
+    def lead(self, port: int) -> None:
+        """Have all webhooks lead to this port."""
+        for place in CONFIGURATIONS:
+            whole = self.whole(f"{GROUP}/{place}")
+            whole["webhooks"][0]["clientConfig"]["service"]["port"] = port
+            self.put(f"{GROUP}/{place}", whole)
+
+    @property
+    def ports(self) -> set[int]:
+        wholes = [self.whole(f"{GROUP}/{place}") for place in CONFIGURATIONS]
+        return {whole["webhooks"][0]["clientConfig"]["service"]["port"] for whole in wholes}
+
+
+async def settle(api: Objects, duties: Sequence[Duty], now: datetime) -> tuple[list[str], list[str]]:
+    """Do all that is due; return what was done, and the troubles that are left."""
+    did: list[str] = []
+    troubles: list[str] = []
+    for duty in duties:
+        for _ in range(50):
+            looked = await duty.look(api, now)
+            did += [f"{looked.done.what}: {looked.done.text}"] if looked.done is not None else []
+            if looked.is_over:
+                break
+        else:
+            raise AssertionError(f"no end of it: {did}")
+        troubles += looked.troubles
+    return did, troubles
+
+
+def expiry(pem: bytes) -> datetime:
+    return x509.load_pem_x509_certificate(pem).not_valid_after_utc

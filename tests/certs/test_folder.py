@@ -1,0 +1,133 @@
+"""`podgate certs rotate`: the rotation over a folder, as cron runs it."""
+
+import json
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from certs import line as lines
+from certs.authority import Authority
+from certs.errors import CertsError
+from certs.files import read_certificates, read_credentials
+from certs.folder import Folder
+from certs.inspection import signed_by
+from certs.lifetimes import Lifetimes
+from tests.certs.test_commands import issue, run
+from webhook.errors import UserError
+
+DAY = timedelta(days=1)
+LIVES = Lifetimes(100 * DAY, 30 * DAY, DAY)
+
+
+def rotated(folder: Path, now: datetime) -> list[str]:
+    return [f"{did.file} {did.text}" for did in Folder(folder, LIVES).rotate(now)]
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Path:
+    issue(tmp_path, *("--server", "podgate.podgate-system.svc", "--san", "ip:127.0.0.1"), *("--ca-days", 100))
+    issue(tmp_path, "--client", "kube-apiserver,spiffe://cluster/kube-apiserver")
+    return tmp_path
+
+
+def test_two_years_of_daily_runs_leave_every_leaf_verified_and_every_old_ca_gone(pki: Path) -> None:
+    now, cas = datetime.now(UTC), set()
+    names = [read_certificates(pki / f"{stem}.crt")[0] for stem in ("server", "kube-apiserver")]
+    for _ in range(730):
+        now += DAY
+        rotated(pki, now)
+        trusted = read_certificates(pki / "ca.crt")
+        cas |= set(trusted)
+        for stem in ("server", "kube-apiserver"):
+            leaf = read_credentials(pki / f"{stem}.crt", pki / f"{stem}.key")
+            assert leaf.certificate.public_key() == leaf.key.public_key()
+            assert leaf.certificate.not_valid_after_utc > now + DAY
+            assert any(signed_by(leaf.certificate, ca) and ca.not_valid_after_utc > now for ca in trusted)
+        signer = read_credentials(pki / "ca.crt", pki / "ca.key")
+        assert signer.certificate.public_key() == signer.key.public_key(), "what `certs issue` signs with"
+        assert len(trusted) <= 3
+        assert trusted[0].not_valid_after_utc > now
+    assert len(cas) > 8
+    for stem, former in zip(("server", "kube-apiserver"), names, strict=True):
+        latter = read_certificates(pki / f"{stem}.crt")[0]
+        assert latter.subject == former.subject
+        kinds = (x509.SubjectAlternativeName, x509.ExtendedKeyUsage)
+        for kind in kinds:
+            assert latter.extensions.get_extension_for_class(kind) == former.extensions.get_extension_for_class(kind)
+
+
+def test_a_new_ca_is_given_a_day_before_it_signs(pki: Path) -> None:
+    now = datetime.now(UTC)
+    old = read_certificates(pki / "ca.crt")[0]
+    while not (said := [line for line in rotated(pki, now) if "ca.crt holds 2 CA(s)" in line]):
+        now += DAY / 4
+    assert "give it to both sides" in said[0]
+    assert signed_by(read_certificates(pki / "server.crt")[0], old)
+    assert not any("a new CA has taken over" in line for line in rotated(pki, now + DAY * 0.9))
+    switched = rotated(pki, now + DAY)
+    assert sum("a new CA has taken over" in line for line in switched) == 2
+    assert [ca == old for ca in read_certificates(pki / "ca.crt")] == [False, True]
+
+
+def test_one_that_was_interrupted_between_key_and_certificate_is_mended_by_the_next(pki: Path) -> None:
+    issue(pki / "other", "--server", "podgate.podgate-system.svc")
+    (pki / "server.key").write_bytes((pki / "other/server.key").read_bytes())
+    [line] = rotated(pki, datetime.now(UTC))
+    assert line.startswith("server.crt renewed")
+    assert "its key is missing, or another's" in line
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki / "server.crt", pki / "server.key")
+
+
+def test_cas_that_stood_in_the_bundle_before_the_first_run_stay_until_they_expire(pki: Path) -> None:
+    now = datetime.now(UTC)
+    own = read_certificates(pki / "ca.crt")
+    hand_kept, expired = (
+        Authority.create(name, 50 * DAY, now=at).credentials.certificate
+        for name, at in (("by-hand", now), ("past", now - 60 * DAY))
+    )
+    (pki / "ca.crt").write_bytes(lines.pem(*own, hand_kept, expired, hand_kept))
+    rotated(pki, now)
+    assert read_certificates(pki / "ca.crt") == [*own, hand_kept]
+    rotated(pki, now + 49 * DAY)
+    assert hand_kept in read_certificates(pki / "ca.crt")
+    rotated(pki, now + 51 * DAY)
+    assert hand_kept not in read_certificates(pki / "ca.crt")
+
+
+def test_the_command_says_what_it_did_and_what_it_would_do(pki: Path) -> None:
+    assert run("certs", "rotate", "--out", pki) == "nothing is due\n"
+    assert not (pki / "rotation.json").exists()
+    issue(pki, "--server", "podgate.podgate-system.svc", "--days", "1", "--force")
+    issue(pki / "b", "--client", "stranger")
+    for kind in ("crt", "key"):
+        (pki / "b" / f"stranger.{kind}").rename(pki / f"stranger.{kind}")
+    (pki / "server.key").write_bytes((pki / "kube-apiserver.key").read_bytes())
+    before = (pki / "server.crt").read_bytes()
+    would = run("certs", "rotate", "--out", pki, "--dry-run")
+    assert would.startswith(f"would: {pki}/server.crt: renewed, until")
+    assert f"{pki}/stranger.crt: signed by no CA of this folder, left alone" in would
+    assert (pki / "server.crt").read_bytes() == before
+    did = json.loads(run("certs", "rotate", "--out", pki, "-o", "json"))
+    assert [row["file"] for row in did["done"]] == [f"{pki}/server.crt"]
+    assert did["strangers"] == ["stranger.crt"]
+    assert (pki / "server.crt").read_bytes() != before
+    assert {path.name: path.stat().st_mode & 0o777 for path in pki.glob("*.key")} == dict.fromkeys(
+        ("ca.key", "server.key", "kube-apiserver.key", "stranger.key"), 0o600
+    )
+    assert (pki / "rotation.json").stat().st_mode & 0o777 == 0o600
+    assert "renewed from" in run("certs", "inspect", pki / "server.crt", "--ca", pki / "ca.crt")
+
+
+def test_what_is_no_such_folder_is_said_with_a_remedy(tmp_path: Path, pki: Path) -> None:
+    with pytest.raises(UserError, match="cannot be opened"):
+        run("certs", "rotate", "--out", tmp_path / "none")
+    with pytest.raises(UserError, match="must live twice as long") as refused:
+        run("certs", "rotate", "--out", pki, "--ca-days", "40")
+    assert refused.value.remedy == "write at least 60"
+    (pki / "rotation.json").write_text("{}")
+    with pytest.raises(CertsError, match=r"rotation\.json: is no line of CAs"):
+        Folder(pki, LIVES)

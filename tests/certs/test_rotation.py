@@ -1,0 +1,233 @@
+"""Rotation over virtual time: whatever is interrupted, whoever reads late, both ends understand each other."""
+
+from datetime import timedelta
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from certs.authority import BACKDATED, Authority, server_names
+from certs.lifetimes import Lifetimes, renewal
+from certs.rotation import Drop, Issue, Make, Mark, Publish
+from tests.certs.world import LEAF, NAME, START, World, mishap, names_of
+
+DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+USUAL = Lifetimes.of(365 * DAY, 14 * DAY, MINUTE)
+SHORT = Lifetimes.of(2 * MINUTE, MINUTE, MINUTE)
+
+lifetimes = st.builds(
+    lambda leaf, factor: Lifetimes.of(leaf * factor, leaf, timedelta(minutes=5)),
+    st.sampled_from((MINUTE, 12 * MINUTE, DAY, 14 * DAY)),
+    st.sampled_from((2, 3, 6)),
+)
+
+
+def at_rest(lives: Lifetimes) -> World:
+    """Return a world that has just been set up, and whose readers have read."""
+    world = World(lives, min(lives.settle, lives.leaf / 10))
+    world.settle()
+    world.disturb()
+    world.pass_by(world.calm_at - world.now)
+    return world
+
+
+@settings(max_examples=25, deadline=None)
+@given(lives=lifetimes, seed=st.integers(0, 2**32))
+def test_the_leaf_verifies_against_every_published_bundle_at_every_moment_whatever_is_interrupted(
+    lives: Lifetimes, seed: int
+) -> None:
+    random = Random(seed)  # noqa: S311  nothing secret comes of it
+    world = at_rest(lives)
+    end, missed = world.now + 2 * lives.ca + lives.leaf, 0
+    while world.now < end:
+        world.pass_by(lives.leaf / 25 * (0.2 + random.random()))
+        assert world.failing() == ""
+        for _ in range(random.randrange(3)):
+            mishap(world, random)
+            assert world.failing() == ""
+        missed = missed + 1 if missed < 2 and random.random() < 0.2 else 0
+        if not missed:
+            world.settle(random.choice)
+            assert world.failing() == ""
+
+
+@settings(max_examples=25, deadline=None)
+@given(lives=lifetimes, seed=st.integers(0, 2**32), jumps=st.lists(st.floats(-3, 3), min_size=1, max_size=6))
+def test_after_a_suspend_of_days_or_a_clock_put_right_one_look_sets_all_right(
+    lives: Lifetimes, seed: int, jumps: list[float]
+) -> None:
+    random = Random(seed)  # noqa: S311  nothing secret comes of it
+    world = at_rest(lives)
+    for jump in jumps:
+        world.now = max(START, world.now + lives.ca * jump)
+        world.forget_the_past()
+        world.settle(random.choice)
+        world.disturb()
+        for _ in range(40):
+            world.pass_by(lives.leaf / 40)
+            world.settle()
+            assert world.failing() == ""
+
+
+def test_a_new_ca_joins_every_bundle_before_a_leaf_comes_from_it_and_the_old_one_leaves_after_its_last_leaf() -> None:
+    """Checklist, 1."""
+    world = at_rest(USUAL)
+    [old] = world.line.now
+    seen = []
+    while old.certificate in {ca for cell in world.places.values() for ca in cell.now}:
+        world.pass_by(timedelta(hours=6))
+        while steps := world.due():
+            step = steps[0]
+            former = world.leaf.now
+            world.take(step)
+            if isinstance(step, Issue) and step.signer.certificate != old.certificate:
+                assert all(step.signer.certificate in cell.now for cell in world.places.values())
+                seen.append((world.now, former))
+    assert isinstance(world.done[-len(world.places) - 1][1], Drop)
+    switched_at, last = seen[0]
+    assert last is not None
+    assert last.certificate.not_valid_after_utc <= world.now < last.certificate.not_valid_after_utc + DAY
+    assert world.now - switched_at > USUAL.leaf / 4
+
+
+def test_a_place_that_cannot_be_written_keeps_a_new_ca_from_signing_and_stops_no_renewal() -> None:
+    """Checklist, 1: read back from every configuration."""
+    world = at_rest(USUAL)
+    [old] = world.line.now
+    while world.now < START + 364 * DAY:
+        world.pass_by(timedelta(hours=12))
+        for _ in range(20):
+            steps = [step for step in world.due() if step != Publish("policy")]
+            if not steps:
+                break
+            world.take(steps[0])
+        assert world.failing() == ""
+    assert len(world.line.now) == 2
+    assert {step.signer.certificate for _, step in world.done if isinstance(step, Issue)} == {old.certificate}
+    ends = [leaf.certificate.not_valid_after_utc for _, leaf in world.leaf.versions if leaf is not None]
+    assert len(set(ends)) == len(ends), "a leaf that lives no longer than the one before is no renewal"
+
+
+def test_leaves_are_renewed_at_two_thirds_of_their_life_with_jitter_and_bear_an_hour_back() -> None:
+    """Checklist, 2."""
+    shares, world = set(), World(USUAL, USUAL.settle)
+    world.settle()
+    for _ in range(200):
+        leaf = world.leaf.now
+        assert leaf is not None
+        certificate = leaf.certificate
+        born = certificate.not_valid_before_utc + BACKDATED
+        life = certificate.not_valid_after_utc - born
+        assert certificate.not_valid_before_utc == world.now - BACKDATED
+        assert life == USUAL.leaf
+        shares.add(round((renewal(certificate) - born) / life, 3))
+        world.leaf.versions[-1] = (
+            world.now,
+            Authority.create(now=world.now).issue_server(NAME, server_names(NAME), USUAL.leaf, world.now),
+        )
+    assert 2 / 3 - 0.051 < min(shares) < 2 / 3 < max(shares) < 2 / 3 + 0.051
+    assert len(shares) > 50
+
+
+def test_what_is_read_every_five_minutes_is_renewed_with_six_minutes_left_where_its_life_allows_it() -> None:
+    ca = Authority.create(lifetime=timedelta(hours=1), now=START)
+    left = {}
+    for minutes in (1, 10, 12, 16, 60 * 24):
+        leaf = ca.issue_client("kube-apiserver", lifetime=minutes * MINUTE, now=START).certificate
+        left[minutes] = (leaf.not_valid_after_utc - renewal(leaf)) / MINUTE
+    assert left[12] == 6
+    assert left[16] >= 6
+    assert (left[1], left[10]) == (0.5, 5)
+
+
+def test_the_ca_has_a_clock_of_its_own_and_is_succeeded_before_it_cuts_a_leaf_short() -> None:
+    """Checklist, 2; and two outages of others: a CA that expired before its leaf, a rotator that turned only once."""
+    for lives in (USUAL, SHORT, Lifetimes.of(30 * DAY, 15 * DAY, MINUTE)):
+        world = at_rest(lives)
+        while world.now < START + 6 * lives.ca:
+            world.pass_by(lives.leaf / 60)
+            world.settle()
+            leaf = world.leaf.now
+            assert leaf is not None
+            if world.leaf.versions[-1][0] == world.now:
+                assert leaf.certificate.not_valid_after_utc - world.now == lives.leaf
+        made = [at for at, step in world.done if isinstance(step, Make)]
+        assert 6 <= len(made) <= 26
+        assert len(world.line.now) <= 4
+
+
+def test_nothing_is_renewed_needlessly() -> None:
+    world = at_rest(USUAL)
+    while world.now < START + 365 * DAY:
+        world.pass_by(timedelta(hours=1))
+        world.settle()
+    issued = [step for _, step in world.done if isinstance(step, Issue)]
+    assert 365 / 14 * 1.3 < len(issued) < 365 / 14 * 1.75
+    assert sum(isinstance(step, Make) for _, step in world.done) == 2
+
+
+def test_a_bundle_that_drifts_is_due_at_once() -> None:
+    """Checklist, 6."""
+    world = at_rest(USUAL)
+    foreign = Authority.create().credentials.certificate
+    for drifted in (frozenset(), frozenset({foreign}), world.places["policy"].now | {foreign}):
+        world.places["policy"].write(world.now, drifted)
+        assert world.due() == (Publish("policy"),)
+        world.settle()
+        assert world.places["policy"].now == {one.certificate for one in world.line.now}
+
+
+def test_a_new_ca_that_is_missing_somewhere_before_it_signs_settles_anew() -> None:
+    world = at_rest(USUAL)
+    while len(world.line.now) == 1:
+        world.pass_by(timedelta(hours=6))
+        world.settle()
+    [old, new] = world.line.now
+    assert new.published_at == world.now
+    world.places["policy"].write(world.now, frozenset({old.certificate}))
+    world.pass_by(USUAL.settle)
+    assert world.due() == (Mark(new, None),)
+    world.settle()
+    assert world.line.now[1].published_at == world.now
+    assert not world.line.now[1].is_signing
+    world.pass_by(USUAL.settle)
+    world.settle()
+    assert world.line.now[1].is_signing
+    assert world.line.now[0].key is None, "what signs no more needs no key"
+
+
+def test_a_ca_that_nobody_remembers_stays_trusted_while_its_leaf_lives() -> None:
+    """Somebody has deleted the CA's Secret: a new one takes over, and no call fails."""
+    world = at_rest(USUAL)
+    [lost] = world.line.now
+    world.line.write(world.now, ())
+    former = world.leaf.now
+    while world.leaf.now is former:
+        world.settle()
+        assert world.failing() == ""
+        world.pass_by(USUAL.settle / 4)
+    assert [one.certificate == lost.certificate for one in world.line.now] == [True, False]
+    assert world.now - START < timedelta(minutes=5)
+    world.pass_by(USUAL.leaf)
+    world.settle()
+    assert lost.certificate not in world.places["policy"].now
+
+
+def test_a_leaf_that_lacks_a_name_is_issued_anew() -> None:
+    """Checklist, 9: whatever the API server calls us by."""
+    world = at_rest(USUAL)
+    world.names = (*world.names, *server_names("192.0.2.7"))
+    [step] = world.due()
+    assert isinstance(step, Issue)
+    assert step.name == LEAF
+    world.settle()
+    assert world.leaf.now is not None
+    assert set(server_names("192.0.2.7")) <= set(names_of(world.leaf.now.certificate))
+
+
+def test_lifetimes_outside_of_what_is_usual_are_remarked_on_and_those_that_cannot_be_kept_are_mistakes() -> None:
+    """Checklist, 2: leaves of 7 to 30 days."""
+    assert (USUAL.remarks(), USUAL.mistake()) == ((), "")
+    assert "less than 7 days" in SHORT.remarks()[0]
+    assert "more than 30 days" in Lifetimes.of(365 * DAY, 90 * DAY, MINUTE).remarks()[0]
+    assert "twice" in Lifetimes.of(20 * DAY, 14 * DAY, MINUTE).mistake()

@@ -1,0 +1,436 @@
+"""Keys change, and nobody notices: over virtual time, with late readers, interruptions and clocks that jump."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import jwt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certs.errors import CertsError
+from certs.token_keys import Keys, made, published, read, set_of, written
+from certs.token_rotation import Issuer, View, Writes, next_step
+from certs.tokens import ALGORITHMS, key_set, new_key, public_jwk, sign
+from tests.core.strategies import examples
+from webhook.key_sets import claimed_by, read_key_set
+
+HOUR, DAY = 3600, 86400
+START = 1_800_000_000
+ISSUER = Issuer("https://podgate", "podgate", "kube-apiserver", "kube-apiserver", HOUR, DAY)
+SHORT = replace(ISSUER, token_seconds=600, key_seconds=600)
+LOOK_SECONDS = 10
+CALLER_LATE_SECONDS = 80
+"""A node's writer looks every 20 s, kube-apiserver reads every minute."""
+
+
+@dataclass
+class World:
+    """What is kept, what is published and the token in use; and all that late readers may still have."""
+
+    issuer: Issuer = ISSUER
+    now: int = START
+    keys: Keys = ()
+    key_set: str = "{}"
+    token: str | None = None
+    key_sets: list[tuple[int, str]] = field(default_factory=list)
+    """Each with the moment when the next one took its place."""
+    tokens: list[tuple[int, str]] = field(default_factory=list)
+    excused_until: int = 0
+
+    def step(self) -> Writes | None:
+        view = View(self.keys, published(self.key_set.encode()), self.token)
+        return next_step(view, self.issuer, self.now)
+
+    def write(self, step: Writes, parts: int = 3) -> None:
+        """Write as many of a step's parts, in their order, as are written before a kill."""
+        todo: list[Callable[[], None]] = []
+        if step.keys is not None:
+            todo.append(lambda: setattr(self, "keys", read(written(step.keys or ()), "here")))
+        if step.key_set is not None:
+            todo.append(lambda: self.publish(step.key_set or ""))
+        if step.token is not None:
+            todo.append(lambda: self.hand_out(step.token or ""))
+        for one in todo[:parts]:
+            one()
+
+    def publish(self, text: str) -> None:
+        self.key_sets.append((self.now, self.key_set))
+        self.key_set = text
+
+    def hand_out(self, text: str) -> None:
+        if self.token is not None:
+            self.tokens.append((self.now, self.token))
+        else:
+            self.excused_until = self.now + self.issuer.settle_seconds  # nobody has called before
+        self.token = text
+
+    def look(self) -> list[str]:
+        said: list[str] = []
+        while (step := self.step()) is not None:
+            self.write(step)
+            said.append(step.text)
+            assert len(said) < 20, said
+        return said
+
+    def check(self) -> None:
+        """Every token that a caller may hold verifies with every key set that a server may have."""
+        if self.now < self.excused_until or self.token is None:
+            return
+        read_late = self.now - self.issuer.settle_seconds
+        sets = [self.key_set, *(text for until, text in self.key_sets if until > read_late)]
+        held = [self.token, *(text for until, text in self.tokens if until > self.now - CALLER_LATE_SECONDS)]
+        for token in held:
+            if expires_at(token) > self.now:
+                for text in sets:
+                    assert verifies(token, text), f"at {self.now - START}"
+
+    def live(self, seconds: int, every_seconds: int = LOOK_SECONDS) -> None:
+        """Look as the loop does, for so long."""
+        for _ in range(0, seconds, every_seconds):
+            self.look()
+            self.check()
+            self.now += every_seconds
+
+
+@lru_cache(1000)
+def verifies(token: str, key_set: str) -> bool:
+    kid = jwt.get_unverified_header(token)["kid"]
+    return any(one["kid"] == kid and good(token, tuple(one.items())) for one in published(key_set.encode()))
+
+
+@lru_cache(1000)
+def good(token: str, jwk: tuple[tuple[str, str], ...]) -> bool:
+    whenever = {"verify_exp": False, "verify_iat": False, "verify_aud": False}
+    try:
+        jwt.decode(token, jwt.PyJWK(dict(jwk)), algorithms=list(ALGORITHMS), options=whenever)  # type: ignore[arg-type]  # a TypedDict
+    except jwt.InvalidSignatureError:
+        return False
+    return True
+
+
+def claims(token: str | None) -> dict[str, object]:
+    assert token is not None
+    found: dict[str, object] = jwt.decode(token, options={"verify_signature": False})
+    return found
+
+
+@lru_cache(1000)
+def expires_at(token: str) -> int:
+    return int(str(claims(token)["exp"]))
+
+
+def kids(world: World) -> list[str]:
+    return [one.kid for one in world.keys]
+
+
+# --- step by step ---
+
+
+def test_the_first_look_makes_a_key_publishes_it_and_signs() -> None:
+    world = World()
+    said = world.look()
+    [kid] = kids(world)
+    assert said == [
+        f"made key {kid}",
+        "published 1 key(s)",
+        f"key {kid} is published",
+        f"signed a token with key {kid}: there is none that verifies",
+    ]
+    told = claims(world.token)
+    assert told.pop("jti")
+    assert told == {
+        "iss": "https://podgate",
+        "aud": "podgate",
+        "sub": "kube-apiserver",
+        "client_id": "kube-apiserver",
+        "iat": START,
+        "exp": START + HOUR,
+    }
+    assert world.look() == []
+
+
+def test_a_token_is_renewed_at_a_tenth_of_its_life() -> None:
+    world = World()
+    world.look()
+    first = world.token
+    world.now += HOUR // 10 - 1
+    assert world.look() == []
+    world.now += 1
+    assert [text.rpartition(": ")[2] for text in world.look()] == ["its time has come"]
+    assert world.token != first
+
+
+def test_a_new_key_is_published_first_signs_when_all_have_read_it_and_the_old_one_goes_with_its_last_token() -> None:
+    world = World()
+    world.live(DAY)
+    [old] = kids(world)
+    world.live(LOOK_SECONDS)
+    assert kids(world)[0] == old
+    [_, new] = kids(world)
+    assert {one["kid"] for one in published(world.key_set.encode())} == {old, new}
+    settle = ISSUER.settle_seconds
+    world.live(settle - 2 * LOOK_SECONDS)
+    assert signer(world) == old
+    world.live(HOUR // 10 + 2 * LOOK_SECONDS)
+    assert signer(world) == new
+    assert world.keys[0].key is None, "what is not there cannot be stolen"
+    last = world.keys[0].tokens_end
+    assert last is not None
+    world.live(last - world.now)
+    assert kids(world) == [old, new]
+    world.live(150)
+    assert kids(world) == [new]
+    assert {one["kid"] for one in published(world.key_set.encode())} == {new}
+
+
+def signer(world: World) -> str:
+    assert world.token is not None
+    return str(jwt.get_unverified_header(world.token)["kid"])
+
+
+def test_a_key_that_was_missing_from_the_set_settles_anew() -> None:
+    world = World()
+    world.live(DAY + ISSUER.settle_seconds - LOOK_SECONDS)
+    old, new = kids(world)
+    world.publish(set_of(world.keys[:1]))
+    tampered_at = world.now
+    world.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    assert signer(world) == old
+    world.live(HOUR // 10 + 2 * LOOK_SECONDS)
+    assert signer(world) == new
+    signed_at = claims(world.token)["iat"]
+    assert isinstance(signed_at, int)
+    assert signed_at - tampered_at >= ISSUER.settle_seconds
+
+
+def test_what_it_remembers_is_lost_and_the_token_in_use_is_good_all_the_same() -> None:
+    world = World()
+    world.live(HOUR)
+    old = signer(world)
+    world.keys = ()
+    assert world.look()[0] == f"adopted key {old}: it has signed the token in use"
+    assert kids(world)[0] == old
+    world.live(2 * HOUR)
+    assert old not in kids(world)
+    assert signer(world) == kids(world)[0]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_what_was_issued_by_hand_is_taken_over_and_nobody_notices(algorithm: str) -> None:
+    key = new_key(algorithm)
+    jwk = public_jwk(key.public_key(), algorithm)
+    del jwk["use" if algorithm == "PS256" else "alg"]  # other tools leave them out
+    world = World(key_set=key_set([jwk]))
+    world.token = sign(key, {**ISSUER.claims(START - 60), "iat": START - 60, "exp": START + 12 * HOUR}, algorithm)
+    world.look()
+    assert verifies(world.token, world.key_set)
+    world.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    assert signer(world) == jwk["kid"]
+    world.live(2 * LOOK_SECONDS)
+    assert signer(world) != jwk["kid"]
+    assert jwk["kid"] in kids(world)
+
+
+@pytest.mark.parametrize("bound", [{}, {"iss": "https://podgate"}])
+def test_whoever_reads_the_set_takes_the_token_in_use_before_and_after_it_is_taken_over(bound: dict[str, str]) -> None:
+    """A key that names an issuer is the only one for it: all must name theirs, or none."""
+    key = new_key("ES256")
+    world = World(key_set=key_set([{**public_jwk(key.public_key()), **bound}]))
+    world.token = sign(key, {**ISSUER.claims(START), "exp": START + 12 * HOUR})
+    for _ in range(3):
+        world.look()
+        assert is_taken(world)
+        world.live(ISSUER.settle_seconds + LOOK_SECONDS)
+    assert signer(world) == kids(world)[-1]
+    assert is_taken(world)
+
+
+def is_taken(world: World) -> bool:
+    """Whether the server that reads this set lets in whoever has this token."""
+    found = read_key_set(world.key_set.encode(), "jwks.json", may_bind=True)
+    issuer = str(claims(world.token)["iss"])
+    return found.keys[signer(world)].issuer == (issuer if issuer in claimed_by(found.keys) else None)
+
+
+def test_a_key_that_was_taken_over_speaks_for_its_tokens_issuer_and_another_one_signs_for_the_new_one() -> None:
+    world = World()
+    world.look()
+    old = signer(world)
+    world.issuer = replace(ISSUER, issuer="https://other")
+    world.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    assert signer(world) == old
+    assert is_taken(world)
+    world.live(2 * LOOK_SECONDS)
+    assert signer(world) != old
+    assert claims(world.token)["iss"] == "https://other"
+    assert is_taken(world)
+    assert {one["kid"]: one["iss"] for one in published(world.key_set.encode())} == {
+        old: "https://podgate",
+        signer(world): "https://other",
+    }
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"kid": 1, "a": "x"}, {"kid": "y", "a": "x"}],
+        [{"kid": [1]}, {"kid": "u"}, {}],
+        [None, {"kid": "u"}],
+        [[[1, 2]], [["a", 3]]],
+    ],
+)
+def test_a_key_set_that_somebody_has_spoilt_is_published_anew(rows: list[object]) -> None:
+    world = World()
+    world.look()
+    right = world.key_set
+    world.key_set = json.dumps({"keys": [*json.loads(right)["keys"], *rows]})
+    assert world.look() == ["published 1 key(s)"]
+    assert json.loads(world.key_set) == json.loads(right)
+
+
+@pytest.mark.parametrize("spoilt", [{"exp": "soon"}, {"iat": "soon"}, {"exp": 1e400}, {"exp": [1]}, {"iss": None}])
+def test_a_token_whose_claims_are_none_is_replaced(spoilt: dict[str, object]) -> None:
+    world = World()
+    key = new_key("ES256")
+    world.key_set = key_set([public_jwk(key.public_key())])
+    told = {**ISSUER.claims(START), **spoilt}
+    world.token = sign(key, {name: value for name, value in told.items() if value is not None})
+    assert world.look()[-1].endswith("there is none that verifies")
+    assert verifies(world.token, world.key_set)
+
+
+@pytest.mark.parametrize("token", ["", "x", "a.b.c", sign(new_key("ES256"), {"iat": START, "exp": START + HOUR})])
+def test_a_token_that_nobody_can_verify_is_replaced(token: str) -> None:
+    world = World()
+    world.look()
+    world.token = token
+    assert len(world.look()) == 1
+    assert verifies(world.token, world.key_set)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"audience": "other"}, {"subject": "other"}, {"client_id": None}, {"token_seconds": 1800}],
+)
+def test_a_token_is_issued_anew_when_it_is_to_say_something_else(change: dict[str, object]) -> None:
+    world = World()
+    world.look()
+    world.issuer = replace(ISSUER, **change)  # type: ignore[arg-type]  # of the right types
+    assert len(world.look()) == 1
+    assert world.look() == []
+
+
+def test_a_token_from_the_future_is_replaced_once_the_clock_is_put_right() -> None:
+    world = World()
+    world.look()
+    world.now -= 10 * 60
+    assert [text.rpartition(": ")[2] for text in world.look()] == ["its time has come"]
+    assert claims(world.token)["iat"] == world.now
+
+
+def test_a_key_that_was_published_in_the_future_settles_from_when_the_clock_is_put_right() -> None:
+    world = World()
+    world.live(DAY - HOUR)
+    world.now += 7 * DAY
+    world.look()
+    old = signer(world)
+    world.now -= 7 * DAY
+    world.key_sets, world.tokens = [], []  # their moments have not come
+    world.live(ISSUER.settle_seconds + HOUR // 10 + 2 * LOOK_SECONDS)
+    assert signer(world) != old
+
+
+def memory(**fault: object) -> str:
+    """Return what is kept of one key, with a fault."""
+    row = {"jwk": {"kid": "x", "iss": "y"}, "key": None, "publishedAt": None, "tokensEnd": None}
+    return json.dumps({"keys": [{**row, "madeAt": "2026-01-01T00:00:00Z", **fault}]})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"keys": [{}]}',
+        '{"keys": [{"jwk": 1}]}',
+        '{"keys": 1}',
+        memory(jwk=1),
+        memory(jwk={}),
+        memory(key=1),
+    ],
+)
+def test_what_is_no_memory_is_said_and_not_written_over(text: str) -> None:
+    with pytest.raises(CertsError, match="Secret x: holds no signing keys as they were written here"):
+        read(text.encode(), "Secret x")
+
+
+def test_a_key_with_another_keys_public_half_is_refused() -> None:
+    mixed = replace(made(START, "https://podgate"), jwk=public_jwk(new_key("ES256").public_key()))
+    with pytest.raises(CertsError):
+        read(written((mixed,)), "Secret x")
+
+
+def test_a_key_must_outlive_its_tokens() -> None:
+    assert replace(ISSUER, key_seconds=HOUR - 1).mistake()
+    assert not SHORT.mistake()
+
+
+# --- over a long time ---
+
+
+def test_over_weeks_keys_come_and_go_and_the_set_stays_small() -> None:
+    world = World(replace(ISSUER, token_seconds=12 * HOUR))
+    seen: set[str] = set()
+    for _ in range(14 * 24 * 4):
+        world.live(LOOK_SECONDS)
+        world.now += HOUR // 4 - LOOK_SECONDS
+        seen |= set(kids(world))
+        assert len(world.keys) <= 3
+    assert len(seen) >= 12
+
+
+DEEDS = st.lists(
+    st.tuples(
+        st.sampled_from(["look", "look", "look", "killed", "suspended", "tampered", "forgotten", "set back"]),
+        st.integers(0, 3),
+        st.integers(1, 400),
+    ),
+    max_size=20,
+)
+
+
+@examples(40)
+@given(DEEDS, st.sampled_from([ISSUER, SHORT]))
+def test_every_token_handed_out_verifies_with_every_key_set_that_may_be_in_force(
+    deeds: list[tuple[str, int, int]], issuer: Issuer
+) -> None:
+    world = World(issuer)
+    for deed, parts, amount in deeds:
+        match deed:
+            case "killed":
+                if (step := world.step()) is not None:
+                    world.write(step, parts)
+            case "suspended":
+                world.now += amount * issuer.key_seconds // 100
+            case "tampered":
+                world.publish("{}")
+                world.excused_until = world.now + issuer.settle_seconds
+            case "forgotten" if (
+                len({one.kid for one in world.keys if one.is_signing}) == 1
+            ):  # else it cannot but lose one
+                world.keys = ()
+                if world.token is not None and expires_at(world.token) <= world.now:  # nobody was let in anyway
+                    world.excused_until = world.now + issuer.settle_seconds
+            case "set back":
+                world.now -= min(amount, 4)
+        if deed in {"tampered", "forgotten"}:
+            world.look()
+        world.live(amount, 20)
+    world.live(2 * issuer.settle_seconds + issuer.token_seconds + 200, 30)
+    last = max(at for at, one in enumerate(world.keys) if one.is_signing)
+    assert all((one.tokens_end or 0) + 150 > world.now for one in world.keys[:last]), "keys do leave"
+    assert world.token is not None
+    assert expires_at(world.token) > world.now

@@ -1,0 +1,117 @@
+"""Podgate whose certificates are kept in the cluster: Secrets are mounted as the kubelet would, nothing is by hand."""
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+
+from certs.keeping import CLIENT, CLIENT_CA, SERVING, SERVING_CA
+from certs.line import Line, read
+from tests.cluster.callers import NAMESPACE, Caller
+from tests.cluster.controlplane import API_ALONE, ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.cluster.kubelet import mounted
+from tests.server.serving import Files
+
+SECRETS = (SERVING_CA, CLIENT_CA, SERVING, CLIENT)
+ENTRANCE = "kept"
+CONFIGURATIONS = (
+    "mutatingwebhookconfigurations/podgate",
+    "validatingwebhookconfigurations/podgate",
+    "validatingwebhookconfigurations/podgate-policy",
+)
+
+
+@dataclass
+class KeptFiles(Files):
+    """What servers are started with: serving leaf and clients' CAs come from a mounted Secret."""
+
+    tls: Path = field(default_factory=Path)
+
+    def arguments(self) -> list[str]:
+        found = super().arguments()
+        for flag, name in (("--tls-cert", "tls.crt"), ("--tls-key", "tls.key"), ("--client-ca", "ca.crt")):
+            found[found.index(flag) + 1] = str(self.tls / name)
+        return found
+
+
+@contextmanager
+def kept_plane(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
+    """Start an API server that calls with what is mounted at `folder`."""
+    token = identities.callers["good"].token
+    caller = Caller(folder / "tls.crt", folder / "tls.key", token)
+    with ControlPlane(callers={ENTRANCE: caller}, components=API_ALONE) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What the cluster keeps, as a test sees it."""
+
+    plane: ControlPlane
+    found: Installation
+    tls: Path
+
+    def secret(self, name: str) -> Any:
+        return self.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}")
+
+    def data(self, name: str, key: str) -> bytes:
+        found = self.secret(name)
+        return base64.b64decode(found["data"][key]) if found is not None and key in found["data"] else b""
+
+    def line(self, name: str = SERVING_CA) -> Line:
+        text = self.data(name, "line.json")
+        return read(text, name) if text else ()
+
+    def leaf(self, name: str = SERVING) -> x509.Certificate | None:
+        text = self.data(name, "tls.crt")
+        return x509.load_pem_x509_certificate(text) if text else None
+
+    def configuration(self, place: str) -> Any:
+        return self.plane.api.get(f"/apis/admissionregistration.k8s.io/v1/{place}")
+
+    def bundles(self) -> list[bytes]:
+        """Return what each entry of each configuration trusts."""
+        found = [self.configuration(place) or {"webhooks": []} for place in CONFIGURATIONS]
+        entries = [entry for one in found for entry in one["webhooks"]]
+        return [base64.b64decode(entry["clientConfig"].get("caBundle", "")) for entry in entries]
+
+    def create_pod(self) -> int:
+        """Ask for a Pod, dry; return the API server's status."""
+        return self.found.create_pod(self.found.namespaces[0], dry_run=True)[0]
+
+    def wait(self, condition: Callable[[], Any], what: str) -> None:
+        """Wait until it is so; what those who keep it said is in the error where it never is."""
+        suspects = (one.name for one in (*self.found.controllers, *self.found.servers))
+        self.plane.wait(condition, what, "kube-apiserver", *suspects)
+
+    def patch(self, path: str, body: Any) -> None:
+        status, said = self.plane.api.request("PATCH", path, body, "application/strategic-merge-patch+json")
+        assert status == 200, said
+
+
+def forget(plane: ControlPlane, *names: str) -> None:
+    """Delete these Secrets, or all that are kept."""
+    plane.kubectl("delete", "secret", *(names or SECRETS), "-n", NAMESPACE, "--ignore-not-found")
+
+
+@contextmanager
+def keeping(
+    plane: ControlPlane, identities: Identities, folder: Path, policy: str, namespaces: Sequence[str]
+) -> Iterator[Keeping]:
+    """Install all but servers and controllers, and mount the two Secrets that there will be."""
+    tls = folder / "tls"
+    source = identities.files
+    files = KeptFiles(source.folder, source.pki, source.signer, source.other, source.caller, tls=tls)
+    with ExitStack() as stack:
+        stack.callback(forget, plane)  # once nobody is left who would make them anew
+        found = stack.enter_context(installed(plane, files, policy, namespaces, entrance=ENTRANCE, servers=0))
+        one = Keeping(plane, found, tls)
+        stack.enter_context(mounted(plane, NAMESPACE, SERVING, tls))
+        stack.enter_context(mounted(plane, NAMESPACE, CLIENT, folder / "caller"))
+        yield one

@@ -1,0 +1,144 @@
+"""A cluster in which all that identifies anybody is made, mounted and renewed by what ships: nothing is by hand."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cluster.callers import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
+from tests.cluster.controlplane import API_ALONE, ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import MANIFESTS, installed
+from tests.cluster.keeping import CONFIGURATIONS, Keeping
+from tests.cluster.kubelet import mounted
+from tests.cluster.server import PODGATE, Server
+from tests.server.serving import Files
+
+ENTRANCE, SECOND = "rotating", "rotating-2"
+"""Two ports of one Service: the API server's certificate changes behind the one that it does not use."""
+ISSUER, SUBJECT = "podgate", "kube-apiserver"
+NODE = "apiserver-files"
+_NODE_RIGHTS, _NODE_ACCOUNT = MANIFESTS / "apiserver" / "rbac.yaml", "podgate-apiserver-files"
+IDENTITIES = f"""\
+- role: apiserver
+  certificate: {{commonName: kube-apiserver}}
+  issuer: {ISSUER}
+  audience: podgate
+  subject: {SUBJECT}
+  clientId: {{from: subject}}
+"""
+
+
+@dataclass(frozen=True)
+class Lives:
+    """How long everything lives, as flags of the controller."""
+
+    serving_ca: str
+    serving: str
+    client_ca: str
+    client: str
+    token: str
+    token_key: str
+
+    def flags(self) -> list[str]:
+        named = {
+            "--serving-ca-lifetime": self.serving_ca,
+            "--serving-lifetime": self.serving,
+            "--client-ca-lifetime": self.client_ca,
+            "--client-lifetime": self.client,
+            "--token-lifetime": self.token,
+            "--token-key-lifetime": self.token_key,
+        }
+        return [part for pair in named.items() for part in pair]
+
+
+@dataclass
+class MountedFiles(Files):
+    """What servers are started with: all of it is mounted from the cluster."""
+
+    mounts: Path = field(default_factory=Path)
+
+    def arguments(self) -> list[str]:
+        tls = self.mounts / "tls"
+        return [
+            *("--policy", "unused"),
+            *("--tls-cert", str(tls / "tls.crt"), "--tls-key", str(tls / "tls.key")),
+            *("--client-ca", str(tls / "ca.crt"), "--serving-ca", str(tls / "serving-ca.crt")),
+            *("--jwks", str(self.mounts / "jwks" / "jwks.json")),
+            *("--identities", str(self.mounts / "identities.yaml")),
+            *("--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0"),
+        ]
+
+
+@dataclass(frozen=True)
+class Rotating(Keeping):
+    """What a test does with it."""
+
+    store: str
+    lives: Lives
+
+    def start_server(self) -> Server:
+        return self.found.start_server("--drain", "1s", "--store", self.store, "--store-deadline", "10s")
+
+    def start_controller(self) -> Server:
+        issuing = ("--certificates", "own", "--token-issuer", ISSUER, "--token-subject", SUBJECT)
+        ports = ("--caller-ports", f"{self.found.entrance.port},{self.plane.entrances[SECOND].port}")
+        return self.found.start_controller("--store", self.store, *issuing, *ports, *self.lives.flags())
+
+    def start_node(self) -> None:
+        """Start what renews kube-apiserver's files, and have it started with them once they are there."""
+        self.plane.kubectl("apply", "-f", str(_NODE_RIGHTS))
+        host = f"{SERVICE_HOST}:{self.found.entrance.port}"
+        told = ("--out", self.node, "--webhook", host, "--token", "own", "--every", "2s")
+        told = (*told, "--second-port", str(self.plane.entrances[SECOND].port))
+        token = self.plane.kubectl("create", "token", _NODE_ACCOUNT, "-n", "kube-system").stdout.strip()
+        whose = ("--kubeconfig", self.plane.kubeconfig_for(_NODE_ACCOUNT, token=token))
+        self.plane.processes.start(NODE, [sys.executable, *PODGATE, NODE, *told, *whose])
+        wanted = ("admission-configuration.yaml", "kubeconfig.yaml", "kube-apiserver.pem", "token")
+        self.plane.wait(lambda: all((self.node / name).exists() for name in wanted), "kube-apiserver's files", NODE)
+        self.plane.admission = self.node / wanted[0]
+        self.plane.restart("kube-apiserver")
+        self.plane.wait_ready()
+
+    @property
+    def node(self) -> Path:
+        """Where kube-apiserver's files are."""
+        return self.tls.parent / "node"
+
+
+@contextmanager
+def rotating(
+    identities: Identities, folder: Path, store: str, policy: str, namespace: str, lives: Lives
+) -> Iterator[Rotating]:
+    """Start an API server; make, mount and renew by what ships all that it and the servers identify themselves with."""
+    source = identities.files
+    files = MountedFiles(source.folder, source.pki, source.signer, source.other, source.caller, mounts=folder)
+    (folder / "identities.yaml").write_text(IDENTITIES)
+    with ExitStack() as stack:
+        plane = stack.enter_context(ControlPlane(callers={ENTRANCE: Caller(), SECOND: Caller()}, components=API_ALONE))
+        plane.apply(*stand_in_service())
+        found = stack.enter_context(installed(plane, files, policy, [namespace], entrance=ENTRANCE, servers=0))
+        plane.entrances[SECOND].targets = [found.entrance.address]
+        one = Rotating(plane, found, folder / "tls", store, lives)
+        _be_patient(one)
+        tls = stack.enter_context(mounted(plane, NAMESPACE, "podgate-tls", folder / "tls"))
+        jwks = stack.enter_context(mounted(plane, NAMESPACE, "podgate-jwks", folder / "jwks", kind="configmaps"))
+        for _ in range(2):
+            one.start_controller()
+        tls.wait("tls.crt", "ca.crt", "serving-ca.crt")
+        jwks.wait("jwks.json")
+        one.start_node()
+        for _ in range(2):
+            one.start_server()
+        yield one
+
+
+def _be_patient(one: Rotating) -> None:
+    """Have the API server wait for an answer that is late on a busy machine: it is still one."""
+    for place in CONFIGURATIONS:
+        found = one.configuration(place)
+        for entry in found["webhooks"]:
+            entry["timeoutSeconds"] = 30
+        status, said = one.plane.api.request("PUT", f"/apis/admissionregistration.k8s.io/v1/{place}", found)
+        assert status == 200, said

@@ -1,0 +1,88 @@
+"""kube-apiserver before a proxy before Podgate: each of the shipped examples carries its reviews, and who it is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from certs.authority import Credentials
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.entrances import Target
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.proxies import Hop, hop, names
+from tests.server.forwarding import BEHIND_A_PROXY, PROXY, Forwarding
+from tests.server.identity import Pki
+from tests.server.serving import Files
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  failureMode: Closed
+  match: {{namespaces: [{namespace}]}}
+  placement: {{schedulerName: podgate-scheduler}}
+"""
+CALLS = ("podgate_calls_total", 'client_id="kube-apiserver"')
+
+
+@dataclass
+class Behind(Files):
+    """A server that takes a proxy's word, where the proxy has a CA of its own."""
+
+    proxies: Pki = field(kw_only=True)
+
+    @classmethod
+    def of(cls, files: Files, folder: Path) -> "Behind":
+        (folder / "identities.yaml").write_text(BEHIND_A_PROXY)
+        proxies = Pki.create(folder / "proxies", "proxies-ca")
+        return cls(files.folder, files.pki, files.signer, files.other, files.caller, proxies=proxies)
+
+    def arguments(self) -> list[str]:
+        told = super().arguments()
+        told[told.index("--client-ca") + 1] = str(self.proxies.folder / "ca.crt")
+        told[told.index("--identities") + 1] = str(self.proxies.folder.parent / "identities.yaml")
+        return [*told, "--client-identity", "forwarded", "--forwarded-ca", str(self.pki.paths.client_ca)]
+
+    def forwarding(self) -> Forwarding:
+        proxy: Credentials = self.proxies.client(PROXY)
+        return Forwarding(self, proxy, self.pki, self.caller)
+
+
+@dataclass
+class Site:
+    podgate: Installation
+    hop: Hop
+
+    def calls(self) -> float:
+        return sum(one.total(*CALLS) for one in self.podgate.servers)
+
+
+@pytest.fixture(params=names())
+def site(
+    request: pytest.FixtureRequest, api_alone: ControlPlane, identities: Identities, tmp_path: Path
+) -> Iterator[Site]:
+    namespace = f"behind-{request.param}"
+    files = Behind.of(identities.files, tmp_path)
+    with installed(api_alone, files, POLICY.format(namespace=namespace), [namespace]) as podgate:
+        upstream = podgate.servers[0].admission
+        with hop(request.param, files.forwarding(), upstream, tmp_path / "hop") as running:
+            podgate.entrance.targets = [Target(f"127.0.0.1:{running.address.rpartition(':')[2]}")]
+            podgate.wait_asked()
+            yield Site(podgate, running)
+
+
+def test_pods_are_judged_and_who_asks_is_known(site: Site) -> None:
+    before = site.calls()
+    [namespace] = site.podgate.namespaces
+    code, pod = site.podgate.create_pod(namespace)
+    assert (code, pod["spec"]["schedulerName"]) == (201, "podgate-scheduler"), site.hop.log
+    assert site.calls() == before + 2
+    # Round the proxy, kube-apiserver shows a certificate that is good for the proxy and no proxy's: nobody is asked.
+    site.podgate.entrance.targets = [site.podgate.servers[0].target]
+    site.podgate.entrance.cut()
+    code, answer = site.podgate.create_pod(namespace)
+    assert code == 500, answer
+    assert "failed calling webhook" in answer["message"]

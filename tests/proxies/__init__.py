@@ -1,0 +1,6 @@
+"""Real proxies before a real server: Envoy, nginx and HAProxy from pinned wheels, set up as the shipped examples."""
+
+from tests.proxies.hop import Hop, hop
+from tests.proxies.inventory import names
+
+__all__ = ["Hop", "hop", "names"]

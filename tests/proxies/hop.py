@@ -1,0 +1,127 @@
+"""One running proxy, set up as its example in manifests/examples: only addresses, names and folders are its own."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.processes import ComponentError, Processes, free_ports
+from tests.proxies.inventory import program
+from tests.server.forwarding import Forwarding, pem
+
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
+SERVICE = "podgate.podgate-system.svc"
+
+_FILES = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
+_READY_TIMEOUT_SECONDS = 30
+_STARTS_MAX = 3
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Where callers reach it."""
+
+    name: str
+    address: str
+    processes: Processes
+
+    @property
+    def log(self) -> str:
+        return self.processes.log(self.name, 200)
+
+
+@contextmanager
+def hop(name: str, forwarding: Forwarding, upstream: str, folder: Path, *, believes: str = "") -> Iterator[Hop]:
+    """Run a proxy before `upstream`, HOST:PORT; `believes` are further CAs of callers, PEM, that it trusts."""
+    processes = Processes(folder)
+    try:
+        folder.mkdir()
+        _write_material(forwarding, folder, believes)
+        for attempt in range(1, _STARTS_MAX + 1):
+            [port] = free_ports(1)
+            text = _configuration(name, folder, port, upstream)
+            file = folder / _FILES[name]
+            file.write_text(text)
+            run = f"{name}-{attempt}"
+            processes.start(run, _command(name, file, folder))
+            if _is_ready(processes, run, port):
+                yield Hop(run, f"localhost:{port}", processes)
+                return
+        raise ComponentError(f"{name} found no free port")
+    finally:
+        processes.close()
+
+
+def _write_material(forwarding: Forwarding, folder: Path, believes: str) -> None:
+    files = forwarding.files
+    proxy = pem(forwarding.proxy)
+    files.pki.context(forwarding.proxy)  # writes its certificate and key
+    stem = f"{forwarding.proxy.certificate.serial_number:x}"
+    server = (files.pki.paths.certificate.read_text(), files.pki.paths.key.read_text())
+    written = {
+        "server.crt": server[0],
+        "server.key": server[1],
+        "server.pem": "".join(server),
+        "proxy.crt": proxy,
+        "proxy.key": (files.folder / f"{stem}.key").read_text(),
+        "proxy.pem": proxy + (files.folder / f"{stem}.key").read_text(),
+        "podgate-ca.crt": (files.folder / "ca.crt").read_text(),
+        "callers-ca.crt": (forwarding.callers.folder / "ca.crt").read_text() + believes,
+    }
+    for name, text in written.items():
+        path = folder / name
+        path.touch(0o600)
+        path.write_text(text)
+
+
+def _configuration(name: str, folder: Path, port: int, upstream: str) -> str:
+    """Return the shipped example, put to this place; what it does not say is an error, not passed over."""
+    host, _, upstream_port = upstream.rpartition(":")
+    text = (EXAMPLES / _FILES[name]).read_text()
+    exchanged = {
+        f"/etc/{name}/tls/": f"{folder}/",
+        **(
+            {
+                f"address: {SERVICE}, port_value: 443": f"address: {host}, port_value: {upstream_port}",
+                "address: 0.0.0.0, port_value: 8443": f"address: 127.0.0.1, port_value: {port}",
+            }
+            if name == "envoy"
+            else {f"{SERVICE}:443": upstream, "0.0.0.0:8443": f"127.0.0.1:{port}"}
+        ),
+        SERVICE: "localhost",  # as the server's certificate has it here
+    }
+    for shipped, here in exchanged.items():
+        assert shipped in text, f"{_FILES[name]} does not say {shipped}"
+        text = text.replace(shipped, here)
+    return text
+
+
+def _command(name: str, file: Path, folder: Path) -> list[str | Path]:
+    match name:
+        case "nginx":
+            alone = "daemon off; master_process off; pid nginx.pid;"
+            return [program(name), "-p", f"{folder}/", "-e", "stderr", "-c", file, "-g", alone]
+        case "haproxy":
+            return [program(name), "-db", "-f", file]
+        case "envoy":
+            quiet = ("--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+            return [program(name), "--config-path", file, *quiet]
+    raise AssertionError(f"no proxy {name!r}")
+
+
+def _is_ready(processes: Processes, run: str, port: int) -> bool:
+    """Wait until it listens; False where somebody else has taken the port."""
+    deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0 and processes.alive(run):
+                return True
+        if not processes.alive(run):
+            if "in use" in processes.log(run):
+                return False
+            processes.require(run)
+        if time.monotonic() > deadline:
+            raise ComponentError(f"{run} is not ready:\n{processes.log(run)}")
+        time.sleep(0.05)

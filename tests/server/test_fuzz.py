@@ -1,0 +1,245 @@
+"""Whatever comes over a connection with a good identity: no crash, no hang, no 5xx without a counted reason.
+
+Bytes that are nearly HTTP, HTTP that is nearly what an API server sends, and documents that are nearly good, by the
+hundred, until the time is up: a minute, or what PODGATE_TEST_FUZZ_SECONDS says.
+"""
+
+import asyncio
+import json
+import os
+import re
+import ssl
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.core.strategies import pods
+from tests.core.test_review import anything, places
+from tests.server.raw import BODY, Line, head, sized
+from tests.server.serving import POLICY, Files, Serving, serving
+from tests.server.test_policy_route import review as policy_review
+from webhook.wiring.event_loop import EventLoop
+
+SECONDS = float(os.environ.get("PODGATE_TEST_FUZZ_SECONDS", "60"))
+AT_ONCE = 24
+"""Connections of one example."""
+ANSWER_SECONDS = 20
+"""A connection that has not ended by then hangs: everything that it may wait for ends within a second."""
+PATIENCE = ("--header-timeout", "200ms", "--body-timeout", "200ms", "--keep-alive", "100ms")
+COUNTED = ("overloaded", "reporters_overloaded", "body_displaced", "no_policy", "namespace_unknown", "policy_unchecked")
+"""Reasons that are answered with 503, and that a fuzzer may well provoke. `internal_error` is a defect."""
+OUTCOMES = [{"service": "payment-api", "ok": True, "latency": 0.1, "uid": "u", "generation": 1}]
+
+nasty = st.sampled_from(
+    [
+        "",
+        "\0",
+        "\r",
+        "\n",
+        "\r\n",
+        " ",
+        "\t",
+        ":",
+        ",",
+        ";",
+        '"',
+        "%00",
+        "\u00e9",
+        "\u2028",
+        "x" * 300,
+        "0",
+        "-1",
+        "1e9",
+    ]
+)
+text = st.one_of(nasty, st.text(max_size=30), st.lists(nasty, max_size=4).map("".join))
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What goes over one connection, in the parts that it goes in, and who sends it."""
+
+    parts: tuple[bytes, ...]
+    is_reporter: bool = False
+
+
+@dataclass(frozen=True)
+class Senders:
+    """The good identities that everything is sent with."""
+
+    server: Serving
+    reporter: ssl.SSLContext
+    report_token: str
+
+    def head(self, *more: str, start: str, is_reporter: bool = False) -> bytes:
+        return head(self.server, *more, start=start, token=self.report_token if is_reporter else None)
+
+
+def flipped(data: st.DataObject, good: bytes) -> bytes:
+    """Return good bytes with some of them changed, taken out, doubled or put in."""
+    spoilt = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(spoilt)))
+        end = min(len(spoilt), start + data.draw(st.integers(0, 12)))
+        kind = data.draw(st.integers(0, 3))
+        inserted = data.draw(st.binary(max_size=8)) if kind else bytes(spoilt[start:end]) * 2
+        spoilt[start : end if kind != 1 else start] = inserted
+    return bytes(spoilt)
+
+
+def spoilt(data: st.DataObject, document: Any) -> bytes:
+    """Return a document with one place taken out, or with anything in it."""
+    document = json.loads(json.dumps(document))
+    *path, last = data.draw(st.sampled_from([place for place in places(document) if place]))
+    holder: Any = document
+    for key in path:
+        holder = holder[key]
+    if data.draw(st.booleans()):
+        holder[last] = data.draw(anything)
+    else:
+        del holder[last]
+    return json.dumps(document).encode()
+
+
+def as_bytes(data: st.DataObject, senders: Senders) -> Sent:
+    """Make bytes that are no HTTP, or hardly."""
+    if data.draw(st.booleans()):
+        return Sent((data.draw(st.binary(max_size=400)),))
+    good = senders.head(sized(), start="POST /mutate HTTP/1.1") + BODY
+    cut = data.draw(st.integers(0, len(good)))
+    sent = flipped(data, good)
+    return Sent((sent[:cut], sent[cut:], good if data.draw(st.booleans()) else b""))
+
+
+def as_http(data: st.DataObject, senders: Senders) -> Sent:
+    """Make a request of odd lines, headers and framing."""
+    draw = data.draw
+    method = draw(st.sampled_from(["POST", "GET", "HEAD", "OPTIONS", "CONNECT", "TRACE", "PRI", "post"]) | text)
+    path = draw(st.sampled_from(["/mutate", "/validate", "/validate-policy", "/v1/outcomes", "*", "//x"]) | text)
+    version = draw(st.sampled_from(["HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/0.9", ""]))
+    names = st.sampled_from(
+        (
+            *("Content-Length", "Transfer-Encoding", "Connection", "Expect", "Upgrade", "Authorization"),
+            *("Content-Type", "Content-Encoding", "Host", "X-Forwarded-Client-Cert", "traceparent"),
+        )
+    )
+    values = st.sampled_from(["chunked", "gzip", "close", "keep-alive", "100-continue", "Bearer x", "99999999999999"])
+    more = draw(st.lists(st.tuples(names | text, values | text), max_size=5))
+    framing = draw(st.sampled_from([(sized(),), ("Transfer-Encoding: chunked",), ()]))
+    chunk = draw(st.sampled_from([b"0\r\n\r\n", b"5\r\nhello\r\n", b"ffffffffffffffff\r\n", b"-1\r\n", b""]))
+    lines = [f"{name}: {value}" for name, value in more]
+    start = senders.head(*framing, *lines, start=f"{method} {path} {version}".strip())
+    return Sent((start, draw(st.sampled_from([BODY, b""])), chunk))
+
+
+def as_review(data: st.DataObject, senders: Senders) -> Sent:
+    """Make an AdmissionReview of any Pod, with one place spoilt."""
+    review = json.loads(BODY)
+    review["request"]["namespace"] = data.draw(st.sampled_from(["payments", "free", "nowhere", ""]))
+    if data.draw(st.booleans()):
+        review["request"]["object"] = data.draw(pods)
+    body = spoilt(data, review)
+    path = data.draw(st.sampled_from(["/mutate", "/validate", "/validate-policy"]))
+    return Sent((senders.head(sized(body), start=f"POST {path} HTTP/1.1"), body))
+
+
+def as_outcomes(data: st.DataObject, senders: Senders) -> Sent:
+    body = spoilt(data, OUTCOMES) if data.draw(st.booleans()) else flipped(data, json.dumps(OUTCOMES).encode())
+    start = senders.head(sized(body), start="POST /v1/outcomes HTTP/1.1", is_reporter=True)
+    return Sent((start, body), is_reporter=True)
+
+
+def as_policy(data: st.DataObject, senders: Senders) -> Sent:
+    document = flipped(data, POLICY.encode()).decode(errors="replace")
+    bomb = "a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n" if data.draw(st.booleans()) else ""
+    body = policy_review(document + bomb)
+    return Sent((senders.head(sized(body), start="POST /validate-policy HTTP/1.1"), body))
+
+
+_KINDS: tuple[Callable[[st.DataObject, Senders], Sent], ...] = (as_bytes, as_http, as_review, as_outcomes)
+
+
+async def answered(senders: Senders, sent: Sent) -> list[int]:
+    """Send it all, and return the codes of what is answered until the connection ends; it must."""
+    host, port = senders.server.admission.split(":")
+    context = senders.reporter if sent.is_reporter else senders.server.context
+    one = Line(*await asyncio.open_connection(host, int(port), ssl=context))
+    try:
+        for part in sent.parts:
+            one.send(part)
+            await asyncio.sleep(0)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            received = await one.rest()
+    finally:
+        one.writer.transport.abort()
+    return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
+
+
+async def of_ours(server: Serving) -> Counter[str]:
+    """Return how often calls were refused by what is answered with 5xx."""
+    _, page = await server.get("/metrics")
+    found = re.findall(r'^podgate_refused_calls_total\{reason="(\w+)"\} (\S+)$', page, re.MULTILINE)
+    return Counter({reason: round(float(count)) for reason, count in found if reason in {*COUNTED, "internal_error"}})
+
+
+@pytest.fixture
+def run() -> Any:
+    """Return what runs a coroutine to its end, all of them on one loop."""
+    loop = EventLoop()
+    yield loop.run_until_complete
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+@asynccontextmanager
+async def attacked(folder: Path) -> AsyncIterator[Senders]:
+    files = Files.create(folder)
+    async with serving(files, *PATIENCE, "--drain", "1s") as server:
+        reporter = files.pki.context(files.pki.client("prober"))
+        yield Senders(server, reporter, files.other.token(client_id="prober"))
+
+
+def test_whatever_is_sent_is_answered_or_cut_and_the_next_good_call_works(
+    tmp_path: Path, run: Callable[[Awaitable[Any]], Any]
+) -> None:
+    world = attacked(tmp_path)
+    senders = run(world.__aenter__())
+    codes: Counter[int] = Counter()
+    examples = 0
+
+    @settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def fuzz(data: st.DataObject) -> None:
+        nonlocal examples
+        examples += 1
+        sent = [data.draw(st.sampled_from(_KINDS))(data, senders) for _ in range(AT_ONCE)]
+        if examples % 20 == 0:
+            sent.append(as_policy(data, senders))
+        run(_put(senders, sent, codes))
+
+    try:
+        ends_at = time.monotonic() + SECONDS
+        while time.monotonic() < ends_at:
+            fuzz()
+    finally:
+        run(world.__aexit__(None, None, None))
+    assert {200, 400, 401} <= set(codes), codes  # it has come through every door
+
+
+async def _put(senders: Senders, sent: list[Sent], codes: Counter[int]) -> None:
+    server, before = senders.server, await of_ours(senders.server)
+    found = [code for answers in await asyncio.gather(*(answered(senders, one) for one in sent)) for code in answers]
+    codes.update(found)
+    assert (await server.post("/mutate", BODY))[0] == 200
+    counted = await of_ours(server) - before
+    assert counted["internal_error"] == 0
+    assert sum(code >= 500 for code in found) <= counted.total(), (found, counted)
+    assert server.process.returncode is None

@@ -1,0 +1,41 @@
+"""docs/limits.md says the bounds that are in force."""
+
+from dataclasses import fields
+from pathlib import Path
+
+from webhook import bodies, listener, pacing, protocol, server, tokens
+from webhook.settings import Settings, flag_of
+
+PAGE = (Path(__file__).parents[2] / "docs/limits.md").read_text()
+BOUNDS = ("max_", "timeout", "keep_alive", "leeway")
+OF_OTHER_PAGES = {"--record-max-bytes", "--jwks-max-stale"}
+
+
+def rows(heading: str) -> list[list[str]]:
+    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+
+
+def test_every_setting_that_bounds_a_caller_is_told_with_its_default() -> None:
+    told = {flag.strip("`"): default for flag, default, *_ in rows("Settings")}
+    declared = {flag_of(item.name): item.metadata["default"] for item in fields(Settings)}
+    bounding = {flag_of(item.name) for item in fields(Settings) if any(word in item.name for word in BOUNDS)}
+    assert set(told) == bounding - OF_OTHER_PAGES
+    assert told == {flag: declared[flag] for flag in told}
+
+
+def test_every_fixed_bound_is_told_as_it_is() -> None:
+    told = {bound: int(value.split()[0]) for bound, value, *_ in rows("Fixed")}
+    assert told == {
+        "one line of a header": protocol._HEADER_LINE_MAX_BYTES,
+        "lines of a header": protocol._HEADERS_MAX,
+        "a token": tokens._TOKEN_BYTES_MAX,
+        "a token's header": tokens._HEADER_BYTES_MAX,
+        "bodies that still arrive, all together": bodies._HELD_MAX_BYTES,
+        "answers left unread": listener.Limits().unread_timeout_seconds,
+        "newcomers' handshakes at once": pacing._AT_ONCE,
+        "newcomers' handshakes a second, beyond those": pacing._A_SECOND,
+        "newcomers that wait for their handshakes": pacing._WAITING_MAX,
+        "addresses that go before others": pacing._ADDRESSES_KEPT,
+        "connections of the plain port": server._PLAIN_LIMITS.connections_max,
+    }

@@ -1,0 +1,80 @@
+"""The token keys from a JWKS URL: over TLS to whom a CA vouches for, without redirects, in bounds."""
+
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import aiohttp
+
+from webhook.errors import UserError
+from webhook.key_sets import KEY_SET_BYTES_MAX, read_key_set
+from webhook.ports import TokenKey
+
+_SUCCESS = 200
+_CA_BYTES_MAX = 1024 * 1024
+_REMEDY = "check the URL, and with --jwks-ca the CA of its server"
+
+
+class JwksUrl:
+    """Fetches the set of one URL. Others publish it: keys in it that are none for us are left out.
+
+    Each fetch is a connection of its own: one a minute is cheap, and what stands behind the name may move.
+    """
+
+    def __init__(self, url: str, ca: Path | None, on_left_out: Callable[[str], None] = lambda _: None) -> None:
+        self._url = url
+        self._ca = ca
+        self._on_left_out = on_left_out
+        self._left_out: tuple[str, ...] = ()
+        self._context = _context(ca)
+
+    async def fetch(self) -> Mapping[str, TokenKey]:
+        """Return the keys by kid; UserError says why there are none."""
+        if self._ca is not None:
+            self._context = _context(self._ca)  # it may have been renewed
+        found = read_key_set(await self._answer(), self._url)
+        if found.faults != self._left_out:
+            self._left_out = found.faults
+            self._on_left_out("\n".join(found.faults))
+        if not found.keys:
+            raise UserError("\n".join(("no key of the set can be used", *found.faults)), _REMEDY)
+        return found.keys
+
+    async def _answer(self) -> bytes:
+        connector = aiohttp.TCPConnector(ssl=self._context, force_close=True)
+        # Neither a proxy nor credentials from the environment; nothing that would have to be unpacked.
+        session = aiohttp.ClientSession(
+            connector=connector,
+            trust_env=False,
+            auto_decompress=False,
+            headers={"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"},
+        )
+        try:
+            async with session, session.get(self._url, allow_redirects=False) as response:
+                if response.status != _SUCCESS:
+                    raise UserError(f"{self._url}: HTTP {response.status}, and redirects are not followed", _REMEDY)
+                return await self._bounded(response)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise UserError(f"{self._url}: {str(error) or type(error).__name__}", _REMEDY) from None
+
+    async def _bounded(self, response: aiohttp.ClientResponse) -> bytes:
+        body = b""
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > KEY_SET_BYTES_MAX:
+                raise UserError(f"{self._url}: more than {KEY_SET_BYTES_MAX} bytes", _REMEDY)
+        return body
+
+
+def _context(ca: Path | None) -> ssl.SSLContext:
+    """Return what trusts this CA alone, or the system's where none is given."""
+    if ca is None:
+        return ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        with ca.open("rb") as file:
+            context.load_verify_locations(cadata=file.read(_CA_BYTES_MAX).decode("ascii"))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise UserError(f"{ca}: no CA in it can be used: {error}", "give the CA of the URL's server, PEM") from None
+    return context

@@ -1,0 +1,49 @@
+"""The keys of the cluster's own issuer, through its API server, which publishes them (OpenID Connect discovery)."""
+
+from collections.abc import Mapping
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import MsgspecError, Struct, json
+
+from webhook.adapters.kubernetes.requests import ApiError, document
+from webhook.errors import UserError
+from webhook.key_sets import KEY_SET_BYTES_MAX, read_key_set
+from webhook.ports import TokenKey
+
+DISCOVERY = "/.well-known/openid-configuration"
+JWKS = "/openid/v1/jwks"
+_REQUEST_SECONDS = 2.0
+_ACCEPT = "application/jwk-set+json, application/json"
+"""Who asks for plain JSON alone is given no keys: 406."""
+_RIGHT = "get these two: ClusterRole system:service-account-issuer-discovery has it"
+_REMEDY = f"try kubectl get --raw {DISCOVERY}"
+
+
+class _Discovery(Struct, frozen=True):
+    issuer: str
+
+
+class ClusterKeys:
+    """Fetches them. `jwks_uri` is not followed: it may lead out of the cluster, and the API server has the same."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def fetch(self) -> Mapping[str, TokenKey]:
+        """Return the keys by kid, each bound to the issuer; UserError says why there are none."""
+        try:
+            issuer = json.decode(await self._get(DISCOVERY), type=_Discovery).issuer
+        except MsgspecError as error:
+            raise UserError(f"{DISCOVERY}: {error}", _REMEDY) from None
+        if not issuer:
+            raise UserError(f"{DISCOVERY}: names no issuer", _REMEDY)
+        found = read_key_set(await self._get(JWKS), JWKS, issuer)
+        if not found.keys:
+            raise UserError("\n".join(("no key of the set can be used", *found.faults)), _REMEDY)
+        return found.keys
+
+    async def _get(self, path: str) -> bytes:
+        try:
+            return await document(self._client, path, _ACCEPT, _REQUEST_SECONDS, KEY_SET_BYTES_MAX)
+        except ApiError as error:
+            raise UserError(f"{path}: {error.told(_RIGHT)}", _REMEDY) from None

@@ -1,0 +1,59 @@
+"""What the API server calls Podgate with, as the cluster has it: a Secret, read by its name, and a token on request."""
+
+import base64
+import binascii
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Struct
+
+from webhook.adapters.kubernetes.collection import decoded
+from webhook.adapters.kubernetes.pace import Pace
+from webhook.adapters.kubernetes.requests import ApiError, answer
+from webhook.core.document.configmap import NAMESPACE
+from webhook.errors import UserError
+
+_CORE = f"/api/v1/namespaces/{NAMESPACE}"
+
+
+class _Secret(Struct, frozen=True):
+    data: dict[str, str] | None = None
+
+
+class _TokenStatus(Struct, frozen=True):
+    token: str
+
+
+class _TokenRequest(Struct, frozen=True):
+    status: _TokenStatus
+
+
+class ClusterCredentials:
+    """A `ports.Credentials`, with the rights of whoever the client is."""
+
+    def __init__(self, client: ApiClient, pace: Pace = Pace()) -> None:  # noqa: B008  frozen
+        self._client = client
+        self._seconds = pace.request_seconds
+
+    async def secret(self, name: str) -> dict[str, bytes]:
+        """Return what a Secret of our namespace holds."""
+        try:
+            found = decoded(await answer(self._client, "GET", f"{_CORE}/secrets/{name}", self._seconds), _Secret)
+            return {key: base64.b64decode(text, validate=True) for key, text in (found.data or {}).items()}
+        except (ApiError, binascii.Error) as error:
+            told = error.told(f"get secrets named {name} in {NAMESPACE}") if isinstance(error, ApiError) else str(error)
+            raise UserError(f"secret {NAMESPACE}/{name}: cannot be read: {told}") from None
+
+    async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
+        """Return a token of the cluster's own issuer, for a service account of our namespace."""
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"audiences": [audience], "expirationSeconds": lifetime_seconds},
+        }
+        path = f"{_CORE}/serviceaccounts/{account}/token"
+        try:
+            made = decoded(await answer(self._client, "POST", path, self._seconds, body=body), _TokenRequest)
+        except ApiError as error:
+            told = error.told(f"create serviceaccounts/token of {account} in {NAMESPACE}")
+            raise UserError(f"serviceaccount {NAMESPACE}/{account}: no token: {told}") from None
+        return made.status.token

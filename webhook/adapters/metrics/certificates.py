@@ -1,0 +1,38 @@
+"""Counts what whoever leads does for certificates in the cluster, and shows when those that it keeps expire."""
+
+from collections.abc import Mapping, Sequence
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.tallies import Row, Totals
+
+
+class CertificateTotals:
+    """Told by the authority's loop."""
+
+    def __init__(self) -> None:
+        self._made = Totals(families.CERTIFICATES_MADE)
+        self._mended = Totals(families.TRUST_MENDED)
+        self._troubles = Totals(families.CERTIFICATE_TROUBLES)
+        self.totals = (self._made, self._mended, self._troubles)
+        self._ends_seconds: Mapping[str, float] = {}
+
+    def made(self, secret: str) -> None:
+        """Count a new CA, or a leaf that was issued anew."""
+        self._made.add(secret)
+
+    def mended(self, place: str) -> None:
+        """Count that a bundle was put right which somebody else had changed."""
+        self._mended.add(place)
+
+    def troubled(self) -> None:
+        """Count what keeps something from being done, once until it is over."""
+        self._troubles.add()
+
+    def kept(self, ends_seconds: Mapping[str, float]) -> None:
+        """Take when each certificate that is kept expires, by its Secret."""
+        self._troubles.add(count=0)  # from 0 on, so that the first is an increase
+        self._ends_seconds = dict(ends_seconds)
+
+    def rows(self) -> Sequence[tuple[Family, list[Row]]]:
+        return [(families.KEPT_EXPIRY, [((name,), at) for name, at in self._ends_seconds.items()])]

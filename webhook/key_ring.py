@@ -1,0 +1,48 @@
+"""The keys of several sources as one: none of them can take another's place, or speak for another's issuer."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from webhook.ports import KeySource, TokenKey
+
+
+class KeyRing:
+    """TokenKeys. Two sources may give different keys the same kid: both are found, and the signature tells."""
+
+    def __init__(self, sources: Sequence[KeySource]) -> None:
+        self._sources = tuple(sources)
+
+    def find(self, kid: str) -> Sequence[TokenKey]:
+        return [key for source in self._sources if (key := source.keys.get(kid)) is not None]
+
+    def speaks(self, key: TokenKey, issuer: str) -> bool:
+        if key.issuer is not None:
+            return key.issuer == issuer
+        return not any(source.may_claim or issuer in source.claimed for source in self._sources)
+
+    @property
+    def generation(self) -> int:
+        return sum(source.generation for source in self._sources)
+
+    async def look_again(self) -> bool:
+        before = self.generation
+        await asyncio.gather(*(source.look_again() for source in self._sources))
+        return self.generation != before
+
+    def counts(self) -> dict[str, int]:
+        """Return how many keys each source has."""
+        return {source.name: len(source.keys) for source in self._sources}
+
+    def missing_for(self, issuers: Collection[str | None]) -> list[str]:
+        """Return what keeps tokens of these issuers from being verified; None stands for any issuer.
+
+        A source whose keys are gone matters only where it may be needed: other callers' keys that are away must not
+        take a server from those whom it knows.
+        """
+        wanted = set(issuers)
+        unclaimed = wanted.difference(*(source.claimed for source in self._sources))
+        return [
+            f"no keys from {source.name}: {source.trouble}"
+            for source in self._sources
+            if not source.keys and (unclaimed or wanted & set(source.claimed))
+        ]

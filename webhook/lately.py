@@ -1,0 +1,36 @@
+"""What was used lately: a bounded dictionary in which whatever has gone unused for longest makes room."""
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class Lately(Generic[_K, _V]):
+    """Keeps at most `entries_max`."""
+
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._kept: dict[_K, _V] = {}
+
+    def get(self, key: _K) -> _V | None:
+        """Return what is kept, and keep it longest from now on."""
+        value = self._kept.pop(key, None)
+        if value is not None:
+            self._kept[key] = value
+        return value
+
+    def keep(self, key: _K, value: _V) -> None:
+        if len(self._kept) >= self._entries_max and key not in self._kept:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = value
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def values(self) -> Iterable[_V]:
+        return self._kept.values()
+
+    def __len__(self) -> int:
+        return len(self._kept)

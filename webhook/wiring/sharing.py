@@ -1,0 +1,40 @@
+"""What is long in the making is made once for all who ask meanwhile, and not again and again without a rest."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+_REST_FACTOR = 4
+"""However many ask, it is being made a fifth of the time at most."""
+_REST_MAX_SECONDS = 0.5
+
+
+class Shared:
+    """Whoever asks while it is made, or due to be, has the same; nobody has one that was finished before."""
+
+    def __init__(
+        self,
+        make: Callable[[], Awaitable[bytes]],
+        now_seconds: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._make = make
+        self._now_seconds = now_seconds
+        self._sleep = sleep
+        self._rested_at_seconds = now_seconds()
+        self._making: asyncio.Task[bytes] | None = None
+
+    async def get(self) -> bytes:
+        if self._making is None or self._making.done():
+            self._making = asyncio.create_task(self._made())
+        return await asyncio.shield(self._making)
+
+    async def _made(self) -> bytes:
+        await self._sleep(max(0.0, self._rested_at_seconds - self._now_seconds()))
+        began_seconds = self._now_seconds()
+        try:
+            return await self._make()
+        finally:
+            ended_seconds = self._now_seconds()
+            rest_seconds = min(_REST_FACTOR * (ended_seconds - began_seconds), _REST_MAX_SECONDS)
+            self._rested_at_seconds = ended_seconds + rest_seconds
