@@ -8,8 +8,8 @@ from webhook.lately import Lately
 _AT_ONCE = 64
 _A_SECOND = 250
 """A handshake takes about 1 ms of the only thread: of those that come to nothing, a quarter of it is enough."""
-_WAITING_MAX = 64
-"""As many as have their turn within about a quarter of a second: who waits for longer has most often gone."""
+_STRANGERS_MAX = 256
+"""As many as have their turn within about a second; an API server whose first calls all come at once fits in."""
 _ADDRESSES_KEPT = 64
 _STRANGERS_PART = 4
 """One turn in so many is a stranger's, whoever else waits."""
@@ -20,7 +20,8 @@ _T = TypeVar("_T")
 class Pace(Generic[_T]):
     """Keeps newcomers in line. A turn costs a credit; time brings it back, and so does a newcomer that was worth it.
 
-    Who comes from an address of which one was worth it lately goes before strangers, of whom the oldest makes room.
+    Who comes from an address of which one was worth it lately goes before strangers, and is never sent away: when
+    certificates change, all connections of a good caller begin anew. Of too many strangers the oldest makes room.
     """
 
     def __init__(self, clock_seconds: Callable[[], float]) -> None:
@@ -38,12 +39,13 @@ class Pace(Generic[_T]):
 
     def come(self, newcomer: _T, address: str) -> _T | None:
         """Put a newcomer in line; return whoever must go for it."""
-        displaced = None
-        if self.waiting >= _WAITING_MAX:
-            displaced = next(iter(self._strangers or self._known))
+        if self._good_addresses.get(address) is not None:
+            self._known[newcomer] = None
+            return None
+        displaced = next(iter(self._strangers)) if len(self._strangers) >= _STRANGERS_MAX else None
+        if displaced is not None:
             self.leave(displaced)
-        is_known = self._good_addresses.get(address) is not None
-        (self._known if is_known else self._strangers)[newcomer] = None
+        self._strangers[newcomer] = None
         return displaced
 
     def leave(self, newcomer: _T) -> None:

@@ -35,7 +35,7 @@ def test_every_fixed_bound_is_told_as_it_is() -> None:
         "answers left unread": listener.Limits().unread_timeout_seconds,
         "newcomers' handshakes at once": pacing._AT_ONCE,
         "newcomers' handshakes a second, beyond those": pacing._A_SECOND,
-        "newcomers that wait for their handshakes": pacing._WAITING_MAX,
+        "strangers that wait for their handshakes": pacing._STRANGERS_MAX,
         "addresses that go before others": pacing._ADDRESSES_KEPT,
         "connections of the plain port": server._PLAIN_LIMITS.connections_max,
     }

@@ -237,17 +237,17 @@ async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goe
     async with loopback(hello, lambda: context) as running:
         assert (await friend(running.port, client)).endswith(b"hello")
         seconds = standing_still(running)
-        crowd = pacing._AT_ONCE + pacing._WAITING_MAX
-        strangers = [await opened(running.port, None) for _ in range(crowd)]
-        await running.until(lambda: running.listener._pace.waiting == pacing._WAITING_MAX)
-        newcomer = asyncio.create_task(friend(running.port, client))
+        crowd = pacing._AT_ONCE + pacing._STRANGERS_MAX
+        strangers = [await opened(running.port, None) for _ in range(crowd + 1)]
         assert await _rest(strangers[pacing._AT_ONCE][0]) == b""  # of those that wait, the oldest makes room
         assert running.reasons == ["connection_limit"]
+        newcomer = asyncio.create_task(friend(running.port, client))
+        await running.until(lambda: running.listener._pace.waiting == pacing._STRANGERS_MAX + 1)
         assert not newcomer.done()
         seconds[0] += 1.5 / pacing._A_SECOND
         assert (await newcomer).endswith(b"hello")
         # It gave back what it cost, and one stranger had that.
-        await running.until(lambda: running.listener._pace.waiting == pacing._WAITING_MAX - 2)
+        await running.until(lambda: running.listener._pace.waiting == pacing._STRANGERS_MAX - 1)
         for _, writer in strangers:
             writer.close()
 

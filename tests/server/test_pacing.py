@@ -68,7 +68,7 @@ def test_who_comes_from_an_address_that_was_worth_it_goes_first(clock: Clock, pa
     pace.worth("friend")
     pace.come("spends what was given back", "stranger")
     assert pace.take() is not None
-    for number in range(pacing._WAITING_MAX - 1):
+    for number in range(pacing._STRANGERS_MAX - 1):
         pace.come(str(number), "stranger")
     pace.come("good", "friend")
     assert turn(clock, pace) == "good"
@@ -88,19 +88,24 @@ def test_however_many_friends_come_strangers_have_a_part_of_the_turns(clock: Clo
     assert served.count("waits") == 1
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "displaced"),
-    [("stranger", "stranger", "0"), ("friend", "stranger", "32"), ("friend", "friend", "0")],
-)
-def test_in_a_full_line_the_oldest_makes_room_a_stranger_if_there_is_one(
-    pace: Pace[str], first: str, second: str, displaced: str
-) -> None:
+def test_of_too_many_strangers_the_oldest_makes_room(pace: Pace[str]) -> None:
+    for number in range(pacing._STRANGERS_MAX):
+        assert pace.come(str(number), "stranger") is None
+    assert pace.come("newcomer", "stranger") == "0"
+    assert pace.waiting == pacing._STRANGERS_MAX
+
+
+def test_a_good_address_comes_with_all_that_it_has_and_sends_nobody_away(clock: Clock, pace: Pace[str]) -> None:
+    """When certificates change, all connections of a caller are dialled anew at one time."""
     pace.worth("friend")
-    half = pacing._WAITING_MAX // 2
-    for number in range(pacing._WAITING_MAX):
-        assert pace.come(str(number), first if number < half else second) is None
-    assert pace.come("newcomer", "friend") == displaced
-    assert pace.waiting == pacing._WAITING_MAX
+    pace.come("spends what was given back", "stranger")
+    assert pace.take() is not None
+    for number in range(pacing._STRANGERS_MAX):
+        pace.come(f"stranger {number}", "stranger")
+    friends = [f"friend {number}" for number in range(2 * pacing._STRANGERS_MAX)]
+    assert [pace.come(friend, "friend") for friend in friends] == [None] * len(friends)
+    clock.seconds += 3600
+    assert pace.take() == friends[0]
 
 
 def test_who_leaves_the_line_has_no_turn(clock: Clock, pace: Pace[str]) -> None:
@@ -121,7 +126,7 @@ def test_of_addresses_that_were_worth_it_the_latest_are_kept(clock: Clock, pace:
     address = _addresses(0)
     for _ in range(pacing._ADDRESSES_KEPT):
         pace.worth(address())
-    while pace.waiting < pacing._WAITING_MAX:
+    while pace.waiting < pacing._STRANGERS_MAX:
         pace.come(f"stranger {pace.waiting}", "forgotten")
     pace.come("good", "10.0.0.0")
     assert turn(clock, pace) == "good"
