@@ -3,6 +3,8 @@
 import asyncio
 import re
 import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -68,6 +70,19 @@ class Heard:
         self.refused_calls.append((reason, detail))
 
 
+@asynccontextmanager
+async def posting(edge: AdmissionEdge) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
+    """Serve the edge; yield what posts a good body to a path, and returns status and text."""
+    async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
+
+        async def post(path: str) -> tuple[int, str]:
+            url = f"http://127.0.0.1:{running.port}{path}"
+            async with asyncio.timeout(10), session.post(url, data=b"well", headers=JSON) as response:
+                return response.status, await response.text()
+
+        yield post
+
+
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_works(path: str) -> None:
     heard = Heard()
@@ -90,13 +105,7 @@ async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works(
     limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
     parts: list[Any] = [Defective(), slow, None, Open(), heard, limits]
     edge = AdmissionEdge(*parts)
-    async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
-
-        async def post(path: str) -> tuple[int, str]:
-            url = f"http://127.0.0.1:{running.port}{path}"
-            async with asyncio.timeout(10), session.post(url, data=b"well", headers=JSON) as response:
-                return response.status, await response.text()
-
+    async with posting(edge) as post:
         reviewing = asyncio.create_task(post("/validate-policy"))
         await slow.asked.wait()
         second = await post("/validate")
@@ -111,13 +120,7 @@ async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -
     limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
     parts: list[Any] = [Defective(), None, slow, Open(), heard, limits]
     edge = AdmissionEdge(*parts)
-    async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
-
-        async def post(path: str) -> tuple[int, str]:
-            url = f"http://127.0.0.1:{running.port}{path}"
-            async with asyncio.timeout(10), session.post(url, data=b"well", headers=JSON) as response:
-                return response.status, await response.text()
-
+    async with posting(edge) as post:
         reporting = asyncio.create_task(post("/v1/outcomes"))  # one is a quarter of four
         await slow.asked.wait()
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
