@@ -180,6 +180,7 @@ class TagState:
         """Forget what the service's own windows counted up to a moment, or one of them; True if they held anything.
 
         Once for a moment; where that is not remembered, at most a bucket of what was charged after it goes too.
+        The clock stands no earlier afterwards.
         """
         done, at_us = False, min(asked_us + self.clock(plan).offset_us, now_us)
         for account, windows in _own(plan, scope):
@@ -189,6 +190,7 @@ class TagState:
                     continue
                 forgotten_us, any_held = self._ring(account, window.seconds).forget(now_us, at_us)
                 self._resets[key] = asked_us, forgotten_us
+                self.clock(plan).last_us = now_us
                 done |= any_held
         return done
 

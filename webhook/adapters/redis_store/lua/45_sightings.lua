@@ -177,6 +177,7 @@ local function reset(plan, operation, reading)
   local _, _, own_key, asked, only = unpack(operation)
   local home, h = hash_of(plan.home), hash_of(KEYS[own_key])
   local now, any = time_of(home, reading), false
+  settle(home, now)
   settle(h, now)
   local resets, at = resets_of(h), min(asked + home.offset, now)
   for _, window in ipairs(plan.windows) do
@@ -186,6 +187,8 @@ local function reset(plan, operation, reading)
       local last = floor(at / width)
       resets[seconds], h.resets_changed, h.begins = {asked, (last + 1) * width - 1}, true, true
       written(h, plan, now)
+      written(home, plan, now) -- what has left by now has left for good: time stands no earlier afterwards
+      home.last, home.begins = now, true
       any = forget_window(h, seconds, last) or any
     end
   end
