@@ -50,10 +50,11 @@ async def agree(
         policy[plan.tag, plan.service] = plan
         match step:
             case ("pause", pause_us):
-                if pause_us < 0:  # what was shown and not written yet, a replica of Redis would offer to it again
-                    await tick_both(redis, memory, policy)
+                if pause_us < 0:
+                    await write_what_was_shown(redis, memory, policy)
                 clock.us += pause_us
             case ("plan", number):
+                await write_what_was_shown(redis, memory, policy)
                 plan = plans[number]
             case ("tick",):
                 await tick_both(redis, memory, policy)
@@ -67,6 +68,15 @@ async def agree(
                 assert await done(redis, plan, step, clock.us) == answer, step
         view = (await memory.look(plan)).breaker
         seen += [view] if view is not None else []
+
+
+async def write_what_was_shown(redis: Store, memory: MemoryStore, policy: Mapping[Any, CounterPlan]) -> None:
+    """Write it before a clock steps back or a policy has it otherwise: a replica of Redis would offer it again."""
+    for plan in policy.values():
+        shown, written = (await memory.look(plan)).breaker, memory.last_breaker(plan)
+        if shown is not None and written is not None and shown.generation != written.generation:
+            await tick_both(redis, memory, policy)
+            return
 
 
 async def tick_both(redis: Store, memory: Store, policy: Mapping[Any, CounterPlan]) -> None:

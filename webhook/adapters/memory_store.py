@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from webhook.core import breaker as machine
 from webhook.core import breaker_ledger, ledger, store_time
 from webhook.core import sightings as rolls
-from webhook.core.breaker import BreakerPlan, BreakerView, Record, State, Transition
+from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.breaker.record import Around
 from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
@@ -26,7 +26,6 @@ class MemoryStore:
         self._around = Around(late_us, self._opened)
         self._states: dict[str, TagState] = {}
         self._guarded: tuple[CounterPlan, ...] = ()
-        self._seen_at_rest: dict[str, tuple[Record, BreakerPlan, BreakerView]] = {}
 
     async def acquire(self, request: Acquire) -> Receipt:
         return ledger.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
@@ -91,7 +90,6 @@ class MemoryStore:
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         now_us = self._clock.now_us()
-        self._seen_at_rest.clear()
         self._guarded = tuple(plan for plan in plans if plan.breaker is not None and plan.breaker.open_max is not None)
         transitions: list[Transition] = []
         for plan in plans:
@@ -112,16 +110,8 @@ class MemoryStore:
         if record.state is State.CLOSED and breaker.forcing is None:
             return None  # whether it is about to trip is for `acquire` to say, as to the script in Redis
         now_us = state.clock(plan).now(self._clock.now_us())
-        if breaker.forcing is None and machine.rests(record, breaker, now_us, self._around):
-            return self._at_rest(record, breaker, now_us)
-        return machine.view(record, breaker, now_us, self._around)
-
-    def _at_rest(self, record: Record, breaker: BreakerPlan, now_us: int) -> BreakerView:
-        """Return what is seen of a record that time does not move: made once for all that it refuses."""
-        seen = self._seen_at_rest.get(record.service)
-        if seen is None or seen[0] is not record or seen[1] is not breaker:
-            seen = self._seen_at_rest[record.service] = record, breaker, machine.shown(record, breaker, now_us)
-        return seen[2]
+        at_rest = state.at_rest(plan.service, breaker, now_us)
+        return machine.view(record, breaker, now_us, self._around) if at_rest is None else at_rest.view
 
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         if plan.breaker is None:

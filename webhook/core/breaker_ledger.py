@@ -19,15 +19,19 @@ from webhook.core.tag_state import TagState
 class BreakerScript:
     """The breaker during one script: it moves, and is written at the end or not at all. Without a plan it is none."""
 
-    __slots__ = ("_around", "_now_us", "_plan", "_state", "record", "transitions")
+    __slots__ = ("_around", "_at_rest", "_now_us", "_plan", "record", "transitions")
 
     def __init__(self, state: TagState, plan: CounterPlan, now_us: int) -> None:
-        self._plan = store_time.forced(state.clock(plan), plan.breaker)
-        self._state, self._now_us, self._around = state, now_us, state.around
-        self.record = state.breaker(plan.service)
+        self._plan = breaker = store_time.forced(state.clock(plan), plan.breaker)
+        self._now_us, self._around = now_us, state.around
         self.transitions: tuple[Transition, ...] = ()
-        if self._plan is not None and not machine.rests(self.record, self._plan, now_us, self._around):
-            self._move(machine.advance(self.record, self._plan, now_us, self._around))
+        self._at_rest = None if breaker is None else state.at_rest(plan.service, breaker, now_us)
+        if self._at_rest is not None:
+            self.record = self._at_rest.record
+            return
+        self.record = state.breaker(plan.service)
+        if breaker is not None:
+            self._move(machine.advance(self.record, breaker, now_us, self._around))
 
     def _move(self, step: Step) -> None:
         self.record, transitions = step
@@ -68,12 +72,9 @@ class BreakerScript:
             self._move(machine.by_hand(self.record, self._plan, self._now_us, reset_us, self._around))
 
     def view(self) -> BreakerView | None:
-        plan, record = self._plan, self.record
-        if plan is None:
-            return None
-        if record.state is not State.CLOSED or plan.forcing is not None:
-            return machine.shown(record, plan, self._now_us)
-        return self._state.shown_closed(record, plan)
+        if self._at_rest is not None and self._at_rest.record is self.record:
+            return self._at_rest.view
+        return None if self._plan is None else machine.shown(self.record, self._plan, self._now_us)
 
 
 def hear(state: TagState, plan: CounterPlan, outcomes: Sequence[Outcomes], reading_us: int) -> tuple[Transition, ...]:

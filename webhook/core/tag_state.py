@@ -1,9 +1,10 @@
 """The counters that share a tag: rings, uid records, breakers, one clock. What a write means stands in `ledger.py`."""
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
-from webhook.core.breaker import BreakerPlan, BreakerView
-from webhook.core.breaker.record import ALONE, Around, Record, shown
+from webhook.core.breaker import ALONE, Around, BreakerPlan, BreakerView, Record, rests_until_us, shown
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
 from webhook.core.ring import Ring
 from webhook.core.roll import Roll, Stands
@@ -46,20 +47,29 @@ class PodRecord(Struct, frozen=True, gc=False):
     """Its outcome was heard."""
 
 
+class AtRest(NamedTuple):
+    """A breaker under a plan: up to when time does not move it, and what is seen of it until then."""
+
+    record: Record
+    plan: BreakerPlan
+    until_us: int
+    view: BreakerView
+
+
 class TagState:
     """Rings go by account and seconds of the window.
 
     They outlive the policy that made them, as long as anything in them counts: changed limits find what was used.
     """
 
-    __slots__ = ("_breakers", "_clocks", "_closed", "_pods", "_resets", "_rings", "_seen_us", "around", "roll")
+    __slots__ = ("_at_rest", "_breakers", "_clocks", "_pods", "_resets", "_rings", "_seen_us", "around", "roll")
 
     def __init__(self, around: Around = ALONE) -> None:
         self.roll = Roll()
         self.around = around
         self._clocks = {fleet: TagClock() for fleet in (False, True)}
         self._breakers: dict[str, Record] = {}
-        self._closed: dict[str, tuple[Record, BreakerView]] = {}
+        self._at_rest: dict[str, AtRest] = {}
         self._rings: dict[Account, dict[int, Ring]] = {}
         self._resets: dict[tuple[Account, int], tuple[int, int]] = {}
         """By account and seconds of a window: the newest reset that was asked for, and up to when it forgot."""
@@ -73,12 +83,13 @@ class TagState:
     def breaker(self, service: str) -> Record:
         return self._breakers.get(service) or Record(service)
 
-    def shown_closed(self, record: Record, plan: BreakerPlan) -> BreakerView:
-        """Return what callers see of a closed breaker, whatever the time: made once for all that find it so."""
-        known = self._closed.get(record.service)
-        if known is None or known[0] is not record:
-            known = self._closed[record.service] = record, shown(record, plan, 0)
-        return known[1]
+    def at_rest(self, service: str, plan: BreakerPlan, now_us: int) -> AtRest | None:
+        """Return a breaker that time has not moved by now, worked out once for all that find it so; None if it has."""
+        record, known = self.breaker(service), self._at_rest.get(service)
+        if known is None or known.record is not record or known.plan is not plan:
+            until_us = 0 if plan.forcing is not None else rests_until_us(record, plan, self.around)
+            known = self._at_rest[service] = AtRest(record, plan, until_us, shown(record, plan, 0))
+        return known if now_us < known.until_us else None
 
     def set_breaker(self, record: Record) -> None:
         self._breakers[record.service] = record

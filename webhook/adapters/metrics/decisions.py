@@ -109,6 +109,8 @@ def _is_probe(receipt: Receipt) -> bool:
     """Return whether this charge leased a probe: it met a breaker that was not closed, and did not object."""
     if receipt.repeated or receipt.breaker is None or Refusal.BREAKER in receipt.would_refuse:
         return False
+    if receipt.breaker.state is State.CLOSED and not receipt.transitions:
+        return False
     # Without outcomes a charged probe succeeds at once, and the last one closes the breaker in the same answer.
     return receipt.breaker.state in _PROBED or any(
         change.old in _PROBED and change.new is State.CLOSED for change in receipt.transitions

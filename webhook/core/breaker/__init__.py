@@ -7,7 +7,7 @@
 from webhook.core.breaker.hands import by_hand, excuse, offer
 from webhook.core.breaker.hearing import hear, quota_event
 from webhook.core.breaker.law import TRANSITIONS, Cause
-from webhook.core.breaker.passing import advance, restarted, rests, view
+from webhook.core.breaker.passing import advance, restarted, rests_until_us, view
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, span
 from webhook.core.breaker.probes import admits, give_back_probe, may_probe_early, take_probe
 from webhook.core.breaker.record import ALONE, Around, Record, Step, from_view, outranks, shown
@@ -42,7 +42,7 @@ __all__ = [
     "outranks",
     "quota_event",
     "restarted",
-    "rests",
+    "rests_until_us",
     "shown",
     "span",
     "take_probe",

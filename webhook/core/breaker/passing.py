@@ -5,13 +5,13 @@ from msgspec.structs import replace
 from webhook.core.breaker.law import Cause, move, then
 from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.record import ALONE, FORCED, Around, Record, Step, forced, live_leases, shown
-from webhook.core.breaker.triggers import EMPTY, Trip, last, pass_time
+from webhook.core.breaker.triggers import EMPTY, Trip, ends_us, pass_time
 from webhook.core.breaker.words import EXPIRED, HELD, BreakerView, State, Transition
 
 
 def advance(record: Record, plan: BreakerPlan, now_us: int, around: Around = ALONE) -> Step:
     """Do what the time alone brings about: a trip at an interval's end, probing once `openFor` has passed."""
-    if rests(record, plan, now_us, around):
+    if now_us < rests_until_us(record, plan, around):
         return Step(record)
     if record.state in FORCED and record.open_until_us <= now_us:
         return move(record, Cause.RELEASED, record.open_until_us, "until has passed")
@@ -31,11 +31,11 @@ def advance(record: Record, plan: BreakerPlan, now_us: int, around: Around = ALO
     return then(step.transitions, _expired(step.record, now_us))
 
 
-def rests(record: Record, plan: BreakerPlan, now_us: int, around: Around = ALONE) -> bool:
-    """Say whether nothing is under way that time would have ended by now: as nearly every Pod finds it."""
+def rests_until_us(record: Record, plan: BreakerPlan, around: Around = ALONE) -> int:
+    """Return up to when nothing ends by time alone, as nearly every Pod finds it; 0 where that is to be looked into."""
     if record.state is State.CLOSED:
-        return last(record.windows, plan, now_us - around.late_us)
-    return record.state is State.OPEN and not record.leases and now_us < record.open_until_us
+        return ends_us(record.windows, plan) + around.late_us
+    return record.open_until_us if record.state is State.OPEN and not record.leases else 0
 
 
 def _expired(record: Record, now_us: int) -> Step:

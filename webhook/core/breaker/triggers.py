@@ -65,6 +65,7 @@ class Windows(Struct, frozen=True):
 
 
 EMPTY = Windows()
+NEVER_US = 1 << 62
 
 
 class Trip(NamedTuple):
@@ -75,17 +76,17 @@ class Trip(NamedTuple):
     failed: tuple[str, ...] = ()
 
 
-def last(windows: Windows, plan: BreakerPlan, judged_us: int) -> bool:
-    """Say whether no interval has ended by a moment: then `pass_time` changes nothing."""
-    if windows is EMPTY:
-        return True
-    return _lasts(windows.errors, plan.error_rate, judged_us) and _lasts(windows.latency, plan.latency, judged_us)
+def ends_us(windows: Windows, plan: BreakerPlan) -> int:
+    """Return when the first of the intervals under way ends: before that `pass_time` changes nothing."""
+    return min(_ends_us(windows.errors, plan.error_rate), _ends_us(windows.latency, plan.latency))
 
 
-def _lasts(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int) -> bool:
+def _ends_us(run: Run, rule: ErrorRatePlan | LatencyPlan | None) -> int:
     if run is IDLE:
-        return True
-    return rule is not None and run.interval_us == rule.interval_us and judged_us < (run.index + 1) * run.interval_us
+        return NEVER_US
+    if rule is None or run.interval_us != rule.interval_us:
+        return 0
+    return (run.index + 1) * run.interval_us
 
 
 def pass_time(windows: Windows, plan: BreakerPlan, judged_us: int) -> tuple[Windows, Trip | None]:
