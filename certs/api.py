@@ -14,6 +14,7 @@ from kubernetes_asyncio.config import ConfigException
 from certs.errors import CertsError
 
 Json = dict[str, Any]
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 
 _TIMEOUT_SECONDS = 10.0
 _CLOCKS_DIFFER_MAX = timedelta(minutes=5)
@@ -23,6 +24,10 @@ _SAID_MAX = 300
 _GRANT = (
     "grant this account the right: kubectl apply -k manifests/certificates, "
     "for a server with --store=memory kubectl apply -k manifests/certificates-in-memory"
+)
+_GRANT_BUNDLES = (
+    "grant this account the right: kubectl apply -f manifests/certificates/14-rbac-bundles.yaml, for a server with "
+    "--store=memory also kubectl apply -f manifests/certificates-in-memory/15-rbac-bundles-in-memory.yaml"
 )
 
 
@@ -109,4 +114,5 @@ def _checked(method: str, path: str, status: int, found: Any) -> Json:
     if status == _CONFLICT:
         raise OvertakenError(f"{method} {path}: somebody else has just written it", "it is looked at again")
     said = str(found.get("message", ""))[:_SAID_MAX]
-    raise CertsError(f"{method} {path}: HTTP {status}: {said}", _GRANT if status == _FORBIDDEN else "it is tried again")
+    grant = _GRANT_BUNDLES if path.startswith(WEBHOOKS) else _GRANT
+    raise CertsError(f"{method} {path}: HTTP {status}: {said}", grant if status == _FORBIDDEN else "it is tried again")

@@ -1,5 +1,6 @@
 """The authority: makes a CA and signs serving and client leaves, such as strict verifiers accept. No files."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address, IPv6Address
@@ -17,6 +18,7 @@ BACKDATED = timedelta(hours=1)
 CA_LIFETIME = timedelta(days=1825)
 LEAF_LIFETIME = timedelta(days=30)
 _COMMON_NAME_LENGTH_MAX = 64  # RFC 5280, ub-common-name
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def server_names(name: str) -> tuple[x509.GeneralName, ...]:
     if len(parts) == 3 and parts[2] == "svc":  # noqa: PLR2004 - service, namespace, svc
         service, namespace, _ = parts
         forms = (name, f"{name}.cluster.local", f"{service}.{namespace}", service)
-        return tuple(x509.DNSName(form) for form in forms)
+        return tuple(map(san, forms))
     return (san(name),)
 
 
@@ -149,6 +151,13 @@ def san(text: str) -> x509.GeneralName:
     if kind == "ip" or not value.isascii() or not all(part.replace("-", "").isalnum() for part in labels):
         raise CertsError(f"{text!r} is no name for a certificate", "write dns:NAME (ASCII) or ip:ADDRESS")
     return x509.DNSName(value)
+
+
+def uri(text: str) -> str:
+    """Return `text` where a certificate may name a client by it; CertsError where it is no absolute URI."""
+    if not _URI.fullmatch(text):
+        raise CertsError(f"{text!r} is no URI for a certificate", "write SCHEME://HOST/PATH (ASCII)")
+    return text
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:

@@ -108,7 +108,7 @@ class Keeping:
             issue=issue,
             trusted_in=tls if isinstance(tls, Held) else Held(SERVING, Kept()),
             trusted_key=CLIENT_BUNDLE,
-            others=_others(tls, line, troubles) if isinstance(tls, Held) else frozenset(),
+            others=_others(tls, caller, line, troubles) if isinstance(tls, Held) else frozenset(),
             unknown={SERVING: tls} if isinstance(tls, CertsError) else {},
         )
 
@@ -123,7 +123,7 @@ class Keeping:
         ca = await _held(vault, SERVING_CA)
         # Only what is made anew needs the clients' CAs: if something is wrong with them, all else goes on.
         clients = None if tls.kept.exists else await _unless_foreign(_line(vault, CLIENT_CA), [])
-        names = _names(configurations, troubles)
+        names = _names(configurations, tls, troubles)
 
         def issue(authority: Authority, now: datetime) -> Credentials:
             return authority.issue_server(_SERVICE, tuple(names), plan.serving.leaf, now)
@@ -185,27 +185,38 @@ async def _unless_foreign(found: Awaitable[_Found], troubles: list[str]) -> _Fou
         return None
 
 
-def _others(tls: Held, line: Line, troubles: list[str]) -> Bundle:
-    """Return whom else the server takes for a client; where that cannot be read, whoever stands there stays."""
+def _others(tls: Held, caller: Held | None, line: Line, troubles: list[str]) -> Bundle:
+    """Return whom else the server takes for a client; where that cannot be told, whoever stands there stays."""
     ours = {one.certificate for one in line}
+    secret, there = f"Secret {NAMESPACE}/{tls.name}", certificates(tls.kept.data.get(CLIENT_BUNDLE, b""))
     text = tls.kept.data.get(OTHERS, b"")
     found = certificates(text)
     if text.strip() and not found:
-        place = f"Secret {NAMESPACE}/{tls.name}: {OTHERS}"
-        troubles.append(f"{place}: holds no certificates in PEM: write one after the other, or delete the key")
-        found = certificates(tls.kept.data.get(CLIENT_BUNDLE, b""))
+        troubles.append(
+            f"{secret}: {OTHERS}: holds no certificates in PEM: write one after the other, or delete the key"
+        )
+        found = there
+    elif caller is None and (stay := there - ours - found):
+        names = ", ".join(sorted(one.subject.rfc4514_string() for one in stay))
+        what = f"keeps {names}, for what is in Secret {CLIENT} may be signed by it, and cannot be read"
+        troubles.append(f"{secret}: {CLIENT_BUNDLE}: {what}: see to that Secret, or write that CA into {OTHERS}")
+        found |= there
     return found - ours
 
 
 def _names(
-    configurations: Mapping[str, Configuration | CertsError | None], troubles: list[str]
+    configurations: Mapping[str, Configuration | CertsError | None], tls: Held, troubles: list[str]
 ) -> dict[x509.GeneralName, None]:
     """Return the names of the Service, and whatever else the API server calls us by; each once, in order."""
     names = dict.fromkeys(server_names(_SERVICE))
+    borne = dict.fromkeys(tls.names())  # a configuration that is not understood may still call us by one of them
     for found in configurations.values():
-        if isinstance(found, Configuration):
+        if isinstance(found, CertsError):
+            names.update(borne)
+        elif found is not None:
             try:
                 names.update(dict.fromkeys(found.names))
             except CertsError as error:
+                names.update(borne)
                 troubles.append(told(error))
     return names

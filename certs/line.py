@@ -92,7 +92,7 @@ def read(text: bytes, place: str) -> Line:
     try:
         rows = json.loads(text)["generations"]
         return tuple(_generation(row) for row in rows)
-    except (ValueError, TypeError, KeyError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm) as error:
         raise CertsError(
             f"{place}: is no line of CAs as it was written here ({type(error).__name__})",
             "put back what was there; or delete it, and a new CA takes over beside the old one",

@@ -50,6 +50,10 @@ class View:
     """By name; one that is not there yet is an empty Leaf."""
     others: Bundle = frozenset()
     """Who is trusted as well, and no concern of ours unless a leaf is theirs."""
+    used: tuple[x509.Certificate, ...] = ()
+    """Leaves beside those, which somebody may still show: none is issued in their place."""
+    unread: frozenset[str] = frozenset()
+    """Places of which nobody can tell whom they trust; their bundles are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +112,31 @@ def due(view: View, lifetimes: Lifetimes, now: datetime) -> tuple[Step, ...]:
     makes = [Make()] if newest is None or now >= lifetimes.succession(newest.certificate) else []
     if not view.line:
         return tuple(makes)
+    if view.unread and any(_strays(view, _usable(view, now))):
+        # A place that cannot be read may trust its CA: without that one nothing is published, and no leaf replaced.
+        return (*makes, *(Publish(place) for place in sorted(view.unread)))
     steps: list[Step] = [*makes, *_published(view, now), *_issued(view, newest, lifetimes, now)]
     return (*steps, *_dropped(view, now))
 
 
 def _adopted(view: View, now: datetime) -> Iterator[Adopt]:
-    known = [one.certificate for one in view.line]
     trusted = [*(ca for trusts in view.places.values() for trust in trusts for ca in trust), *view.others]
-    for leaf in view.leaves.values():
-        if leaf.certificate is None or not leaf.is_whole or not _is_valid(leaf.certificate, now):
-            continue
-        if issuer_of(leaf.certificate, known) is None and (ca := issuer_of(leaf.certificate, trusted)) is not None:
-            yield Adopt(ca, leaf.certificate.not_valid_after_utc)
+    for leaf in _strays(view, [*_usable(view, now), *(one for one in view.used if _is_valid(one, now))]):
+        if (ca := issuer_of(leaf, trusted)) is not None:
+            yield Adopt(ca, leaf.not_valid_after_utc)
             return
+
+
+def _usable(view: View, now: datetime) -> list[x509.Certificate]:
+    """Return the leaves that both ends can use."""
+    whole = [leaf.certificate for leaf in view.leaves.values() if leaf.certificate is not None and leaf.is_whole]
+    return [certificate for certificate in whole if _is_valid(certificate, now)]
+
+
+def _strays(view: View, leaves: Iterable[x509.Certificate]) -> Iterator[x509.Certificate]:
+    """Yield those that no CA of the line has signed."""
+    known = [one.certificate for one in view.line]
+    return (leaf for leaf in leaves if issuer_of(leaf, known) is None)
 
 
 def _published(view: View, now: datetime) -> Iterator[Step]:

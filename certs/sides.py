@@ -22,6 +22,10 @@ from certs.webhooks import Configuration
 
 LINE = "line.json"
 CERTIFICATE, KEY = "tls.crt", "tls.key"
+FORMER = "former.crt"
+"""The leaf of before: whoever reads late shows it for some minutes more."""
+PEMS = ("first.pem", "second.pem")
+"""Leaves that the API server has for one port each, where it has two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,11 @@ class Held:
     def line(self) -> Line:
         text = self.kept.data.get(LINE)
         return lines.read(text, f"Secret {self.name}: {LINE}") if text is not None else ()
+
+    def names(self) -> tuple[x509.GeneralName, ...]:
+        """Return what its leaf bears."""
+        found = _leaf(self.kept, frozenset()).certificate
+        return _names(found) if found is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,9 @@ class Side:
             # Without those others; but one that is missing makes the bundle one that has to be published.
             places[self.trusted_in.name] = (trusted ^ self.others,)
         leaves = {self.leaf.name: _leaf(self.leaf.kept, self.names)} if self.leaf is not None else {}
-        return View(self.line, places, leaves, self.others)
+        kept = self.leaf.kept.data if self.leaf is not None else {}
+        used = tuple(one for key in (FORMER, *PEMS) for one in certificates(kept.get(key, b"")))
+        return View(self.line, places, leaves, self.others, used, frozenset(self.unknown))
 
     def ends(self) -> Iterator[tuple[str, datetime]]:
         """Yield when what is kept expires, by Secret."""
@@ -125,6 +136,9 @@ class Side:
             KEY: key_pem(issued.key),
             self.trusted_key: lines.bundle(line),
         }
+        former = _leaf(self.leaf.kept, frozenset()).certificate
+        if former is not None:
+            data[FORMER] = lines.pem(former)
         if not self.leaf.kept.exists:
             if any(not value for value in self.beside_leaf.values()):
                 raise CertsError(
@@ -140,8 +154,8 @@ class Side:
 
 
 def _trusts(found: Configuration) -> tuple[Bundle, ...]:
-    """Return whom it trusts; nobody for sure where cert-manager's injector writes it too."""
-    return found.trusts if found.injected_from is None else (frozenset(),)
+    """Return whom it trusts; and nobody, for it is not right yet, where cert-manager's injector writes it too."""
+    return found.trusts if found.injected_from is None else (*found.trusts, frozenset())
 
 
 def certificates(text: bytes) -> Bundle:
@@ -158,16 +172,16 @@ def _leaf(kept: Kept, names: frozenset[x509.GeneralName]) -> Leaf:
         return Leaf()
     try:
         key = load_pem_private_key(kept.data[KEY], password=None)
-        return Leaf(certificate, key.public_key() == certificate.public_key(), names <= _names(certificate))
+        return Leaf(certificate, key.public_key() == certificate.public_key(), names <= {*_names(certificate)})
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm):
         return Leaf(certificate, is_whole=False)
 
 
-def _names(certificate: x509.Certificate) -> frozenset[x509.GeneralName]:
+def _names(certificate: x509.Certificate) -> tuple[x509.GeneralName, ...]:
     try:
-        return frozenset(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        return tuple(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
-        return frozenset()
+        return ()
 
 
 def _name(certificate: x509.Certificate) -> str:

@@ -11,11 +11,11 @@ from certs.doors import PORT_DEFAULT, Door, Put, Turn, View, due
 from certs.duties import OTHER, Done, Looked, told
 from certs.errors import CertsError
 from certs.keeping import CLIENT
-from certs.sides import CERTIFICATE, KEY
+from certs.sides import CERTIFICATE, KEY, PEMS
 from certs.vault import Kept, Vault
 from certs.webhooks import CONFIGURATIONS, Configuration, find
 
-DOORS, PEMS = "doors.json", ("first.pem", "second.pem")
+DOORS = "doors.json"
 _ALL = frozenset({DOORS, *PEMS})
 
 

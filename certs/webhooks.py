@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from certs.api import Api, Json
+from certs.api import WEBHOOKS, Api, Json
 from certs.authority import san, server_names
 from certs.errors import CertsError
 
@@ -18,7 +18,6 @@ CONFIGURATIONS = (
 )
 INJECTED_FROM = "cert-manager.io/inject-ca-from"
 """By this annotation cert-manager's injector writes the bundles."""
-_GROUP = "/apis/admissionregistration.k8s.io/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +74,12 @@ class Configuration:
     async def _patch(self, api: Api, injected_from: str | None, more: Json) -> None:
         version = self.whole["metadata"]["resourceVersion"]
         metadata = {"resourceVersion": version, "annotations": {INJECTED_FROM: injected_from}}
-        await api.patch(f"{_GROUP}/{self.place}", {"metadata": metadata, **more})
+        await api.patch(f"{WEBHOOKS}/{self.place}", {"metadata": metadata, **more})
 
 
 async def find(api: Api, place: str) -> Configuration | None:
     """Return one of CONFIGURATIONS, None where there is none."""
-    found = await api.get(f"{_GROUP}/{place}")
+    found = await api.get(f"{WEBHOOKS}/{place}")
     return None if found is None else Configuration(place, found)
 
 

@@ -12,7 +12,9 @@ from certs.duties import Duty
 from certs.errors import CertsError
 from certs.keeping import Plan
 from certs.lifetimes import Lifetimes
-from certs.webhooks import CONFIGURATIONS
+from certs.sides import certificates
+from certs.vault import LABELS
+from certs.webhooks import CONFIGURATIONS, INJECTED_FROM
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -55,6 +57,8 @@ class Objects(Api):
     async def patch(self, path: str, body: Json) -> None:
         self._be_current(path, body)
         whole = copy.deepcopy(self._by_path[path])
+        noted = (whole["metadata"].get("annotations") or {}) | body["metadata"]["annotations"]
+        whole["metadata"]["annotations"] = {name: value for name, value in noted.items() if value is not None}
         for entry in body.get("webhooks", []):
             client = next(one for one in whole["webhooks"] if one["name"] == entry["name"])["clientConfig"]
             if "service" in client:
@@ -91,9 +95,28 @@ class Objects(Api):
         self.put(f"{SECRETS}/{name}", whole)
 
     def disown(self, name: str) -> None:
+        self._label(name, {})
+
+    def label(self, name: str) -> None:
+        self._label(name, LABELS)
+
+    def _label(self, name: str, labels: Mapping[str, str]) -> None:
         whole = self.whole(f"{SECRETS}/{name}")
-        whole["metadata"]["labels"] = {}
+        whole["metadata"]["labels"] = dict(labels)
         self.put(f"{SECRETS}/{name}", whole)
+
+    def trust(self, place: str, bundle: bytes, injected_from: str | None = None) -> None:
+        """Have all entries of a configuration trust this bundle, as somebody, or cert-manager, has written it."""
+        whole = self.whole(f"{GROUP}/{place}")
+        whole["metadata"]["annotations"] = {INJECTED_FROM: injected_from} if injected_from is not None else {}
+        for entry in whole["webhooks"]:
+            entry["clientConfig"]["caBundle"] = base64.b64encode(bundle).decode()
+        self.put(f"{GROUP}/{place}", whole)
+
+    def trusted(self, place: str) -> frozenset[x509.Certificate]:
+        """Return whom the first entry of a configuration trusts."""
+        [entry, *_] = self.whole(f"{GROUP}/{place}")["webhooks"]
+        return certificates(base64.b64decode(entry["clientConfig"]["caBundle"]))
 
     def lead(self, port: int) -> None:
         """Have all webhooks lead to this port."""

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import pytest
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from certs.api import Api
+from certs.api import WEBHOOKS, Api, _checked
 from certs.errors import CertsError
 
 
@@ -53,3 +53,20 @@ async def test_clocks_that_differ_a_little_keep_nobody_from_writing(ahead: timed
         await one.get("/version")
         await one.replace("/version", {})
     assert asked == ["GET", "PUT"]
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "spares"),
+    [
+        ("/api/v1/namespaces/podgate-system/secrets/podgate-tls", "-k manifests/certificates", "bundles"),
+        ("/api/v1/namespaces/podgate-system/configmaps/podgate-jwks", "-k manifests/certificates", "bundles"),
+        (f"{WEBHOOKS}/mutatingwebhookconfigurations/podgate", "-f manifests/certificates/14-rbac-bundles.yaml", "-k "),
+    ],
+)
+def test_whoever_is_forbidden_something_is_told_the_rights_to_that_and_to_nothing_else(
+    path: str, folder: str, spares: str
+) -> None:
+    with pytest.raises(CertsError, match="HTTP 403") as refused:
+        _checked("GET", path, 403, {})
+    assert f"kubectl apply {folder}," in refused.value.remedy
+    assert spares not in refused.value.remedy

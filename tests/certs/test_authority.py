@@ -6,7 +6,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from certs.authority import Authority, Credentials, san, server_names
+from certs.authority import Authority, Credentials, san, server_names, uri
 from certs.errors import CertsError
 from certs.files import write_credentials
 from certs.inspection import describe, signed_by
@@ -132,6 +132,18 @@ def test_a_name_is_read_with_or_without_its_kind(authority: Authority, text: str
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(CertsError, match="no name for a certificate"):
         san(text)
+
+
+@pytest.mark.parametrize("name", ["bücher.x.svc", "pod gate.x.svc", "podgate..svc", ".x.svc"])
+def test_the_name_of_no_service_is_refused(name: str) -> None:
+    with pytest.raises(CertsError, match="no name for a certificate"):
+        server_names(name)
+
+
+@pytest.mark.parametrize("text", ["", "notauri", "spiffe:x", "spiffe://", "spiffe://bü", "spiffe://a b", "://a"])
+def test_what_is_no_uri_is_refused(text: str) -> None:
+    with pytest.raises(CertsError, match="is no URI for a certificate"):
+        uri(text)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65])

@@ -1,14 +1,17 @@
 """The objects for cert-manager fit what reads their Secrets. cert-manager itself does not run here."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from certs.authority import server_names
 from certs.injection import CERTIFICATE
 from certs.keeping import CLIENT, SERVING, Plan
 from certs.vault import NAMESPACE
+from certs.webhooks import CONFIGURATIONS
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 
@@ -40,6 +43,29 @@ def test_the_ca_keeps_its_key_for_the_injector_publishes_only_one() -> None:
     for one in found.values():
         issuer = one["spec"].get("issuerRef")
         assert issuer is None or f"{issuer['kind']}/{issuer['name']}" in found
+
+
+def test_what_whoever_leads_may_do_is_what_its_section_has_applied() -> None:
+    """No more than to look at the three configurations and to annotate them."""
+    page = (MANIFESTS.parent / "docs/certificates.md").read_text()
+    section = page.partition("\n## cert-manager\n")[2].partition("\n## ")[0]
+    files = re.findall(r"^kubectl apply -f manifests/(\S+)", section, re.MULTILINE)
+    granted = {name: one for file in files for name, one in objects(file).items()}
+    role = granted.pop("ClusterRole/podgate-certificates")
+    allowed = {
+        f"{kind}/{name}" for rule in role["rules"] for kind in rule["resources"] for name in rule["resourceNames"]
+    }
+    assert allowed == set(CONFIGURATIONS)
+    assert [rule["verbs"] for rule in role["rules"]] == [["get", "patch"]] * 2
+    assert {one["roleRef"]["name"] for one in granted.values()} == {"podgate-certificates"}
+    assert [one["subjects"][0]["name"] for one in granted.values()] == ["podgate-controller", "podgate"]
+    assert {name.partition("/")[0] for name in granted} == {"ClusterRoleBinding"}
+
+
+@pytest.mark.parametrize("folder", ["certificates", "certificates-in-memory"])
+def test_every_right_that_stands_in_a_folder_is_applied_with_it(folder: str) -> None:
+    listed = yaml.safe_load((MANIFESTS / folder / "kustomization.yaml").read_text())["resources"]
+    assert [one for one in listed if "/" not in one] == sorted(path.name for path in (MANIFESTS / folder).glob("1*"))
 
 
 def test_its_leaves_live_as_long_as_ours_and_are_renewed_as_early() -> None:

@@ -60,6 +60,9 @@ def test_leaves_are_replaced_only_when_told(tmp_path: Path) -> None:
     [
         (["--san", "dns:a"], "--san without --server"),
         (["--server", "a b"], "'a b' is no name"),
+        (["--server", "bücher.x.svc"], "'bücher.x.svc' is no name"),
+        (["--client", "a,notauri"], "'notauri' is no URI"),
+        (["--client", "a,spiffe://bü"], "'spiffe://bü' is no URI"),
         (["--server", "a", "--san", "ip:x"], "'ip:x' is no name"),
         (["--client", "a", "--client", "a"], "two of the files would have one name"),
         (["--client", "server", "--server", "a"], "two of the files would have one name"),

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -35,6 +36,7 @@ def test_a_line_is_read_as_it_was_written_and_the_newest_stands_first_in_its_bun
         b'{"generations": [{}]}',
         b'{"generations": [{"certificate": "x", "key": null, "publishedAt": null, "leavesEnd": null}]}',
         written((generation(),)).replace(b"2026-01-01", b"yesterday!"),
+        json.dumps({"generations": [{**json.loads(written((generation(),)))["generations"][0], "key": 1}]}).encode(),
         written((Generation(generation().certificate, generation().key),)),
     ],
 )

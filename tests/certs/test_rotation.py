@@ -1,6 +1,8 @@
 """Rotation over virtual time: whatever is interrupted, whoever reads late, both ends understand each other."""
 
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from random import Random
 
 from hypothesis import given, settings
@@ -8,8 +10,8 @@ from hypothesis import strategies as st
 
 from certs.authority import BACKDATED, Authority, server_names
 from certs.lifetimes import Lifetimes, renewal
-from certs.rotation import Drop, Issue, Make, Mark, Publish
-from tests.certs.world import LEAF, NAME, START, World, mishap, names_of
+from certs.rotation import Adopt, Drop, Issue, Make, Mark, Publish, Step, due
+from tests.certs.world import LEAF, NAME, PLACES, START, World, mishap, names_of
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 USUAL = Lifetimes.of(365 * DAY, 14 * DAY, MINUTE)
@@ -211,6 +213,46 @@ def test_a_ca_that_nobody_remembers_stays_trusted_while_its_leaf_lives() -> None
     world.pass_by(USUAL.leaf)
     world.settle()
     assert lost.certificate not in world.places["policy"].now
+
+
+def test_while_a_place_cannot_be_read_a_leaf_of_an_unknown_ca_is_left_in_use() -> None:
+    """That place may trust it: what would be published or issued instead is not."""
+    world = at_rest(USUAL)
+    [lost] = world.line.now
+    world.line.write(world.now, ())
+    unread = {"unread": frozenset(PLACES), "places": dict.fromkeys(PLACES, (frozenset(),))}
+    assert due(replace(world.view(), **unread), USUAL, world.now) == (Make(),)
+    world.take(Make())
+    blind = replace(world.view(), **unread)
+    assert due(blind, USUAL, world.now) == tuple(Publish(place) for place in sorted(PLACES))
+    steps = due(blind, USUAL, world.now + USUAL.leaf)
+    assert [step.reason for step in steps if isinstance(step, Issue)] == ["it is not valid now"]
+    world.settle()
+    assert [one.certificate == lost.certificate for one in world.line.now] == [True, False]
+    assert world.failing() == ""
+
+
+def test_a_ca_of_which_only_a_leaf_of_before_is_left_stays_trusted_until_that_expires() -> None:
+    """The line is lost, and once more just after another CA has taken over: somebody may still show the first leaf."""
+    world = at_rest(USUAL)
+    [lost] = world.line.now
+    former = world.leaf.now
+    assert former is not None
+    world.line.write(world.now, ())
+    world.settle()
+    world.pass_by(USUAL.settle)
+    world.settle()
+    assert world.leaf.now is not former
+    world.line.write(world.now, ())
+
+    def steps(now: datetime) -> Sequence[Step]:
+        return due(replace(world.view(), used=(former.certificate,)), USUAL, now)
+
+    [first] = steps(world.now)
+    world.take(first)
+    ends = former.certificate.not_valid_after_utc
+    assert steps(world.now) == (Adopt(lost.certificate, ends),)
+    assert not [step for step in steps(ends) if isinstance(step, Adopt)]
 
 
 def test_a_leaf_that_lacks_a_name_is_issued_anew() -> None:

@@ -28,6 +28,7 @@ from webhook.adapters.logs import JsonLines, Logs
 from webhook.cli import caller_folder, caller_material
 from webhook.cli.caller_folder import CONFIGURATION, FILES, IDENTITY, KUBECONFIG, SECOND, TOKEN, CallerFolder, texts
 from webhook.cli.caller_renewal import Plan, look
+from webhook.cli.caller_users import users_of
 from webhook.errors import UserError
 from webhook.wiring.node import Looked, _look_on
 
@@ -110,7 +111,8 @@ class Node:
 
 
 def plan(path: Path, account: str | None = ACCOUNT, renew_after_seconds: int | None = None) -> Plan:
-    return Plan(CallerFolder(path), (HOST,), 444, "podgate-apiserver", account, "podgate", 3600, renew_after_seconds)
+    users = users_of([HOST], 444)
+    return Plan(CallerFolder(path), users, "podgate-apiserver", account, "podgate", 3600, renew_after_seconds)
 
 
 @pytest.fixture
@@ -123,7 +125,7 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.mark.parametrize("name", [CONFIGURATION, KUBECONFIG])
 def test_the_shipped_files_are_what_it_writes(name: str, *, refresh_goldens: bool) -> None:
-    written = texts(caller_folder.DEFAULT, [HOST], 444)[name]
+    written = texts(caller_folder.DEFAULT, users_of([HOST], 444))[name]
     if refresh_goldens:
         (SHIPPED / name).write_text(written)
     assert (SHIPPED / name).read_text() == written
@@ -174,6 +176,54 @@ async def test_whoever_reads_meanwhile_sees_a_pair_that_belongs_together(node: N
     over.set()
     reader.join()
     assert troubles == []
+
+
+@pytest.mark.parametrize(
+    ("hosts", "second_port", "names"),
+    [
+        (["podgate.example:8443", "10.0.0.7:8443"], None, ["podgate.example:8443", "10.0.0.7:8443"]),
+        (["[fd00::1]:8443", "1", "null"], 444, ["[fd00::1]:8443", "1", "null", "[fd00::1]:444", "1:444", "null:444"]),
+        (["podgate.example", "podgate.example:8443"], None, ["podgate.example", "podgate.example:8443"]),
+    ],
+)
+def test_every_webhook_has_its_user_under_the_name_that_kube_apiserver_looks_for(
+    hosts: list[str], second_port: int | None, names: list[str]
+) -> None:
+    written = yaml.safe_load(texts(Path("/etc"), users_of(hosts, second_port))[KUBECONFIG])
+    assert [user["name"] for user in written["users"]] == names
+
+
+NO_HOST = "no host and port, as a webhook has them: write HOST or HOST:PORT"
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--webhook", ""], f"--webhook '': {NO_HOST}"),
+        (["--webhook", "https://podgate.example:8443"], f"--webhook 'https://podgate.example:8443': {NO_HOST}"),
+        (["--webhook", "podgate.example/mutate"], NO_HOST),
+        (["--webhook", "a: b"], NO_HOST),
+        (["--webhook", "*.podgate-system.svc"], NO_HOST),
+        (["--webhook", "podgate.example:0"], NO_HOST),
+        (["--webhook", "podgate.example:65536"], NO_HOST),
+        (["--webhook", "fd00::1"], NO_HOST),
+        (["--webhook", "[fd00::1]"], NO_HOST),
+        (["--webhook", "a:8443", "--webhook", "a:9443"], "two users for a:444: kube-apiserver takes one"),
+        (["--webhook", "a", "--webhook", "a", "--second-port", "0"], "two users for a:443"),
+        (["--webhook", "a", "--webhook", "a:443", "--second-port", "0"], "two users for a:443"),
+        (["--webhook", "a:444"], "--second-port 444: two users for a:444"),
+        (["--second-port", "443"], f"two users for {HOST}:443"),
+    ],
+)
+def test_a_webhook_that_kube_apiserver_would_not_call_by_is_refused_before_anything_is_written(
+    tmp_path: Path, flags: list[str], reason: str
+) -> None:
+    """With two users of one name it does not start; by a name that no webhook has, it calls without credentials."""
+    (kubeconfig := tmp_path / "kubeconfig").write_text(NOWHERE)
+    done = podgate("apiserver-files", "--once", "--out", tmp_path / "out", "--kubeconfig", kubeconfig, *flags)
+    assert done.code == 2
+    assert reason in done.error
+    assert not (tmp_path / "out").exists()
 
 
 # --- the certificate ---
@@ -227,7 +277,7 @@ async def test_each_port_has_what_is_kept_for_it_while_that_is_good(node: Node) 
 
 
 async def test_without_a_second_port_there_is_nothing_for_it(node: Node) -> None:
-    node.plan = replace(node.plan, second_port=None)
+    node.plan = replace(node.plan, users=users_of([HOST], None))
     assert await node.look() == []
     assert SECOND not in node.contents()
     assert "444" not in node.contents()[KUBECONFIG].decode()

@@ -5,7 +5,7 @@ import pytest
 
 from tests.cli.running import installed, podgate
 from webhook.errors import UserError
-from webhook.settings import Settings, flag_of, parse, variable_of
+from webhook.settings import ControllerSettings, Settings, flag_of, parse, parse_as, variable_of
 
 NO_KEYS = (
     "--jwks: missing: nothing says by which keys tokens are verified: "
@@ -247,3 +247,27 @@ def test_what_renews_the_api_servers_credentials_is_told_with_what_it_cannot_do_
         "--token-issuer: 'podgate': its token goes into the Secret that cert-manager writes: leave it out, and take "
         "the cluster's own tokens (--cluster-keys true, podgate apiserver-files --token cluster)"
     )
+
+
+def test_a_token_that_we_issue_lives_long_enough_to_be_renewed_and_no_longer_than_is_accepted(
+    flags: dict[str, str | None], tmp_path: Path
+) -> None:
+    (tmp_path / "kubeconfig").touch()
+    flags |= {"kubeconfig": str(tmp_path / "kubeconfig"), "token_issuer": "podgate"}
+    for text, seconds in (("2m", 120), ("24h", 86400)):
+        assert parse({**flags, "token_lifetime_seconds": text}, {}).token_lifetime_seconds == seconds
+    [line] = mistakes(flags, {"PODGATE_TOKEN_LIFETIME": "119s"})
+    assert line == (
+        "PODGATE_TOKEN_LIFETIME: 119s, too short for --token-issuer: kube-apiserver has the next one only after a "
+        "minute and a half: write 2m or more"
+    )
+    [line] = mistakes({**flags, "token_lifetime_seconds": "48h"})
+    assert line == (
+        "--token-lifetime: 172800s, more than --max-token-lifetime (86400s): it would be refused here: "
+        "write at most that, or raise --max-token-lifetime"
+    )
+    [line] = mistakes({**flags, "max_token_lifetime_seconds": "59m"})
+    assert line.startswith("--token-lifetime: 3600s, more than --max-token-lifetime (3540s)"), "its default, too"
+    alone = {"kubeconfig": flags["kubeconfig"], "token_issuer": "podgate", "token_lifetime_seconds": "48h"}
+    assert parse_as(ControllerSettings, alone, {}).token_lifetime_seconds == 172800, "servers elsewhere may accept it"
+    assert parse({**flags, "token_issuer": None, "token_lifetime_seconds": "30s"}, {}), "nobody issues any"

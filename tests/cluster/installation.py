@@ -22,6 +22,8 @@ RBAC = MANIFESTS / "10-rbac.yaml"
 CONTROLLER_RBAC = MANIFESTS / "redis" / "11-rbac-controller.yaml"
 CERTIFICATES_RBAC = MANIFESTS / "certificates" / "12-rbac-certificates.yaml"
 """Of a controller that keeps certificates."""
+BUNDLES_RBAC = CERTIFICATES_RBAC.with_name("14-rbac-bundles.yaml")
+"""Of one that writes whom the API server trusts, too."""
 SERVICE_ACCOUNT, CONTROLLER_ACCOUNT = "podgate", "podgate-controller"
 LEASE = "podgate-leader"
 POLICY, LAST_GOOD, KEY = configmap.NAME, configmap.LAST_GOOD, configmap.KEY
@@ -81,7 +83,8 @@ class Installation:
 
     def start_controller(self, *arguments: str) -> Server:
         """Start one under the rights of the manifests, and wait until it leads or stands by."""
-        self.plane.kubectl("apply", "-f", str(CONTROLLER_RBAC), "-f", str(CERTIFICATES_RBAC))
+        for rights in (CONTROLLER_RBAC, CERTIFICATES_RBAC, BUNDLES_RBAC):
+            self.plane.kubectl("apply", "-f", str(rights))
         told = ("--kubeconfig", self.kubeconfig(account=CONTROLLER_ACCOUNT), "--plain-listen", "127.0.0.1:0")
         name = f"podgate-controller-{next(_numbers)}"
         found = Server.start(self.plane, name, *told, *arguments, command="controller", program=self.program)

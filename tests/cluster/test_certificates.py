@@ -374,7 +374,8 @@ def test_a_server_with_the_memory_store_keeps_certificates_itself(kept: Keeping,
     kept.wait(lambda: kept.secret(SERVING) is not None, "its Secret to be made anew")
     assert kept.line()[0].certificate == ca.certificate
     assert server.total("podgate_certificate_renewals_total", f'secret="{SERVING}"') == 1
-    kept.plane.kubectl("delete", "-f", str(MANIFESTS / "certificates-in-memory/13-rbac-in-memory.yaml"))
+    for path in (MANIFESTS / "certificates-in-memory").glob("1*.yaml"):
+        kept.plane.kubectl("delete", "-f", str(path))
 
 
 def test_a_cluster_is_bootstrapped_by_hand_where_nobody_leads_yet(kept: Keeping) -> None:

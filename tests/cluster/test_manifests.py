@@ -5,6 +5,7 @@ import re
 import ssl
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import UTC, datetime
 from http.client import HTTPSConnection
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import yaml
 
 from certs.api import Api
 from certs.errors import CertsError
+from certs.injection import Injection
 from certs.keeping import SERVING_CA
 from certs.vault import Vault
+from certs.webhooks import CONFIGURATIONS
 from tests.cluster import shipped
 from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
@@ -268,6 +271,37 @@ async def test_whoever_may_not_keep_certificates_is_told_what_lets_it(
             controllers_site.take(f"kubectl delete -k manifests/{folder}")
     finally:
         await client.close()
+
+
+BUNDLES = "manifests/certificates/14-rbac-bundles.yaml"
+BUNDLES_IN_MEMORY = "manifests/certificates-in-memory/15-rbac-bundles-in-memory.yaml"
+
+
+@pytest.mark.parametrize(("account", "files"), [(CONTROLLER, [BUNDLES]), (ACCOUNT, [BUNDLES, BUNDLES_IN_MEMORY])])
+async def test_with_cert_manager_whoever_leads_may_annotate_the_webhooks_and_see_no_secret(
+    controllers_site: Site, account: str, files: list[str]
+) -> None:
+    """What docs/certificates.md has applied there is what the log tells, and no more."""
+    name = account.rpartition(":")[2]
+    token = controllers_site.plane.kubectl("create", "token", name, "-n", NAMESPACE).stdout.strip()
+    client = await connect(controllers_site.plane.kubeconfig_for(name, token=token))
+    try:
+        told = (await Injection().look(Api(client, lambda: True), datetime.now(UTC))).troubles
+        assert len(told) == len(CONFIGURATIONS)
+        for file in files:
+            assert all(f"kubectl apply -f {file}" in text for text in told)
+            controllers_site.take(f"kubectl apply -f {file}")
+        assert (await Injection().look(Api(client, lambda: True), datetime.now(UTC))).troubles == ()
+        for place in CONFIGURATIONS:
+            webhooks = place.replace("/", ".admissionregistration.k8s.io/")
+            answers = [may(controllers_site, account, verb, webhooks, "") for verb in ("get", "patch", "delete")]
+            assert answers == ["yes", "yes", "no"]
+        secret = [may(controllers_site, account, verb, "secrets/podgate-tls", NAMESPACE) for verb in ("get", "update")]
+        assert [*secret, may(controllers_site, account, "create", "secrets", NAMESPACE)] == ["no"] * 3
+    finally:
+        await client.close()
+        for file in files:
+            controllers_site.take(f"kubectl delete --ignore-not-found -f {file}")
 
 
 def test_a_server_beside_a_redis_need_not_see_pods(controllers_site: Site) -> None:

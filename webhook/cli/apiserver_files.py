@@ -12,6 +12,7 @@ import click
 from webhook.cli import caller_material
 from webhook.cli.caller_folder import CONFIGURATION, DEFAULT, IDENTITIES, IDENTITY, KUBECONFIG, TOKEN, CallerFolder
 from webhook.cli.caller_renewal import TOKEN_LEFT_MIN_SECONDS, Plan, look
+from webhook.cli.caller_users import users_of
 from webhook.core.quantity import Duration
 from webhook.errors import UserError
 from webhook.wiring.node import look_until_asked_to_end, open_credentials
@@ -83,8 +84,8 @@ def apiserver_files(  # noqa: PLR0913 - one argument an option
     if check:
         return _check(folder, datetime.now(UTC))
     whose = account if issuer == "cluster" else None
-    named = hosts or (_HOST,)
-    plan = Plan(folder, named, second_port or None, secret, whose, audience, int(lifetime_seconds), renew_after_seconds)
+    users = users_of(hosts or (_HOST,), second_port or None)
+    plan = Plan(folder, users, secret, whose, audience, int(lifetime_seconds), renew_after_seconds)
     asyncio.run(_run(plan, kubeconfig, None if once else every_seconds))
     return 0
 

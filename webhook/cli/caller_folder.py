@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,6 @@ FILES = (CONFIGURATION, KUBECONFIG, *IDENTITIES, TOKEN)
 DEFAULT = Path("/etc/kubernetes/podgate")
 _LEDGER = ".podgate.json"
 _PRIVATE = 0o700
-_HAS_PORT = re.compile(r":[0-9]+$")
 _DRAFT = re.compile(rf"\.({'|'.join(map(re.escape, (*FILES, _LEDGER)))})\.[0-9a-f]{{8}}")
 
 _CONFIGURATION = """\
@@ -47,7 +46,7 @@ kind: Config
 users:
 """
 _USER = """\
-- name: {host}
+- name: "{name}"
   user:
     client-certificate: {folder}/{identity}
     client-key: {folder}/{identity}
@@ -55,13 +54,13 @@ _USER = """\
 """
 
 
-def texts(folder: Path, hosts: Sequence[str], second_port: int | None) -> dict[str, str]:
-    """Return the two files that stay as they are: what the API server is started with, and whom it calls as."""
+def texts(folder: Path, users: Mapping[str, str]) -> dict[str, str]:
+    """Return the two files that stay as they are: what the API server is started with, and whom it calls as.
+
+    `users` has the file of each user's certificate, by the user's name.
+    """
     names = {"folder": folder, "configuration": CONFIGURATION, "kubeconfig": KUBECONFIG}
-    users = [(host, IDENTITY) for host in hosts]
-    if second_port is not None:
-        users += [(f"{_HAS_PORT.sub('', host)}:{second_port}", SECOND) for host in hosts]
-    rows = [_USER.format(host=host, folder=folder, identity=identity, token=TOKEN) for host, identity in users]
+    rows = [_USER.format(name=name, folder=folder, identity=identity, token=TOKEN) for name, identity in users.items()]
     return {CONFIGURATION: _CONFIGURATION.format(**names), KUBECONFIG: _KUBECONFIG + "".join(rows)}
 
 

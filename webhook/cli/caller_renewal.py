@@ -1,6 +1,6 @@
 """Brings kube-apiserver's files up to date: what is due is asked for, what is good is written, the rest is told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,9 +23,8 @@ class Plan:
     """What is to stand in the folder, and where it comes from."""
 
     folder: CallerFolder
-    hosts: tuple[str, ...]
-    second_port: int | None
-    """Of the same Service; None: there is none."""
+    users: Mapping[str, str]
+    """The file of each user's certificate, by the user's name: whom kube-apiserver calls."""
     secret: str
     account: str | None
     """Whose token is asked for; None: the token is in the Secret."""
@@ -36,7 +35,7 @@ class Plan:
 
     @property
     def identities(self) -> tuple[str, ...]:
-        return IDENTITIES if self.second_port is not None else IDENTITIES[:1]
+        return tuple(name for name in IDENTITIES if name in self.users.values())
 
 
 class _Changes:
@@ -64,7 +63,7 @@ class _Changes:
 async def look(plan: Plan, credentials: Credentials, now: datetime) -> Looked:
     """Bring every file up to date that can be."""
     changes = _Changes(plan.folder)
-    for name, text in texts(plan.folder.path, plan.hosts, plan.second_port).items():
+    for name, text in texts(plan.folder.path, plan.users).items():
         with changes.unless_refused():
             changes.put(name, text.encode())
     place = f"secret podgate-system/{plan.secret}"

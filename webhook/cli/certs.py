@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, Credentials, san, server_names
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, Credentials, san, server_names, uri
 from certs.errors import CertsError
 from certs.files import read_certificates, read_credentials, refuse_existing, write_credentials
 from certs.folder import Folder, alone_in
@@ -83,7 +83,7 @@ def issue(  # noqa: PLR0913 - one argument an option
     if sans and server is None:
         raise UserError("--san without --server", "name the server: --server NAME")
     lifetime = timedelta(days=days)
-    leaves = [client.partition(",")[::2] for client in clients]
+    leaves = [(name, uri(named) if named else None) for name, _, named in (one.partition(",") for one in clients)]
     stems = (["server"] if server else []) + [_stem(name) for name, _ in leaves]
     if len(set(stems)) != len(stems) or "ca" in stems:
         raise UserError(f"two of the files would have one name: {', '.join(stems)}", "issue them into separate folders")
@@ -93,7 +93,7 @@ def issue(  # noqa: PLR0913 - one argument an option
     names = tuple(dict.fromkeys([*server_names(server), *map(san, sans)])) if server else ()
     authority, made = _authority(out, ca_cert, ca_key, timedelta(days=ca_days))
     issued = [authority.issue_server(server, names, lifetime)] if server else []
-    issued += [authority.issue_client(name, uri or None, lifetime) for name, uri in leaves]
+    issued += [authority.issue_client(name, named, lifetime) for name, named in leaves]
     if made:
         write_credentials(authority.credentials, out / "ca.crt", out / "ca.key")
     for stem, leaf in zip(stems, issued, strict=True):
@@ -154,17 +154,21 @@ def bootstrap(*, kubeconfig: str | None) -> None:
     and the like count here too. What is good stays; what is not labelled as ours is left alone. Exit code: 0, 1 where
     something could not be done.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    if not (kubeconfig or os.environ.get(settings.variable_of("kubeconfig")) or settings.in_cluster(os.environ)):
+        raise UserError("--kubeconfig: missing, and this is no Pod with a service account's token", "name the cluster")
     flags = {"kubeconfig": kubeconfig, "certificates": str(settings.Certificates.OWN)}
     parsed = settings.parse_as(settings.ControllerSettings, flags, os.environ)
     from webhook.wiring.certificates import bootstrap as begin  # noqa: PLC0415 - its libraries take long to load
 
     found = asyncio.run(begin(parsed))
-    for line in found.done or ("all is there",):
+    for line in found.done:
         click.echo(line)
     for line in found.troubles:
         click.echo(f"error: {line}", err=True)
     if found.troubles:
         sys.exit(1)
+    if not found.done:
+        click.echo("all is there")
 
 
 @certs.command()

@@ -24,6 +24,7 @@ from certs.tokens import (
     sign,
 )
 from webhook.cli.certs import user_errors
+from webhook.cli.token_inspecting import inspect
 from webhook.cli.token_rotating import rotate, seconds
 from webhook.errors import UserError
 
@@ -32,7 +33,7 @@ _FILE = click.Path(path_type=Path)
 
 @click.group()
 def token() -> None:
-    """Issue bearer tokens, and publish the keys that verify them."""
+    """Issue bearer tokens, look into them, and publish the keys that verify them."""
 
 
 @token.command()
@@ -144,4 +145,5 @@ def _algorithm(path: Path, key: object, wanted: str | None = None) -> str:
         raise UserError(f"{path}: {error}", error.remedy) from None
 
 
+token.add_command(inspect)
 token.add_command(rotate)

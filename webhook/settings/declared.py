@@ -98,7 +98,7 @@ class ControllerSettings:
     token_subject: str = _setting(read.claim, "whom they name, as sub and as client_id", "kube-apiserver")
     token_lifetime_seconds: float = _setting(
         read.seconds,
-        "how long a token lives that we issue, at most the servers' --max-token-lifetime; the next comes at a tenth",
+        "how long a token lives that we issue, 2m to the servers' --max-token-lifetime; the next comes at a tenth",
         "1h",
     )
     token_key_lifetime_seconds: float = _setting(read.seconds, "how long a key signs them", "720h")

@@ -15,6 +15,8 @@ from webhook.store_access import MEMORY, masked
 ENVIRONMENT_PREFIX = "PODGATE_"
 # Every API server has a new certificate after 330 s (certs.doors), and it comes with six minutes left of the old one.
 _TURNING_LIFETIME_SECONDS_MIN = 720
+# The next one comes at a tenth. In the rest the leader looks (10 s), the writer (20 s) and kube-apiserver (60 s).
+_TOKEN_LIFETIME_SECONDS_MIN = 120
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 # Kubernetes puts these into every container for each Service whose name starts with `podgate`: not settings.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
@@ -139,6 +141,7 @@ def _certificate_mistakes(
             remedy = "give it to `podgate controller`, which leads where servers share a store"
             mistakes.append(f"{source}: '{keeper}': a server does this only with --store memory: {remedy}")
     mistakes += _caller_mistakes(values, flags, environment)
+    mistakes += _token_mistakes(values, flags, environment)
     if values.get("token_key_lifetime_seconds", math.inf) < values.get("token_lifetime_seconds", 0):
         mistakes.append("--token-key-lifetime: shorter than --token-lifetime: write at least that")
     for name in ("serving", "client"):
@@ -173,6 +176,24 @@ def _caller_mistakes(
     return mistakes
 
 
+def _token_mistakes(
+    values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
+) -> list[str]:
+    """Return what is wrong with how long the tokens live that we issue: with some lives every call is refused."""
+    lives = values.get("token_lifetime_seconds")
+    if values.get("token_issuer") is None or lives is None:
+        return []
+    source, _ = _source("token_lifetime_seconds", flags, environment)
+    most = values.get("max_token_lifetime_seconds")  # of servers that are elsewhere, nobody here knows it
+    if lives < _TOKEN_LIFETIME_SECONDS_MIN:
+        why = "kube-apiserver has the next one only after a minute and a half"
+        return [f"{source}: {lives:g}s, too short for --token-issuer: {why}: write 2m or more"]
+    if most is not None and lives > most:
+        remedy = "write at most that, or raise --max-token-lifetime"
+        return [f"{source}: {lives:g}s, more than --max-token-lifetime ({most:g}s): it would be refused here: {remedy}"]
+    return []
+
+
 def _mode(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> ClientIdentity:
     """Return how callers are to be known: it decides what the other settings may be. A mistake is told elsewhere."""
     text = _source("client_identity", flags, environment)[1]
@@ -180,6 +201,7 @@ def _mode(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Cl
 
 
 def _source(name: str, flags: Mapping[str, str | None], environment: Mapping[str, str]) -> tuple[str, str | None]:
-    if flags.get(name) is not None:
-        return flag_of(name), flags[name]
-    return variable_of(name), environment.get(variable_of(name))
+    variable = variable_of(name)
+    if flags.get(name) is None and variable in environment:
+        return variable, environment[variable]
+    return flag_of(name), flags.get(name)

@@ -104,18 +104,28 @@ async def bootstrap(settings: ControllerSettings) -> Bootstrapped:
     )
     client = await kubernetes.connect(settings.kubeconfig)
     try:
-        troubles = await loop.look(Api(client, lambda: True), duties_of(settings), reports)
+        troubles = await loop.look(Api(client, lambda: True), _beginning(settings), reports)
     finally:
         await client.close()
     return Bootstrapped(tuple(done), troubles)
 
 
 def duties_of(settings: ControllerSettings) -> "list[Duty]":
-    """Return what is to be seen to."""
+    """Return what whoever leads sees to."""
+    from certs.turning import Closing  # noqa: PLC0415  as above
+
+    found = _beginning(settings)
+    if settings.certificates is Certificates.OWN and settings.caller_ports is None:
+        found.append(Closing())
+    return found
+
+
+def _beginning(settings: ControllerSettings) -> "list[Duty]":
+    """Return what anybody may see to: who does not lead need not know of the leader's doors, and closes none."""
     from certs.injection import Injection  # noqa: PLC0415  as above
     from certs.issuing import Issuing  # noqa: PLC0415  as above
     from certs.keeping import Keeping  # noqa: PLC0415  as above
-    from certs.turning import Closing, Turning  # noqa: PLC0415  as above
+    from certs.turning import Turning  # noqa: PLC0415  as above
 
     found: list[Duty] = []
     if settings.certificates is Certificates.CERT_MANAGER:
@@ -124,8 +134,6 @@ def duties_of(settings: ControllerSettings) -> "list[Duty]":
         found.append(Keeping(_plan(settings)))
     if settings.caller_ports is not None:
         found.append(Turning(settings.caller_ports))
-    elif settings.certificates is Certificates.OWN:
-        found.append(Closing())
     if settings.token_issuer is not None:
         found.append(Issuing(_issuer(settings, settings.token_issuer)))
     return found

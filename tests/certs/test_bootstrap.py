@@ -1,0 +1,65 @@
+"""`podgate certs bootstrap`: what it does beside a leader that it knows nothing of, and what it says."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from certs.keeping import CLIENT, Keeping
+from certs.turning import DOORS, PEMS, Turning
+from tests.certs.objects import PLAN, SECRETS, Objects, settle
+from tests.cli.running import Done, podgate
+from webhook.adapters import kubernetes
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Objects:
+    objects = Objects()
+
+    async def connect(*_: Any) -> ApiClient:
+        return ApiClient(Configuration(host="http://127.0.0.1:1"))
+
+    monkeypatch.setattr(kubernetes, "connect", connect)
+    monkeypatch.setattr("certs.api.Api", lambda *_: objects)
+    return objects
+
+
+def bootstrap(folder: Path) -> Done:
+    (kubeconfig := folder / "kubeconfig").write_text("{}")
+    return podgate("certs", "bootstrap", "--kubeconfig", kubeconfig)
+
+
+def test_it_makes_what_is_missing_once(cluster: Objects, tmp_path: Path) -> None:
+    done = bootstrap(tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert "podgate-tls: issued by" in done.out
+    assert set(cluster.secret(CLIENT)) == {"tls.crt", "tls.key", "ca.crt"}
+    assert bootstrap(tmp_path) == Done(0, "all is there\n", "")
+
+
+def test_what_the_leader_has_put_behind_its_doors_stays(cluster: Objects, tmp_path: Path) -> None:
+    """It is told nothing of --caller-ports, and with the doors the certificate in use would change in place."""
+    asyncio.run(settle(cluster, [Keeping(PLAN), Turning((443, 444))], datetime.now(UTC)))
+    before = cluster.secret(CLIENT)
+    assert {*PEMS, DOORS} < set(before)
+    assert bootstrap(tmp_path) == Done(0, "all is there\n", "")
+    assert cluster.secret(CLIENT) == before
+
+
+def test_it_says_that_all_is_there_only_where_it_could_look(cluster: Objects, tmp_path: Path) -> None:
+    bootstrap(tmp_path)
+    cluster.unreadable.add(f"{SECRETS}/{CLIENT}")
+    done = bootstrap(tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert f"{CLIENT}: HTTP 403: grant the right" in done.err
+
+
+def test_without_a_cluster_it_says_what_it_wants_and_nothing_of_a_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PODGATE_KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    done = podgate("certs", "bootstrap")
+    assert (done.code, done.out) == (2, "")
+    assert done.error == "--kubeconfig: missing, and this is no Pod with a service account's token: name the cluster"

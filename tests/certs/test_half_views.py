@@ -1,0 +1,296 @@
+"""What cannot be read, or is not labelled yet: whoever sees half of it takes nobody's trust away."""
+
+import asyncio
+import base64
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+
+import pytest
+from cryptography import x509
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certs import line as lines
+from certs.authority import Authority, server_names
+from certs.injection import CERTIFICATE
+from certs.inspection import signed_by
+from certs.keeping import CLIENT, CLIENT_CA, SERVING, SERVING_CA, Keeping, Plan
+from certs.lifetimes import Lifetimes
+from certs.sides import certificates
+from certs.tokens import key_pem
+from certs.turning import Turning
+from certs.vault import NAMESPACE
+from certs.webhooks import CONFIGURATIONS
+from tests.certs.objects import DAY, GROUP, PLAN, SECRETS, START, Objects, settle
+from tests.core.strategies import examples
+
+MINUTE, LOOK = timedelta(minutes=1), timedelta(seconds=10)
+SHORT = Plan(Lifetimes.of(3 * DAY, DAY, MINUTE), Lifetimes.of(3 * DAY, DAY, 5 * MINUTE))
+NAME = f"podgate.{NAMESPACE}.svc"
+PATHS = [f"{SECRETS}/{name}" for name in (SERVING_CA, CLIENT_CA, SERVING, CLIENT)] + [
+    f"{GROUP}/{place}" for place in CONFIGURATIONS
+]
+
+
+def by_hand(labelled: tuple[str, ...] = (), injected_from: str | None = None) -> Objects:
+    """Return a cluster whose Secrets and bundles were made by hand, of one CA."""
+    api, ca = Objects(), Authority.create("by-hand", now=START)
+    trusted = lines.pem(ca.credentials.certificate)
+    server, client = ca.issue_server(NAME, server_names(NAME), DAY, START), ca.issue_client(CLIENT, None, DAY, START)
+    for name, leaf in ((SERVING, server), (CLIENT, client)):
+        data = {"tls.crt": lines.pem(leaf.certificate), "tls.key": key_pem(leaf.key), "ca.crt": trusted}
+        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        api.put(f"{SECRETS}/{name}", {"metadata": {"name": name}, "data": encoded})
+    for name in labelled:
+        api.label(name)
+    for place in CONFIGURATIONS:
+        api.trust(place, trusted, injected_from)
+    return api
+
+
+def leaf(api: Objects, name: str) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(api.secret(name)["tls.crt"])
+
+
+def bundles(api: Objects, name: str) -> list[frozenset[x509.Certificate]]:
+    """Return who is trusted wherever the leaf of this Secret is verified."""
+    if name == CLIENT:
+        return [certificates(api.secret(SERVING)["ca.crt"])]
+    return [api.trusted(place) for place in CONFIGURATIONS]
+
+
+def verifies(certificate: x509.Certificate, bundle: frozenset[x509.Certificate]) -> bool:
+    return any(signed_by(certificate, ca) for ca in bundle)
+
+
+def is_served(api: Objects) -> bool:
+    return all(verifies(leaf(api, name), bundle) for name in (SERVING, CLIENT) for bundle in bundles(api, name))
+
+
+async def kept(plan: Plan = PLAN) -> Objects:
+    api = Objects()
+    await settle(api, [Keeping(plan)], START)
+    return api
+
+
+# --- handed over ---
+
+
+@pytest.mark.parametrize("order", [(SERVING, CLIENT), (CLIENT, SERVING)])
+async def test_secrets_are_handed_over_one_by_one_and_what_is_in_them_stays_in_use(order: tuple[str, str]) -> None:
+    api = by_hand()
+    before = [leaf(api, name) for name in order]
+    now = START + MINUTE
+    await settle(api, [Keeping(PLAN)], now)
+    for name in order:
+        api.label(name)
+        now += LOOK
+        await settle(api, [Keeping(PLAN)], now)
+        assert is_served(api)
+    assert [leaf(api, name) for name in order] == before, "no new one before its CA has settled"
+    await settle(api, [Keeping(PLAN)], now + 6 * MINUTE)
+    assert not set(before) & {leaf(api, name) for name in order}
+    assert is_served(api)
+
+
+async def test_what_cert_manager_has_signed_stays_in_use_when_its_secrets_are_handed_over() -> None:
+    api = by_hand((SERVING, CLIENT), injected_from=CERTIFICATE)
+    before = [leaf(api, name) for name in (SERVING, CLIENT)]
+    await settle(api, [Keeping(PLAN)], START + MINUTE)
+    assert [leaf(api, name) for name in (SERVING, CLIENT)] == before
+    assert is_served(api)
+    assert all(not api.whole(f"{GROUP}/{place}")["metadata"]["annotations"] for place in CONFIGURATIONS)
+
+
+async def test_whose_certificate_is_kept_by_hand_stays_trusted_beside_our_cas_and_it_is_said_why() -> None:
+    api, now = by_hand((SERVING,)), START + MINUTE
+    ca = next(iter(certificates(api.secret(SERVING)["ca.crt"])))
+    _, troubles = await settle(api, [Keeping(PLAN)], now)
+    trusted = certificates(api.secret(SERVING)["ca.crt"])
+    assert ca in trusted
+    assert len(trusted) == 2
+    [told] = [text for text in troubles if "ca.crt" in text]
+    assert told.startswith(f"Secret {NAMESPACE}/{SERVING}: ca.crt: keeps {ca.subject.rfc4514_string()}, ")
+    api.change(SERVING, {"others-ca.crt": lines.pem(ca)})
+    _, troubles = await settle(api, [Keeping(PLAN)], now)
+    assert [text for text in troubles if "ca.crt" in text] == []
+    assert certificates(api.secret(SERVING)["ca.crt"]) == trusted
+
+
+async def test_cas_are_succeeded_though_the_clients_certificate_cannot_be_read_for_long() -> None:
+    api = await kept()
+    [old] = bundles(api, CLIENT)[0]
+    api.unreadable.add(f"{SECRETS}/{CLIENT}")
+    looked = await Keeping(PLAN).look(api, START + 300 * DAY)
+    assert CLIENT_CA in looked.ends, "whoever watches sees when it expires"
+    _, troubles = await settle(api, [Keeping(PLAN)], START + 300 * DAY)
+    assert [text for text in troubles if CLIENT in text]
+    assert len(bundles(api, CLIENT)[0] - {old}) == 1
+
+
+# --- lost ---
+
+
+@pytest.mark.parametrize("unread", [SERVING, CLIENT])
+async def test_a_lost_ca_stays_trusted_though_a_secret_cannot_be_read_at_that_look(unread: str) -> None:
+    api = await kept()
+    before = leaf(api, CLIENT)
+    api.change(CLIENT_CA, {"line.json": None})
+    api.unreadable.add(f"{SECRETS}/{unread}")
+    _, troubles = await settle(api, [Keeping(PLAN)], START + MINUTE)
+    assert [text for text in troubles if unread in text]
+    assert leaf(api, CLIENT) == before
+    assert is_served(api)
+    api.unreadable.clear()
+    assert (await settle(api, [Keeping(PLAN)], START + MINUTE))[1] == []
+    assert leaf(api, CLIENT) == before
+    assert len(bundles(api, CLIENT)[0]) == 2
+    await settle(api, [Keeping(PLAN)], START + 10 * MINUTE)
+    assert leaf(api, CLIENT) != before
+    assert is_served(api)
+
+
+async def test_a_serving_certificate_handed_over_is_used_though_no_configuration_can_be_read() -> None:
+    api = by_hand((SERVING, CLIENT))
+    before, data = leaf(api, SERVING), set(api.secret(SERVING))
+    api.unreadable |= {f"{GROUP}/{place}" for place in CONFIGURATIONS}
+    _, troubles = await settle(api, [Keeping(PLAN)], START + MINUTE)
+    assert len(set(troubles)) == len(CONFIGURATIONS)
+    assert leaf(api, SERVING) == before
+    assert set(api.secret(SERVING)) == data, "a server that is told to would not be ready with another bundle"
+
+
+@pytest.mark.parametrize("name", [CLIENT, SERVING])
+async def test_a_ca_that_is_lost_soon_after_it_took_over_takes_none_with_it_that_is_still_shown(name: str) -> None:
+    """Whoever reads late shows the former leaf for some minutes more."""
+    api, now, ca = await kept(), START, CLIENT_CA if name == CLIENT else SERVING_CA
+    former = leaf(api, name)
+    api.change(ca, {"line.json": None})
+    while leaf(api, name) == former:
+        now += LOOK
+        await settle(api, [Keeping(PLAN)], now)
+    api.change(ca, {"line.json": None})
+    await settle(api, [Keeping(PLAN)], now + LOOK)
+    assert is_served(api)
+    assert all(verifies(former, bundle) for bundle in bundles(api, name))
+    await settle(api, [Keeping(PLAN)], START + 15 * DAY)
+    assert not any(verifies(former, bundle) for bundle in bundles(api, name)), "it has expired"
+
+
+async def test_what_stands_behind_a_door_keeps_its_ca_trusted_however_often_the_ca_is_lost() -> None:
+    api, now, duties = await kept(), START, (Keeping(PLAN), Turning((443, 444)))
+    await settle(api, duties, now)
+    shown = api.secret(CLIENT)["first.pem"]
+    api.unreadable.add(f"{GROUP}/{CONFIGURATIONS[2]}")  # so no call turns
+    for _ in range(4):
+        api.change(CLIENT_CA, {"line.json": None})
+        for _ in range(40):
+            now += LOOK
+            await settle(api, duties, now)
+    assert api.secret(CLIENT)["first.pem"] == shown
+    assert verifies(x509.load_pem_x509_certificate(shown), bundles(api, CLIENT)[0])
+
+
+# --- named ---
+
+
+@pytest.mark.parametrize("fault", ["unreadable", "no name"])
+async def test_a_renewed_certificate_keeps_its_names_though_not_all_are_to_be_read(fault: str) -> None:
+    api = Objects()
+    host = {"name": "b.podgate.io", "clientConfig": {"url": "https://podgate.example:8443/mutate", "caBundle": ""}}
+    path = f"{GROUP}/{CONFIGURATIONS[0]}"
+    whole = api.whole(path)
+    api.put(path, {**whole, "webhooks": [host, *whole["webhooks"]]})
+    await settle(api, [Keeping(PLAN)], START)
+    before = leaf(api, SERVING)
+    if fault == "unreadable":
+        api.unreadable.add(path)
+    else:
+        bad = {"name": "c.podgate.io", "clientConfig": {"url": "https:///mutate", "caBundle": ""}}
+        whole = api.whole(path)
+        api.put(path, {**whole, "webhooks": [bad, *whole["webhooks"]]})
+    await settle(api, [Keeping(PLAN)], START + 11 * DAY)
+    after = leaf(api, SERVING)
+    assert after != before
+    assert x509.DNSName("podgate.example") in names(before)
+    assert names(after) == names(before)
+
+
+async def test_a_name_that_no_webhook_bears_any_more_is_left_out_at_the_next_renewal() -> None:
+    api = Objects()
+    whole = api.whole(f"{GROUP}/{CONFIGURATIONS[0]}")
+    url = {"url": "https://podgate.example:8443/mutate", "caBundle": ""}
+    api.put(f"{GROUP}/{CONFIGURATIONS[0]}", {**whole, "webhooks": [{"name": "a.podgate.io", "clientConfig": url}]})
+    await settle(api, [Keeping(PLAN)], START)
+    assert x509.DNSName("podgate.example") in names(leaf(api, SERVING))
+    api.put(f"{GROUP}/{CONFIGURATIONS[0]}", whole)
+    await settle(api, [Keeping(PLAN)], START + 11 * DAY)
+    assert names(leaf(api, SERVING)) == [*server_names(NAME)]
+
+
+def names(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+
+
+# --- whatever happens ---
+
+
+@dataclass
+class Late:
+    """What stood there of late: whoever reads late has some of it still."""
+
+    api: Objects
+    name: str
+    late: timedelta
+    seen: list[tuple[datetime, x509.Certificate, frozenset[frozenset[x509.Certificate]]]] = field(default_factory=list)
+
+    def check(self, now: datetime) -> None:
+        """See that each end, however late it reads, understands the other."""
+        current = leaf(self.api, self.name)
+        assert current.not_valid_before_utc <= now < current.not_valid_after_utc
+        self.seen.append((now, current, frozenset(bundles(self.api, self.name))))
+        first = max(at for at, (since, _, _) in enumerate(self.seen) if since <= now - self.late or at == 0)
+        self.seen = self.seen[first:]
+        shown = {certificate for _, certificate, _ in self.seen}
+        read = {bundle for _, _, found in self.seen for bundle in found}
+        assert all(verifies(certificate, bundle) for certificate in shown for bundle in read)
+
+
+def mishap(api: Objects, random: Random) -> None:
+    match random.randrange(4):
+        case 0:
+            with suppress(KeyError):  # it is not there
+                api.change(random.choice((SERVING_CA, CLIENT_CA)), {"line.json": None})
+        case 1:
+            random.choice((api.label, api.disown))(random.choice((SERVING, CLIENT)))
+    api.unreadable |= {path for path in PATHS if random.random() < random.choice((0.1, 0.5))}
+
+
+async def live(random: Random) -> None:
+    """Hand two Secrets over, and see two CAs of each line come and go, with mishaps."""
+    api, keeping, now = by_hand(), Keeping(SHORT), START
+    ends = [Late(api, SERVING, SHORT.serving.settle), Late(api, CLIENT, SHORT.client.settle)]
+    missed = 0
+    for _ in range(60):
+        now += random.choice((LOOK, MINUTE, MINUTE, 6 * MINUTE, 60 * MINUTE, 120 * MINUTE))
+        mishap(api, random)
+        for _ in range(random.randrange(8)):
+            await keeping.look(api, now)  # and is killed
+        for end in ends:
+            end.check(now)
+        api.unreadable.clear()
+        missed = missed + 1 if missed < 2 and random.random() < 0.3 else 0
+        if not missed:
+            for name in (SERVING, CLIENT):
+                api.label(name)
+            await settle(api, [keeping], now)
+            for end in ends:
+                end.check(now)
+
+
+@examples(25)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_cannot_be_read_is_lost_or_is_labelled_late_both_ends_understand_each_other(seed: int) -> None:
+    asyncio.run(live(Random(seed)))  # noqa: S311  nothing secret comes of it

@@ -1,0 +1,170 @@
+"""`podgate token inspect`: what it says of a token, which key it names, and that no token is ever shown."""
+
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certs.tokens import key_set, new_key, public_jwk, sign
+from tests.cli.running import Done, installed, podgate
+
+KEY, OTHER = new_key("ES256"), new_key("ES256")
+JWK = public_jwk(KEY.public_key())
+IAT = int(time.time()) // 3600 * 3600
+CLAIMS = {"iss": "https://podgate", "aud": "podgate", "sub": "kube", "iat": IAT, "exp": IAT + 5400, "jti": "1"}
+TELLING_LENGTH = 12
+"""So many letters of a token in a row do not come into an output by chance."""
+
+
+def shows(done: Done, text: str) -> bool:
+    said = done.out + done.err
+    return any(text[at : at + TELLING_LENGTH] in said for at in range(len(text) - TELLING_LENGTH + 1))
+
+
+def inspected(text: str, *flags: str | Path) -> Done:
+    """Inspect a token from standard input: it is never shown."""
+    done = podgate("token", "inspect", "-", *flags, stdin=text)
+    assert not shows(done, text)
+    return done
+
+
+@pytest.fixture
+def jwks(tmp_path: Path) -> Path:
+    (path := tmp_path / "jwks.json").write_text(key_set([JWK]))
+    return path
+
+
+def verified(text: str, jwks: Path) -> tuple[str | None, str | None]:
+    done = inspected(text, "--jwks", jwks, "-o", "json")
+    assert (done.code, done.err) == (0, "")
+    [row] = json.loads(done.out)
+    return row["verifiedBy"], row["reason"]
+
+
+def test_it_says_what_the_token_says_and_which_key_verifies_it(tmp_path: Path, jwks: Path) -> None:
+    text = sign(KEY, CLAIMS)
+    (tmp_path / "token").write_text(text + "\n")
+    done = podgate("token", "inspect", tmp_path / "token", "--jwks", jwks)
+    assert (done.code, done.err, shows(done, text)) == (0, "", False)
+    head, *lines = done.out.splitlines()
+    assert head == str(tmp_path / "token")
+    assert lines[:-2] == [
+        '  header alg   "ES256"',
+        f'  header kid   "{JWK["kid"]}"',
+        '  header typ   "JWT"',
+        '  iss          "https://podgate"',
+        '  aud          "podgate"',
+        '  sub          "kube"',
+        f"  iat          {IAT} ({moment(IAT)})",
+        f"  exp          {IAT + 5400} ({moment(IAT + 5400)})",
+        '  jti          "1"',
+    ]
+    assert lines[-2].startswith(f"  valid until  {moment(IAT + 5400)} (")
+    assert lines[-2].endswith(" left)")
+    assert lines[-1] == f"  verified by  kid {JWK['kid']}"
+
+
+def moment(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def test_scripts_get_the_same_as_json() -> None:
+    [row] = json.loads(inspected(sign(KEY, CLAIMS), "-o", "json").out)
+    assert 0 < row.pop("secondsLeft") <= 5400
+    header = {"alg": "ES256", "kid": JWK["kid"], "typ": "JWT"}
+    assert row == {
+        "file": "standard input",
+        "header": header,
+        "claims": CLAIMS,
+        "validUntil": moment(IAT + 5400),
+    }, "of keys nothing is said where none are given"
+
+
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        ({"exp": IAT - 7200}, f"valid until  {moment(IAT - 7200)} (expired "),
+        ({"exp": 2**80}, "valid until  - (no exp in whole seconds: no server takes it)"),
+        ({"exp": True}, "valid until  - (no exp"),
+        ({"sub": "\x1b[31mred\x9b"}, r'sub          "\u001b[31mred\u009b"'),
+        ({"a\x1b[31m": 1}, r"a\u001b[31m"),
+    ],
+)
+def test_odd_claims_are_shown_as_they_are_and_move_no_terminal(claims: dict[str, Any], says: str) -> None:
+    done = inspected(sign(KEY, {**CLAIMS, **claims}))
+    assert done.code == 0
+    assert says in done.out
+    assert "\x1b" not in done.out
+
+
+def test_it_says_why_no_key_of_the_set_verifies_it(jwks: Path) -> None:
+    good = sign(KEY, CLAIMS)
+    assert verified(good, jwks) == (JWK["kid"], None)
+    assert verified(sign(KEY, {**CLAIMS, "iat": IAT - 9000, "exp": IAT - 7200}), jwks) == (JWK["kid"], None), "expired"
+    assert (
+        verified(sign(OTHER, CLAIMS), jwks)[1] == f"kid {public_jwk(OTHER.public_key())['kid']!r} is not in the key set"
+    )
+    forged = sign(OTHER, CLAIMS, kid=JWK["kid"])
+    assert verified(forged, jwks) == (None, f"kid {JWK['kid']!r}, ES256: Signature verification failed")
+    _, payload, signature = good.split(".")
+    none = base64.urlsafe_b64encode(b'{"alg": "none"}').decode().rstrip("=")
+    assert verified(f"{none}.{payload}.{signature}", jwks)[1] == "alg 'none' is not among ES256, RS256, PS256, EdDSA"
+    jwks.write_text(key_set([{**JWK, "iss": "https://other"}]))
+    assert verified(good, jwks) == (None, f"kid {JWK['kid']!r} does not speak for iss 'https://podgate'")
+    bound = {**public_jwk(OTHER.public_key()), "iss": "https://podgate"}
+    jwks.write_text(key_set([JWK, bound]))
+    assert verified(good, jwks)[0] is None, "another key alone speaks for that issuer"
+    assert verified(sign(OTHER, CLAIMS), jwks) == (bound["kid"], None)
+
+
+def test_a_fault_of_the_key_set_is_a_warning_and_one_that_is_none_an_error(jwks: Path) -> None:
+    jwks.write_text(json.dumps({"keys": [JWK, {"kty": "oct", "kid": "s"}]}))
+    done = inspected(sign(KEY, CLAIMS), "--jwks", jwks)
+    assert (done.code, done.out.count("verified by  kid")) == (0, 1)
+    assert done.err.startswith(f"warning: {jwks}: keys[1] (kid 's'): kty is 'oct'")
+    jwks.write_text("[]")
+    done = inspected(sign(KEY, CLAIMS), "--jwks", jwks)
+    assert (done.code, done.out) == (2, "")
+    assert f"{jwks}: " in done.error
+
+
+@pytest.mark.parametrize("form", ["{}", "Bearer {}", "eyJhbGciOiJFUzI1NiJ9.broken"])
+@pytest.mark.parametrize("before", [[], ["-"], ["-", "--jwks"]])
+def test_a_token_among_the_arguments_is_refused_and_not_shown(before: list[str], form: str) -> None:
+    text = form.format(sign(KEY, CLAIMS))
+    done = podgate("token", "inspect", *before, text)
+    assert done.code == 2
+    assert done.error == "FILE: that is a token itself: put it into a file, or pipe it in: podgate token inspect -"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "secret-password-of-somebody",
+        "secret.password.of-somebody",
+        "a.b.c.d.e",
+        sign(KEY, CLAIMS) + " and more",
+        sign(KEY, CLAIMS).replace(".", "\xe4.", 1),
+        base64.urlsafe_b64encode(b'{"alg": NaN}').decode().rstrip("=") + ".e30.c2lnbmF0dXJl",
+    ],
+)
+def test_what_is_no_token_is_refused_and_not_shown(text: str) -> None:
+    done = inspected(text)
+    assert (done.code, done.out) == (2, "")
+    assert done.error == "standard input: holds no JWT: give the token alone: three parts with a dot between each two"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    done = podgate("token", "inspect", tmp_path / "none")
+    assert done.code == 2
+    assert done.error.startswith(f"{tmp_path / 'none'}: cannot be read: No such file")
+
+
+def test_the_installed_command_reads_what_is_piped_in() -> None:
+    done = installed("token", "inspect", "-", stdin=sign(KEY, CLAIMS))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("standard input\n")
