@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 
@@ -14,10 +14,39 @@ from webhook.certificates import UNREADABLE
 _DEPTH_MAX = 4
 _CACHED_MAX = 1024
 _RSA_BITS_MIN = 2048
+_CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 
 class ForeignCertificateError(Exception):
     """A certificate that none of the CAs vouches for; says why, for our log."""
+
+
+def obstacle(authority: x509.Certificate) -> str | None:
+    """Return why no certificate that this CA signed would ever be verified, None where one could be."""
+    if (fault := _fault_of_key(authority.public_key())) is not None:
+        return fault
+    verifier = (
+        PolicyBuilder()
+        .store(Store([authority]))
+        .time(authority.not_valid_before_utc)
+        .extension_policies(ca_policy=_CA_POLICY, ee_policy=_CA_POLICY)
+        .build_client_verifier()
+    )
+    try:
+        verifier.verify(authority, [])
+    except VerificationError as error:
+        return " ".join(str(error).split())
+    return None
+
+
+def _fault_of_key(key: object) -> str | None:
+    match key:
+        case rsa.RSAPublicKey():
+            return f"an RSA key of {key.key_size} bits" if key.key_size < _RSA_BITS_MIN else None
+        case ec.EllipticCurvePublicKey():
+            return f"a key on the curve {key.curve.name}" if not isinstance(key.curve, _CURVES) else None
+        case _:
+            return f"a key of the kind {type(key).__name__.removesuffix('PublicKey')}"
 
 
 class ClientChains:
@@ -28,6 +57,8 @@ class ClientChains:
         self._store = Store(list(authorities))
         self.not_after_seconds = min(one.not_valid_after_utc.timestamp() for one in self._authorities)
         """When the first of them expires, in seconds since the Unix epoch."""
+        self.end_seconds = max(one.not_valid_after_utc.timestamp() for one in self._authorities)
+        """When the last of them does: from then on everybody is foreign."""
         self._until_seconds: dict[bytes, tuple[float, float]] = {}
         """By certificate, from when and until when its chain is valid: a verification takes 60 us."""
 

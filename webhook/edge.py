@@ -21,7 +21,7 @@ from webhook.doors import Door
 from webhook.errors import AuthenticationError, CallRefusedError, CheckFailedError, NoPolicyError
 from webhook.identities import Role
 from webhook.interceptor import Interceptor, UnknownNamespaceError
-from webhook.outcome_receiver import NotAReporterError, OutcomeReceiver
+from webhook.outcome_receiver import NotAReporterError, OutcomeReceiver, TooManyReportsError
 from webhook.policy_reviewer import PolicyReviewer
 from webhook.ports import Caller, Observer
 from webhook.protocol import Handler, JsonAnswer, close_after, closing
@@ -39,6 +39,7 @@ _REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
     BadReviewError: (HTTPStatus.BAD_REQUEST, "bad_review"),
     BadOutcomesError: (HTTPStatus.BAD_REQUEST, "bad_outcomes"),
     NotAReporterError: (HTTPStatus.FORBIDDEN, "not_a_reporter"),
+    TooManyReportsError: (HTTPStatus.SERVICE_UNAVAILABLE, "reporters_overloaded"),
     NoPolicyError: (HTTPStatus.SERVICE_UNAVAILABLE, "no_policy"),
     UnknownNamespaceError: (HTTPStatus.SERVICE_UNAVAILABLE, "namespace_unknown"),
     CheckFailedError: (HTTPStatus.SERVICE_UNAVAILABLE, "policy_unchecked"),

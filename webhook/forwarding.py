@@ -1,16 +1,14 @@
 """Behind a proxy: the hop is known by its certificate, the caller by the one that the hop was shown, and a token."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from cryptography import x509
-
 from webhook.authentication import Authenticator
 from webhook.certificates import CertificateIdentity, read_certificate
-from webhook.client_chains import ClientChains, ForeignCertificateError
+from webhook.client_authorities import authorities_of
+from webhook.client_chains import ClientChains, ForeignCertificateError, obstacle
 from webhook.doors import FORWARDED_CERTIFICATE, Headers
 from webhook.errors import AuthenticationError, UserError
 from webhook.forwarded import forwarded_certificate
@@ -24,10 +22,21 @@ _US = 1_000_000
 
 
 class ForwardedAuthorities(Reloading[ClientChains]):
-    """The CAs of callers behind a proxy; a change judges every certificate anew, at its next call."""
+    """The CAs of callers behind a proxy; a change judges every certificate anew, at its next call.
+
+    At the start expired ones are taken too: the server that renews them may be this one. They take no other's place.
+    """
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
-        super().__init__([path], _FILE_BYTES_MAX, lambda contents: _chains(contents[0], path), on_reading)
+        is_start = True
+
+        def parse(contents: tuple[bytes, ...]) -> ClientChains:
+            nonlocal is_start
+            chains = _chains(path, contents[0], may_have_expired=is_start)
+            is_start = False
+            return chains
+
+        super().__init__([path], _FILE_BYTES_MAX, parse, on_reading)
 
 
 class ForwardedDoor:
@@ -78,19 +87,13 @@ def _names(der: bytes) -> CertificateIdentity:
     return read_certificate(der, sha256(der).digest())
 
 
-def _chains(content: bytes, path: Path) -> ClientChains:
-    remedy = "give the CAs that issue the certificates of callers behind the proxy, in PEM"
-    try:
-        authorities = x509.load_pem_x509_certificates(content)
-    except ValueError:
-        raise UserError(f"{path}: holds no certificate in PEM", remedy) from None
+def _chains(path: Path, content: bytes, *, may_have_expired: bool) -> ClientChains:
+    authorities = authorities_of(path, content, may_have_expired=may_have_expired)
     for authority in authorities:
-        try:
-            is_ca = authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-        except (x509.ExtensionNotFound, ValueError):
-            is_ca = False
-        if not is_ca:
-            raise UserError(f"{path}: {authority.subject.rfc4514_string()} is not a CA certificate", remedy)
-    if all(authority.not_valid_after_utc <= datetime.now(UTC) for authority in authorities):
-        raise UserError(f"{path}: all CAs in it have expired: nobody could call", "give the present one")
+        if (found := obstacle(authority)) is not None:
+            raise UserError(
+                f"{path}: {authority.subject.rfc4514_string()} can verify nobody behind a proxy: {found}",
+                "give one with a P-256, P-384, P-521 or RSA (2048 bits or more) key and no critical extensions "
+                "such as certificatePolicies",
+            )
     return ClientChains(authorities)

@@ -14,7 +14,7 @@ from webhook.core.policy import LoadedPolicy
 from webhook.core.review import Request
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.overrides_keeper import NoOverrides
-from webhook.ports import Caller, Clock, CounterStore, NamespaceLabels, Observer, Overrides, PolicySource, Review
+from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, Overrides, PolicySource, Review
 from webhook.uncounted import UncountedError
 
 _POLICIES_REMEMBERED = 8
@@ -41,14 +41,12 @@ class Interceptor:
         self,
         policies: PolicySource,
         store: CounterStore,
-        clock: Clock,
         namespaces: NamespaceLabels,
         observer: Observer,
         overrides: Overrides = NoOverrides(),  # noqa: B008  it has no state
     ) -> None:
         self._policies = policies
         self._store = store
-        self._clock = clock
         self._namespaces = namespaces
         self._observer = observer
         self._overrides = overrides
@@ -153,7 +151,7 @@ class Interceptor:
     def _breaker(self, draft: Draft) -> None:
         view = self._store.known_breaker(draft.plan)
         if view is not None:
-            stages.refuse_open(draft, view, self._clock.now_us())
+            stages.refuse_open(draft, view, self._store.now_us())
 
     async def _charge(self, draft: Draft) -> None:
         try:

@@ -26,6 +26,10 @@ class Lately(Generic[_K, _V]):
             del self._kept[next(iter(self._kept))]
         self._kept[key] = value
 
+    def __contains__(self, key: _K) -> bool:
+        """Look without using it."""
+        return key in self._kept
+
     def clear(self) -> None:
         self._kept.clear()
 

@@ -1,8 +1,8 @@
 """The accept loop: bounds how many connections there are, how long a handshake and a first request header may take.
 
 aiohttp's own sites bound none of these. asyncio sets 256 KiB aside for each TLS connection, so the bound is kept before
-the handshake. Where it is reached, the newcomer takes the place of whoever has waited longest without having earned
-one: who stalls loses to who does not, however many stall.
+the handshake. Where it is reached, the newcomer takes the place of one that has not earned its own: of a stranger in
+line, else of the stranger that came first, else of whoever did. However many stall, who does not finds room.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from webhook.handshake import handshake_failure
 from webhook.pacing import Pace
 
 _BACKLOG = 512
+_UNREAD_BYTES = 64 * 1024
+"""Of a connection, in the kernel, where 6 MiB are usual. Under TLS it is also what one read may bring, held thrice."""
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # a name may have addresses that the host has not
 _PAUSE_SECONDS = 0.1
 """Without descriptors or memory for another connection, accept would fail again at once."""
@@ -193,16 +195,24 @@ class Listener:
             await asyncio.sleep(0)
 
     def _has_room(self) -> bool:
-        """Return whether there is room for one more, made at the cost of the newcomer that came first if need be."""
+        """Return whether there is room for one more, made at the cost of a newcomer if need be."""
         if self.connections < self._limits.connections_max:
             return True
         self._on_refused("connection_limit", f"{self._limits.connections_max} connections are open")
-        oldest = next(iter(self._newcomers), None)
-        if oldest is None:
+        displaced = self._least()
+        if displaced is None:
             return False
-        del self._newcomers[oldest]
-        oldest.end()
+        del self._newcomers[displaced]
+        displaced.end()
         return True
+
+    def _least(self) -> Connection | None:
+        """Return the newcomer to be missed least: what a handshake was spent on, and good addresses, go last."""
+        stranger = self._pace.first_stranger()
+        if stranger is None:
+            strangers = (one for one in self._newcomers if not self._pace.is_good(one.address))
+            stranger = next(strangers, None)
+        return stranger or next(iter(self._newcomers), None)
 
     def _welcome(self, accepted: socket.socket, address: str) -> None:
         connection = Connection(self._protocol_factory(), self, accepted, address)
@@ -267,6 +277,7 @@ def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD_BYTES)  # for those that it accepts
         listening.setblocking(False)  # noqa: FBT003  the standard library's signature
         listening.bind(address)
         listening.listen(_BACKLOG)

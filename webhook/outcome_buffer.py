@@ -70,33 +70,41 @@ class OutcomeBuffer:
         """Tell what there is after each slot, until cancelled."""
         while True:
             await self._some.wait()
-            await asyncio.sleep((SLOT_US - self._clock.now_us() % SLOT_US) / _US)
-            await self.flush()
+            slot, begun_us = divmod(self._clock.now_us(), SLOT_US)
+            await asyncio.sleep((SLOT_US - begun_us) / _US)
+            async with self._flushing:
+                while await self._tell_next(max(slot + 1, self._clock.now_us() // SLOT_US)):
+                    pass
+                if not self._sums:
+                    self._some.clear()
 
     async def flush(self) -> None:
         """Tell all there is at once, after what is being told."""
         async with self._flushing:
-            self._some.clear()
-            waiting = self._sums.take()
-            for start in range(0, len(waiting), _AT_ONCE):
-                await asyncio.gather(*(self._tell(service) for service in waiting[start : start + _AT_ONCE]))
+            while await self._tell_next():
+                pass
+
+    async def _tell_next(self, before_slot: int | None = None) -> bool:
+        """Tell each service's breaker its oldest: of whom there is much, nobody else waits for. False: that was all."""
+        waiting = self._sums.take(_AT_ONCE, before_slot)
+        for start in range(0, len(waiting), _AT_ONCE):
+            await asyncio.gather(*(self._tell(service) for service in waiting[start : start + _AT_ONCE]))
+        return bool(waiting)
 
     async def _tell(self, waiting: Waiting) -> None:
         """Tell one service's breaker. Who did not answer once is not asked again: all of it is unheard then."""
-        plan, sums = waiting
-        for start in range(0, len(sums), _AT_ONCE):
-            part, now_us = sums[start : start + _AT_ONCE], self._clock.now_us()
-            told = [of.outcomes(now_us) for of in part]
-            try:
-                transitions = await self._counters.hear(plan, told)
-            except StoreUnavailableError:
-                self._on_unheard(plan, [of.outcomes(now_us) for of in sums[start:]])
-                return
-            self._heard(plan, part)
-            self._reports.on_told(plan.service, told)
-            for transition in transitions:
-                self._observer.transitioned(transition)
-            await asyncio.sleep(0)  # a store in this process has not waited for anything
+        (plan, sums), now_us = waiting, self._clock.now_us()
+        told = [of.outcomes(now_us) for of in sums]
+        try:
+            transitions = await self._counters.hear(plan, told)
+        except StoreUnavailableError:
+            self._on_unheard(plan, [*told, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
+            return
+        self._heard(plan, sums)
+        self._reports.on_told(plan.service, told)
+        for transition in transitions:
+            self._observer.transitioned(transition)
+        await asyncio.sleep(0)  # a store in this process has not waited for anything
 
     def _heard(self, plan: CounterPlan, sums: Sequence[Sum]) -> None:
         for result, count in ((OK, sum(of.succeeded for of in sums)), (ERROR, sum(of.failed for of in sums))):

@@ -11,8 +11,14 @@ from webhook.errors import NoPolicyError
 from webhook.outcome_buffer import OutcomeBuffer, OutcomeReports
 from webhook.ports import Caller, Clock
 
-_AT_ONCE = 500
-"""Outcomes between which reviews have their turn: the largest batch takes up to 20 ms."""
+_AT_ONCE = 100
+"""Outcomes, of all reporters together, to one turn of the loop: a review takes a few turns, the largest batch 20 ms."""
+_WAITING_MAX_BYTES = 64 * 1024 * 1024
+"""Of bodies that are to be taken: it is a hundred of the largest batches, where nobody fills them up."""
+
+
+class TooManyReportsError(Exception):
+    """Too much waits to be taken."""
 
 
 class NotAReporterError(Exception):
@@ -29,14 +35,28 @@ class OutcomeReceiver:
         self._buffer = buffer
         self._clock = clock
         self._reports = reports
+        self._turn = asyncio.Lock()
+        self._waiting_bytes = 0
 
     async def receive(self, body: bytes, caller: Caller) -> bytes:
-        """Take one batch, and return the answer to it.
+        """Take one batch when those before it are taken, and return the answer to it.
 
         BadOutcomesError: nothing is taken, the body is wrong. NotAReporterError: nothing of it is the caller's to say.
-        NoPolicyError: nobody knows yet whose it is.
+        NoPolicyError: nobody knows yet whose it is. TooManyReportsError: its sender should come again.
         """
-        at_us, compiled = self._clock.now_us(), self._policy()
+        at_us = self._clock.now_us()
+        if self._waiting_bytes and self._waiting_bytes + len(body) > _WAITING_MAX_BYTES:
+            raise TooManyReportsError("too many reports in flight")
+        self._waiting_bytes += len(body)
+        try:
+            async with self._turn:
+                await asyncio.sleep(0)  # a small batch, or a bad one, takes time too
+                return await self._take(body, caller, at_us)
+        finally:
+            self._waiting_bytes -= len(body)
+
+    async def _take(self, body: bytes, caller: Caller, at_us: int) -> bytes:
+        compiled = self._policy()
         if compiled is None:
             raise NoPolicyError("no good policy has been loaded yet")
         outcomes = pushed.decode(body)

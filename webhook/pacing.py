@@ -42,11 +42,19 @@ class Pace(Generic[_T]):
         if self._good_addresses.get(address) is not None:
             self._known[newcomer] = None
             return None
-        displaced = next(iter(self._strangers)) if len(self._strangers) >= _STRANGERS_MAX else None
+        displaced = self.first_stranger() if len(self._strangers) >= _STRANGERS_MAX else None
         if displaced is not None:
             self.leave(displaced)
         self._strangers[newcomer] = None
         return displaced
+
+    def first_stranger(self) -> _T | None:
+        """Return the stranger that has been in line for longest; None where none is."""
+        return next(iter(self._strangers), None)
+
+    def is_good(self, address: str) -> bool:
+        """Return whether one from this address was worth its handshake lately."""
+        return address in self._good_addresses
 
     def leave(self, newcomer: _T) -> None:
         """Take it out of the line, if it is in it."""

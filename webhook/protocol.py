@@ -12,6 +12,8 @@ from typing import Any
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
+from webhook.headers import BoundedHeaders
+
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 OnRefused = Callable[[str, str], None]
 
@@ -73,6 +75,7 @@ class _Discreet(web.RequestHandler):
 
     def __init__(self, connections: web.Server, on_refused: OnRefused, **options: Any) -> None:
         super().__init__(connections, **options)
+        self._parser = BoundedHeaders(self._parser)  # type: ignore[assignment]  # it does what is asked of one
         self._on_refused = on_refused
 
     def handle_error(
@@ -83,6 +86,8 @@ class _Discreet(web.RequestHandler):
         message: str | None = None,  # noqa: ARG002  it quotes the request
     ) -> web.StreamResponse:
         self._on_refused("bad_request" if status == HTTPStatus.BAD_REQUEST else "internal_error", type(exc).__name__)
+        if exc is not None:
+            exc.__traceback__ = None  # aiohttp's frames hold what was sent, and the error them: it would stay for long
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun: there is no place for another")
         return closing(HTTPStatus(status))

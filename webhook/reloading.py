@@ -32,7 +32,7 @@ class Reloading(Generic[_T]):
         self._parse = parse
         self._on_reading = on_reading
         self._contents = self._read()
-        self.value = parse(self._contents)
+        self.value = self._value_of(self._contents)
         self.generation = 1
         """Changes whenever the value does."""
         self.failures = 0
@@ -70,7 +70,16 @@ class Reloading(Generic[_T]):
 
     def _parsed(self, contents: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], _T] | None:
         """Return what files say that changed, beside what they hold; None where they are those in force."""
-        return (contents, self._parse(contents)) if contents != self._contents else None
+        return (contents, self._value_of(contents)) if contents != self._contents else None
+
+    def _value_of(self, contents: tuple[bytes, ...]) -> _T:
+        try:
+            return self._parse(contents)
+        except UserError:
+            raise
+        except Exception as error:  # whatever the parser did not foresee: without this nobody hears which files it is
+            names, fault = ", ".join(map(str, self._paths)), f"{type(error).__name__}: {error}"
+            raise UserError(f"{names}: cannot be understood: {fault}", "give what is wanted there") from error
 
     def _take(self, found: tuple[tuple[bytes, ...], _T] | None) -> None:
         """Swap all at once, in the event loop: nobody there sees a new value under the old generation."""

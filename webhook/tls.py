@@ -10,6 +10,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from webhook.certificates import UNREADABLE
+from webhook.client_authorities import authorities_of, certificates_of
 from webhook.errors import UserError
 from webhook.peers import Trust
 from webhook.reloading import Reloading
@@ -94,12 +96,11 @@ def server_context(paths: TlsPaths) -> ssl.SSLContext:
 
 def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool = False) -> Loaded:
     """Check what was read, in the words of people, make the context of it, and try that."""
-    leaf = _certificates(paths.certificate, contents[0])[0]
+    leaf = certificates_of(paths.certificate, contents[0])[0]
     _check_leaf(paths.certificate, leaf, may_have_expired=may_have_expired)
     authorities: list[x509.Certificate] = []
     if paths.client_ca is not None:
-        authorities = _certificates(paths.client_ca, contents[2])
-        _check_authorities(paths.client_ca, authorities, may_have_expired=may_have_expired)
+        authorities = authorities_of(paths.client_ca, contents[2], may_have_expired=may_have_expired)
     context = server_context(paths)
     try:
         presented = shake_hands(context, anybody())
@@ -122,18 +123,6 @@ def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool =
     )
 
 
-def _check_authorities(path: Path, authorities: list[x509.Certificate], *, may_have_expired: bool) -> None:
-    for authority in authorities:
-        if not _is_ca(authority):
-            raise UserError(
-                f"{path}: {authority.subject.rfc4514_string()} is not a CA certificate",
-                "give the CA that issues the clients' certificates, not one of these",
-            )
-    now = datetime.now(UTC)
-    if not may_have_expired and all(authority.not_valid_after_utc <= now for authority in authorities):
-        raise UserError(f"{path}: all CAs in it have expired: nobody could call", "give the present one")
-
-
 def _check_leaf(path: Path, leaf: x509.Certificate, *, may_have_expired: bool) -> None:
     now = datetime.now(UTC)
     if now < leaf.not_valid_before_utc or (now >= leaf.not_valid_after_utc and not may_have_expired):
@@ -146,22 +135,10 @@ def _check_leaf(path: Path, leaf: x509.Certificate, *, may_have_expired: bool) -
         usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return
+    except UNREADABLE as error:
+        raise UserError(f"{path}: its extensions cannot be read: {error}", "issue a new one") from None
     if ExtendedKeyUsageOID.SERVER_AUTH not in usages:
         raise UserError(f"{path}: not made for a server (no extended key usage serverAuth)", "issue a serving one")
-
-
-def _is_ca(certificate: x509.Certificate) -> bool:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
-        return False
-
-
-def _certificates(path: Path, content: bytes) -> list[x509.Certificate]:
-    try:
-        return x509.load_pem_x509_certificates(content)
-    except ValueError:
-        raise UserError(f"{path}: holds no certificate in PEM", "give a file with BEGIN CERTIFICATE blocks") from None
 
 
 def _der(certificate: x509.Certificate) -> bytes:

@@ -63,7 +63,7 @@ async def _costs(loaded: LoadedPolicy, traffic: dict[str, Traffic], observers: O
     clock = SystemClock()
     store = MemoryStore(clock)
     namespaces = FixedNamespaces({service: {} for service in traffic})
-    interceptor = Interceptor(FixedPolicy(loaded, clock), store, clock, namespaces, observers)
+    interceptor = Interceptor(FixedPolicy(loaded, clock), store, namespaces, observers)
     plan = interceptor.compiled(loaded).plans[CLOSED]
 
     async def ask(service: str) -> float:

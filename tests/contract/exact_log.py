@@ -41,7 +41,7 @@ class TagTime:
         return max(self.written_us, reading_us + self.ahead_us)
 
     def asked(self, reading_us: int) -> None:
-        """Somebody wants to be charged: 2 s behind are waited for, more than that for 10 s at the longest."""
+        """Somebody wants to be charged, or ticks: 2 s behind are waited for, more than that for 10 s at the longest."""
         missing_us = self.written_us - reading_us - self.ahead_us
         since_us = self._far_behind_since_us
         if missing_us <= 2_000_000:

@@ -154,6 +154,7 @@ class World:
         self.calls += 1
         assert list(await self.store.tick(plans)) == []
         for plan in plans:
+            self.log.time(plan).asked(self.clock.now_us())
             for fleet in (False, True):
                 time = self.log.time(replace(plan, fleet=fleet))
                 self._swept[plan.tag, fleet] = time, time.at(self.clock.now_us())

@@ -102,7 +102,7 @@ BREAKER_STEPS = st.one_of(
     st.tuples(st.just("started"), st.lists(STARTS, min_size=1, max_size=4)),
     st.tuples(st.just("started"), st.lists(STARTS, min_size=1, max_size=4)),
     st.tuples(st.just("excuse"), st.lists(SOURCES, max_size=3)),
-    st.tuples(st.just("by hand"), st.none() | st.sampled_from([0, 1, SECOND_US, 4 * SECOND_US])),
+    st.tuples(st.just("by hand"), st.none() | st.sampled_from([0, 1, SECOND_US, 4 * SECOND_US, -5 * SECOND_US])),
     st.tuples(st.just("offer"), st.integers(0, 5), st.integers(-1, 3)),
     st.tuples(st.just("look"), st.just("")),
     st.tuples(st.just("plan"), st.sampled_from(BREAKER_PLANS)),

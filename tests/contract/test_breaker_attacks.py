@@ -5,16 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER, SECOND_US, HandClock, ask, clock, state, store, trip
-from tests.core.plans import plan_of, window
+from tests.contract.test_counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, state, store, trip
+from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.redis_store import RedisStore, open_link
 from webhook.adapters.redis_store.keys import PlanKeys, channel_of
-from webhook.core.breaker import HELD, BreakerView, Forcing, State
+from webhook.core.breaker import HELD, BreakerView, Forcing, QuotaEventPlan, State
 from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import CounterPlan, PoolPlan, Refusal
+from webhook.core.tag_clock import PATIENCE_US
 from webhook.ports import CounterStore, WatchReports
 
 __all__ = ["clock", "store"]
@@ -24,6 +26,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 PLAN = plan_of(breaker=BREAKER)
 STARTS = replace(BREAKER, error_rate=replace(BREAKER.error_rate, consecutive=1, minimum=1), latency=None)
 STARTING = plan_of(breaker=STARTS)
+EVENTS = QuotaEventPlan(count=5, within_us=60 * SECOND_US, by_controller=True)
 SHARED = PoolPlan("shared", (window(60, pods=1000),))
 NEIGHBOURS = tuple(
     plan_of(service=f"s-{number}", tag="shared", pool=SHARED, breaker=replace(STARTS, open_max=2))
@@ -59,6 +62,28 @@ async def test_a_trip_that_was_seen_before_it_was_written_is_not_held_back_by_it
     await ask(store, plan, "looks", peek=True)
     (move,) = await store.tick([plan])
     assert (move.old, move.new) == (State.CLOSED, State.OPEN)
+
+
+async def test_trips_that_were_seen_before_they_were_written_open_no_more_than_the_guard_lets(
+    store: CounterStore, clock: HandClock
+) -> None:
+    await store.tick(NEIGHBOURS)
+    for plan in NEIGHBOURS:
+        assert (await ask(store, plan, plan.service)).charged
+        await store.hear(plan, [Outcomes(0, 1, 0)])
+    clock.sleep(1)
+    for plan in NEIGHBOURS:
+        assert await state(store, plan) is State.OPEN, "it is due"
+        await ask(store, plan, "looks", peek=True)
+        assert (await ask(store, plan, plan.service)).repeated
+        await ask(store, plan, "grows", resize_from=ONE)
+        assert store.known_breaker(plan) is None
+    moves = await store.tick(NEIGHBOURS)
+    assert [move.is_change for move in moves] == [True, True, False, False]
+    for _ in range(2):
+        states = [await state(store, plan) for plan in NEIGHBOURS]
+        assert states == [State.OPEN, State.OPEN, State.CLOSED, State.CLOSED]
+        assert await store.tick(NEIGHBOURS) in ((), [])
 
 
 async def test_of_trips_that_come_in_one_batch_only_so_many_open(store: CounterStore, clock: HandClock) -> None:
@@ -100,6 +125,36 @@ async def test_a_breaker_that_the_policy_took_away_is_not_counted_as_open(
     clock.sleep(1)
     moves = await store.tick([without, second, third])
     assert [(move.service, move.new) for move in moves] == [("s-2", State.OPEN)]
+
+
+# Neighbours in a pool
+
+
+async def churn(store: Any, plan: CounterPlan, name: str) -> None:
+    """Let controllers come whose Pods quota refuses, more than trip the breaker."""
+    for number in range(5):
+        assert (await ask(store, plan, f"{name}-{number}")).refused is Refusal.QUOTA
+
+
+async def test_who_fills_a_pool_trips_no_breaker_of_a_neighbour(store: Any) -> None:
+    full = PoolPlan("shared", (window(60, pods=2),))
+    greedy, idle = (plan_of(service=name, tag="shared", pool=full, breaker=BREAKER) for name in ("greedy", "idle"))
+    limited = replace(idle, windows=(window(60, pods=1), window(64, pods=9)), standing=standing(pods=9))
+    for uid in "ab":
+        assert (await ask(store, greedy, uid)).charged
+    await store.counted(limited, [""])
+    for plan in (idle, limited):
+        await churn(store, plan, "by-the-pool")
+        assert await state(store, plan) is State.CLOSED
+
+
+@pytest.mark.parametrize("own", [{"windows": (window(60, pods=0),)}, {"standing": standing(pods=0)}])
+async def test_who_is_over_a_limit_of_its_own_too_trips_its_own_breaker(store: Any, own: dict[str, Any]) -> None:
+    full = PoolPlan("shared", (window(60, pods=0),))
+    plan = plan_of(service="over", tag="shared", pool=full, breaker=replace(BREAKER, quota=EVENTS), **own)
+    await store.counted(plan, [""])
+    await churn(store, plan, "by-both")
+    assert await state(store, plan) is State.OPEN
 
 
 # What others remember
@@ -291,6 +346,19 @@ async def test_what_a_neighbours_refund_touches_is_announced_as_whose_it_is(
     await store.close()
 
 
+async def test_how_time_stands_lasts_as_long_as_a_breaker_that_goes_by_it(
+    redis_server: RedisServer, clock: HandClock
+) -> None:
+    store = await redis_of(redis_server, clock, clock.now_us)
+    until_us = clock.us + 7 * 86_400 * SECOND_US
+    await store.by_hand(plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1"))))
+    keys = PlanKeys.of("test", PLAN, "payment-api", fleet=False)
+    with redis_server.client() as client:
+        home_ms, breaker_ms = client.pttl(keys.home), client.pttl(keys.breaker)
+    assert home_ms >= breaker_ms > 7 * 86_400_000
+    await store.close()
+
+
 def refund_keys(plan: CounterPlan) -> tuple[str, ...]:
     """Return the keys of a refund of Pod `a` of a plan, as whoever was told where it was charged names them."""
     keys = PlanKeys.of("test", plan, plan.service, fleet=False)
@@ -317,6 +385,44 @@ async def test_a_hand_lets_go_when_it_said_though_the_stores_clock_was_set_back(
     assert (await view(store, forced)).state is State.CLOSED
 
 
+@pytest.mark.parametrize("windows", [(), (window(60, pods=100),)], ids=("no quota", "quota"))
+async def test_one_that_is_open_ends_though_the_stores_clock_is_set_back_and_nobody_charges(
+    store: Any, clock: HandClock, windows: tuple[Any, ...]
+) -> None:
+    plan = plan_of(*windows, breaker=BREAKER)
+    await ask(store, plan, "a")
+    await trip(store, clock, plan)
+    (move,) = await store.tick([plan])
+    assert move.new is State.OPEN
+    clock.sleep(-3600)
+    open_seconds, patience_seconds = BREAKER.open_for_us // SECOND_US, PATIENCE_US // SECOND_US
+    moves = []
+    for _ in range(open_seconds + patience_seconds):
+        assert (await view(store, plan)).state is State.OPEN
+        moves += await store.tick([plan])
+        clock.sleep(1)
+    assert moves == []
+    (move,) = await store.tick([plan])
+    assert (move.new, move.at_us) == (State.HALF_OPEN, clock.us)
+
+
+async def test_time_goes_back_behind_no_move_of_a_breaker(store: Any, clock: HandClock) -> None:
+    until_us = clock.us + 3600 * SECOND_US
+    forced = plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1")))
+    offered = plan_of(service="offered", tag="offered", breaker=BREAKER)
+    await store.by_hand(forced)
+    await store.offer(offered, BreakerView(State.OPEN, 3, clock.us, until_us, "remembered"))
+    moved_us = clock.us
+    clock.sleep(-3600)
+    for plan in (forced, offered):
+        assert (await store.look(plan)).at_us == moved_us
+    await store.tick([plan_of(), replace(offered, breaker=None)])
+    clock.sleep(11)
+    await store.tick([plan_of(), replace(offered, breaker=None)])
+    for plan in (forced, offered):
+        assert (await store.look(plan)).at_us == clock.us, "it is followed from there on, whoever ticks"
+
+
 async def test_what_is_said_to_be_had_tomorrow_was_had_now(store: CounterStore, clock: HandClock) -> None:
     await store.hear(STARTING, [Outcomes(0, 1, 0, age_us=-3600 * SECOND_US)])
     clock.sleep(1)
@@ -330,6 +436,38 @@ async def test_what_was_had_before_a_reset_does_not_count_after_it(store: Any, c
     await store.hear(STARTING, [Outcomes(0, 1, 0, age_us=1)])
     clock.sleep(1)
     assert list(await store.tick([STARTING])) == []
+
+
+async def test_a_reset_is_done_once_though_whoever_asked_has_a_clock_ahead(store: Any, clock: HandClock) -> None:
+    await trip(store, clock, PLAN)
+    clock.sleep(0.5)
+    asked_us = clock.us + 60 * SECOND_US
+    (_, move) = await store.by_hand(PLAN, asked_us)
+    assert (move.old, move.new) == (State.OPEN, State.CLOSED)
+    for _ in range(3):
+        await store.hear(PLAN, [Outcomes(0, 10, 0)])
+        assert await store.by_hand(PLAN, asked_us) in ((), [])
+        clock.sleep(1)
+    (move,) = await store.by_hand(PLAN, asked_us)
+    assert (move.old, move.new) == (State.CLOSED, State.OPEN)
+    assert await store.by_hand(PLAN, asked_us) in ((), [])
+
+
+async def test_a_reset_is_done_once_though_the_stores_clock_was_set_back_since(store: Any, clock: HandClock) -> None:
+    plan = plan_of(window(60, pods=1000), breaker=BREAKER)
+    asked_us = clock.us
+    await store.by_hand(plan, asked_us)
+    await ask(store, plan, "a")
+    clock.sleep(-40)
+    await ask(store, plan, "b")
+    clock.sleep(11)
+    await ask(store, plan, "c")  # it is followed from here on, 29 s behind what was asked
+    for _ in range(3):
+        await store.hear(plan, [Outcomes(0, 10, 0)])
+        assert await store.by_hand(plan, asked_us) in ((), [])
+        clock.sleep(1)
+    (move,) = await store.by_hand(plan, asked_us)
+    assert (move.old, move.new) == (State.CLOSED, State.OPEN)
 
 
 async def test_an_early_probe_goes_on_in_half_open_and_its_failure_opens_it_again(store: Any, clock: HandClock) -> None:

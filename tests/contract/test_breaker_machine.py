@@ -39,7 +39,7 @@ sources = st.sampled_from(["controller:a", "controller:b", "controller:c", "cont
 ages = st.sampled_from([0, 0, 1, 5, 9, -3])
 hands = st.one_of(
     st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-3, 30)),
-    st.tuples(st.just("by hand"), st.sampled_from([None, None, 0, 3])),
+    st.tuples(st.just("by hand"), st.sampled_from([None, None, 0, 3, -9])),
     st.tuples(st.just("guard"), st.sampled_from([None, None, 0, 1])),
     st.tuples(st.just("excuse")),
     st.tuples(

@@ -10,7 +10,7 @@ from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.redis_store import RedisStore, open_link
-from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
+from webhook.core.breaker import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, State
 from webhook.core.outcomes import Outcomes
 from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
 from webhook.core.stanzas import Mode
@@ -306,10 +306,38 @@ async def test_what_is_known_of_a_breaker_without_asking_agrees_with_a_look(
     assert known is None or known == (await store.look(plan)).breaker
 
 
+async def test_what_is_known_without_asking_is_by_the_stores_own_clock_though_it_stepped_back(
+    store: CounterStore, clock: HandClock
+) -> None:
+    plan = plan_of(window(3600, pods=100), breaker=BREAKER)
+    await ask(store, plan, "a")
+    clock.sleep(-600)
+    await ask(store, plan, "b")
+    clock.sleep(11)
+    await ask(store, plan, "c")
+    await trip(store, clock, plan)
+    await store.tick([plan])
+    look = await store.look(plan)
+    assert store.known_breaker(plan) == look.breaker
+    assert store.now_us() == look.at_us == clock.us
+    forcing = Forcing(State.FORCED_OPEN, clock.us + SECOND_US, "INC-1")
+    forced = replace(plan, breaker=replace(BREAKER, forcing=forcing))
+    await store.tick([forced])
+    for known in (store.known_breaker(forced), store.last_breaker(forced)):
+        assert known is not None
+        assert (known.state, known.open_until_us) == (State.FORCED_OPEN, forcing.until_us)
+    clock.sleep(1)
+    known = store.known_breaker(forced)
+    assert known is None or known.state is not State.FORCED_OPEN
+
+
 async def test_a_breaker_that_the_policy_took_away_comes_back_closed(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
     await trip(store, clock, plan)
+    await store.tick([plan])
+    assert store.known_breaker(plan) is not None
     await store.tick([plan_of()])
+    assert store.known_breaker(plan) is None, "before anybody has asked"
     assert await state(store, plan) is State.CLOSED
 
 

@@ -71,6 +71,7 @@ class Model:
     failed: set[str] = field(default_factory=set)
     tripped_at_us: int = 0
     reset_us: int = 0
+    asked_us: int = 0
     excused: dict[str, int] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
     judged_us: int = 0
@@ -234,7 +235,7 @@ class Model:
 
     # What is done to it
 
-    def by_hand(self, reset_us: int = 0) -> None:
+    def by_hand(self, asked_us: int = 0) -> None:
         forcing = self.forcing()
         if forcing is not None:
             if self.state is not forcing.state:
@@ -242,8 +243,9 @@ class Model:
             self.open_until_us = forcing.until_us
         elif self.state in FORCED:
             self._enter(State.CLOSED, self.now_us)
-        if reset_us > max(self.reset_us, self.since_us) and self.state not in FORCED:
-            self.reset_us = reset_us
+        reset_us = min(asked_us, self.now_us)
+        if asked_us > self.asked_us and reset_us > self.since_us and self.state not in FORCED:
+            self.asked_us, self.reset_us = asked_us, reset_us
             if self.state is State.CLOSED:
                 self._forget()
             else:

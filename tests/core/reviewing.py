@@ -89,7 +89,6 @@ class Gate:
         self.interceptor = Interceptor(
             policies or FixedPolicy(loaded, self.clock),
             self.store,
-            self.clock,
             FixedNamespaces({"shop": {}}),
             Observers(*observers),
         )

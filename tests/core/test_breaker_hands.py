@@ -142,6 +142,18 @@ def test_a_reset_in_closed_forgets_what_was_counted_and_keeps_the_generation() -
     assert breaker.record.windows != EMPTY, "not again for the same moment"
 
 
+def test_one_that_was_asked_for_by_a_clock_ahead_is_done_once_too() -> None:
+    breaker = Breaker(EAGER)
+    breaker.outcomes(NOW_US, good=0, bad=1, latency_us=0)
+    ahead_us = NOW_US + 60 * SECOND_US
+    assert breaker.by_hand(NOW_US + 1, ahead_us) is State.CLOSED
+    breaker.outcomes(NOW_US + 2, good=0, bad=1, latency_us=0)
+    assert breaker.by_hand(NOW_US + 3, ahead_us) is State.CLOSED
+    assert breaker.at(NOW_US + SECOND_US) is State.OPEN
+    assert breaker.by_hand(NOW_US + SECOND_US + 1, ahead_us) is State.OPEN
+    assert breaker.by_hand(NOW_US + SECOND_US + 2, ahead_us + 1) is State.CLOSED, "another one"
+
+
 def test_a_reset_makes_outcomes_of_probes_stale() -> None:
     breaker, now_us = probing()
     breaker.charge(now_us, "a")

@@ -56,7 +56,7 @@ deeds: st.SearchStrategy[Deed] = st.one_of(
 )
 hands: st.SearchStrategy[Deed] = st.one_of(
     st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-5, 40)),
-    st.tuples(st.just("by hand"), st.sampled_from([None, None, -3, 0])),
+    st.tuples(st.just("by hand"), st.sampled_from([None, None, -3, 0, 9])),
     st.tuples(st.just("excuse"), st.lists(sources, max_size=2)),
     st.tuples(
         st.just("offer"),

@@ -38,7 +38,7 @@ PROD, TEST = {"tier": "prod"}, {"tier": "test"}
 
 async def judged(namespaces: Namespaces, namespace: str, **request: object) -> Decision:
     clock = VirtualClock(NOW_US)
-    interceptor = Interceptor(FixedPolicy(POLICY, clock), MemoryStore(clock), clock, namespaces, Observers())
+    interceptor = Interceptor(FixedPolicy(POLICY, clock), MemoryStore(clock), namespaces, Observers())
     asked = {"namespace": namespace, "object": pod(uid="u"), **request}
     return (await interceptor.review(Half.MUTATE, body(**asked))).decision
 

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS, Gate, policy_of
 from tests.core.strategies import Json
+from webhook.adapters.clocks import VirtualClock
 from webhook.core.breaker import Forcing, State
 from webhook.core.decision import Decision
 from webhook.core.findings import Code
@@ -55,6 +56,15 @@ async def test_who_failed_or_is_no_controller_is_refused_at_once(controller: str
     decision = await asked(gate, "u", controller, user)
     assert (decision.status.code, gate.store.asked) == (503, [])
     assert [finding.code for finding in decision.findings] == [Code.BREAKER_OPEN]
+
+
+async def test_the_countdown_is_by_the_time_of_the_store() -> None:
+    gate = Gate(LOADED)
+    gate.store._clock = VirtualClock(NOW_US + 3_600_000_000)  # type: ignore[assignment]  # an hour before this replica's
+    for controller in ("r1", "r2"):
+        await asked(gate, f"big-{controller}", controller, cpu="5")
+    decision = await asked(gate, "u", "r1")
+    assert "is open for 60s more" in decision.status.message
 
 
 async def test_a_controller_without_a_part_in_the_failures_probes_early_and_closes_the_breaker() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import examples
 from webhook.core import pushed
+from webhook.core.document.problems import written_path
 from webhook.core.policy import Match, Service
 from webhook.core.pushed import MOST_OUTCOMES, BadOutcomesError, Pushed, Refusal, decode
 from webhook.core.stanzas import Breaker, Outcomes, OutcomeSource, QuotaExceeded
@@ -91,6 +92,14 @@ WRONG_BODIES: dict[str, tuple[bytes, str]] = {
         body({**GOOD, "a`b\n": 1}),
         '[0]["a`b\\n"]: 1: contains unknown field: the fields are serv',
     ),
+    "a_field_that_sounds_like_a_place": (
+        body({**GOOD, "x - at `$[y": 2}),
+        '[0]["x - at `$[y"]: 2: contains unknown field',
+    ),
+    "a_field_that_names_another_place": (
+        body(GOOD, {**GOOD, "x` - at `$[7].ok`": 2}),
+        '[1]["x` - at `$[7].ok`"]: 2: contains unknown field: the fields are serv',
+    ),
     "hidden_characters": (
         '[{"service": "web", "ok": "\u202e\u2028", "latency": 0}]'.encode(),
         '[0].ok: "\\u202e ": Expected `bool`, got `str`: write true',
@@ -105,6 +114,13 @@ def test_a_body_that_is_no_batch_says_in_one_line_what_is_wrong(name: str) -> No
     assert said.startswith(words), said
     assert said.isprintable()
     assert len(said) < 400
+
+
+@examples(200)
+@given(st.lists(st.sampled_from([" - at `$[", "7", "y", "]", ".ok", "`", "field `", "\n"]), min_size=1).map("".join))
+def test_the_place_is_ours_whatever_a_field_is_called(name: str) -> None:
+    said = complaint(body(GOOD, {**GOOD, name: 2}))
+    assert said.startswith(f"{written_path((1, name))}: 2: contains unknown field: the fields are "), said
 
 
 @examples(200)

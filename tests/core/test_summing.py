@@ -126,6 +126,61 @@ def test_nothing_is_lost_or_invented(pushes: list[tuple[CounterPlan, Pushed, int
 def test_beyond_its_bound_the_oldest_are_dropped_and_counted() -> None:
     sums = Sums(most=2)
     sums.add(WEB, [ok(), bad(), ok()], AT_US)
-    assert sums.add(API, [bad(uid="a"), bad(uid="b"), ok(uid="c")], AT_US) == [Dropped("web", 3), Dropped("api", 1)]
-    assert [of.uid for of in told(sums, API)] == ["b", "c"]
-    assert len(sums) == 0
+    assert sums.add(WEB, [bad(uid="a"), ok(), bad(uid="b")], AT_US) == [Dropped("web", 4)]
+    assert sums.add(WEB, [ok()], AT_US) == [Dropped("web", 1)]
+    assert [(of.uid, of.succeeded, of.failed) for of in told(sums)] == [("b", 0, 1), (None, 1, 0)]
+    assert (len(sums), sums.take()) == (0, [])
+
+
+def test_whoever_floods_one_service_drops_nothing_of_another() -> None:
+    sums = Sums()
+    assert sums.add(API, [bad()] * 500, AT_US) == []
+    flood = [dropped for _ in range(3) for dropped in sums.add(WEB, [ok(uid="a")] * 10_000, AT_US + 40_000)]
+    assert Counter(dropped.service for dropped in flood) == {"web": 10_001}
+    assert [of.failed for of in told(sums, API)] == [500]
+
+
+def test_who_was_first_with_a_flood_makes_room_for_those_who_come_later() -> None:
+    sums = Sums(most=10)
+    sums.add(WEB, [ok(uid=str(number)) for number in range(10)], AT_US)
+    dropped = sums.add(API, [bad(uid="a")] * 6, AT_US)
+    assert sorted(dropped) == [Dropped("api", 1), *[Dropped("web", 1)] * 5]
+    assert [(each.plan.service, len(each.sums)) for each in sums.take()] == [("web", 5), ("api", 5)]
+
+
+@examples(300)
+@given(
+    st.integers(1, 12),
+    st.lists(
+        st.tuples(
+            st.sampled_from([WEB, API, plan_of(service="db", tag="db")]),
+            st.lists(
+                st.builds(ok, uid=st.none() | st.just("a"), generation=st.none() | st.integers(0, 2)),
+                min_size=1,
+                max_size=9,
+            ),
+            st.integers(0, SLOT_US),
+        ),
+        max_size=20,
+    ),
+)
+def test_only_who_has_more_waiting_than_the_pusher_and_than_an_even_share_loses_for_it(
+    most: int, pushes: list[tuple[CounterPlan, list[Pushed], int]]
+) -> None:
+    sums, waiting, left = Sums(most), Counter[str](), Counter[str]()
+    services = {plan.service for plan, _, _ in pushes}
+    for plan, outcomes, later_us in pushes:
+        before = len(sums)
+        dropped = sums.add(plan, outcomes, AT_US + later_us)
+        assert len(sums) <= most
+        waiting[plan.service] += len(sums) + len(dropped) - before
+        left[plan.service] += len(outcomes)
+        for one in dropped:
+            assert waiting[one.service] == max(waiting.values())
+            if one.service != plan.service:
+                assert waiting[one.service] > max(waiting[plan.service], most // len(services))
+            waiting[one.service] -= 1
+            left[one.service] -= one.outcomes
+    found = {each.plan.service: each.sums for each in sums.take()}
+    assert +waiting == {service: len(each) for service, each in found.items()}
+    assert +left == {service: sum(of.count for of in each) for service, each in found.items()}

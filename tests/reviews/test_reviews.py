@@ -44,7 +44,7 @@ async def answers(case: Path) -> dict[str, dict[str, Any]]:
 async def answered(case: Path, half: Half, body: bytes) -> dict[str, Any]:
     clock = VirtualClock(NOW_US)
     loaded = load((case.parent / "policy.yaml").read_bytes(), Purpose.SERVE).policy
-    interceptor = Interceptor(FixedPolicy(loaded, clock), MemoryStore(clock), clock, FixedNamespaces(), Observers())
+    interceptor = Interceptor(FixedPolicy(loaded, clock), MemoryStore(clock), FixedNamespaces(), Observers())
     try:
         answer = await interceptor.review(half, body)
     except BadReviewError as error:

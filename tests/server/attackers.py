@@ -1,4 +1,4 @@
-"""Hundreds who mean harm, in a process of their own: they stall handshakes, drip bodies and bring bad tokens.
+"""Hundreds who mean harm, in a process of their own: they stall handshakes, drip bodies and prove nothing.
 
 `python -m tests.server.attackers`: reads one JSON object with the fields of Attack; prints a line when all have begun;
 ends when told to, with what each kind was answered as its last line.
@@ -18,20 +18,20 @@ from itertools import cycle
 _AGAIN_SECONDS = 0.1
 """Before whoever was cut off comes again."""
 _DRIP_SECONDS = 1.0
-_HEAD = "POST /mutate HTTP/1.1\r\nHost: podgate\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n"
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What to attack, from where, with which credentials, and with how many at one time of each kind."""
+    """What to attack, from where, with which headers, and with how many at one time of each kind."""
 
     sources: list[str]
     host: str
     port: int
     certificate: str
     key: str
-    good_token: str
-    bad_tokens: list[str]
+    good_head: str
+    """Of a known caller; its body is to have 10,000 bytes."""
+    bad_heads: list[str]
     stalled: int
     dripping: int
     bad: int
@@ -70,7 +70,7 @@ class _Attackers:
         self._context.verify_mode = ssl.CERT_NONE
         self._context.load_cert_chain(attack.certificate, attack.key)
         self._sources = cycle(attack.sources)  # one has ports for half a minute
-        self._bad_tokens = cycle(attack.bad_tokens)
+        self._bad_heads = cycle(attack.bad_heads)
         self.answers: Answers = Counter()
 
     async def run(self, ended: asyncio.Event) -> None:
@@ -105,7 +105,7 @@ class _Attackers:
             writer.transport.abort()
 
     async def _drip(self) -> bytes:
-        async with self._asked(self._attack.good_token) as (reader, writer):
+        async with self._asked(self._attack.good_head) as (reader, writer):
             answer = asyncio.create_task(reader.readline())
             while not answer.done():
                 writer.write(b" ")
@@ -113,14 +113,14 @@ class _Attackers:
             return await answer
 
     async def _lie(self) -> bytes:
-        async with self._asked(next(self._bad_tokens)) as (reader, _):
+        async with self._asked(next(self._bad_heads)) as (reader, _):
             return await reader.readline()
 
     @asynccontextmanager
-    async def _asked(self, token: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _asked(self, head: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         reader, writer = await self._connected(self._context)
         try:
-            writer.write(f"{_HEAD}Authorization: Bearer {token}\r\n\r\n".encode())
+            writer.write(head.encode())
             yield reader, writer
         finally:
             writer.transport.abort()

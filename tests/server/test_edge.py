@@ -13,6 +13,7 @@ import pytest
 from tests.server.loopback import loopback
 from webhook.core.decision import Half
 from webhook.edge import AdmissionEdge, Limits
+from webhook.outcome_receiver import TooManyReportsError
 from webhook.ports import Caller
 
 SECRET = "the-password-of-the-store"
@@ -127,4 +128,18 @@ async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -
         assert await post("/validate") == (200, "{}")
         slow.may_answer.set()
         assert await reporting == (200, "{}")
+    assert [reason for reason, _ in heard.refused_calls] == ["reporters_overloaded"]
+
+
+async def test_where_too_much_waits_to_be_taken_a_reporter_is_to_come_again_and_reviews_go_on() -> None:
+    class Full:
+        async def receive(self, _body: bytes, _caller: Caller) -> bytes:
+            raise TooManyReportsError("too many reports in flight")
+
+    heard = Heard()
+    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
+    parts: list[Any] = [Defective(), None, Full(), Open(), heard, limits]
+    async with posting(AdmissionEdge(*parts)) as post:
+        assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
+        assert await post("/validate") == (200, "{}")
     assert [reason for reason, _ in heard.refused_calls] == ["reporters_overloaded"]

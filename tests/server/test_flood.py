@@ -1,4 +1,4 @@
-"""A thousand who stall and drip, and a flood of bad tokens, all at once: who calls as one should notices nothing.
+"""A thousand who stall and drip, and a flood of bad calls, all at once: who calls as one should notices nothing.
 
 `make soak` attacks with hundreds of each kind for a minute, and looks at times and memory beside an idle spinner; the
 short form looks at order and state only. The flood comes from addresses of its own: behind one address with those who
@@ -10,16 +10,19 @@ import os
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.server.attackers import Attack, attacking
 from tests.server.identity import Signer
 from tests.server.raw import BODY, eventually, head, line, sized, status
 from tests.server.serving import Files, Serving, serving
 from tests.server.spinner import Gaps, spinning
+from tests.server.test_reduced import SECRET, Reduced, reduced
 
 SOAK = os.environ.get("PODGATE_TEST_FLOOD", "") == "soak"
 STALLED, DRIPPING, BAD, SECONDS = (500, 500, 50, 60.0) if SOAK else (500, 500, 20, 5.0)
@@ -27,7 +30,12 @@ CALLS_A_SECOND = 100
 CALLERS = 8
 STRANGERS = [f"127.0.1.{number}" for number in range(1, 9)]
 NEWCOMERS_A_SECOND = 5
-REASONS = ("connection_limit", "authentication_signature", "authentication_expired")
+MUTUAL, REDUCED = "mutual", "reduced"
+REASONS = {
+    MUTUAL: ("connection_limit", "authentication_signature", "authentication_expired"),
+    REDUCED: ("connection_limit", "authentication_path"),
+}
+BAD_ARE_TOLD = {MUTUAL: {"bad 401", "bad 403"}, REDUCED: {"bad 404"}}
 AFTERWARDS_SECONDS = 60.0
 
 BEFORE_SECONDS = 10.0
@@ -46,6 +54,7 @@ class Good:
 
     def __init__(self, server: Serving) -> None:
         self._server = server
+        self._call = good_head(server, sized()) + BODY
         self.answers: Counter[str] = Counter()
         self.seconds: list[float] = []
         self.newcomers_seconds: list[float] = []
@@ -60,7 +69,7 @@ class Good:
         async with line(self._server) as one:
             while time.monotonic() < ends_at:
                 started = time.perf_counter()
-                one.send(head(self._server, sized()) + BODY)
+                one.send(self._call)
                 answer = await one.answer()
                 self.seconds.append(time.perf_counter() - started)
                 self.answers[f"stayed {status(answer)}"] += 1
@@ -73,7 +82,7 @@ class Good:
             started = time.perf_counter()
             try:
                 async with line(self._server) as one:
-                    one.send(head(self._server, sized()) + BODY)
+                    one.send(self._call)
                     self.answers[f"came {status(await one.answer())}"] += 1
                 self.newcomers_seconds.append(time.perf_counter() - started)
             except (OSError, asyncio.IncompleteReadError) as error:
@@ -81,9 +90,25 @@ class Good:
             await asyncio.sleep(1)
 
 
-def bad_tokens(files: Files) -> list[str]:
+@asynccontextmanager
+async def flooded(mode: str, folder: Path) -> AsyncIterator[Serving]:
+    running = reduced(folder, "--drain", "1s") if mode == REDUCED else serving(Files.create(folder), "--drain", "1s")
+    async with running as server:
+        yield server
+
+
+def good_head(server: Serving, size: str) -> bytes:
+    if isinstance(server.files, Reduced):
+        return head(server, size, start=f"POST /{SECRET}/mutate HTTP/1.1", token="")
+    return head(server, size)
+
+
+def bad_heads(server: Serving, size: str) -> list[bytes]:
+    files = server.files
+    if isinstance(files, Reduced):
+        return [head(server, size, start=f"POST {path}/mutate HTTP/1.1", token="") for path in ("", f"/{SECRET[:-1]}")]
     stranger, signer = Signer(), files.signer
-    return [
+    tokens = [
         "x" * 8000,
         stranger.token(),
         Signer(kid=signer.jwk()["kid"]).token(),
@@ -91,20 +116,23 @@ def bad_tokens(files: Files) -> list[str]:
         signer.token(aud="another"),
         files.other.token(client_id="prober"),
     ]
+    return [head(server, size, token=token) for token in tokens]
 
 
 def attack_on(server: Serving) -> Attack:
     files = server.files
     stem = files.pki.folder / f"{files.caller.certificate.serial_number:x}"
+    files.pki.context(files.caller)  # writes them, where no caller has one
     host, port = server.admission.split(":")
+    size = "Content-Length: 10000"
     return Attack(
         sources=STRANGERS,
         host=host,
         port=int(port),
         certificate=str(stem.with_suffix(".crt")),
         key=str(stem.with_suffix(".key")),
-        good_token=files.signer.token(),
-        bad_tokens=bad_tokens(files),
+        good_head=good_head(server, size).decode(),
+        bad_heads=[bad.decode() for bad in bad_heads(server, size)],
         stalled=STALLED,
         dripping=DRIPPING,
         bad=BAD,
@@ -130,8 +158,11 @@ async def peak_while(server: Serving, task: "asyncio.Task[None]") -> int:
     return peak
 
 
-async def test_who_calls_as_one_should_is_answered_in_a_flood_and_nothing_is_left_of_it(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path), "--drain", "1s") as server:
+@pytest.mark.parametrize("mode", [MUTUAL, REDUCED])
+async def test_who_calls_as_one_should_is_answered_in_a_flood_and_nothing_is_left_of_it(
+    tmp_path: Path, mode: str
+) -> None:
+    async with flooded(mode, tmp_path) as server:
         await Good(server).call_for(2)
         if SOAK:
             async with attacking(attack_on(server)):
@@ -142,18 +173,53 @@ async def test_who_calls_as_one_should_is_answered_in_a_flood_and_nothing_is_lef
         before, open_before = rss_bytes(server), descriptors(server)
         async with spinning() as stormy_gaps, attacking(attack_on(server)) as answers:
             peak = await peak_while(server, asyncio.create_task(stormy.call_for(SECONDS)))
-            for reason in REASONS:
+            for reason in REASONS[mode]:
                 await server.until(f'podgate_refused_calls_total{{reason="{reason}"}}', 1)
         ended_at = time.monotonic()
         assert set(stormy.answers) == {"stayed 200", "came 200"}, stormy.answers
         assert stormy.answers["stayed 200"] > CALLERS
-        assert {"bad 401", "bad 403", "stalled cut"} <= set(answers), answers
+        assert {"stalled cut", *BAD_ARE_TOLD[mode]} <= set(answers), answers
         assert not {answer for answer in answers if answer.endswith(" 200")}
         await eventually(lambda: _is_at_most(descriptors, server, open_before + 5))
         await eventually(lambda: _is_at_most(rss_bytes, server, peak - 1), AFTERWARDS_SECONDS)
         if SOAK:
             await asyncio.sleep(ended_at + AFTERWARDS_SECONDS - time.monotonic())
             judge((calm, calm_gaps), (stormy, stormy_gaps), (before, peak, rss_bytes(server)))
+
+
+@pytest.mark.parametrize("mode", [MUTUAL, REDUCED])
+async def test_headers_without_end_on_all_connections_hold_less_than_the_manifest_grants(
+    tmp_path: Path, mode: str
+) -> None:
+    """First as much as is kept, on all of them at one time; then as much as aiohttp would keep of each."""
+    fields = [b"X-%d: %b\r\n" % (number, b"x" * 16_000) for number in range(62)]
+    async with flooded(mode, tmp_path) as server, AsyncExitStack() as stack:
+        connections_max = 512 if mode == MUTUAL else 128
+        held = [await stack.enter_async_context(line(server)) for _ in range(connections_max)]
+        held += [await stack.enter_async_context(line(server, plain=True)) for _ in range(60)]
+        for part in (fields[:3], fields[3:]):
+            for one in held:
+                one.send(b"POST / HTTP/1.1\r\nHost: podgate\r\n" if part[0] is fields[0] else b"", *part)
+                with suppress(OSError):
+                    await one.writer.drain()
+        answers = await asyncio.gather(*(one.rest() for one in held))
+        assert most_rss_bytes(server) < granted_bytes(mode)
+        assert {status(answer) for answer in answers if answer} == {400}
+        async with line(server) as good:
+            good.send(good_head(server, sized()), BODY)
+            assert status(await good.answer()) == 200
+
+
+def most_rss_bytes(server: Serving) -> int:
+    told = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(told.partition("VmHWM:")[2].split()[0]) << 10
+
+
+def granted_bytes(mode: str) -> int:
+    folder = Path(__file__).parents[2] / "manifests" / ("" if mode == MUTUAL else "reduced")
+    [deployment] = yaml.safe_load_all((folder / "30-deployment.yaml").read_text())
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    return int(container["resources"]["limits"]["memory"].removesuffix("Mi")) << 20
 
 
 async def _is_at_most(measured: Callable[[Serving], int], server: Serving, most: int) -> bool:

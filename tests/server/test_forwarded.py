@@ -2,7 +2,7 @@
 
 import base64
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -21,10 +23,11 @@ from certs.authority import Authority, Credentials
 from certs.tokens import certificate_binding
 from tests.server.forwarding import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
 from tests.server.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, unreadable
-from tests.server.raw import BODY, head, line, sized, status
+from tests.server.raw import BODY, eventually, head, line, sized, status
 from tests.server.serving import serving
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication import Authenticator
+from webhook.client_chains import ClientChains, ForeignCertificateError
 from webhook.errors import AuthenticationError, UserError
 from webhook.forwarded import HEADER_BYTES_MAX, forwarded_certificate
 from webhook.forwarding import ForwardedAuthorities, ForwardedDoor
@@ -32,6 +35,9 @@ from webhook.identity_file import IdentityFile
 from webhook.key_ring import KeyRing
 from webhook.ports import Caller
 from webhook.refusals import Refusal
+
+EDWARDS = (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey)
+"""They hash by themselves."""
 
 AUTHORITY = Authority.create("callers")
 CALLER = AUTHORITY.issue_client("kube-apiserver")
@@ -453,9 +459,110 @@ def test_authorities_that_are_none_are_named(tmp_path: Path) -> None:
         file.write_text(content)
         with pytest.raises(UserError, match=says):
             ForwardedAuthorities(file)
-    file.write_text(pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).credentials))
-    with pytest.raises(UserError, match="all CAs in it have expired"):
+
+
+def expired_authority() -> str:
+    return pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).credentials)
+
+
+def test_authorities_that_have_all_expired_take_no_good_ones_place_but_begin_where_there_are_none(
+    doorway: Doorway,
+) -> None:
+    authorities, file = doorway.authorities, doorway.forwarding.callers.folder / "ca.crt"
+    good, good_chains = file.read_text(), authorities.value
+    file.write_text(expired_authority())
+    authorities.reload()
+    assert authorities.value is good_chains
+    assert authorities.error == f"{file}: all CAs in it have expired: nobody could call"
+    begun = ForwardedAuthorities(file)
+    assert (begun.error, begun.value.end_seconds < datetime.now(UTC).timestamp()) == (None, True)
+    file.write_text(expired_authority() + good)
+    begun.reload()
+    assert begun.value.end_seconds == good_chains.end_seconds
+
+
+KEYS: dict[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
+    "P-256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "P-384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "P-521": lambda: ec.generate_private_key(ec.SECP521R1()),
+    "RSA of 2048 bits": lambda: rsa.generate_private_key(65537, 2048),
+    "RSA of 1024 bits": lambda: rsa.generate_private_key(65537, 1024),  # noqa: S505 - that is its fault
+    "P-224": lambda: ec.generate_private_key(ec.SECP224R1()),
+    "secp256k1": lambda: ec.generate_private_key(ec.SECP256K1()),
+    "Ed25519": ed25519.Ed25519PrivateKey.generate,
+    "Ed448": ed448.Ed448PrivateKey.generate,
+}
+_POLICY = x509.PolicyInformation(x509.ObjectIdentifier("2.5.29.32.0"), None)
+EXTENSIONS: dict[str, x509.ExtensionType] = {
+    "names": x509.SubjectAlternativeName([x509.DNSName("ca")]),
+    "purposes": x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]),
+    "names that it may give": x509.NameConstraints([x509.DNSName("a")], None),
+    "policies": x509.CertificatePolicies([_POLICY]),
+    "what policies must be": x509.PolicyConstraints(0, None),
+    "no policies": x509.InhibitAnyPolicy(0),
+    "directories that it may name": x509.NameConstraints([x509.DirectoryName(x509.Name([]))], None),
+    "what nobody knows": x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00"),
+}
+
+
+@pytest.mark.parametrize("kind", [*KEYS, *EXTENSIONS])
+def test_an_authority_is_taken_if_what_it_signs_is_verified_and_is_named_otherwise(tmp_path: Path, kind: str) -> None:
+    key = KEYS.get(kind, KEYS["P-256"])()
+    critical = [EXTENSIONS[kind]] if kind in EXTENSIONS else []
+    ca = signed("ca", key, key, x509.BasicConstraints(ca=True, path_length=None), *critical)
+    leaf = signed("kube-apiserver", key, KEYS["P-256"](), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
+    try:
+        ClientChains([ca]).check(leaf.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
+        is_verified = True
+    except ForeignCertificateError:
+        is_verified = False
+    file = tmp_path / "ca.crt"
+    file.write_bytes(ca.public_bytes(Encoding.PEM))
+    if is_verified:
         ForwardedAuthorities(file)
+        return
+    with pytest.raises(UserError, match="CN=ca can verify nobody behind a proxy: ") as refused:
+        ForwardedAuthorities(file)
+    assert "P-521" in refused.value.remedy
+
+
+def signed(
+    name: str,
+    issuer: CertificateIssuerPrivateKeyTypes,
+    own: CertificateIssuerPrivateKeyTypes,
+    *critical: x509.ExtensionType,
+) -> x509.Certificate:
+    """Return a certificate of an issuer called ca."""
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")]))
+        .public_key(own.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+    )
+    for extension in critical:
+        builder = builder.add_extension(extension, critical=True)
+    return builder.sign(issuer, None if isinstance(issuer, EDWARDS) else hashes.SHA256())
+
+
+async def test_a_server_whose_callers_cas_have_all_expired_begins_and_is_not_ready_until_they_are_renewed(
+    tmp_path: Path,
+) -> None:
+    forwarding = Forwarding.create(tmp_path)
+    file = forwarding.callers.folder / "ca.crt"
+    good = file.read_text()
+    file.write_text(expired_authority())
+    async with serving(forwarding.files, *forwarding.arguments) as server:
+        assert await server.get("/readyz") == (503, "all CAs of callers behind the proxy have expired\n")
+        file.write_text(good)
+
+        async def is_ready() -> bool:
+            return (await server.get("/readyz"))[0] == 200
+
+        await eventually(is_ready)
 
 
 def made(

@@ -53,11 +53,17 @@ async def exchange(server: Serving, sent: bytes, *, plain: bool = False) -> byte
         return await one.rest()
 
 
+def lines_of(kibibytes: int) -> list[str]:
+    """Return lines of a header, each within the bound of one."""
+    return [f"X-{number}: {'x' * (10 * 1024 - 7)}" for number in range(kibibytes // 10)]
+
+
 def malformed(server: Serving) -> dict[str, bytes]:
     bearer = f"Authorization: Bearer {SECRET}"
     return {
         "header line of 17 KiB": head(server, bearer + "x" * 17_000, token=""),
         "header name of 17 KiB": head(server, bearer, "X" * 17_000 + ": 1", token=""),
+        "header of 90 KiB": head(server, bearer, *lines_of(90), token=""),
         "a hundred headers": head(server, bearer, *(f"X-{number}: 1" for number in range(100)), token=""),
         "request line of 9 KiB": head(server, bearer, start=f"POST /{SECRET * 400} HTTP/1.1", token=""),
         "null byte in a value": head(server, bearer, "X-Null: a\0b", token=""),
@@ -94,6 +100,33 @@ async def test_what_is_no_http_gets_a_bare_400_and_is_quoted_nowhere(server: Ser
     assert "127.0.0.1" not in log(server).replace(json.dumps(server.admission), "").replace(
         json.dumps(server.plain), ""
     )
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["admission", "plain"])
+async def test_no_header_of_a_connection_may_be_larger_than_its_bound(server: Serving, *, plain: bool) -> None:
+    """Nor is more of one that is never complete kept than that."""
+    start = "GET /healthz HTTP/1.1" if plain else "POST /mutate HTTP/1.1"
+    called = head(server, *lines_of(50), "Content-Length: 0" if plain else sized(), start=start)
+    before = await server.metric(refusals("bad_request"))
+    async with line(server, plain=plain) as one:
+        for _ in range(3):  # they do not add up
+            one.send(called, b"" if plain else BODY)
+            assert status(await one.answer()) == 200
+        one.send(head(server, *lines_of(70), start=start)[:-2])
+        assert status(await one.answer()) == 400
+        assert await one.is_cut()
+    assert await server.metric(refusals("bad_request")) == before + 1
+    assert "HeaderTooLargeError" in log(server)
+
+
+async def test_what_trails_a_body_is_bounded_as_a_header_is(server: Serving) -> None:
+    async with line(server) as one:
+        for kibibytes, expected in ((50, 200), (500, 408)):  # it is not complete then
+            trailers = "".join(f"{line}\r\n" for line in lines_of(kibibytes)).encode()
+            one.send(head(server, "Transfer-Encoding: chunked"), chunked()[:-2], trailers, b"\r\n")
+            assert status(await one.answer()) == expected
+        assert await one.is_cut()
+    assert await works(server)
 
 
 def unusual(server: Serving) -> dict[str, tuple[bytes, int]]:

@@ -205,6 +205,12 @@ def test_a_ca_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
             JwksUrl("https://localhost/", tmp_path / "ca.crt")
 
 
+def test_a_ca_may_have_words_of_any_language_about_it(issuer: Issuer, tmp_path: Path) -> None:
+    pinned = tmp_path / "pinned.crt"
+    pinned.write_bytes("# Zertifizierungsstelle für Schlüssel\n".encode() + issuer.ca.read_bytes())
+    JwksUrl(issuer.url, pinned)
+
+
 async def test_who_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     ca = Pki.create(tmp_path / "other").folder / "ca.crt"
@@ -236,6 +242,7 @@ async def test_a_server_without_keys_is_not_ready_and_says_why_and_refuses(issue
     files = files_of(tmp_path, issuer)
     issuer.answer = say("", 503)
     async with serving(files, "--jwks-max-stale", "2s") as server:
+        await server.until('podgate_key_fetches_total{result="failure",source="url"}', 1)
         assert await server.get("/readyz") == (
             503,
             f"no keys from url: {issuer.url}: HTTP 503, and redirects are not followed\n",

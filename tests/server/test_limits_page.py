@@ -3,7 +3,7 @@
 from dataclasses import fields
 from pathlib import Path
 
-from webhook import bodies, listener, pacing, protocol, server, tokens
+from webhook import bodies, headers, listener, outcome_receiver, pacing, protocol, server, tokens
 from webhook.settings import Settings, flag_of
 
 PAGE = (Path(__file__).parents[2] / "docs/limits.md").read_text()
@@ -29,10 +29,13 @@ def test_every_fixed_bound_is_told_as_it_is() -> None:
     assert told == {
         "one line of a header": protocol._HEADER_LINE_MAX_BYTES,
         "lines of a header": protocol._HEADERS_MAX,
+        "a header as a whole, and what trails a body": headers._HEADER_MAX_BYTES,
         "a token": tokens._TOKEN_BYTES_MAX,
         "a token's header": tokens._HEADER_BYTES_MAX,
         "bodies that still arrive, all together": bodies._HELD_MAX_BYTES,
+        "reports that wait to be taken, all together": outcome_receiver._WAITING_MAX_BYTES,
         "answers left unread": listener.Limits().unread_timeout_seconds,
+        "what a connection has sent and is not read yet": listener._UNREAD_BYTES,
         "newcomers' handshakes at once": pacing._AT_ONCE,
         "newcomers' handshakes a second, beyond those": pacing._A_SECOND,
         "strangers that wait for their handshakes": pacing._STRANGERS_MAX,

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tests.server.identity import Pki
 from tests.server.loopback import Loopback, loopback, post
-from webhook import pacing
+from webhook import listener, pacing
 from webhook.errors import UserError
 from webhook.listener import Limits
 from webhook.tls import server_context
@@ -54,6 +54,17 @@ async def test_requests_are_served_and_connections_forgotten(
     await running.until(lambda: running.listener.connections == 0)
     assert running.refused == []
     assert running.kept == [True] * 3
+
+
+async def test_what_a_connection_sends_ahead_is_bounded_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "_UNREAD_BYTES", 16_384)  # where the bound is not set, it begins with more, and grows
+    async with loopback(hello, None) as running:
+        _, writer = await opened(running.port, None)
+        await running.until(lambda: running.listener.connections == 1)
+        (connection,) = running.listener._newcomers
+        kept_bytes = connection.accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        assert kept_bytes <= 2 * 16_384  # the kernel adds as much for its own account
+        writer.close()
 
 
 async def test_closing_stops_accepting_while_live_connections_go_on(
@@ -221,9 +232,15 @@ async def test_a_flood_of_stalled_handshakes_keeps_nobody_out(pki: Pki) -> None:
 FRIEND = "127.0.0.2"
 
 
+async def come_from(
+    address: str, port: int, context: ssl.SSLContext
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port, ssl=context, local_addr=(address, 0))
+
+
 async def friend(port: int, context: ssl.SSLContext) -> bytes:
     """Come from an address of one's own; earn a place, and leave it."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, local_addr=(FRIEND, 0))
+    reader, writer = await come_from(FRIEND, port, context)
     try:
         return await exchange(reader, writer, EARNING)
     finally:
@@ -249,6 +266,45 @@ async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goe
         # It gave back what it cost, and one stranger had that.
         await running.until(lambda: running.listener._pace.waiting == pacing._STRANGERS_MAX - 1)
         for _, writer in strangers:
+            writer.close()
+
+
+async def test_at_the_cap_strangers_in_line_make_room_for_who_was_good_before(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    client = pki.context(pki.client())
+    cap = 2 * pacing._AT_ONCE
+    async with loopback(hello, lambda: context, Limits(connections_max=cap)) as running:
+        assert (await friend(running.port, client)).endswith(b"hello")
+        await running.until(lambda: running.listener.connections == 0)
+        seconds = standing_still(running)
+        strangers = [await opened(running.port, None) for _ in range(pacing._AT_ONCE)]
+        newcomer = asyncio.create_task(friend(running.port, client))
+        await running.until(lambda: running.listener._pace.waiting == 1)
+        strangers += [await opened(running.port, None) for _ in range(2 * cap)]
+        await running.until(lambda: running.reasons.count("connection_limit") == pacing._AT_ONCE + 1 + cap)
+        assert running.listener.connections == cap
+        seconds[0] += 1.5 / pacing._A_SECOND
+        assert (await newcomer).endswith(b"hello")
+        for _, writer in strangers:
+            writer.close()
+
+
+async def test_at_the_cap_strangers_that_stall_make_room_before_who_was_good_before(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    client = pki.context(pki.client())
+    async with loopback(hello, lambda: context, Limits(connections_max=3, handshake_timeout_seconds=60)) as running:
+        assert (await friend(running.port, client)).endswith(b"hello")
+        await running.until(lambda: running.listener.connections == 0)
+        spare = [await come_from(FRIEND, running.port, client)]
+        stalled = [await opened(running.port, None) for _ in range(2)]
+        for number in range(2):
+            spare.append(await come_from(FRIEND, running.port, client))
+            assert await _rest(stalled[number][0]) == b""
+        spare.append(await come_from(FRIEND, running.port, client))
+        assert await _rest(spare[0][0]) == b""  # no stranger is left
+        for one in spare[1:]:
+            assert (await exchange(*one)).endswith(b"hello")
+        for _, writer in (*spare, *stalled):
             writer.close()
 
 

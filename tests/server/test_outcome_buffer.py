@@ -11,6 +11,7 @@ import pytest
 
 from tests.controller.world import compiled
 from tests.server.serving import Files
+from webhook import outcome_receiver
 from webhook.adapters.clocks import SystemClock, VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import State, Transition
@@ -18,10 +19,11 @@ from webhook.core.draft import Compiled
 from webhook.core.outcomes import Outcomes
 from webhook.core.pushed import BadOutcomesError, Pushed
 from webhook.core.quota import CounterPlan
+from webhook.core.summing import SLOT_US
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.observers import Observers
 from webhook.outcome_buffer import OutcomeBuffer, OutcomeReports
-from webhook.outcome_receiver import NotAReporterError, OutcomeReceiver
+from webhook.outcome_receiver import NotAReporterError, OutcomeReceiver, TooManyReportsError
 from webhook.ports import Caller
 from webhook.settings import parse
 from webhook.wiring.serving import Podgate
@@ -208,6 +210,38 @@ async def test_the_largest_batch_is_taken_whole_and_told_in_parts_in_its_order()
     assert [outcome.uid for _, outcomes in world.store.heard for outcome in outcomes] == uids
 
 
+@pytest.mark.parametrize(("batches", "size"), [(20, 1200), (20, 400)], ids=["large", "small"])
+async def test_however_many_report_all_else_has_its_turn_after_every_part(batches: int, size: int) -> None:
+    world, taken = World(), [0]
+    body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * size).encode()
+    take = world.buffer.take
+
+    def counting(plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> None:
+        taken[-1] += len(outcomes)
+        take(plan, outcomes, at_us)
+
+    world.buffer.take = counting  # type: ignore[method-assign]  # a spy
+    reporting = [asyncio.create_task(world.receiver.receive(body, EDGE)) for _ in range(batches)]
+    while not all(report.done() for report in reporting):
+        await asyncio.sleep(0)
+        taken.append(0)
+    assert sum(taken) == batches * size
+    assert max(taken) <= outcome_receiver._AT_ONCE
+
+
+@pytest.mark.parametrize(("room", "taken"), [(0.5, 1), (1, 1), (2, 2)])
+async def test_what_waits_to_be_taken_is_bounded_but_one_report_always_is(
+    monkeypatch: pytest.MonkeyPatch, room: float, taken: int
+) -> None:
+    """`room` is for how many of them."""
+    world = World()
+    body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * 1000).encode()
+    monkeypatch.setattr(outcome_receiver, "_WAITING_MAX_BYTES", int(len(body) * room))
+    for _ in range(2):
+        answers = await asyncio.gather(*(world.receiver.receive(body, EDGE) for _ in range(5)), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [bytes] * taken + [TooManyReportsError] * (5 - taken)
+
+
 async def test_what_a_store_does_not_answer_is_dropped_and_counted_and_the_next_is_told_again() -> None:
     world = World()
     world.store.away = True
@@ -250,6 +284,39 @@ async def test_what_comes_while_a_slow_store_is_told_waits_for_its_turn() -> Non
     assert len(world.store.heard) == 1
     world.store.free.set()
     await asyncio.gather(first, second)
+    assert [(of.succeeded, of.failed) for _, [of] in world.store.heard] == [(1, 0), (0, 1)]
+
+
+async def test_who_comes_while_another_services_flood_is_told_does_not_wait_for_its_end() -> None:
+    world = World()
+    world.store.free.clear()
+    flood = [Pushed("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
+    world.buffer.take(world.plan("web"), flood, START_US)
+    telling = asyncio.create_task(world.buffer.flush())
+    await asyncio.sleep(0)
+    await world.push(("api", True))
+    world.store.free.set()
+    await telling
+    assert [service for service, _ in world.store.heard] == ["web", "web", "api", *["web"] * 10]
+
+
+async def test_of_the_slot_that_has_begun_since_nothing_is_told_before_its_end() -> None:
+    world = World()
+    world.store.free.clear()
+    await world.push(("web", True))
+    running = asyncio.create_task(world.buffer.run())
+    async with asyncio.timeout(10):
+        while not world.store.heard:  # noqa: ASYNC110 - as below
+            await asyncio.sleep(0.01)
+        world.passed(SLOT_US)
+        await world.push(("web", False))
+        world.store.free.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(world.store.heard) == 1
+        while len(world.store.heard) < 2:  # noqa: ASYNC110 - as below
+            await asyncio.sleep(0.01)
+    running.cancel()
     assert [(of.succeeded, of.failed) for _, [of] in world.store.heard] == [(1, 0), (0, 1)]
 
 

@@ -149,7 +149,7 @@ async def test_the_generation_changes_only_with_what_is_in_force(kept: Kept) -> 
 
 def judged(loaded: LoadedPolicy, overrides: OverridesKeeper) -> Interceptor:
     offline = Offline(loaded)
-    return Interceptor(offline.policies, offline.store, offline.clock, offline.namespaces, Observers(), overrides)
+    return Interceptor(offline.policies, offline.store, offline.namespaces, Observers(), overrides)
 
 
 async def test_reviews_go_by_the_policy_as_it_is_under_the_overrides(kept: Kept) -> None:

@@ -19,7 +19,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, announcements, open_link
 from webhook.adapters.redis_store.wire import packed_view
 from webhook.core.breaker import BreakerView, Forcing, State
-from webhook.core.quota import CounterPlan
+from webhook.core.quota import Acquire, CounterPlan, Refusal
 from webhook.ports import Clock, WatchReports
 from webhook.store_access import StoreFiles
 
@@ -30,6 +30,7 @@ CHANNEL = "podgate:v1:test:breakers"
 FAR_US = 4_000_000_000_000_000
 """A moment that no test lives to see."""
 
+FORCED = replace(PLAN, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, FAR_US, "INC-1")))
 OPEN = BreakerView(State.OPEN, 5, 1, FAR_US, "errorRate", tripped_at_us=1, tripped_by="errorRate")
 NO_FILES = StoreFiles()
 
@@ -88,8 +89,7 @@ def published(server: RedisServer, view: BreakerView, at_us: int = 1, plan: Coun
 
 async def forced_open(store: RedisStore) -> None:
     """Move the breaker by one call."""
-    forcing = Forcing(State.FORCED_OPEN, FAR_US, "INC-1")
-    await store.by_hand(replace(PLAN, breaker=replace(BREAKER, forcing=forcing)))
+    await store.by_hand(FORCED)
 
 
 async def test_what_one_does_to_a_breaker_the_others_know_without_asking(redis_server: RedisServer) -> None:
@@ -97,13 +97,25 @@ async def test_what_one_does_to_a_breaker_the_others_know_without_asking(redis_s
         await subscribed(redis_server, count=2)
         await forced_open(one.store)
         await eventually(lambda: other.knows() is State.FORCED_OPEN)
-        view = other.store.known_breaker(PLAN)
+        view = other.store.last_breaker(PLAN)
         assert view is not None
         assert (view.state, view.reason, view.open_until_us) == (State.FORCED_OPEN, "INC-1", FAR_US)
         await one.store.by_hand(PLAN)
         await eventually(lambda: other.knows() is State.CLOSED)
-        assert other.store.known_breaker(PLAN) is None
         assert one.troubles == other.troubles == []
+
+
+async def test_what_is_by_hand_though_no_plan_here_says_so_is_for_redis_to_say(redis_server: RedisServer) -> None:
+    async with listening(redis_server.url) as one, listening(redis_server.url) as other:
+        await subscribed(redis_server, count=2)
+        await forced_open(one.store)
+        await eventually(lambda: other.knows() is State.FORCED_OPEN)
+        assert other.store.known_breaker(PLAN) is None, "its override has ended, or is not known here yet"
+        assert other.store.known_breaker(FORCED) is not None
+        asked = Acquire(PLAN, "payments", "a", {"pods": 1}, "user:alice")
+        assert (await other.store.acquire(asked)).refused is Refusal.BREAKER
+        await one.store.by_hand(PLAN)
+        assert (await other.store.acquire(asked)).refused is None
 
 
 async def test_who_listens_has_one_more_connection_and_hangs_up_at_the_end(redis_server: RedisServer) -> None:

@@ -22,6 +22,7 @@ class Server:
         self.calls: list[list[str]] = []
         self.told: list[str] = []
         self.answers: list[asyncio.Future[Any]] = []
+        self.left: list[tuple[str, Any]] = []
         self.probes: list[asyncio.Future[None]] = []
         self.reports = WatchReports(lambda: None, self.told.append, lambda text: self.told.append(f"over: {text}"))
 
@@ -44,7 +45,10 @@ class Server:
             await asyncio.sleep(0)
 
     def batch(self, deadline_seconds: float = 30) -> Batch:
-        return Batch(self.send, self.probe, deadline_seconds, self.reports)
+        def leave(asked: Operation, result: Any) -> None:
+            self.left.append((asked.keys[0], result))
+
+        return Batch(self.send, self.probe, deadline_seconds, self.reports, leave)
 
 
 def operation(name: str) -> Operation:
@@ -110,6 +114,18 @@ async def test_who_waits_too_long_leaves_the_call_goes_on_and_others_do_not_wait
     server.answers[1].set_result(None)
     assert await answered == ["c"]
     assert server.probes == [], "an answer is better than a probe"
+
+
+async def test_a_result_that_nobody_waits_for_any_more_is_left_once(server: Server) -> None:
+    batch = server.batch()
+    stays, gone, broken = asking(batch, "abc")
+    await server.called(1)
+    for left in (gone, broken):
+        left.cancel()
+    await asyncio.wait([gone, broken])
+    server.answers[0].set_result([["a"], ["b"], "ERR its own"])
+    assert await stays == ["a"]
+    assert server.left == [("b", ["b"])], "an error has done nothing"
 
 
 async def test_who_leaves_before_the_call_is_not_asked_for(server: Server) -> None:

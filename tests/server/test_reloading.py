@@ -1,8 +1,10 @@
-"""What a change of files costs who is served meanwhile, and that it comes whole."""
+"""What a change of files costs who is served meanwhile, that it comes whole, and what is said of a bad one."""
 
 import asyncio
 import threading
 from pathlib import Path
+
+import pytest
 
 from webhook.errors import UserError
 from webhook.reloading import Reloading
@@ -55,3 +57,21 @@ async def test_a_changed_file_that_is_bad_is_told_once_and_changes_nothing(tmp_p
             await asyncio.sleep(0.01)
     looking.cancel()
     assert (kept.value, kept.generation, kept.failures, told) == (1, 1, 1, [None, kept.error])
+
+
+async def test_what_the_parser_did_not_foresee_is_told_of_its_file(tmp_path: Path) -> None:
+    """In the loop that looks at files it would be nobody's: that begins again, and the metrics say that all is well."""
+    path, told = tmp_path / "file", list[str | None]()
+    path.write_text("1")
+    kept = Reloading([path], 100, lambda contents: int(contents[0]), told.append)
+    path.write_text("x")
+    looking = asyncio.create_task(kept.run(0))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while kept.error is None and not looking.done():  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+    looking.cancel()
+    words = f"{path}: cannot be understood: ValueError: invalid literal for int()"
+    assert str(kept.error).startswith(words)
+    assert (kept.value, kept.failures, told) == (1, 1, [None, kept.error])
+    with pytest.raises(UserError, match="cannot be understood"):
+        Reloading([path], 100, lambda contents: int(contents[0]), told.append)

@@ -172,6 +172,12 @@ async def test_local_admits_by_the_share_and_the_counters_converge(world: World)
     assert (await world.ask()).refused is Refusal.QUOTA
 
 
+async def test_who_has_only_let_time_pass_goes_by_the_clock_of_the_store(world: World) -> None:
+    await world.guard.tick([LOCAL])
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).at_us == world.clock.us + AHEAD_US
+
+
 async def test_what_was_let_in_is_booked_at_its_own_time(world: World) -> None:
     await world.ask()
     world.store.away = "unreachable: refused"

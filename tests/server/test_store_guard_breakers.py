@@ -239,6 +239,24 @@ async def test_probes_that_were_out_when_the_store_went_away_hold_their_places(w
     assert await refusals(world, LOCAL, 4) == [None, None, None, Refusal.BREAKER]
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_each_outcome_frees_the_place_of_one_probe_that_was_out_when_the_store_went_away(
+    world: World,
+    *,
+    at_once: bool,
+) -> None:
+    await trip(world, LOCAL)
+    world.store.away = ""
+    world.sleep(OPEN_SECONDS)
+    assert await refusals(world, LOCAL, 3) == [None] * 3
+    world.store.away = AWAY
+    told: list[str] = []
+    for heard in [Outcomes(3, 0, 0)] if at_once else [GOOD] * 3:
+        assert await refusals(world, LOCAL, 2) == [Refusal.BREAKER] * 2
+        told += words(await world.guard.hear(LOCAL, [heard]))
+    assert told == ["HALF_OPEN CLOSED"]
+
+
 async def test_a_pod_that_was_given_back_is_no_probe(world: World) -> None:
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
@@ -296,6 +314,30 @@ async def test_a_hand_is_obeyed_without_the_store(world: World) -> None:
     assert (await come(world, LOCAL)).refused is None
     world.sleep(60)
     assert (await come(world, forced)).refused is None
+
+
+@pytest.mark.parametrize("state", [State.FORCED_OPEN, State.FORCED_CLOSED])
+async def test_a_hand_that_let_go_meanwhile_holds_nothing_here(world: World, state: State) -> None:
+    forcing = Forcing(state, world.store._clock.now_us() + 600_000_000, "INC-1")
+    await world.store.by_hand(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
+    assert stored(world, LOCAL).state is state
+    world.store.away = AWAY
+    assert (await come(world, LOCAL)).refused is None
+    for _ in range(3):
+        await world.guard.hear(LOCAL, [Outcomes(0, 10, 0)])
+        world.sleep(1)
+    assert words(await world.guard.tick([LOCAL])) == ["CLOSED OPEN"]
+    assert (await come(world, LOCAL)).refused is Refusal.BREAKER
+
+
+async def test_a_hand_that_let_go_meanwhile_is_for_who_leads_to_write(world: World) -> None:
+    forcing = Forcing(State.FORCED_OPEN, world.store._clock.now_us() + 600_000_000, "INC-1")
+    await world.store.by_hand(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
+    world.store.away = AWAY
+    assert (await come(world, LOCAL)).refused is None
+    await back(world)
+    assert stored(world, LOCAL).state is State.FORCED_OPEN
+    assert words(await world.store.by_hand(LOCAL)) == ["FORCED_OPEN CLOSED"]
 
 
 async def test_a_trip_is_held_back_where_too_many_are_open(world: World) -> None:
@@ -421,7 +463,7 @@ def _holds(guard: StoreGuard, world: World) -> None:
     if view.state is State.HALF_OPEN:
         assert view.probes_leased + view.probes_succeeded <= 2
     if view.state is State.OPEN:
-        assert 0 < view.open_until_us - guard._store_us() <= BREAKER.open_for_us
+        assert 0 < view.open_until_us - guard.now_us() <= BREAKER.open_for_us
     assert world.store.away
 
 

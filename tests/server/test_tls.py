@@ -62,6 +62,19 @@ def test_a_bad_file_is_named_with_its_fault(pki: Pki, tmp_path: Path) -> None:
         assert says in str(refused.value)
 
 
+def test_a_serving_certificate_with_extensions_that_are_none_is_named(pki: Pki) -> None:
+    good = pki.renew_server().certificate
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = x509.CertificateBuilder().subject_name(good.subject).issuer_name(good.issuer).serial_number(1)
+    builder = builder.not_valid_before(good.not_valid_before_utc).not_valid_after(good.not_valid_after_utc)
+    garbled = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.37"), b"\x01\x02\x03")
+    builder = builder.public_key(key.public_key()).add_extension(garbled, critical=False)
+    leaf = Credentials(builder.sign(pki.authority.credentials.key, hashes.SHA256()), key)
+    write_credentials(leaf, pki.paths.certificate, pki.paths.key, replace=True)
+    with pytest.raises(UserError, match=r"server\.crt: its extensions cannot be read"):
+        TlsFiles(pki.paths)
+
+
 def _issue(pki: Pki, days_ago: int) -> int:
     """Replace the server's leaf by one that lives, or lived, for a day; return when it ends."""
     issued_at = datetime.now(UTC) - timedelta(days=days_ago)

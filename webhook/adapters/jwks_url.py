@@ -74,7 +74,7 @@ def _context(ca: Path | None) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         with ca.open("rb") as file:
-            context.load_verify_locations(cadata=file.read(_CA_BYTES_MAX).decode("ascii"))
+            context.load_verify_locations(cadata=file.read(_CA_BYTES_MAX).decode("ascii", "ignore"))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise UserError(f"{ca}: no CA in it can be used: {error}", "give the CA of the URL's server, PEM") from None
     return context

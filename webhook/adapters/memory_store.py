@@ -7,6 +7,7 @@ from webhook.core import breaker_ledger, ledger, store_time
 from webhook.core import sightings as rolls
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.breaker.record import Around
+from webhook.core.breaker_ledger import BreakerScript
 from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
 from webhook.core.tag_state import TagState
@@ -106,20 +107,21 @@ class MemoryStore:
         state = self._states.get(plan.tag)
         if state is None or plan.breaker is None:
             return None
-        record, breaker = state.breaker(plan.service), plan.breaker
-        if record.state is State.CLOSED and breaker.forcing is None:
+        if state.breaker(plan.service).state is State.CLOSED and plan.breaker.forcing is None:
             return None  # whether it is about to trip is for `acquire` to say, as to the script in Redis
-        now_us = state.clock(plan).now(self._clock.now_us())
-        at_rest = state.at_rest(plan.service, breaker, now_us)
-        return machine.view(record, breaker, now_us, self._around) if at_rest is None else at_rest.view
+        clock = state.clock(plan)
+        return store_time.view(clock, BreakerScript(state, plan, clock.now(self.now_us())).view())
 
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        if plan.breaker is None:
-            return None
         state = self._state(plan)  # one of which nothing is kept has never moved
         clock = state.clock(plan)
-        seen = machine.shown(state.breaker(plan.service), plan.breaker, clock.now(self._clock.now_us()))
-        return store_time.view(clock, seen)
+        breaker = store_time.forced(clock, plan.breaker)
+        if breaker is None:
+            return None
+        return store_time.view(clock, machine.shown(state.breaker(plan.service), breaker, clock.now(self.now_us())))
+
+    def now_us(self) -> int:
+        return self._clock.now_us()
 
     def _opened(self) -> int:
         """Count the open ones among the breakers that breakerGuard counts, as they last moved."""

@@ -129,6 +129,9 @@ class Outage:
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         return self._guard.last_breaker(plan)
 
+    def now_us(self) -> int:
+        return self._guard.now_us()
+
 
 class _Switched:
     """The store behind its switch: while that is off there is no answer, at once.
@@ -186,6 +189,9 @@ class _Switched:
 
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         return self._store.last_breaker(plan)
+
+    def now_us(self) -> int:
+        return self._store.now_us()
 
 
 def _nothing(*_: object) -> None:

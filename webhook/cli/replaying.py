@@ -52,9 +52,7 @@ class Replay:
         offline = self._offline = Offline(self._policy(policy), store=store)
         self._outage = Outage(offline.store, offline.clock)
         self._watching = Watching(self._outage)
-        offline.interceptor = Interceptor(
-            offline.policies, self._outage, offline.clock, offline.namespaces, Observers()
-        )
+        offline.interceptor = Interceptor(offline.policies, self._outage, offline.namespaces, Observers())
         self._plans: dict[str, CounterPlan] = {}
         self._taken: set[str] = set()
         self._numbers = count(1)

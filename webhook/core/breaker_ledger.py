@@ -19,11 +19,12 @@ from webhook.core.tag_state import TagState
 class BreakerScript:
     """The breaker during one script: it moves, and is written at the end or not at all. Without a plan it is none."""
 
-    __slots__ = ("_around", "_at_rest", "_now_us", "_plan", "record", "transitions")
+    __slots__ = ("_around", "_at_rest", "_now_us", "_offset_us", "_plan", "record", "transitions")
 
     def __init__(self, state: TagState, plan: CounterPlan, now_us: int) -> None:
-        self._plan = breaker = store_time.forced(state.clock(plan), plan.breaker)
-        self._now_us, self._around = now_us, state.around
+        clock = state.clock(plan)
+        self._plan = breaker = store_time.forced(clock, plan.breaker)
+        self._now_us, self._offset_us, self._around = now_us, clock.offset_us, state.around
         self.transitions: tuple[Transition, ...] = ()
         self._at_rest = None if breaker is None else state.at_rest(plan.service, breaker, now_us)
         if self._at_rest is not None:
@@ -67,9 +68,10 @@ class BreakerScript:
             self._move(machine.hear(before, self._plan, self._now_us, heard, source, self._around))
         return self.record is not before
 
-    def by_hand(self, reset_us: int) -> None:
+    def by_hand(self, asked_us: int) -> None:
         if self._plan is not None:
-            self._move(machine.by_hand(self.record, self._plan, self._now_us, reset_us, self._around))
+            now_us, offset_us = self._now_us, self._offset_us
+            self._move(machine.by_hand(self.record, self._plan, now_us, asked_us, self._around, offset_us))
 
     def view(self) -> BreakerView | None:
         if self._at_rest is not None and self._at_rest.record is self.record:
@@ -87,7 +89,7 @@ def hear(state: TagState, plan: CounterPlan, outcomes: Sequence[Outcomes], readi
     for heard in outcomes:
         record = state.pod(heard.uid, now_us) if heard.uid is not None else None
         breaker.hear(heard, record.source if record is not None else "")
-    state.set_breaker(breaker.record)
+    state.move_breaker(plan, breaker.record, now_us)
     return store_time.transitions(state.clock(plan), breaker.transitions)
 
 
@@ -106,7 +108,7 @@ def started(
     breaker = BreakerScript(state, plan, now_us)
     heard = Outcomes(int(start.ok), int(not start.ok), start.latency_us, start.uid, record.generation, start.age_us)
     settlement = Settlement.COUNTED if breaker.hear(heard, record.source) else Settlement.STALE
-    state.set_breaker(breaker.record)
+    state.move_breaker(plan, breaker.record, now_us)
     return settlement, store_time.transitions(state.clock(plan), breaker.transitions)
 
 
@@ -124,8 +126,8 @@ def by_hand(state: TagState, plan: CounterPlan, reset_at_us: int, reading_us: in
     clock = state.clock(plan)
     now_us = clock.now(reading_us)
     breaker = BreakerScript(state, plan, now_us)
-    breaker.by_hand(min(reset_at_us + clock.offset_us, now_us) if reset_at_us else 0)
-    state.set_breaker(breaker.record)
+    breaker.by_hand(reset_at_us)
+    state.move_breaker(plan, breaker.record, now_us)
     return store_time.transitions(clock, breaker.transitions)
 
 
@@ -134,15 +136,22 @@ def offer(state: TagState, plan: CounterPlan, view: BreakerView, reading_us: int
     if plan.breaker is not None:
         state.seen(reading_us)
         clock = state.clock(plan)
-        known = store_time.counted(clock, view)
+        known, now_us = store_time.counted(clock, view), clock.now(reading_us)
         # What the time owes it counts too; that is told by whoever moves it there.
-        if outranks(known, BreakerScript(state, plan, clock.now(reading_us)).record):
-            state.set_breaker(machine.offer(state.breaker(plan.service), plan.breaker, known))
+        if outranks(known, BreakerScript(state, plan, now_us).record):
+            state.move_breaker(plan, machine.offer(state.breaker(plan.service), plan.breaker, known), now_us)
 
 
 def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transition, ...]:
-    """Do what the time alone brings about for a service's breaker under the policy of today."""
+    """Do what the time alone brings about for a service's breaker under the policy of today.
+
+    The store's clock is watched, too: of an open breaker nobody else may come to write.
+    """
     state.seen(reading_us)
-    breaker = BreakerScript(state, plan, state.clock(plan).now(reading_us))
-    state.set_breaker(machine.restarted(breaker.record) if plan.breaker is None else breaker.record)
-    return store_time.transitions(state.clock(plan), breaker.transitions)
+    clock = state.clock(plan)
+    clock.observe(reading_us)
+    now_us = clock.now(reading_us)
+    breaker = BreakerScript(state, plan, now_us)
+    record = machine.restarted(breaker.record) if plan.breaker is None else breaker.record
+    state.move_breaker(plan, record, now_us)
+    return store_time.transitions(clock, breaker.transitions)

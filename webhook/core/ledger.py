@@ -65,9 +65,9 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
         probe = breaker.take_probe(request.uid, request.event_source)
         charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
         used = _and(used, plan, request.cost, standing)
-    elif refused is Refusal.QUOTA:
-        breaker.quota_event(request.event_source)
-    state.set_breaker(breaker.record)
+    elif refused is Refusal.QUOTA and any(use.of is not Holder.POOL for use in over):
+        breaker.quota_event(request.event_source)  # by the pool alone it is a neighbour who uses too much
+    state.move_breaker(plan, breaker.record, now_us)
     charged = refused is None
     return _receipt(now_us, used, over, refused, would_refuse, breaker.view(), breaker.transitions, charged=charged)
 

@@ -34,6 +34,8 @@ _REMEDIES = {
 }
 _NO_FIELD = f"the fields are {', '.join(_REMEDIES)}"
 _NO_LIST = f"send a JSON list of at most {MOST_OUTCOMES} outcomes"
+# What an object calls its field may hold all of this too: only the last, up to the end, is the library's own.
+_PLACED = re.compile(r"(.*) - at `\$\[(\d+)\](?:\.(\w+))?`", re.DOTALL)
 _OF_AN_OBJECT = re.compile("Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 
@@ -115,20 +117,19 @@ def _no_json(error: Exception) -> BadOutcomesError:
 
 def _in_words(error: str, body: bytes) -> str:
     """Write `path: value: reason: remedy`: the library says where it is, but not what stands there."""
-    reason, _, where = error.partition(" - at `$[")
-    if not where:
-        return f"{_BODY}: {reason}: {_NO_LIST}"
-    index, _, field = where.removesuffix("`").partition("]")
-    field = field.removeprefix(".")
+    placed = _PLACED.fullmatch(error)
+    if placed is None:
+        return f"{_BODY}: {error}: {_NO_LIST}"
+    reason, index, field = placed[1], int(placed[2]), placed[3] or ""
     of_an_object = _OF_AN_OBJECT.fullmatch(reason)
     if of_an_object is not None:
         reason, field = f"{of_an_object[1]} field", of_an_object[2]
     try:
-        entry = _entries.decode(body)[int(index)]
+        entry = _entries.decode(body)[index]
         value = entry if not field else _fields.decode(entry).get(field)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # it is, behind what was found first
         raise _no_json(broken) from None
-    path = written_path((int(index), field) if field else (int(index),))
+    path = written_path((index, field) if field else (index,))
     return f"{path}: {_shown(value)}: {reason}: {_REMEDIES.get(field, _NO_FIELD)}"
 
 

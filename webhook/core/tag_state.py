@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.breaker import ALONE, Around, BreakerPlan, BreakerView, Record, rests_until_us, shown
+from webhook.core.breaker import ALONE, Around, BreakerPlan, BreakerView, Record, moved, rests_until_us, shown
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
 from webhook.core.ring import Ring
 from webhook.core.roll import Roll, Stands
@@ -93,6 +93,12 @@ class TagState:
 
     def set_breaker(self, record: Record) -> None:
         self._breakers[record.service] = record
+
+    def move_breaker(self, plan: CounterPlan, record: Record, now_us: int) -> None:
+        """Remember a breaker as it stands now. If it has moved, the clock stands no earlier afterwards."""
+        if moved(self.breaker(record.service), record):
+            self.clock(plan).last_us = now_us
+        self.set_breaker(record)
 
     def pod(self, uid: str, now_us: int) -> PodRecord | None:
         """Return what is remembered of an admitted Pod. Its stored time decides, not when it is swept away."""

@@ -46,6 +46,10 @@ class CounterStore(Protocol):
         """Return the breaker as it is known here without asking anybody; None where it is not, as CLOSED never is."""
         ...
 
+    def now_us(self) -> int:
+        """Return the store's time, as near as it is known here: it is what views of breakers are by."""
+        ...
+
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         """Return the breaker as it was heard of last, however long ago, and not moved on; None where it never was."""
         ...

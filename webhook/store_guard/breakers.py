@@ -137,15 +137,16 @@ class LocalBreakers:
         return self._keep(plan, machine.advance(record, self._mine(breaker), now_us, self._around))
 
     def _begun(self, plan: CounterPlan, breaker: BreakerPlan, now_us: int) -> Record:
-        """Begin where the breaker was last known; probes that were under way hold their places until they run out."""
+        """Begin where the breaker was last known; probes that were under way hold their places until they run out.
+
+        What is by hand is for our own plan to say: nobody can write meanwhile that a hand has let go.
+        """
         view = self._last(plan)
-        if view is None:
-            return Record(plan.service)
-        if view.state in FORCED and breaker.forcing is not None:  # so it was seen because our own plan says so
-            return Record(plan.service, generation=view.generation)
-        record = machine.from_view(plan.service, breaker, view)
-        lease = Lease("", now_us + breaker.probe_timeout_us, view.generation)
-        return replace(record, leases=(lease,) * view.probes_leased)
+        if view is None or view.state in FORCED:
+            return Record(plan.service, generation=0 if view is None else view.generation)
+        record, expires_us = machine.from_view(plan.service, breaker, view), now_us + breaker.probe_timeout_us
+        leases = [Lease("", expires_us, view.generation) for _ in range(view.probes_leased)]  # each goes by itself
+        return replace(record, leases=tuple(leases))
 
     def _keep(self, plan: CounterPlan, step: Step) -> Record:
         self._records[plan.key] = plan, step.record

@@ -50,8 +50,6 @@ class StoreGuard:
         self._local = LocalLedger(replicas, ordinal)
         self._denied = DenyCache()
         self._recent = Recent()
-        self._ahead_us = 0
-        """How far the store's clock is before ours, 0 until it was heard."""
         self._breakers = LocalBreakers(inner.last_breaker, replicas, late_us)
         self._settling = Settling(inner, self.look, self._tell, self._local.forget, reports, pace or Pace())
 
@@ -63,7 +61,7 @@ class StoreGuard:
     async def acquire(self, request: Acquire) -> Receipt:
         """Judge and charge as the store does, or by the service's rule; UncountedError where others must decide."""
         if self._settling and request.resize_from is None and self._settling.owes(request.plan, request.uid):
-            return Receipt(self._store_us(), repeated=True, local=True)
+            return Receipt(self.now_us(), repeated=True, local=True)
         if self._denied:
             cached = self._denied.find(request, self._clock.now_us())
             if cached is not None and request.uid not in self._recent:
@@ -98,7 +96,7 @@ class StoreGuard:
             if plan.breaker is None:
                 raise
             self._settling.fall(plan, _rule(plan))
-            self._breakers.hear(plan, outcomes, self._store_us())
+            self._breakers.hear(plan, outcomes, self.now_us())
             return self._breakers.take_moves()
 
     async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
@@ -107,17 +105,16 @@ class StoreGuard:
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         look = await self._inner.look(plan, namespace)
         now_us = self._clock.now_us()
-        self._ahead_us = look.at_us - now_us
         for scope, uses in (look.uses or {"": ()}).items():  # where namespaces count apart, none may have begun
             self._local.heard(plan, scope, _used(plan, (*uses, *look.pool)), now_us)
         return look
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         now_us = self._clock.now_us()
-        self._recent.sweep(now_us + self._ahead_us)
+        self._recent.sweep(self.now_us())
         self._denied.sweep(now_us)
         self._local.sweep(now_us)
-        self._breakers.pass_time(plans, self._store_us())
+        self._breakers.pass_time(plans, self.now_us())
         moves = self._breakers.take_moves()
         try:
             return (*moves, *await self._inner.tick(plans))
@@ -134,9 +131,12 @@ class StoreGuard:
         mine = self._my_breaker(plan)
         return self._inner.last_breaker(plan) if mine is None else mine
 
+    def now_us(self) -> int:
+        return self._inner.now_us()
+
     def _my_breaker(self, plan: CounterPlan) -> BreakerView | None:
         """Return how a breaker stands here while the store is away; None where the store alone knows."""
-        return self._breakers.view(plan, self._store_us()) if self._breakers else None
+        return self._breakers.view(plan, self.now_us()) if self._breakers else None
 
     def lost(self, tags: Collection[str] | None = None) -> None:
         """Hear that the store may have lost what it had acknowledged, of these tags or of all: it is told again."""
@@ -151,7 +151,6 @@ class StoreGuard:
 
     def _heard(self, request: Acquire, receipt: Receipt) -> None:
         plan, now_us = request.plan, self._clock.now_us()
-        self._ahead_us = receipt.at_us - now_us
         if receipt.used:
             self._local.heard(plan, request.namespace, receipt.used, now_us)
         if receipt.charged and request.resize_from is None:
@@ -168,17 +167,17 @@ class StoreGuard:
         if isinstance(error, NoAnswerError) and error.sent and not request.peek and request.resize_from is None:
             self._settling.refund_later(plan, request.uid)
         is_new = request.resize_from is None and request.uid not in self._recent
-        judgement = self._breakers.judge(request, self._store_us()) if is_new else None
+        judgement = self._breakers.judge(request, self.now_us()) if is_new else None
         if judgement is not None and not judgement.admits and plan.breaker_mode is Mode.ENFORCE:
             moves = self._breakers.take_moves()
             view = judgement.view
-            return Receipt(self._store_us(), Refusal.BREAKER, breaker=view, transitions=moves, local=True)
+            return Receipt(self.now_us(), Refusal.BREAKER, breaker=view, transitions=moves, local=True)
         if _rule(plan) != WhenStoreUnavailable.LOCAL:
             raise UncountedError(str(error), partial(self._admitted, request, now_us)) from error
         if request.uid in self._recent and request.resize_from is None:
             self._settling.keep(plan, request.uid)
-            return Receipt(self._store_us(), repeated=True, local=True)
-        receipt = self._local.acquire(request, now_us, self._ahead_us)
+            return Receipt(self.now_us(), repeated=True, local=True)
+        receipt = self._local.acquire(request, now_us, self.now_us() - now_us)
         if receipt.refused is None:
             self._admitted(request, now_us)
         return receipt if judgement is None else self._with_breaker(receipt, request, judgement)
@@ -189,7 +188,7 @@ class StoreGuard:
         return replace(
             receipt,
             would_refuse=(*objects, *receipt.would_refuse),
-            breaker=self._breakers.view(request.plan, self._store_us()),
+            breaker=self._breakers.view(request.plan, self.now_us()),
             transitions=self._breakers.take_moves(),
         )
 
@@ -197,17 +196,14 @@ class StoreGuard:
         """Owe a Pod that was admitted without the store. A resize is not owed: its Pod has its record."""
         if not request.peek and request.resize_from is None:
             if request.uid not in self._recent:
-                self._breakers.admitted(request, self._store_us())
+                self._breakers.admitted(request, self.now_us())
             self._settling.keep(request.plan, request.uid)
-            self._recent.add(request, now_us + self._ahead_us)
-            self._settling.owe(Debt(request, now_us + self._ahead_us, now_us, Cause.AWAY))
+            at_us = self.now_us()
+            self._recent.add(request, at_us)
+            self._settling.owe(Debt(request, at_us, now_us, Cause.AWAY))
 
     async def _tell(self, key: Key) -> None:
-        await self._breakers.tell(key, self._inner.offer, self._store_us())
-
-    def _store_us(self) -> int:
-        """Return the store's time, as near as it is known here."""
-        return self._clock.now_us() + self._ahead_us
+        await self._breakers.tell(key, self._inner.offer, self.now_us())
 
 
 def _rule(plan: CounterPlan) -> str:

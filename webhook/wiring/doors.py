@@ -1,5 +1,6 @@
 """The door that `--client-identity` asks for, and what keeps it current."""
 
+import time
 from dataclasses import dataclass
 
 from webhook.adapters.clocks import WallClock
@@ -26,6 +27,12 @@ class OpenDoor:
     def warning(self) -> str:
         """What nobody may overlook."""
         return WARNING if self.mode is ClientIdentity.REDUCED else ""
+
+    def unready(self) -> list[str]:
+        """Return why it would let nobody in."""
+        if self.authorities is not None and self.authorities.value.end_seconds <= time.time():
+            return ["all CAs of callers behind the proxy have expired"]
+        return []
 
     def expiry_seconds(self) -> dict[str, float]:
         """Return until when the certificates behind it are valid, in seconds since the Unix epoch, by name."""

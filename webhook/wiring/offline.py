@@ -33,7 +33,7 @@ class Offline:
         self.namespaces = FixedNamespaces(namespaces)
         self._redis = None if store == MEMORY else _redis(store, self.clock)
         self.store: RedisStore | MemoryStore = self._redis or MemoryStore(self.clock)
-        self.interceptor = Interceptor(self.policies, self.store, self.clock, self.namespaces, Observers())
+        self.interceptor = Interceptor(self.policies, self.store, self.namespaces, Observers())
 
     @asynccontextmanager
     async def counting(self) -> AsyncIterator[None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from webhook.adapters.clocks import WallClock
 from webhook.controller import Boards, Controller, Hands, Resets
 from webhook.core import overrides
 from webhook.core.draft import Compiled
@@ -10,6 +11,9 @@ from webhook.wiring.sources import Loop, Sources
 from webhook.wiring.store import Ledger
 from webhook.wiring.telemetry import Telemetry
 from webhook.wiring.ticking import Ticking
+
+_WALL = WallClock()
+"""People write the moments of overrides by it, and entries end by it: counters' clocks may be far from it."""
 
 
 class InForce:
@@ -37,8 +41,8 @@ def controller(
 ) -> Controller:
     """Return a controller, which runs for as long as it leads; it `ticks` where no server does so beside it."""
     in_force = InForce(sources).current
-    reports, asked = telemetry.controller_reports(), _asked(sources, clock)
-    beside = [_hands(sources, ledger, clock, telemetry, in_force).run]
+    reports, asked = telemetry.controller_reports(), _asked(sources)
+    beside = [_hands(sources, ledger, telemetry, in_force).run]
     if ticks:
         beside.append(Ticking(ledger, clock, in_force, telemetry.observer.transitioned).run)
     if sources.board is not None:
@@ -46,22 +50,20 @@ def controller(
     return Controller(watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, beside=beside)
 
 
-def by_hand(sources: Sources, ledger: Ledger, clock: Clock, telemetry: Telemetry) -> tuple[Loop, ...]:
+def by_hand(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
     """Return what a server does itself that has no cluster, and so no controller beside it."""
     in_force = InForce(sources).current
-    resets = Resets(ledger, in_force, _asked(sources, clock))
-    return resets.run, _hands(sources, ledger, clock, telemetry, in_force).run
+    resets = Resets(ledger, in_force, _asked(sources))
+    return resets.run, _hands(sources, ledger, telemetry, in_force).run
 
 
-def _hands(
-    sources: Sources, ledger: Ledger, clock: Clock, telemetry: Telemetry, in_force: Callable[[], Compiled | None]
-) -> Hands:
+def _hands(sources: Sources, ledger: Ledger, telemetry: Telemetry, in_force: Callable[[], Compiled | None]) -> Hands:
     def asked() -> dict[str, int]:
-        return overrides.breaker_resets(sources.overrides.keeper.current().entries.values(), clock.now_us())
+        return overrides.breaker_resets(sources.overrides.keeper.current().entries.values(), _WALL.now_us())
 
     return Hands(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
 
 
-def _asked(sources: Sources, clock: Clock) -> Callable[[], Iterable[overrides.Reset]]:
+def _asked(sources: Sources) -> Callable[[], Iterable[overrides.Reset]]:
     """Return the resets that live overrides ask for."""
-    return lambda: overrides.resets(sources.overrides.keeper.current().entries.values(), clock.now_us())
+    return lambda: overrides.resets(sources.overrides.keeper.current().entries.values(), _WALL.now_us())

@@ -59,7 +59,7 @@ class Podgate:
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters = self._store.counters
         self._interceptor = Interceptor(
-            sources.policies, counters, clock, sources.namespaces, observer, sources.overrides.keeper
+            sources.policies, counters, sources.namespaces, observer, sources.overrides.keeper
         )
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
         self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
@@ -153,12 +153,11 @@ class Podgate:
 
     def _begin_to_reconcile(self) -> None:
         """Do what a controller does, where there is none beside us."""
-        pods, behind = self._sources.pods, (self._store.ledger, self._clock, self._telemetry)
-        loops: tuple[Loop, ...] = ()
+        pods, ledger, loops = self._sources.pods, self._store.ledger, tuple[Loop, ...]()
         if pods is not None:
-            loops = (controller(self._sources, pods, *behind).run,)
+            loops = (controller(self._sources, pods, ledger, self._clock, self._telemetry).run,)
         elif self._sources.is_alone:
-            loops = by_hand(self._sources, *behind)
+            loops = by_hand(self._sources, ledger, self._telemetry)
         lease, keeper = self._sources.lease, self._sources.certificates
         if lease is not None and keeper is not None:
             loops = (*loops, partial(keeper.run, lambda: not lease.obstacle))

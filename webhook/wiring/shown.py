@@ -55,7 +55,7 @@ class Shown:
 
     def unready(self) -> list[str]:
         """Return why this server should get no calls."""
-        reasons = [*self._obstacles(), *self._tls.unready()]
+        reasons = [*self._obstacles(), *self._tls.unready(), *self._door.unready()]
         if self._policies.current() is None:
             reasons.append("no good policy: " + "; ".join(self._policies.last_errors()))
         return reasons

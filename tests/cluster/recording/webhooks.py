@@ -27,7 +27,7 @@ def by_podgate(policy: bytes) -> Answer:
     """Return what answers by Podgate's own code; about Pods, by this policy."""
     clock = VirtualClock(_NOW_US)
     fixed = FixedPolicy(load(policy, Purpose.SERVE).policy, clock)
-    interceptor = Interceptor(fixed, MemoryStore(clock), clock, FixedNamespaces(), Observers())
+    interceptor = Interceptor(fixed, MemoryStore(clock), FixedNamespaces(), Observers())
 
     async def answer(path: str, body: bytes) -> bytes:
         if path == POLICY_PATH:

@@ -148,6 +148,21 @@ def test_a_breaker_that_only_counts_does_not_warn_about_namespaces() -> None:
 
 
 @pytest.mark.parametrize(
+    ("quota", "never"),
+    [
+        ("", True),
+        ("  quota: {per: Namespace}\n", True),
+        ("  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n", False),
+        ("  quota: {standing: {hard: {pods: 5}}}\n", False),
+    ],
+)
+def test_denials_by_a_pool_alone_are_no_quota_events(quota: str, *, never: bool) -> None:
+    pools = "pools: [{name: prod, windows: [{window: 1m, hard: {pods: 9}}]}]\n"
+    document = with_service("  pool: prod\n" + quota + "  breaker: {quotaExceeded: {}}\n") + pools
+    assert any("never trips: the service has no limit of its own" in line for line in warnings(document)) is never
+
+
+@pytest.mark.parametrize(
     "toleration",
     [
         "{operator: Exists}",

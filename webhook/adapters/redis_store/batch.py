@@ -1,7 +1,8 @@
 """A lane: one call at a time, and what is asked meanwhile travels in the next; while the lane is down nobody waits.
 
 A call that is under way is never cancelled: its answer would be taken for that of the next one on its connection. Who
-has waited long enough leaves, and until the late call has ended everybody else leaves at once.
+has waited long enough leaves, and until the late call has ended everybody else leaves at once. A result that comes when
+nobody waits for it any more is `left` to whoever made the lane: what it did is done.
 
 A call that fails takes the lane down: whatever is asked is refused at once without touching the network, and a single
 probe at a time goes out, with pauses that double from 50 ms to 1 s and differ from replica to replica. Its success
@@ -42,6 +43,9 @@ class Operation(NamedTuple):
 Send = Callable[[Sequence[Operation]], Awaitable[Sequence[Any]]]
 """Carries operations out in one call, results in the same order; one that is a text is the error of its operation."""
 
+Left = Callable[[Operation, Any], None]
+"""Hears of an operation's result that came too late for whoever asked."""
+
 Probe = Callable[[], Awaitable[None]]
 """Returns where calls would succeed. It should need all that they need: one that writes also finds a full disk."""
 
@@ -64,8 +68,9 @@ class Batch:
     operation, `script: ...`, leaves the lane as it is, and is never told to be over.
     """
 
-    def __init__(self, send: Send, probe: Probe, deadline_seconds: float, reports: WatchReports) -> None:
+    def __init__(self, send: Send, probe: Probe, deadline_seconds: float, reports: WatchReports, left: Left) -> None:
         self._send = send
+        self._left = left
         self._probe = probe
         self._reports = reports
         self._deadline_seconds = deadline_seconds
@@ -151,7 +156,9 @@ class Batch:
         fallen = ""
         for asked, result in zip(batch, results, strict=True):
             if not isinstance(result, str):
-                if not asked.future.done():
+                if asked.future.done():
+                    self._left(asked.operation, result)
+                else:
                     asked.future.set_result(result)
                 continue
             is_the_servers, reason = troubles.described_result(result)

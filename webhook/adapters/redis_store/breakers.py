@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from webhook.adapters.redis_store import wire
+from webhook.adapters.redis_store.batch import Operation
 from webhook.adapters.redis_store.plans import Plans
 from webhook.adapters.redis_store.pods import PodQuestions
 from webhook.adapters.redis_store.views import Views
@@ -12,8 +13,6 @@ from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import CounterPlan
-
-_REFUSING = frozenset({State.OPEN, State.FORCED_OPEN})
 
 
 class BreakerQuestions(PodQuestions):
@@ -23,14 +22,19 @@ class BreakerQuestions(PodQuestions):
         super().__init__(plans)
         self._now_us = now_us
         self._views = Views()
+        self._untold: list[Transition] = []
+        """What breakers did as time passed, and in calls that nobody waited for any more: the next tick tells it."""
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        """Return a breaker that is known to be open until a moment that has not come; of others only Redis knows."""
+        """Return a breaker that is known to be open until a moment that has not come.
+
+        Of others only Redis knows, and of a hand that the plan says nothing of: it may have let go, or come just now.
+        """
         breaker, view = plan.breaker, self._views.get(plan.key)
         if breaker is not None and breaker.forcing is not None and self._now_us() < breaker.forcing.until_us:
             generation = view.generation if view is not None else 0
             return machine.shown(machine.Record(plan.service, generation=generation), breaker, self._now_us())
-        if breaker is None or view is None or view.state not in _REFUSING:
+        if breaker is None or view is None or view.state is not State.OPEN:
             return None
         return view if view.open_until_us > self._now_us() else None
 
@@ -48,12 +52,15 @@ class BreakerQuestions(PodQuestions):
     async def started(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
-        keys = self._plans.of(plan).keys
-        requests = [(("started", start.ok, start.latency_us, start.age_us), keys.pod(start.uid)) for start in starts]
         # They travel in their order: each may move it.
-        answers = await asyncio.gather(*(self._ask(plan, request, (key,), (0,)) for request, key in requests))
-        moves = [move for _, *moving in answers if moving for move in self._moved(plan, moving)]
-        return [Settlement(result) for result, *_ in answers], moves
+        settlements = await asyncio.gather(*(self._started(plan, start) for start in starts))
+        return settlements, self._take_untold()
+
+    async def _started(self, plan: CounterPlan, start: Start) -> Settlement:
+        key = self._plans.of(plan).keys.pod(start.uid)
+        result, *moving = await self._ask(plan, ("started", start.ok, start.latency_us, start.age_us), (key,), (0,))
+        self._untold += self._moved(plan, moving) if moving else ()
+        return Settlement(result)
 
     async def excuse(self, plan: CounterPlan, sources: Sequence[str]) -> None:
         if plan.breaker is not None and plan.breaker.quota is not None:
@@ -73,6 +80,13 @@ class BreakerQuestions(PodQuestions):
         moves, view, now_us = answer
         self._learn(plan, wire.breaker_view(view), now_us)
         return wire.transitions(plan, moves)
+
+    def _late(self, asked: Operation, result: Sequence[Any]) -> None:
+        self._untold += wire.transitions(asked.plan, wire.moves(asked.request[0], result))
+
+    def _take_untold(self) -> Sequence[Transition]:
+        untold, self._untold = self._untold, []
+        return untold
 
     def _learn(self, plan: CounterPlan, view: BreakerView | None, now_us: int) -> None:
         if view is not None:

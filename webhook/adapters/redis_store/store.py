@@ -72,7 +72,8 @@ class RedisStore(BreakerQuestions):
         result = await self._lane(plan).ask(asked)
         receipt = wire.receipt(plan, result)
         if receipt.breaker is not None or self._ahead_us is None:
-            self._learn(plan, receipt.breaker, receipt.at_us)
+            is_written = not (receipt.repeated or request.peek or request.resize_from is not None)
+            self._learn(plan, receipt.breaker if is_written else None, receipt.at_us)
         if planned.longest_us:
             counts_until_us = receipt.at_us + planned.longest_us if receipt.charged else None
             self._losses.seen(planned.keys.home, result[-1], receipt.at_us, counts_until_us)
@@ -86,19 +87,18 @@ class RedisStore(BreakerQuestions):
             scopes = sorted({*counting, *live, *([namespace] if namespace else [])})
         rings = [key for scope in scopes for key in _rings(plan, keys, scope)]
         now_us, figures, pool, view, is_known = await self._ask(plan, ("look",), tuple(rings))
-        breaker = wire.breaker_view(view)
-        self._learn(plan, breaker, now_us)
+        self._learn(plan, None, now_us)
         own = {scope: wire.uses(plan, _OWN, found) for scope, found in zip(scopes, figures, strict=True)}
         limits_own = plan.windows or plan.standing
-        return Look(now_us, own if limits_own else {}, breaker, wire.uses(plan, (Holder.POOL,), pool), is_known)
+        pooled = wire.uses(plan, (Holder.POOL,), pool)
+        return Look(now_us, own if limits_own else {}, wire.breaker_view(view), pooled, is_known)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         self._plans.keep(plans)
         self._losses.keep(self._plans.of(plan).keys.home for plan in plans)
         self._views.keep(plans)
         ticked = await asyncio.gather(*(self._tick(plan) for plan in plans), return_exceptions=True)
-        moves = [move for result in ticked if not isinstance(result, BaseException) for move in result]
-        faults = [result for result in ticked if isinstance(result, BaseException)]
+        faults = [result for result in ticked if result is not None]
         try:
             self._losses.answered(await _ours(self._link.run_ids()))
         except StoreUnavailableError as error:
@@ -106,17 +106,17 @@ class RedisStore(BreakerQuestions):
             faults.append(error)
         else:
             self._nameless = ""
+        moves = self._take_untold()
         if faults and not moves:
             raise faults[0]
         return moves  # on a Cluster, those of the services whose node is there
 
-    async def _tick(self, plan: CounterPlan) -> Sequence[Transition]:
+    async def _tick(self, plan: CounterPlan) -> None:
         """Let time pass; tell Redis what it has lost of the breaker: it came back empty, or older."""
-        moves = self._moved(plan, await self._ask(plan, ("tick",)))
+        self._untold += self._moved(plan, await self._ask(plan, ("tick",)))
         unheard = self._views.unheard(plan.key)
         if unheard is not None:
             await self.offer(plan, unheard)
-        return moves
 
     async def follow(self) -> None:
         """Hear of breakers as they move, until cancelled; without it they are known each second."""
@@ -161,7 +161,7 @@ class RedisStore(BreakerQuestions):
         name = self._link.lane(plan.tag)
         lane = self._lanes.get(name)
         if lane is None:
-            lane = Batch(self._send, self._probe_of(plan.tag), self._deadline_seconds, self._reports)
+            lane = Batch(self._send, self._probe_of(plan.tag), self._deadline_seconds, self._reports, self._late)
             self._lanes[name] = lane
         return lane
 

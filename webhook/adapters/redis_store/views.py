@@ -1,4 +1,7 @@
-"""What is known here of breakers: the newest that Redis has answered or announced, in whatever order it came."""
+"""What is known here of breakers: the newest that Redis has written and answered or announced, in whatever order.
+
+What an answer only shows, because it is due, is not known: Redis may yet write something else, as breakerGuard has it.
+"""
 
 from collections.abc import Sequence
 
@@ -33,7 +36,7 @@ class Views:
             (self._open.add if view.state in _OPENED else self._open.discard)(key)
 
     def answered(self, key: Key, view: BreakerView, at_us: int) -> None:
-        """Take what Redis itself answers. Where that is less than it once knew, it is to be told."""
+        """Take what Redis itself has written. Where that is less than it once knew, it is to be told."""
         known = self._known.get(key)
         if known is not None and _is_behind(view, known[0]):
             self._unheard.add(key)
@@ -54,8 +57,8 @@ class Views:
         return key in self._open and key in self._guarded
 
     def keep(self, plans: Sequence[CounterPlan]) -> None:
-        """Forget all others."""
-        named = {plan.key for plan in plans}
+        """Forget all others, and those of services that have no breaker any more: one that comes back begins anew."""
+        named = {plan.key for plan in plans if plan.breaker is not None}
         self._known = {key: known for key, known in self._known.items() if key in named}
         self._unheard &= named
         self._open &= named

@@ -30,6 +30,7 @@ from webhook.core.stanzas import Mode
 _DAY_MS = 86_400_000
 _REFUSALS = {1: Refusal.BREAKER, 2: Refusal.QUOTA}
 _NEVER = -1
+_MOVES_AT = {"acquire": 8, "started": 1, "hear": 0, "by_hand": 0, "tick": 0}
 _STATES = {state.value: state for state in State}
 _encode = msgspec.msgpack.Encoder().encode
 _encode_text = msgspec.json.Encoder().encode
@@ -223,6 +224,12 @@ def breaker_view(view: Sequence[Any]) -> BreakerView | None:
         return seen  # it never has
     at_us, by, early, failed = tripped
     return replace(seen, tripped_at_us=at_us, tripped_by=by, early=early, failed=tuple(failed))
+
+
+def moves(kind: str, result: Sequence[Any]) -> Sequence[Any]:
+    """Return what a breaker did, from the result of any operation."""
+    index = _MOVES_AT.get(kind, len(result))
+    return result[index] or () if index < len(result) else ()
 
 
 def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:

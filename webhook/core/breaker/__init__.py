@@ -10,7 +10,7 @@ from webhook.core.breaker.law import TRANSITIONS, Cause
 from webhook.core.breaker.passing import advance, restarted, rests_until_us, view
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, span
 from webhook.core.breaker.probes import admits, give_back_probe, may_probe_early, take_probe
-from webhook.core.breaker.record import ALONE, Around, Record, Step, from_view, outranks, shown
+from webhook.core.breaker.record import ALONE, Around, Record, Step, from_view, moved, outranks, shown
 from webhook.core.breaker.words import EXPIRED, HELD, BreakerView, State, Transition
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "give_back_probe",
     "hear",
     "may_probe_early",
+    "moved",
     "offer",
     "outranks",
     "quota_event",

@@ -19,8 +19,13 @@ EXCUSED_MAX = 64
 _CAUSES = {State.FORCED_OPEN: Cause.FORCED_OPEN, State.FORCED_CLOSED: Cause.FORCED_CLOSED}
 
 
-def by_hand(record: Record, plan: BreakerPlan, now_us: int, reset_us: int = 0, around: Around = ALONE) -> Step:
-    """Bring a record where the plan's forcing wants it, or out of one that is no more; reset it once for a moment."""
+def by_hand(
+    record: Record, plan: BreakerPlan, now_us: int, asked_us: int = 0, around: Around = ALONE, offset_us: int = 0
+) -> Step:
+    """Bring a record where the plan's forcing wants it, or out of one that is no more; reset it once for a moment.
+
+    `asked_us` is by another clock, which `offset_us` was added to for `now_us`, and may be ahead of it.
+    """
     record, transitions = advance(record, plan, now_us, around)
     forcing = plan.forcing
     if forcing is not None and now_us < forcing.until_us:
@@ -33,11 +38,13 @@ def by_hand(record: Record, plan: BreakerPlan, now_us: int, reset_us: int = 0, a
     else:
         step = Step(record)
     record, transitions = step.record, transitions + step.transitions
-    if reset_us <= max(record.reset_us, record.since_us) or record.state in FORCED:
+    reset_us = min(asked_us + offset_us, now_us)
+    if asked_us <= record.asked_us or reset_us <= record.since_us or record.state in FORCED:
         return Step(record, transitions)
+    record = replace(record, windows=EMPTY, reset_us=reset_us, asked_us=asked_us)
     if record.state is State.CLOSED:
-        return Step(replace(record, windows=EMPTY, reset_us=reset_us), transitions)
-    step = move(replace(record, reset_us=reset_us), Cause.RESET, now_us, Cause.RESET.value)
+        return Step(record, transitions)
+    step = move(record, Cause.RESET, now_us, Cause.RESET.value)
     return Step(step.record, transitions + step.transitions)
 
 
@@ -61,4 +68,4 @@ def offer(record: Record, plan: BreakerPlan, view: BreakerView) -> Record:
     if not outranks(view, record):
         return record
     kept = from_view(record.service, plan, view)
-    return replace(kept, reset_us=record.reset_us, excused=record.excused)
+    return replace(kept, reset_us=record.reset_us, asked_us=record.asked_us, excused=record.excused)

@@ -57,6 +57,7 @@ def move(
         tripped_at_us=record.tripped_at_us,
         tripped_by=record.tripped_by,
         reset_us=record.reset_us,
+        asked_us=record.asked_us,
         excused=record.excused,
     )
     return Step(moved, (Transition(record.service, record.state, new, at_us, reason, generation),))

@@ -50,7 +50,9 @@ class Record(Struct, frozen=True):
     tripped_at_us: int = 0
     tripped_by: str = ""
     reset_us: int = 0
-    """The newest moment for which a reset was asked by hand."""
+    """When it was last reset by hand: what was had before does not count."""
+    asked_us: int = 0
+    """The newest moment for which a reset was asked, by the clock of whoever asked."""
     excused: tuple[Excuse, ...] = ()
 
 
@@ -81,6 +83,15 @@ _SHUT = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2, State.FORCED_CLOSED
 def outranks(one: BreakerView, other: BreakerView | Record) -> bool:
     """Whether of two accounts of a breaker the first holds: of a higher generation, or on a tie the one more shut."""
     return (one.generation, _SHUT[one.state]) > (other.generation, _SHUT[other.state])
+
+
+def moved(before: Record, after: Record) -> bool:
+    """Whether it stands otherwise to all who listen: in another state or generation, or held otherwise by a hand."""
+    return before is not after and _stands(before) != _stands(after)
+
+
+def _stands(record: Record) -> tuple[int, State, int, str]:
+    return record.generation, record.state, record.open_until_us, record.reason
 
 
 def live_leases(record: Record, now_us: int) -> tuple[Lease, ...]:

@@ -18,10 +18,11 @@ local function breaker_of(key, strings)
     }
     if packed then
       r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency, r.events,
-        r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused = unpack(cmsgpack.unpack(packed))
+        r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused, r.asked = unpack(cmsgpack.unpack(packed))
     end
     r.failed, r.early, r.excused = r.failed or {}, r.early or 0, r.excused or {}
     r.tripped_at, r.tripped_by, r.reset_at = r.tripped_at or 0, r.tripped_by or '', r.reset_at or 0
+    r.asked = r.asked or r.reset_at
     breakers[key] = r
   end
   return breakers[key]
@@ -42,13 +43,16 @@ local function belongs(r, plan, home, now)
   r.plan, r.home, r.now = plan, home, now
 end
 
+local function lasts_ms(r)
+  return math.max(r.plan.breaker_ttl, (r.open_until - r.now) / 1000 + DAY_MS)
+end
+
 local function write_breaker(key, r)
   local packed = cmsgpack.pack({
     r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency, r.events,
-    r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused,
+    r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused, r.asked,
   })
-  local lasts_ms = math.max(r.plan.breaker_ttl, (r.open_until - r.now) / 1000 + DAY_MS)
-  redis.call('SET', key, packed, 'PX', string.format('%.0f', lasts_ms))
+  redis.call('SET', key, packed, 'PX', string.format('%.0f', lasts_ms(r)))
 end
 
 local function forget_windows(r)

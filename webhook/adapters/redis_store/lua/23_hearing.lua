@@ -83,14 +83,15 @@ local function restart(r)
   if not fresh then
     r.state, r.generation, r.since, r.open_until, r.reason = 'CLOSED', r.generation + 1, 0, 0, ''
     r.successes, r.leases, r.failed, r.early = 0, {}, {}, 0
-    r.tripped_at, r.tripped_by, r.reset_at, r.excused = 0, '', 0, {}
+    r.tripped_at, r.tripped_by, r.reset_at, r.asked, r.excused = 0, '', 0, 0, {}
     r.changed, r.moved = true, true
     forget_windows(r)
   end
 end
 
--- Bring it where the plan's forcing wants it, or out of one that is no more; reset it once for a moment.
-local function by_hand(r, plan, now, reset_at, moves)
+-- Bring it where the plan's forcing wants it, or out of one that is no more; reset it once for a moment, which is by
+-- another clock, and may be ahead of ours.
+local function by_hand(r, plan, now, asked, moves)
   local forcing = plan.forcing
   if forcing and now < until_of(plan) then
     if r.state ~= forcing[1] then
@@ -101,10 +102,11 @@ local function by_hand(r, plan, now, reset_at, moves)
   elseif is_forced(r.state) then
     move(r, plan, 'CLOSED', now, 'released by hand', 0, moves)
   end
-  if reset_at <= math.max(r.reset_at, r.since) or is_forced(r.state) then
+  local reset_at = math.min(asked + hash_of(plan.home).offset, now)
+  if asked <= r.asked or reset_at <= r.since or is_forced(r.state) then
     return
   end
-  r.reset_at, r.changed = reset_at, true
+  r.reset_at, r.asked, r.changed = reset_at, asked, true
   if r.state == 'CLOSED' then
     forget_windows(r)
   else

@@ -87,6 +87,7 @@ local function bound_of(plan, own_key, reading, writes, live_key)
     settle(home, b.now)
     settle(own, b.now)
     add_columns(b, own, plan.windows)
+    b.own_columns = #b.columns
     if plan.pool then
       add_columns(b, home, plan.pool)
     end
@@ -132,6 +133,16 @@ local function judge(b, cost, stands)
     return judge_live(b, stands, used, over)
   end
   return used, over
+end
+
+-- Whether a limit of the service's own is among those that are over, of its windows or on its live Pods.
+local function is_of_its_own(b, over)
+  for _, use in ipairs(over) do
+    if use[1] <= b.own_columns or use[1] > #b.columns then
+      return true
+    end
+  end
+  return false
 end
 
 local function written(h, plan, now)
@@ -325,8 +336,8 @@ local function acquire(plan, operation, reading, strings)
         remember_shared(plan, b, pod_key, generation, scope, cost_text, maker, place)
       end
       stand_and_wait(plan, b, uid, cost, now, used)
-    elseif refused == QUOTA and plan.breaker then
-      quota_event(r, plan.breaker, now, source, moves)
+    elseif refused == QUOTA and plan.breaker and is_of_its_own(b, over) then
+      quota_event(r, plan.breaker, now, source, moves) -- by the pool alone it is a neighbour who uses too much
     end
     belongs(r, plan, home, now)
   end

@@ -7,7 +7,7 @@ local function moving(plan, reading, strings, act)
   local r = breaker_of(plan.breaker_key, strings)
   belongs(r, plan, home, now)
   advance(r, plan.breaker, now, moves)
-  act(r, now, moves, home)
+  act(r, now, moves)
   return {moved(moves, home), seen(r, plan, home, now), shown(home, now)}
 end
 
@@ -45,9 +45,8 @@ local function started(plan, operation, reading, strings)
 end
 
 local function handle(plan, operation, reading, strings)
-  return moving(plan, reading, strings, function(r, now, moves, home)
-    local asked = operation[3]
-    by_hand(r, plan.breaker, now, asked > 0 and min(asked + home.offset, now) or 0, moves)
+  return moving(plan, reading, strings, function(r, now, moves)
+    by_hand(r, plan.breaker, now, operation[3], moves)
   end)
 end
 
@@ -113,12 +112,14 @@ local function look(plan, operation, reading, strings)
   return {shown(home, now), uses, plan.pool and stand(home, home, plan.pool) or {}, breaker, known}
 end
 
--- Do what the time alone brings about under the policy of today.
+-- Do what the time alone brings about under the policy of today. The server's clock is watched, too: of an open breaker
+-- nobody else may come to write.
 local function tick(plan, _, reading, strings)
+  local home = hash_of(plan.home)
+  observe(home, reading)
   if plan.breaker then
     return moving(plan, reading, strings, function() end)
   end
-  local home = hash_of(plan.home)
   local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
   belongs(r, plan, home, now)
   restart(r)

@@ -143,7 +143,8 @@ end
 local function forget(sums, amounts)
   local any = false
   for resource, amount in pairs(amounts) do
-    sums[resource], any = sums[resource] - amount, any or amount > 0
+    -- A window that holds nothing is not written, and begun anew; buckets of which all was given back outlive it.
+    sums[resource], any = (sums[resource] or 0) - amount, any or amount > 0
   end
   return any
 end

@@ -54,8 +54,19 @@ local function announce(r)
   end
 end
 
+-- Let time go back no more behind a breaker that moved, for as long as its record lasts.
+local function keep_time(r)
+  written(r.home, r.plan, r.now)
+  r.home.last, r.home.begins, r.home.ttl = r.now, true, max(r.home.ttl, lasts_ms(r))
+end
+
 -- What may be refused goes first: once anything is written, all of it is.
 local function write()
+  for _, r in pairs(breakers) do
+    if r.moved then
+      keep_time(r)
+    end
+  end
   for _, h in pairs(hashes) do
     if h.dirty then
       write_hash(h)

@@ -63,9 +63,10 @@ def quota_events_can_happen(service: Part) -> Iterator[Problem]:
     trigger = service.get("breaker", "quotaExceeded")
     if trigger is None:
         return
-    modes = service.get("modes")
-    if service.get("quota") is None and service.get("pool") is None:
-        yield trigger.wrong_field("never trips: the service has no quota", "add quota, or remove it")
+    modes, own = service.get("modes"), (service.get("quota", "windows"), service.get("quota", "standing"))
+    if not any(part is not None and not part.is_empty for part in own):
+        reason = "never trips: the service has no limit of its own"
+        yield trigger.wrong_field(reason, "add quota.windows or quota.standing, or remove it")
     elif modes is not None and modes.read(Modes).quota is not Mode.ENFORCE:
         reason = f"never trips: only enforced denials count, and modes.quota is {modes.read(Modes).quota}"
         yield trigger.wrong_field(reason, "write modes.quota: Enforce once you mean it")

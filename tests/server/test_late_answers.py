@@ -1,0 +1,115 @@
+"""What a breaker did in a call whose answer came too late is told by the next tick, once: on a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.contract.test_counter_store import BREAKER
+from tests.core.plans import plan_of, window
+from tests.redis_servers import RedisServer
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, batch, open_link
+from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, Transition
+from webhook.core.outcomes import Outcomes, Start
+from webhook.core.quota import Acquire, CounterPlan
+from webhook.errors import StoreUnavailableError
+from webhook.ports import WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+FAR_US = 4_000_000_000_000_000
+"""A moment that no test lives to see."""
+
+PLAN = plan_of(breaker=replace(BREAKER, probes=1))
+IDLE = plan_of(service="idle", tag="idle", breaker=BREAKER)
+FULL = replace(
+    plan_of(service="full", tag="full"),
+    windows=(window(60, pods=0),),
+    breaker=replace(BREAKER, quota=QuotaEventPlan(count=1, within_us=60_000_000, by_controller=True)),
+)
+FORCED = replace(PLAN, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, FAR_US, "INC-1")))
+POD = Acquire(PLAN, "payments", "uid", {"pods": 1}, "controller:x")
+OVER = BreakerView(State.OPEN, 1, 1, 2, "tripped", tripped_at_us=1, tripped_by="tripped")
+"""Open until long ago: the next who asks may probe."""
+
+
+@asynccontextmanager
+async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
+    """Yield a store with a breaker whose probe is out, and another that is due for one."""
+    reports = WatchReports(int, str, str)
+    store = RedisStore(open_link(server.url), "test", SystemClock(), reports, deadline_seconds=30)
+    try:
+        for plan in (PLAN, IDLE):
+            await store.offer(plan, OVER)
+        assert (await store.acquire(POD)).charged
+        yield store
+    finally:
+        await store.close()
+
+
+async def told(store: RedisStore, plan: CounterPlan, expected: list[str]) -> None:
+    """Let time pass until it is answered, and once more."""
+    moves: Sequence[Transition] | None = None
+    while moves is None:
+        with suppress(StoreUnavailableError):  # while an answer is late, nothing else is asked
+            moves = await store.tick([plan])
+    assert [f"{move.old} {move.new}" for move in moves] == expected
+    assert await store.tick([plan]) == []
+
+
+Act = Callable[[RedisStore], Awaitable[Any]]
+ACTS: dict[str, tuple[Act, list[str]]] = {
+    "acquire": (lambda store: store.acquire(replace(POD, plan=FULL)), ["CLOSED OPEN"]),
+    "hear": (lambda store: store.hear(PLAN, [Outcomes.one(ok=True, latency_us=0, uid="uid")]), ["HALF_OPEN CLOSED"]),
+    "started": (lambda store: store.started(PLAN, [Start("uid", ok=False, latency_us=0)]), ["HALF_OPEN OPEN"]),
+    "by hand": (lambda store: store.by_hand(FORCED), ["HALF_OPEN FORCED_OPEN"]),
+    "tick": (lambda store: store.tick([IDLE]), ["OPEN HALF_OPEN"]),
+    "look": (lambda store: store.look(PLAN), []),
+}
+
+
+async def late(store: RedisStore, act: Act, monkeypatch: pytest.MonkeyPatch, in_time: int = 0) -> None:
+    """Do it, and leave before the answer is there; the first few calls are answered in time."""
+    run, answered, numbers = store._link.run, asyncio.Event(), count()
+
+    async def run_late(keys: Sequence[str], argument: bytes) -> Any:
+        answer = await run(keys, argument)
+        if next(numbers) >= in_time:
+            await answered.wait()
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batch, "_PATIENT_SECONDS", 0.01)
+        patched.setattr(store, "_deadline_seconds", 0.01)
+        patched.setattr(store._link, "run", run_late)
+        store._lanes.clear()
+        try:
+            with pytest.raises(StoreUnavailableError):
+                await act(store)
+        finally:
+            answered.set()
+
+
+@pytest.mark.parametrize("kind", ACTS)
+async def test_it_is_told_by_the_next_tick_once(
+    redis_server: RedisServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act, expected = ACTS[kind]
+    async with store_on(redis_server) as store:
+        await late(store, act, monkeypatch)
+        await told(store, FORCED if kind == "by hand" else PLAN, expected)
+
+
+async def test_what_was_answered_in_time_is_told_though_the_next_of_the_same_answers_was_late(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = [Start(uid, ok=False, latency_us=0) for uid in ("uid", "another")]
+    async with store_on(redis_server) as store:
+        monkeypatch.setattr(batch, "_PATIENT_MAX", 1)
+        await late(store, lambda store: store.started(PLAN, starts), monkeypatch, in_time=1)
+        await told(store, PLAN, ["HALF_OPEN OPEN"])
