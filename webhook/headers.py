@@ -1,4 +1,7 @@
-"""A header's bound as a whole: aiohttp bounds a line of it and their number, and keeps each line twice."""
+"""What aiohttp's parser lets through and we do not: a header too large as a whole, and a request without a target.
+
+aiohttp bounds a line of a header and their number, and keeps each line twice.
+"""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -19,6 +22,10 @@ _Found = tuple[Sequence[tuple[Any, Any]], bool, bytes]
 
 class HeaderTooLargeError(BadHttpMessage):
     """A header is larger than the bound of one."""
+
+
+class NoTargetError(BadHttpMessage):
+    """A CONNECT says nowhere to: aiohttp would trip over it, with a stack in the log."""
 
 
 class BoundedHeaders:
@@ -56,6 +63,8 @@ class BoundedHeaders:
         found: _Found = self._parser.feed_data(data)
         requests = found[0]
         if requests:
+            if requests[-1][0].url is None:  # whatever follows a CONNECT is no request
+                return (*requests[:-1], _instead(NoTargetError(""))), False, b""
             self._body = requests[-1][1]
         if requests or self._body.total_bytes > arrived_bytes:
             self._header_bytes = 0
@@ -63,4 +72,9 @@ class BoundedHeaders:
         self._header_bytes += len(data)
         if self._header_bytes <= _HEADER_MAX_BYTES:
             return found
-        return ((_ErrInfo(HTTPStatus.BAD_REQUEST, HeaderTooLargeError(""), ""), EMPTY_PAYLOAD),), False, b""
+        return (_instead(HeaderTooLargeError("")),), False, b""
+
+
+def _instead(error: BadHttpMessage) -> tuple[Any, Any]:
+    """Return what aiohttp answers with a 400."""
+    return _ErrInfo(HTTPStatus.BAD_REQUEST, error, ""), EMPTY_PAYLOAD

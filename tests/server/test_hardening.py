@@ -74,6 +74,8 @@ def malformed(server: Serving) -> dict[str, bytes]:
         "lower-case method": head(server, bearer, start="post /mutate HTTP/1.1", token=""),
         "unknown method": head(server, bearer, start="BREW /mutate HTTP/1.1", token=""),
         "unknown version": head(server, bearer, start="POST /mutate HTTP/3.0", token=""),
+        "tunnel to nowhere": b"CONNECT \r\n\r\n",
+        "tunnel to nowhere after a line": b"\r\nCONNECT   \r\n\r\n\r\n",
         "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
         "garbage": b"\x16\x03\x01\x02\0\1\0\x01\xfc" + SECRET.encode() * 20,
         "both lengths": head(server, bearer, "Content-Length: 5", "Transfer-Encoding: chunked", token="")
