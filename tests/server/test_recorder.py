@@ -44,6 +44,7 @@ services:
 - name: batch
   pool: prod
   match: {namespaces: ["batch-*"]}
+  quota: {windows: [{window: 1h, hard: {pods: 4}}]}
   breaker: {quotaExceeded: {count: 3, within: 1h, countBy: Request}, openFor: 1h}
 """
 MIDNIGHT_US = AT_US - AT_US % 86_400_000_000
