@@ -130,7 +130,7 @@ class Interceptor:
     def _own(self, draft: Draft) -> Awaitable[None] | None:
         namespace = draft.request.namespace
         labels = self._namespaces.labels(namespace)
-        if labels is None and draft.compiled.matcher.needs_labels(namespace):
+        if labels is None and stages.namespace_labels_decide(draft):
             return self._own_by_a_look(draft)
         stages.own(draft, labels or {})
         return None

@@ -576,3 +576,15 @@ def test_an_amount_that_nobody_can_read_is_found_in_its_container() -> None:
     strange["spec"]["initContainers"] = [{"name": "i"}, {"name": "j", "resources": {"limits": {"cpu": "a lot"}}}]
     error = refused(json.dumps(strange))
     assert error.startswith("Pod shop/p: spec.initContainers[1].resources.limits[cpu]: 'a lot': not a Kubernetes", 3)
+
+
+def test_labels_of_a_namespace_are_not_asked_for_where_an_earlier_service_owns_the_pod() -> None:
+    Path("policy.yaml").write_text(
+        policy_text(
+            "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}}\n"
+            "- {name: prod, match: {namespaceSelector: {matchLabels: {tier: prod}}}}\n"
+        )
+    )
+    (line,) = review(pod())
+    assert (line["decision"], line["service"]) == ("Admit", "web")
+    assert "labels of Namespace 'elsewhere', which are not known here" in refused(json.dumps(pod("elsewhere")))

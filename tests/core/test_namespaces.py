@@ -8,6 +8,7 @@ from webhook.adapters.fixed import FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.decision import Decision, Half, Verdict
 from webhook.core.placement import SERVICE_LABEL
+from webhook.core.policy import LoadedPolicy
 from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
 
@@ -36,9 +37,9 @@ class Namespaces:
 PROD, TEST = {"tier": "prod"}, {"tier": "test"}
 
 
-async def judged(namespaces: Namespaces, namespace: str, **request: object) -> Decision:
+async def judged(namespaces: Namespaces, namespace: str, policy: LoadedPolicy = POLICY, **request: object) -> Decision:
     clock = VirtualClock(NOW_US)
-    interceptor = Interceptor(FixedPolicy(POLICY, clock), MemoryStore(clock), namespaces, Observers())
+    interceptor = Interceptor(FixedPolicy(policy, clock), MemoryStore(clock), namespaces, Observers())
     asked = {"namespace": namespace, "object": pod(uid="u"), **request}
     return (await interceptor.review(Half.MUTATE, body(**asked))).decision
 
@@ -77,3 +78,42 @@ async def test_for_a_pod_that_is_left_alone_nobody_is_asked() -> None:
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert (await judged(namespaces, "team-a", operation="UPDATE", object=going, oldObject=going)).allowed
     assert namespaces.looked == []
+
+
+OVERLAPPING = """
+- {name: first, match: {namespaces: [team-a], podSelector: {matchLabels: {app: web}}}}
+- {name: second, match: {namespaces: ['team-*'], namespaceSelector: {matchLabels: {tier: prod}},
+   podSelector: {matchLabels: {app: db}}}}
+- {name: third, match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team-b}}}}
+"""
+ASKED_FOR = {
+    ("team-a", "web"): False,  # the first service owns it, whatever the labels
+    ("team-a", "db"): True,
+    ("team-a", "other"): False,  # nobody's, whatever the labels
+    ("team-b", "web"): False,  # the third reads nothing but the name
+    ("team-b", "db"): True,
+    ("elsewhere", "web"): False,
+}
+
+
+@pytest.mark.parametrize("asked", ASKED_FOR)
+async def test_labels_are_asked_for_only_where_the_owner_depends_on_them(asked: tuple[str, str]) -> None:
+    namespace, app = asked
+    namespaces = Namespaces({}, {namespace: PROD})
+    unseen = await judged(namespaces, namespace, policy_of(OVERLAPPING), object=pod({"app": app}, uid="u"))
+    assert namespaces.looked == [namespace] * ASKED_FOR[asked]
+    if not ASKED_FOR[asked]:
+        for labels in (PROD, TEST, {}):
+            known = Namespaces({namespace: labels}, {})
+            seen = await judged(known, namespace, policy_of(OVERLAPPING), object=pod({"app": app}, uid="u"))
+            assert seen.service == unseen.service
+
+
+@pytest.mark.parametrize(("unmatched", "looked"), [("Admit", []), ("Warn", ["team-a"]), ("Deny", ["team-a"])])
+async def test_labels_are_asked_for_where_they_say_whether_a_pod_of_nobody_is_told(
+    unmatched: str, looked: list[str]
+) -> None:
+    policy = policy_of(OVERLAPPING.replace("team-a", "shop"), f"unmatched: {unmatched}")
+    namespaces = Namespaces({}, {"team-a": TEST})
+    assert (await judged(namespaces, "team-a", policy, object=pod({"app": "web"}, uid="u"))).service is None
+    assert namespaces.looked == looked

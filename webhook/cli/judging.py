@@ -11,6 +11,7 @@ from webhook.core.decision import Decision, Half
 from webhook.core.explanation import Note, explain
 from webhook.core.review import BadReviewError
 from webhook.errors import UserError
+from webhook.interceptor import UnknownNamespaceError
 from webhook.wiring.offline import Offline
 
 UID = "00000000-0000-4000-8000-000000000000"
@@ -31,7 +32,6 @@ async def judge(offline: Offline, subject: Subject, *, with_notes: bool) -> Judg
 
     `with_notes`: say what each entry of the policy did, which takes longer.
     """
-    _want_labels(offline, subject.namespace)
     try:
         if subject.review is not None:
             before, admission = subject.pod, await _recorded(offline, subject.review)
@@ -41,16 +41,12 @@ async def judge(offline: Offline, subject: Subject, *, with_notes: bool) -> Judg
     except BadReviewError as error:
         wrong = _complaint(str(error), subject)
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
-    return Judged(subject, before, admission, _notes(offline, before, admission.mutated) if with_notes else ())
-
-
-def _want_labels(offline: Offline, namespace: str) -> None:
-    """Refuse to guess the labels of a Namespace that a service asks for."""
-    if offline.misses_labels(namespace):
+    except UnknownNamespaceError:
         raise UserError(
-            f"the policy asks for the labels of Namespace {namespace!r}, which are not known here",
+            f"the policy asks for the labels of Namespace {subject.namespace!r}, which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
-        )
+        ) from None
+    return Judged(subject, before, admission, _notes(offline, before, admission.mutated) if with_notes else ())
 
 
 async def _recorded(offline: Offline, recorded: dict[str, Any]) -> Admission:

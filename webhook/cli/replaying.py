@@ -35,7 +35,7 @@ from webhook.core.quota import CounterPlan
 from webhook.core.review import BadReviewError
 from webhook.core.stanzas import Scope
 from webhook.errors import UserError
-from webhook.interceptor import Interceptor
+from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
 from webhook.settings import MEMORY
 from webhook.wiring.offline import Offline
@@ -133,11 +133,6 @@ class Replay:
         return plan
 
     async def _pod(self, event: PodAsks) -> dict[str, Any]:
-        if self._offline.misses_labels(event.namespace):
-            raise UserError(
-                f"namespace: {event.namespace!r}: the policy asks for its labels, which are not known here",
-                "give them before, in a line with namespaceLabels",
-            )
         uid = event.uid or self._uid_of(event)
         self._taken.add(uid)
         ask = Ask(
@@ -155,6 +150,11 @@ class Replay:
             admission = await admit(self._offline.interceptor, ask)
         except BadReviewError as error:
             raise UserError(in_words(error), "give a Pod as the API server would show it") from None
+        except UnknownNamespaceError:
+            raise UserError(
+                f"namespace: {event.namespace!r}: the policy asks for its labels, which are not known here",
+                "give them before, in a line with namespaceLabels",
+            ) from None
         decision = admission.validated
         self._summary.decided(admission.mutated, decision)
         self._summary.moved(decision.receipt.transitions if decision.receipt is not None else ())

@@ -10,6 +10,8 @@ from webhook.core.review import Request
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""Every namespace has its name as a label: the API server writes it."""
 _NAMESPACES_REMEMBERED = 10_000
 
 
@@ -41,6 +43,15 @@ def _may_own(match: Match, namespace: str) -> bool:
     return not match.namespaces or any_fits(match.namespaces, namespace)
 
 
+def _selects_by_name(match: Match, namespace: str) -> bool | None:
+    """Judge a namespaceSelector by the namespace's name alone; None where it reads other labels."""
+    selector = match.namespace_selector
+    if selector is None:
+        return True
+    keys = {*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())}
+    return selects(selector, {NAME_LABEL: namespace}) if keys <= {NAME_LABEL} else None
+
+
 class Matcher:
     """A policy's matching, with the services that a namespace's name leaves in the race remembered."""
 
@@ -61,6 +72,19 @@ class Matcher:
     def needs_labels(self, namespace: str) -> bool:
         """Return whether a namespace's name alone does not say who may own its Pods."""
         return any(service.match.namespace_selector is not None for service in self.candidates(namespace))
+
+    def labels_decide(self, namespace: str, labels: Mapping[str, str], *, to_be_named: bool) -> bool:
+        """Return whether the owner of a Pod with these labels depends on labels of its namespace.
+
+        `to_be_named`: where nobody owns it, whether some service names the namespace counts too.
+        """
+        candidates = self.candidates(namespace)
+        for service in candidates:
+            selected = _selects_by_name(service.match, namespace)
+            if selected is not False and selects(service.match.pod_selector, labels):
+                return selected is None
+        named = {_selects_by_name(one.match, namespace) for one in candidates if not one.match.any_namespace}
+        return to_be_named and True not in named and None in named
 
     def owner(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> Service | None:
         """Return the first service whose every part of `match` holds."""

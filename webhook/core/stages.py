@@ -31,10 +31,19 @@ def leave_alone(draft: Draft) -> None:
     return None
 
 
+def namespace_labels_decide(draft: Draft) -> bool:
+    """Return whether the labels of the Pod's namespace must be known to say whose it is."""
+    matcher, namespace = draft.compiled.matcher, draft.request.namespace
+    if draft.request.operation == "UPDATE":
+        return matcher.needs_labels(namespace)
+    is_strict = draft.compiled.policy.unmatched is not Unmatched.ADMIT
+    return matcher.labels_decide(namespace, draft.pod.labels, to_be_named=is_strict)
+
+
 def own(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
     """Find whose Pod it is."""
     request = draft.request
-    labels = {"kubernetes.io/metadata.name": request.namespace, **namespace_labels}
+    labels = {matching.NAME_LABEL: request.namespace, **namespace_labels}
     if request.operation == "UPDATE":
         draft.service = _owner_of_existing(draft, labels)
     else:

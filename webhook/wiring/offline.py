@@ -9,8 +9,7 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.draft import Compiled
-from webhook.core.patterns import any_fits
-from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, LoadedPolicy
+from webhook.core.policy import LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 from webhook.ports import WatchReports
@@ -51,14 +50,6 @@ class Offline:
     def compiled(self, policy_hash: str = "") -> Compiled:
         """Return the policy in force, or the one that a decision was made by, which may be a moment older."""
         return self.interceptor.compiled(self.policies.by_hash(policy_hash) or self.policies.loaded)
-
-    def misses_labels(self, namespace: str) -> bool:
-        """Whether the policy asks for labels of a Namespace that are not known here: then nobody may guess."""
-        compiled = self.compiled()
-        exempt = (*BUILT_IN_EXEMPT_NAMESPACES, *compiled.policy.exemptions.namespaces)
-        if self.namespaces.labels(namespace) is not None or any_fits(exempt, namespace):
-            return False
-        return compiled.matcher.needs_labels(namespace)
 
 
 def _redis(url: str, clock: VirtualClock) -> "RedisStore":
