@@ -16,6 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
 from certs.authority import Credentials
 from certs.errors import CertsError
 
+LARGEST_BYTES = 64 << 20
+"""What is read of one file at most."""
+
 _SECRET = 0o600
 _PUBLIC = 0o644
 
@@ -87,6 +90,10 @@ def read_private_key(path: Path) -> object:
 
 def read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise CertsError(f"{path}: cannot be read: {error.strerror}", "check the path and its permissions") from None
+    if len(content) > LARGEST_BYTES:
+        raise CertsError(f"{path}: more than {LARGEST_BYTES >> 20} MiB", "give the right file, or several smaller ones")
+    return content

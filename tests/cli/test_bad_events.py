@@ -52,7 +52,7 @@ MISTAKES = {
     '{"at": 5, "refused": ""}': 'refused: "": Expected `str` of length >= 1',
     '{"at": 5, "namespaceLabels": []}': "namespaceLabels: []: Expected `object`",
     '{"at": 5, "namespaceLabels": {"shop": {"a": 1}}}': 'namespaceLabels: {"shop":{"a":1}}: Expected `str`, got `int`',
-    '{"at": 5, "policy": "nowhere.yaml"}': "nowhere.yaml: No such file or directory",
+    '{"at": 5, "policy": "nowhere.yaml"}': "nowhere.yaml: cannot be read: No such file or directory",
     '{"at": 5, "policy": "bad.yaml"}': "bad.yaml: 2 mistakes in the policy",
     '{"at": 5, "policy": 3}': "policy: 3: Expected `str`, got `int`",
     '{"at": 5, "store": "gone"}': "store: \"gone\": Invalid enum value 'gone'",

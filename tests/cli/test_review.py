@@ -588,3 +588,8 @@ def test_labels_of_a_namespace_are_not_asked_for_where_an_earlier_service_owns_t
     (line,) = review(pod())
     assert (line["decision"], line["service"]) == ("Admit", "web")
     assert "labels of Namespace 'elsewhere', which are not known here" in refused(json.dumps(pod("elsewhere")))
+
+
+@pytest.mark.parametrize("name", ["Shop", "a.b", "-a", "a" * 64, "", "a b", "ä", "a\n"])
+def test_a_namespace_that_no_cluster_can_have_is_refused(name: str) -> None:
+    assert refused(json.dumps(pod()), "-n", name).startswith(f"--namespace: {name!r}: not a DNS-1123 label: give ")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from certs.files import write
 from certs.folder import alone_in
+from webhook.cli.files import bounded
 from webhook.errors import UserError
 
 CONFIGURATION, KUBECONFIG, TOKEN = "admission-configuration.yaml", "kubeconfig.yaml", "token"
@@ -76,7 +77,8 @@ class CallerFolder:
 
     def read(self, name: str) -> bytes | None:
         try:
-            return (self.path / name).read_bytes()
+            with (self.path / name).open("rb") as stream:
+                return bounded(stream, self.path / name)
         except FileNotFoundError:
             return None
         except OSError as error:

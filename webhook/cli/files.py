@@ -1,19 +1,47 @@
-"""Reads YAML and JSON files as the documents that would travel to an API server."""
+"""Bounded reading of whatever a command is given, and YAML and JSON as the documents that would travel."""
 
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import yaml
 
+from webhook.cli import echo
 from webhook.errors import UserError
 
+LARGEST_BYTES = 64 << 20
+"""What a command reads of one file, pipe, line of events or answer at most; `certs.files` has the same bound."""
+
 _LARGEST_VALUES = 1_000_000
+_KEYS_SHOWN = 3
+
+
+class _TwiceError(Exception):
+    """A key stands twice in one JSON object: two readers could take it for two things."""
+
+
+class _YamlTwiceError(yaml.MarkedYAMLError):
+    """The same in YAML."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: a timestamp is a string, as it is in the JSON that an API server gets."""
+    """YAML as kubectl reads it: a timestamp is a string, as it is in the JSON that an API server gets.
+
+    A key that stands twice in a mapping is an error: the second would silently win.
+    """
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                problem = f"the key {echo.value(key.value)} stands twice"
+                raise _YamlTwiceError(problem=problem, problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -29,19 +57,61 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def bounded(stream: _Readable, name: object) -> bytes:
+    """Return all that a stream holds; UserError where that is more than any input of ours."""
+    content = stream.read(LARGEST_BYTES + 1)
+    if len(content) > LARGEST_BYTES:
+        raise _too_long(name)
+    return content
+
+
+def bounded_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
+    """Yield the lines of a stream, however many; UserError at one that is too long."""
+    while line := stream.readline(LARGEST_BYTES + 1):
+        if len(line) > LARGEST_BYTES:
+            raise _too_long(f"{name}: a line")
+        yield line
+
+
+def _too_long(name: object) -> UserError:
+    return UserError(f"{name}: more than {LARGEST_BYTES >> 20} MiB", "give the right file, or several smaller ones")
+
+
+def content(path: Path, remedy: str = "give a readable file") -> bytes:
+    """Return the bytes of a file, `-` being standard input; UserError where it cannot be read or is too long."""
+    try:
+        if str(path) == "-":
+            return bounded(standard_input(), "-")
+        with path.open("rb") as stream:
+            return bounded(stream, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}", remedy) from None
+
+
 def documents(path: Path) -> list[Any]:
     """Return the YAML or JSON documents of a file, as the JSON that would travel; an empty one is None."""
-    text = _read(path)
+    try:
+        text = content(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: cannot be read: not UTF-8", "give a readable file") from None
     found: list[Any] = []
     try:
         # What `kubectl get -o json` writes is long, and YAML is read a hundred times as slowly.
-        return [msgspec.json.decode(text)]
-    except (msgspec.MsgspecError, RecursionError):
+        return [_json(text)]
+    except _TwiceError as error:
+        raise UserError(f"{path}: {error}", "keep one of the two") from None
+    except (msgspec.MsgspecError, RecursionError, ValueError):
         pass
     try:
         found.extend(yaml.load_all(text, _Loader))
         _refuse_expansion(found)
         return [msgspec.json.decode(msgspec.json.encode(document)) for document in found]
+    except _YamlTwiceError as error:
+        raise UserError(f"{path}: {_place(error, len(found))}", "keep one of the two") from None
     except yaml.YAMLError as error:
         raise UserError(f"{path}: {_place(error, len(found))}", "mend the syntax") from None
     except RecursionError:
@@ -50,14 +120,21 @@ def documents(path: Path) -> list[Any]:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}", "mend the syntax") from None
 
 
-def _read(path: Path) -> str:
-    """Return a file's text, `-` being standard input."""
-    try:
-        raw = standard_input().read() if str(path) == "-" else path.read_bytes()
-        return raw.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise UserError(f"{path}: cannot be read: {reason}", "give a readable file") from None
+def _json(text: str) -> Any:
+    """Return a JSON document; msgspec is strict and quick, and passes over a key that stands twice."""
+    document = msgspec.json.decode(text)
+    json.loads(text, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
+    return document
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+    seen = {key for key, _ in pairs}
+    if len(seen) == len(pairs):
+        return
+    keys = [key for key, _ in pairs]
+    key = next(key for index, key in enumerate(keys) if key in keys[:index])
+    beside = ", ".join(map(echo.value, list(dict.fromkeys(keys))[:_KEYS_SHOWN]))
+    raise _TwiceError(f"the key {echo.value(key)} stands twice in one object, which begins with {beside}")
 
 
 def _place(error: yaml.YAMLError, before: int) -> str:
@@ -66,6 +143,8 @@ def _place(error: yaml.YAMLError, before: int) -> str:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return f"{which}not YAML: {' '.join(str(error).split())}"
+    if isinstance(error, _YamlTwiceError):
+        return f"{which}line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
     reasons = [reason for reason in (getattr(error, "context", None), getattr(error, "problem", None)) if reason]
     return f"{which}line {mark.line + 1}, column {mark.column + 1}: not YAML: {', '.join(reasons)}"
 

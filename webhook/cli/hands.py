@@ -12,6 +12,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from webhook.cli.files import content
 from webhook.cli.status import NoSuchServiceError
 from webhook.core.document import DocumentError
 from webhook.core.document.loading import unproved
@@ -207,20 +208,14 @@ def _document(raw: bytes, place: str) -> Document:
 async def _policy(where: Where, book: OverridesBook) -> Policy | None:
     """Return the policy to check against; where it cannot be had, say so and go on: nights are short."""
     try:
-        raw = _given(where.policy) if where.policy is not None else await book.policy()
+        given = where.policy
+        raw = await book.policy() if given is None else content(given, "give the path of a policy document")
         return None if raw is None else unproved(raw, None).policy
     except (UserError, DocumentError) as error:
         if where.policy is not None:
             raise error if isinstance(error, UserError) else UserError(f"{where.policy}:{error}") from None
         click.echo(f"warning: not checked against the policy: {str(error).splitlines()[0]}", err=True)
         return None
-
-
-def _given(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", "give the path of a policy document") from None
 
 
 def _entry(plain: dict[str, Any]) -> Entry:

@@ -9,11 +9,9 @@ from msgspec import Struct
 
 from webhook.cli import echo
 from webhook.cli.apiserver import USER
-from webhook.cli.files import documents, standard_input
+from webhook.cli.files import documents
 from webhook.core.templates import SOURCES
 from webhook.errors import UserError
-
-__all__ = ["Subject", "mapping", "standard_input", "subjects"]
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController")
 _SOURCES = {kind: source for kind in WORKLOADS for source in SOURCES if source.resource == f"{kind.lower()}s"}

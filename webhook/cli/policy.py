@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
+from webhook.cli.files import content
 from webhook.core.document import DocumentError, Problem, Purpose, load, render, schema
 from webhook.core.document.problems import suggestion
 from webhook.core.document.rendering import plain, sources, yaml_lines
-from webhook.core.document.text import LARGEST_BYTES
-from webhook.errors import UserError
 
 NO_SUCH_SERVICE = 4
 
@@ -106,15 +105,8 @@ def _service_names(raw: bytes) -> list[str]:
 
 
 def read_document(path: str) -> bytes:
-    """Read a document, one byte beyond the limit at most; UserError where there is nothing to read."""
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read(LARGEST_BYTES + 1)
-        with Path(path).open("rb") as file:
-            return file.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        remedy = "give the path of a policy document, or - for standard input"
-        raise UserError(f"cannot read {path}: {error.strerror or error}", remedy) from None
+    """Read a document; UserError where there is nothing to read."""
+    return content(Path(path), "give the path of a policy document, or - for standard input")
 
 
 from webhook.cli import webhooks  # noqa: E402, F401  a command of this group in a room of its own: it needs the above

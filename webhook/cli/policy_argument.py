@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from webhook.cli.files import content
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.policy import LoadedPolicy
 from webhook.errors import UserError
@@ -9,10 +10,7 @@ from webhook.errors import UserError
 
 def load_policy(path: Path, purpose: Purpose) -> LoadedPolicy:
     """Return the policy of a file for a command; UserError lists all that is wrong with it."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", "give the path of a policy document") from None
+    raw = content(path, "give the path of a policy document")
     try:
         return load(raw, purpose).policy
     except DocumentError as error:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from webhook.cli.events import EXAMPLES, Event, parse
-from webhook.cli.manifests import standard_input
+from webhook.cli.files import bounded_lines, standard_input
 from webhook.cli.replaying import Replay
 from webhook.cli.status import table
 from webhook.errors import StoreUnavailableError, UserError
@@ -60,7 +60,7 @@ async def _play(player: Replay, lines: BinaryIO, name: str) -> None:
 async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counter[str]) -> None:
     """Play line by line; the first bad line stops the replay and names itself."""
     before = 0.0
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(bounded_lines(lines, name), start=1):
         if not line.strip():
             continue
         try:

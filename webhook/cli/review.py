@@ -1,6 +1,7 @@
 """`podgate review`: what would happen to this Pod, offline, by the server's own evaluation. Nothing is charged."""
 
 import asyncio
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,18 @@ DENIED = 3
 BAD_INPUT = 2
 
 
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _namespace(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    if _LABEL.fullmatch(name) is None:
+        raise UserError(
+            f"--namespace: {name!r}: not a DNS-1123 label",
+            "give lower-case letters, digits and '-', at most 63, such as payments",
+        )
+    return name
+
+
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--policy", required=True, type=click.Path(path_type=Path), help="the policy document to judge by")
@@ -30,7 +43,9 @@ BAD_INPUT = 2
     type=click.Path(path_type=Path),
     help="labels of Namespaces, for namespaceSelector: Namespace objects, or name: {label: value}",
 )
-@click.option("-n", "--namespace", default="default", show_default=True, help="for objects that name none")
+@click.option(
+    "-n", "--namespace", default="default", show_default=True, callback=_namespace, help="for objects that name none"
+)
 @click.option("-o", "--output", type=click.Choice(list(FORMS)), help="default: diff on a terminal, else json")
 @click.option("--explain", is_flag=True, help="say stage by stage which rule did what, and why not")
 def review(

@@ -10,6 +10,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import click
 
+from webhook.cli.files import bounded
 from webhook.cli.yaml_text import as_flow
 from webhook.errors import UserError
 
@@ -69,8 +70,7 @@ def _read(url: str) -> bytes:
     opener = build_opener(ProxyHandler({}))  # a proxy of the environment would be asked for its own loopback
     try:
         with opener.open(url, timeout=TIMEOUT_SECONDS) as answer:
-            body: bytes = answer.read()
-            return body
+            return bounded(answer, url)
     except HTTPError as error:
         with error:
             raise UserError(f"{url}: HTTP {error.code}", _PLAIN_PORT) from None

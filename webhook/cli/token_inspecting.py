@@ -13,7 +13,7 @@ import click
 
 from certs.files import read
 from webhook.cli.certs import user_errors
-from webhook.cli.files import standard_input
+from webhook.cli.files import content
 from webhook.cli.status import countdown
 from webhook.cli.token_reading import Said, read_token
 from webhook.errors import AuthenticationError, UserError
@@ -91,7 +91,7 @@ def _keys(path: Path) -> _Keys:
 def _row(path: Path, keys: _Keys | None, now_seconds: int) -> dict[str, Any]:
     place = "standard input" if str(path) == "-" else str(path)
     try:
-        text = (standard_input().read() if str(path) == "-" else read(path)).decode("ascii").strip()
+        text = content(path, "check the path and its permissions").decode("ascii").strip()
         said = read_token(text)
     except ValueError:  # a UnicodeDecodeError is one, and would show the token
         raise UserError(f"{place}: holds no JWT", _ALONE) from None

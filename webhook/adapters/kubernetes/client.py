@@ -25,6 +25,7 @@ from webhook.errors import UserError
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _USER_AGENT = f"podgate/{version('podgate')}"
 _KUBECONFIG_BYTES_MAX = 4 << 20
+_TOKEN_BYTES_MAX = 1 << 16
 
 
 async def connect(kubeconfig: Path | None) -> ApiClient:
@@ -126,7 +127,8 @@ def _try_it(path: Path) -> str:
 
 def _token(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        with path.open("rb") as file:
+            return file.read(_TOKEN_BYTES_MAX).decode().strip()
     except (OSError, ValueError):
         return ""
 
