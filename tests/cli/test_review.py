@@ -575,7 +575,45 @@ def test_an_amount_that_nobody_can_read_is_found_in_its_container() -> None:
     strange = pod()
     strange["spec"]["initContainers"] = [{"name": "i"}, {"name": "j", "resources": {"limits": {"cpu": "a lot"}}}]
     error = refused(json.dumps(strange))
-    assert error.startswith("Pod shop/p: spec.initContainers[1].resources.limits[cpu]: 'a lot': not a Kubernetes", 3)
+    assert error == (
+        "-: Pod shop/p: spec.initContainers[1].resources.limits[cpu]: 'a lot': not a Kubernetes quantity:"
+        " write a number with an optional suffix, such as 500m, 4 or 16Gi"
+    )
+
+
+RANGED = policy_text("- {name: web, match: {namespaces: [shop]}, resources: {container: {max: {memory: 8Gi}}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("amount", "complaint"),
+    [
+        (
+            "16 Gi",
+            "'16 Gi': not a Kubernetes quantity: write a number with an optional suffix, such as 500m, 4 or 16Gi",
+        ),
+        (-1, "'-1': a quantity below 0 has no meaning here: write a number from 0"),
+        (True, "true: expected an amount: write a number with an optional suffix, such as 500m, 4 or 16Gi"),
+    ],
+)
+def test_an_amount_that_a_range_cannot_read_names_its_field_and_one_remedy(amount: object, complaint: str) -> None:
+    Path("policy.yaml").write_text(RANGED)
+    strange = owned("Job")
+    template = strange["spec"]["template"]["spec"]
+    template["containers"].append({"name": "d", "resources": {"limits": {"memory": amount}}})
+    error = refused(json.dumps(strange))
+    assert error == f"-: Job shop/web: spec.template.spec.containers[1].resources.limits[memory]: {complaint}"
+
+
+@pytest.mark.parametrize("amount", ["1e100", "1e300", "1e308", "1e309", "9007199254740993.5", "10e9999999"])
+def test_a_bare_number_of_any_size_is_judged_as_it_was_written(amount: str) -> None:
+    Path("policy.yaml").write_text(RANGED)
+    text = json.dumps({**pod(), "spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "@"}}}]}})
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text.replace('"@"', amount))
+    assert done.code == 3, done.err
+    (line,) = done.lines
+    assert "limits[memory] is" in line["status"]["message"]
+    if "." in amount:
+        assert line["pod"]["spec"]["containers"][0]["resources"]["requests"] == {"memory": amount}
 
 
 def test_labels_of_a_namespace_are_not_asked_for_where_an_earlier_service_owns_the_pod() -> None:

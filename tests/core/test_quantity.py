@@ -40,7 +40,7 @@ def test_binary_suffixes_are_exact(number: str, suffix: str) -> None:
 
 
 @PROPERTY
-@given(numbers, st.sampled_from("eE"), signs | st.just("-"), st.integers(0, 999))
+@given(numbers, st.sampled_from("eE"), signs | st.just("-"), st.integers(0, 980))
 def test_exponents_are_exact(number: str, letter: str, sign: str, exponent: int) -> None:
     with localcontext(prec=1200, Emax=3000, Emin=-3000):
         expected = Fraction(Decimal(number).scaleb(-exponent if sign == "-" else exponent))
@@ -68,13 +68,39 @@ def test_known_quantities(text: str, value: Fraction) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("1K", "1ki", "1mi", "1gi", "1Kb", "1e", "1e+", "1e1.5", "1e1000", "1m1", "--1", "-1", "-1m"),
-        *(".", "+", "1_000", "1,5", "0x10", "NaN", "inf", "1/2", "٣", "", " 1", "1 ", "1\n", "9" * 65),
+        *("1K", "1ki", "1mi", "1gi", "1Kb", "1e", "1e+", "1e1.5", "1m1", "--1", "-1", "-1m", "-1e99999999"),
+        *(".", "+", "1_000", "1,5", "0x10", "NaN", "inf", "1/2", "٣", "", " 1", "1 ", "1\n", "-" + "9" * 65),
     ],
 )
 def test_what_kubernetes_would_not_take_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a Kubernetes quantity|below 0 has no meaning"):
         Quantity.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # as a real API server takes them: 1e10000000 reaches a webhook as 10e9999999
+        ("9" * 82, 10**82 - 1),
+        ("1e1000", 10**1000),
+        ("10e9999999", 10**1000),
+        ("1e" + "9" * 1_000_000, 10**1000),
+        ("9" * 1_000_000, 10**1000),
+        ("1" + "0" * 1_000_000 + "e-1000000", 1),
+        ("0." + "0" * 1_000_000 + "1e1000001", 1),
+        ("0e99999999999", 0),
+        ("000" + "0" * 1_000_000, 0),
+        ("1e-99999999999", Fraction(1, 10**1000)),
+        ("0." + "0" * 1_000_000 + "1", Fraction(1, 10**1000)),
+    ],
+    ids=range(11),
+)
+def test_what_is_far_beyond_any_amount_takes_bounded_work(text: str, value: Fraction) -> None:
+    assert quantity_value(text) == value
+
+
+def test_digits_that_nobody_holds_are_rounded_up() -> None:
+    assert 1 < quantity_value("1." + "0" * 1_000_000 + "1") < 1 + Fraction(1, 10**1000)
 
 
 def test_quantities_are_equal_by_value_and_keep_their_text() -> None:

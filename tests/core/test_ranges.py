@@ -416,7 +416,10 @@ def test_findings_are_few_and_short_whatever_a_tenant_sends() -> None:
     [
         (asks({"cpu": "much"}), r"^container main: resources\.requests\[cpu\]: 'much': not a Kubernetes quantity"),
         (asks(limits={"memory": "-1"}), r"^container main: resources\.limits\[memory\]: '-1': a quantity below 0"),
-        (asks(limits={"memory": "x" * 99}), r"^container main: resources\.limits\[memory\]: 'x{40}': not a Kubernetes"),
+        (
+            asks(limits={"memory": "x" * 99}),
+            r"^container main: resources\.limits\[memory\]: 'x{40}\.\.\.': not a Kubernetes",
+        ),
     ],
 )
 def test_an_unreadable_amount_names_the_container_the_field_and_the_value(resources: Json, says: str) -> None:
@@ -436,6 +439,30 @@ def test_the_text_that_is_written_does_not_depend_on_what_was_seen_before() -> N
     assert became(asks({"cpu": 2.0}), plan) == asks({"cpu": 2.0}, {"cpu": "2"})
     assert became(asks({"cpu": 2}), plan) == asks({"cpu": 2}, {"cpu": "2"})
     assert became(asks({"cpu": 2.5}), plan) == asks({"cpu": 2.5}, {"cpu": "2.5"})
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1e30, "1e+30"), (1e100, "1e+100"), (1e308, "1e+308"), (10**30, "1" + "0" * 30), ("9" * 82, "9" * 82)],
+)
+def test_a_number_of_any_size_is_written_exactly_and_read_again(number: Any, text: str) -> None:
+    plan = in_range(default={"cpu": "1"}, max={"memory": "8Gi"})
+    after = became(asks(limits={"memory": number}), plan)
+    assert after is not None
+    assert after["requests"]["memory"] == text
+    (told,) = texts(one(after), plan)
+    assert told.startswith("ResourcesOutside: container main: limits[memory] is '")
+    assert told.endswith("', at most '8Gi' is allowed: ask for less")
+    assert len(told) < 300
+
+
+def test_an_amount_beyond_all_others_is_told_in_a_few_characters() -> None:
+    plan = pod_range(max={"memory": "8Gi", "v.io/gpu": 1})
+    spec = one(asks({"memory": "10e9999999", "v.io/gpu": "1e900"}))
+    told = "; ".join(texts(spec, plan))
+    assert "requests[memory] is '1.00e1000'" in told
+    assert "requests[v.io/gpu] is '1.00e900'" in told
+    assert len(told) < 400
 
 
 def pod_range(**words: Json) -> RangePlan:

@@ -5,13 +5,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from webhook.cli import echo
-from webhook.core.totals import LONGEST_ECHO
+from webhook.core.ranges.shapes import LONGEST_NAME
+from webhook.core.totals import cut
 
 _ERROR = re.compile(r"(?P<where>AdmissionReview(?:\.\w+)*): (?P<objection>.*)", re.DOTALL)
 _OBJECTION = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
 _TYPES = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `[^`]*`")
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
-_AMOUNT = re.compile(r"resources: (?P<name>[^ ]+): (?P<value>'.*'): (?P<why>.*)", re.DOTALL)
+_AMOUNT = re.compile(
+    r"(?:the template's )?resources: (?:container (?P<container>.*?): "
+    r"resources\.(?P<side>requests|limits)\[(?P<name>.+?)\]"
+    r"|(?:the Pod as a whole: )?(?P<summed>[^ ]+)): (?P<value>'.*'|\".*\"): (?P<why>[^:]*)(?:: (?P<remedy>.*))?",
+    re.DOTALL,
+)
+_AMOUNT_EXAMPLE = "write a number with an optional suffix, such as 500m, 4 or 16Gi"
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _DEPTH_OF_POD = len(("AdmissionReview", "request", "object"))
 _CONTAINERS = ("containers", "initContainers")
@@ -63,33 +70,39 @@ def _complaint(where: Sequence[str], objection: str, document: Any, rename: Mapp
     if missing is not None:
         return Complaint(f"{_named([*field, missing['field']], rename)} is missing", "give the whole object")
     if types is None:
-        return Complaint(
-            _amount(objection, where, document, rename) or (f"{named}: {objection}" if named else objection)
-        )
+        plain = Complaint(f"{named}: {objection}" if named else objection)
+        return _amount(objection, where, document, rename) or plain
     needed = [one for one in wanted if one != "null"] or wanted
-    expected = " or ".join(_WORDS.get(one, one) for one in needed)
     shown = echo.value(value)
+    if {"int", "float", "str"} <= set(needed):
+        return Complaint(f"{named}: {shown}: expected an amount", _AMOUNT_EXAMPLE)
+    expected = " or ".join(_WORDS.get(one, one) for one in needed)
     text = f"{named or 'the object'}: {shown}: expected {expected}"
     if "str" in needed and isinstance(value, bool | int | float):
         return Complaint(text, f'quote it: "{shown}"')
     return Complaint(text, "mend its type")
 
 
-def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping[str, str]) -> str:
-    """Find the amount that a sum over all containers stumbled on; "" where it is not about one."""
+def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping[str, str]) -> Complaint | None:
+    """Find the amount that the evaluation could not read; None where it is not about one."""
     found = _AMOUNT.fullmatch(objection)
     if found is None:
-        return ""
+        return None
+    remedy = found["remedy"] or "write a number from 0"
     _, spec = _located(document, where, "", ())
     owners = [((field, index), one) for field in _CONTAINERS for index, one in enumerate(spec.get(field) or ())]
     for place, owner in (*owners, ((), spec)):
         for side, amounts in {**(owner.get("resources") or {}), "": owner.get("overhead")}.items():
-            amount = (amounts or {}).get(found["name"])
-            if amount is not None and repr(str(amount)[:LONGEST_ECHO]) == found["value"]:
-                field = ("overhead",) if not side else ("resources", side)
-                named = _named([*where, *place, *field, found["name"]], rename)
-                return f"{named}: {found['value']}: {found['why']}"
-    return ""
+            field = ("overhead",) if not side else ("resources", side)
+            name = found["name"] or found["summed"]
+            is_it = found["side"] is None or (
+                side == found["side"] and str(owner.get("name"))[:LONGEST_NAME] == found["container"]
+            )
+            amount = (amounts or {}).get(name)
+            if is_it and amount is not None and repr(cut(str(amount))) == found["value"]:
+                named = _named([*where, *place, *field, name], rename)
+                return Complaint(f"{named}: {found['value']}: {found['why']}", remedy)
+    return None
 
 
 def _located(document: Any, where: Sequence[str], path: str, wanted: Sequence[str]) -> tuple[list[str | int], Any]:

@@ -3,6 +3,8 @@
 import json
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -120,9 +122,18 @@ def documents(path: Path) -> list[Any]:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}", "mend the syntax") from None
 
 
+def _number(text: str) -> float | str:
+    """Return a number, or its text where a float cannot hold it: an amount is exact, whatever its digits."""
+    value = float(text)
+    return value if isfinite(value) and Decimal(repr(value)) == Decimal(text) else text
+
+
+_decoder = msgspec.json.Decoder(float_hook=_number)
+
+
 def _json(text: str) -> Any:
     """Return a JSON document; msgspec is strict and quick, and passes over a key that stands twice."""
-    document = msgspec.json.decode(text)
+    document = _decoder.decode(text)
     json.loads(text, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
     return document
 

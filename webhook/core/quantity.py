@@ -2,7 +2,6 @@
 
 import re
 from fractions import Fraction
-from functools import lru_cache
 
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _MICROSECONDS = {
@@ -15,10 +14,16 @@ _MICROSECONDS = {
     "m": Fraction(60_000_000),
     "h": Fraction(3_600_000_000),
 }
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(n|u|m|k|[MGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?")
+_QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(n|u|m|k|[MGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_LONGEST = 64  # characters; a longer number is a mistake or an attack
+_LONGEST = 64  # characters of a duration; a longer one is a mistake or an attack
+CACHED = 64
+"""Characters of a quantity that a cache may keep. The API server takes as many digits as fit into a request."""
+_LARGEST_EXPONENT = 1000
+"""A quantity of 10^1000 and more counts 10^1000; what is smaller than 10^-1000, and not 0, counts 10^-1000."""
+_MOST_DIGITS = 2 * _LARGEST_EXPONENT  # what is behind them is rounded up
+_LONGEST_EXPONENT = 9  # digits; a request holds fewer than 10^9 characters that could make up for it
 
 
 class _Parsed:
@@ -81,19 +86,33 @@ class Quantity(_Parsed):
         return cls(text, quantity_value(text))
 
 
-@lru_cache(maxsize=4096)
 def quantity_value(text: str) -> Fraction:
-    """Return the exact value of a quantity's text. A negative one is an error: nothing here may be below 0."""
-    found = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None:
+    """Return the exact value of a quantity's text, within bounds. A negative one is an error: nothing may be below 0.
+
+    The API server takes `1e10000000` and numbers of thousands of digits. Here they cost bounded work: what is far
+    beyond any real amount is cut.
+    """
+    found = _QUANTITY.fullmatch(text)
+    if found is None or not (found[2] or found[3]):
         raise ValueError("not a Kubernetes quantity: write a number with an optional suffix, such as 500m, 4 or 16Gi")
-    number, suffix = Fraction(found[1]), found[2] or ""
-    if suffix in _BINARY:
-        number *= 1 << _BINARY[suffix]
-    elif suffix in _DECIMAL:
-        number *= Fraction(10) ** _DECIMAL[suffix]
-    else:
-        number *= Fraction(10) ** int(suffix[1:])
-    if number < 0:
+    part, suffix = found[3] or "", found[4] or ""
+    digits = (found[2] + part).lstrip("0")
+    if not digits:
+        return Fraction(0)
+    if found[1] == "-":
         raise ValueError("a quantity below 0 has no meaning here")
-    return number
+    shift = _BINARY.get(suffix, 0)
+    exponent = 0 if shift else _DECIMAL[suffix] if suffix in _DECIMAL else _exponent(suffix[1:])
+    magnitude = len(digits) - len(part) + exponent  # 10^(magnitude - 1) <= the decimal number < 10^magnitude
+    if abs(magnitude) > _LARGEST_EXPONENT:
+        return Fraction(10) ** (_LARGEST_EXPONENT if magnitude > 0 else -_LARGEST_EXPONENT)
+    kept = digits[:_MOST_DIGITS]
+    number = int(kept) + bool(digits[_MOST_DIGITS:].strip("0"))
+    return number * Fraction(10) ** (magnitude - len(kept)) * (1 << shift)
+
+
+def _exponent(text: str) -> int:
+    """Return the number behind an `e`; one of many digits is cut before anything is raised to it."""
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    size = int(digits) if len(digits) <= _LONGEST_EXPONENT else 10**_LONGEST_EXPONENT
+    return -size if text.startswith("-") else size

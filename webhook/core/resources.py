@@ -5,8 +5,8 @@ from functools import lru_cache
 from typing import get_args
 
 from webhook.core.pod import Pod
-from webhook.core.quota import Cost, CounterPlan, canonical, is_cpu
-from webhook.core.totals import BYTES, HUGE_PAGES, NANO, Side, in_bytes, in_millicores, total
+from webhook.core.quota import LARGEST_EXACT, Cost, CounterPlan, canonical, is_cpu
+from webhook.core.totals import BYTES, HUGE_PAGES, NANO, Side, in_bytes, in_digits, in_millicores, total
 
 _SIDES: tuple[Side, ...] = get_args(Side)
 
@@ -28,7 +28,7 @@ def shown(resource: str, amount: int) -> int | str:
         return in_millicores(amount)
     if name.partition(".")[2] in BYTES or HUGE_PAGES in name:
         return in_bytes(amount)
-    return amount
+    return amount if amount <= LARGEST_EXACT else in_digits(amount)
 
 
 def _one(pod: Pod, resource: str) -> int:

@@ -9,21 +9,26 @@ from functools import lru_cache
 from typing import Literal
 
 from webhook.core.pod import Amounts, Container, Pod, Resources
-from webhook.core.quantity import quantity_value
+from webhook.core.quantity import CACHED, quantity_value
 
 NANO = 10**9
 BYTES = frozenset({"memory", "ephemeral-storage"})
 HUGE_PAGES = "hugepages-"
 LONGEST_ECHO = 40  # characters of a tenant's text that an error repeats
 _MILLI = NANO // 1000
+_LARGEST_IN_BINARY = 1 << 80
 _BINARY_SUFFIXES = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 
 Side = Literal["requests", "limits"]
 
 
-@lru_cache(maxsize=4096)
 def nano(text: str) -> int:
     """Return a quantity in billionths, rounded up: Kubernetes holds nothing finer."""
+    return _nano(text) if len(text) <= CACHED else _nano.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _nano(text: str) -> int:
     value = quantity_value(text) * NANO
     return -(-value.numerator // value.denominator)
 
@@ -36,7 +41,7 @@ def amount_of(amounts: Amounts | None, name: str) -> int | None:
     try:
         return nano(str(found))
     except ValueError as error:
-        raise ValueError(f"{name}: {str(found)[:LONGEST_ECHO]!r}: {error}") from None
+        raise ValueError(f"{name}: {cut(str(found))!r}: {error}") from None
 
 
 def total(pod: Pod, side: Side, name: str) -> int:
@@ -92,15 +97,27 @@ def _taken(resources: Resources | None, side: Side, name: str) -> int:
     return (amount_of(resources.limits, name) or 0) if requested is None else requested
 
 
+def cut(text: str) -> str:
+    """Return a tenant's text as an error repeats it."""
+    return text if len(text) <= LONGEST_ECHO else f"{text[:LONGEST_ECHO]}..."
+
+
+def in_digits(amount: int) -> str:
+    """Return a whole number; one that no resource has, by its size alone."""
+    text = str(amount)
+    return text if len(text) <= LONGEST_ECHO else f"{text[0]}.{text[1:3]}e{len(text) - 1}"
+
+
 def in_millicores(amount: int) -> str:
-    return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    return in_digits(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
 
 
 def in_bytes(amount: int) -> str:
-    for suffix, shift in _BINARY_SUFFIXES:
-        if amount and amount % (1 << shift) == 0:
-            return f"{amount >> shift}{suffix}"
-    return str(amount)
+    if amount < _LARGEST_IN_BINARY:
+        for suffix, shift in _BINARY_SUFFIXES:
+            if amount and amount % (1 << shift) == 0:
+                return f"{amount >> shift}{suffix}"
+    return in_digits(amount)
 
 
 def written(name: str, amount: int) -> str:
@@ -109,4 +126,4 @@ def written(name: str, amount: int) -> str:
         return in_millicores(amount // _MILLI)
     if amount % NANO:
         return f"{amount}n"
-    return in_bytes(amount // NANO) if name in BYTES or name.startswith(HUGE_PAGES) else str(amount // NANO)
+    return in_bytes(amount // NANO) if name in BYTES or name.startswith(HUGE_PAGES) else in_digits(amount // NANO)

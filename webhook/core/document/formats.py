@@ -13,6 +13,7 @@ from webhook.core.quantity import Duration, quantity_value
 _LONGEST_US = 720 * 3_600_000_000  # 30 days, as windows: nothing that is counted lives longer
 _INTERVAL_US = (100_000, 3_600_000_000)
 _SECOND_US = 1_000_000
+_LARGEST_AMOUNT = 2**63 - 1
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9][-a-z0-9]{0,61}\*")
@@ -68,10 +69,11 @@ def _window(text: str) -> None:
 
 def _quantity(value: object) -> None:
     try:
-        quantity_value(str(value))
+        amount = quantity_value(str(value))
     except ValueError as error:
         reason, _, remedy = str(error).partition(": ")
         raise FormatError(reason, remedy or "write a number from 0, such as 500m, 4 or 16Gi") from None
+    _must(amount <= _LARGEST_AMOUNT, "above 2^63 - 1, the most that Kubernetes holds", "write a smaller amount")
 
 
 def _is_subdomain(text: str) -> bool:

@@ -8,15 +8,16 @@ from msgspec import Struct
 
 from webhook.core.patch import pointer
 from webhook.core.pod import Amounts, Container, Pod, Resources
+from webhook.core.quantity import CACHED
 from webhook.core.ranges.kinds import DECIDE_QOS, is_huge_pages
 from webhook.core.ranges.plan import Amount, RangePlan
 from webhook.core.ranges.qos import QosClass, class_of
 from webhook.core.ranges.settling import Asked, PodLevel, settled
 from webhook.core.ranges.shortfalls import Shortfall, shortfalls
-from webhook.core.totals import LONGEST_ECHO, Side, nano
+from webhook.core.totals import Side, cut, nano
 
 Value = str | int | float | None
-_LONGEST_NAME = 63  # characters: a container's name is a DNS label, which nobody has checked yet
+LONGEST_NAME = 63  # characters: a container's name is a DNS label, which nobody has checked yet
 _NOTHING = Resources()
 _NO_AMOUNTS: Amounts = {}
 _NO_POD_LEVEL = PodLevel()
@@ -70,7 +71,7 @@ def shapes(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Container, Sha
 
 
 def shown_name(container: Container) -> str:
-    return container.name[:_LONGEST_NAME]
+    return container.name[:LONGEST_NAME]
 
 
 def _pod_level(pod: Pod, plan: RangePlan) -> PodLevel:
@@ -82,8 +83,26 @@ def _pod_level(pod: Pod, plan: RangePlan) -> PodLevel:
     return PodLevel(limited.union(name for name in plan.names if requests.get(name) is not None), limited)
 
 
-@lru_cache(maxsize=4096)
+class _NotKeptError(Exception):
+    """These values are no key of a cache: texts too long to be kept, or numbers, of which 1 and 1.0 are one key."""
+
+
 def _shape(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> Shape:
+    try:
+        return _known(plan, values, level)
+    except _NotKeptError:
+        pass
+    return _worked_out(plan, values, level)
+
+
+@lru_cache(maxsize=4096)
+def _known(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> Shape:
+    if not all(value is None or (isinstance(value, str) and len(value) <= CACHED) for value in values):
+        raise _NotKeptError
+    return _worked_out(plan, values, level)
+
+
+def _worked_out(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> Shape:
     """Work a container out: `values` are all its requests, then all its limits. Without a level it is left alone."""
     requests, limits = values[: len(plan.names)], values[len(plan.names) :]
     asked = {
@@ -136,11 +155,8 @@ def _in_nano(asked: Asked) -> tuple[int | None, int | None]:
 def _read(side: Side, name: str, value: Value) -> Amount | None:
     if value is None:
         return None
+    text = str(value).removesuffix(".0")  # of a number, the shortest text that means exactly it
     try:
-        exact = nano(str(value))
+        return Amount(nano(text), text)
     except ValueError as error:
-        raise ValueError(f"resources.{side}[{name}]: {str(value)[:LONGEST_ECHO]!r}: {error}") from None
-    if not isinstance(value, str):
-        # 1 and 1.0 are one key here, and must be one text.
-        value = str(int(value)) if value == int(value) else str(value)
-    return Amount(exact, value)
+        raise ValueError(f"resources.{side}[{name}]: {cut(text)!r}: {error}") from None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from webhook.core.findings import Code
 from webhook.core.ranges.plan import Amount, RangePlan, Rule
 from webhook.core.ranges.settling import Asked, Excess, PodLevel, Word, outside
-from webhook.core.totals import Side
+from webhook.core.totals import Side, cut
 
 NO_LIMIT = "'0' (no limit)"
 _SIDES: tuple[Side, ...] = ("limits", "requests")
@@ -44,7 +44,7 @@ def _missing(name: str, before: Asked, wanted: Asked) -> Iterator[Shortfall]:
     if before.limits is not None or wanted.requests == wanted.limits:
         lacking.pop("requests", None)  # the API server makes it of the limit
     if lacking:
-        text = " and ".join(f"{side}[{name}] is missing, expected {give.text!r}" for side, give in lacking.items())
+        text = " and ".join(f"{side}[{name}] is missing, expected {cut(give.text)!r}" for side, give in lacking.items())
         yield Shortfall(Code.RESOURCES_UNFULFILLED, name, "default", tuple((side, 0) for side in lacking), text)
 
 
@@ -60,7 +60,7 @@ def _outside(rule: Rule, before: Asked, wanted: Asked, word: Word, excess: Seque
 def _shown(rule: Rule, side: Side, amount: Amount) -> str:
     """Return the value that a person wrote, or what it means where that is not what it looks like."""
     is_no_limit = side == "limits" and amount.nano == 0 and rule.zero_is_no_limit
-    return NO_LIMIT if is_no_limit else repr(amount.text)
+    return NO_LIMIT if is_no_limit else repr(cut(amount.text))
 
 
 def in_words(name: str, shown: Mapping[Side, str], word: Word, bound: Amount, *, is_lost: bool = False) -> str:
