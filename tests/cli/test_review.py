@@ -320,7 +320,9 @@ def test_warnings_are_shown() -> None:
     Path("namespaces.yaml").write_text("team-a: {tier: prod}")
     (line,) = review(pod("team-a"), more=("--namespaces", "namespaces.yaml"))
     assert (line["decision"], line["patch"][0]["path"]) == ("Admit", "/metadata/labels/podgate.io~1service")
-    assert any("disk" in warning for warning in line["warnings"])
+    (warning,) = line["warnings"]
+    assert warning.startswith("WouldRewrite: service ")
+    assert "spec.nodeSelector" in warning
 
 
 @pytest.mark.parametrize("form", ["diff", "yaml"])

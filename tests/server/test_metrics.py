@@ -36,7 +36,7 @@ from webhook.adapters.redis_store.troubles import (
 from webhook.adapters.redis_store.troubles import OTHER as STORE_OTHER
 from webhook.core.breaker import EXPIRED, HELD, Cause, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
 from webhook.core.breaker_guard import Guarded
-from webhook.core.decision import Finding, Half, Verdict
+from webhook.core.decision import Finding, Half, Verdict, WouldWrite
 from webhook.core.findings import Code
 from webhook.core.patch import add
 from webhook.core.policy import Match, Service
@@ -86,6 +86,7 @@ def everything(metrics: Metrics) -> None:
     metrics.reviewed(review(QUOTA_DENIED, 2_000_000))
     metrics.reviewed(review(BREAKER_DENIED, 90_000))
     metrics.reviewed(review(WOULD_BE_DENIED))
+    metrics.reviewed(review(replace(ADMITTED, would_write=(WouldWrite("resources", Mode.WARN, ("spec.x",)),))))
     metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
     metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
     metrics.reviewed(review(replace(ADMITTED, uncounted=True)))
@@ -175,11 +176,11 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
     shown = {key: value for key, value in samples(metrics).items() if "duration_seconds" not in key}
     assert shown == {
         f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 2,
-        f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 6,
+        f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 7,
         f'podgate_reviews_total{{decision="Deny",half="validate",operation="CREATE",{pay}}}': 2,
         'podgate_reviews_total{decision="Unmatched",half="validate",operation="CREATE",service=""}': 1,
         'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
-        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 13,
+        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 14,
         "podgate_calls_in_flight": 3,
         **{f'podgate_refused_calls_total{{reason="{one}"}}': one == "authentication_expired" for one in REASONS},
         f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
@@ -188,6 +189,7 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         f'podgate_findings_total{{code="QuotaExceeded",mode="Warn",{pay}}}': 1,
         f'podgate_would_deny_total{{concern="placement",{pay}}}': 1,
         f'podgate_would_deny_total{{concern="quota",{pay}}}': 1,
+        f'podgate_would_rewrite_total{{concern="resources",{pay}}}': 1,
         f"podgate_degraded_total{{{pay}}}": 1,
         f"podgate_would_degrade_total{{{pay}}}": 1,
         'podgate_exempt_total{exemption="username"}': 1,
@@ -466,6 +468,21 @@ def test_the_mutating_half_does_not_count_a_pod_a_second_time(metrics: Metrics) 
     assert not series(metrics, "podgate_would_deny_total")
 
 
+def test_what_enforce_would_let_pass_as_well_is_no_would_deny(metrics: Metrics) -> None:
+    told = tuple(replace(found, is_advice=True) for found in WOULD_BE_DENIED.findings)
+    metrics.reviewed(review(replace(WOULD_BE_DENIED, findings=told)))
+    assert series(metrics, "podgate_findings_total")
+    assert not series(metrics, "podgate_would_deny_total")
+
+
+@pytest.mark.parametrize(("mode", "noted"), [(Mode.WARN, 1), (Mode.AUDIT, 0)])
+def test_the_note_about_a_template_is_a_warning_about_it(metrics: Metrics, mode: Mode, noted: int) -> None:
+    written = (WouldWrite("placement", mode, ("spec.affinity",)),)
+    metrics.reviewed(review(replace(ADVISED, findings=(), would_write=written)))
+    assert sum(series(metrics, "podgate_workload_warnings_total").values()) == noted
+    assert not series(metrics, "podgate_would_rewrite_total")
+
+
 @pytest.mark.parametrize("verdict", [Verdict.ADMIT, Verdict.UNMATCHED, Verdict.EXEMPT])
 def test_a_template_is_no_pod(metrics: Metrics, verdict: Verdict) -> None:
     before = samples(metrics)
@@ -475,7 +492,8 @@ def test_a_template_is_no_pod(metrics: Metrics, verdict: Verdict) -> None:
 
 
 def test_a_dry_run_of_a_template_is_a_review_and_no_warning(metrics: Metrics) -> None:
-    metrics.reviewed(review(replace(ADVISED, dry_run=True)))
+    written = (WouldWrite("placement", Mode.WARN, ("spec.affinity",)),)
+    metrics.reviewed(review(replace(ADVISED, dry_run=True, would_write=written)))
     assert list(series(metrics, "podgate_workload_reviews_total").values()) == [1]
     assert not series(metrics, "podgate_workload_warnings_total")
 

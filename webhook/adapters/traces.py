@@ -170,6 +170,7 @@ def _attributes(review: Review) -> dict[str, str | int | bool]:
         "podgate.policy.hash": decision.policy_hash,
         "podgate.client_id": review.caller.client_id if review.caller else "",
         "podgate.code": ",".join(dict.fromkeys(finding.code for finding in decision.findings)),
+        "podgate.would_rewrite": ",".join(write.concern for write in decision.would_write),
         "podgate.dry_run": decision.dry_run,
         "podgate.status": decision.status.code,
         "podgate.patch.operations": len(decision.patch),

@@ -36,9 +36,22 @@ class Finding(Struct, frozen=True):
     mode: Mode
     message: str
     field: str = ""
+    is_advice: bool = False
+    """It is only told: Enforce would let the Pod pass all the same."""
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+class WouldWrite(Struct, frozen=True):
+    """What Enforce would write into a new Pod, and admit it, of one concern that is in Warn or Audit."""
+
+    concern: str
+    mode: Mode
+    fields: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"Enforce would write {', '.join(self.fields)}"
 
 
 def enforced(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -89,6 +102,7 @@ class Decision(Struct, frozen=True):
     """Why the Pod was rewritten without what its placement only prefers, such as `breaker OPEN`."""
     would_degrade: bool = False
     """It would have been, were the breaker's mode Enforce."""
+    would_write: tuple[WouldWrite, ...] = ()
     status: Status = ALLOWED
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()

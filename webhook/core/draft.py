@@ -7,7 +7,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from webhook.core import answers
-from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict, enforced
+from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict, WouldWrite, enforced
+from webhook.core.findings import Code
 from webhook.core.matching import Matcher
 from webhook.core.patch import Operation
 from webhook.core.placement import SERVICE_LABEL
@@ -73,6 +74,7 @@ class Draft(Struct):
     degraded: str = ""
     would_degrade: bool = False
     findings: list[Finding] = []
+    would_write: tuple[WouldWrite, ...] = ()
     patch: tuple[Operation, ...] = ()
     qos_change: str = ""
     receipt: Receipt | None = None
@@ -138,6 +140,16 @@ def _told(findings: tuple[Finding, ...]) -> _Told:
     )
 
 
+def _note(draft: Draft, would_write: tuple[WouldWrite, ...]) -> tuple[str, ...]:
+    """Return the one warning about what is in Warn, and Enforce would write."""
+    fields = [field for write in would_write if write.mode is Mode.WARN for field in write.fields]
+    if not fields:
+        return ()
+    of_workload = f"in Pods of {draft.request.workload.name}: " if draft.request.workload is not None else ""
+    said = f"{of_workload}service {draft.owner.name}: Enforce would write {', '.join(fields)}"
+    return (f"{Code.WOULD_REWRITE}: {said}",)
+
+
 def conclude(draft: Draft, client_id: str) -> Decision:
     """Return the finished record."""
     request, pod = draft.request, draft.request.pod
@@ -160,6 +172,9 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         audit["qos-class"] = draft.qos_change
     if findings:
         audit["findings"] = told.audit
+    would_write = draft.would_write if status is ALLOWED else ()
+    if would_write:
+        audit["would-rewrite"] = ",".join([f"{write.concern}/{write.mode}" for write in would_write])
     return Decision(
         half=draft.half,
         review_uid=request.uid,
@@ -178,7 +193,8 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         would_degrade=draft.would_degrade,
         status=status,
         findings=findings,
-        warnings=told.warnings,
+        would_write=would_write,
+        warnings=(*told.warnings, *_note(draft, would_write)),
         patch=draft.patch,
         audit=audit,
         receipt=draft.receipt,

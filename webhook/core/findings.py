@@ -14,6 +14,7 @@ class Code(StrEnum):
     PLACEMENT_CONTRADICTION = "PlacementContradiction"
     RESOURCES_OUTSIDE = "ResourcesOutside"
     RESOURCES_UNFULFILLED = "ResourcesUnfulfilled"
+    WOULD_REWRITE = "WouldRewrite"
     IMMUTABLE = "PodgateFieldImmutable"
     STORE_UNAVAILABLE = "StoreUnavailable"
     QUOTA_EXCEEDED = "QuotaExceeded"

@@ -1,9 +1,10 @@
 """JSON Patch (RFC 6902) as small values: add, replace, remove, copy."""
 
-from collections.abc import Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 
@@ -43,6 +44,42 @@ def append(values: Sequence[Any], existing: Sized | None, *path: str | int) -> l
     if not values:
         return []
     return [add(list(values), *path)] if existing is None else [add(value, *path, "-") for value in values]
+
+
+def apply(operations: Iterable[Operation], document: Any) -> None:
+    """Carry out `operations` on a JSON document, in place. LookupError: one of them does not fit it.
+
+    Values are copied: a policy's plan stands in every patch that is made of it.
+    """
+    for operation in operations:
+        parent, token = _place(document, operation.path)
+        if operation.op == "remove":
+            del parent[token]
+            continue
+        value = operation.value
+        if isinstance(operation.source, str):
+            holder, key = _place(document, operation.source)
+            value = holder[key]
+        value = msgspec.json.decode(msgspec.json.encode(value))
+        if operation.op != "replace" and isinstance(parent, list):
+            parent.insert(token, value)
+        else:
+            parent[token] = value
+
+
+def _place(document: Any, path: str) -> tuple[Any, Any]:
+    """Return the map or list that a pointer ends in, and the key or place there; `-` is the end of a list."""
+    *way, last = _tokens(path)
+    for token in way:
+        document = document[int(token) if isinstance(document, list) else token]
+    if not isinstance(document, list):
+        return document, last
+    return document, len(document) if last == "-" else int(last)
+
+
+@lru_cache(maxsize=8192)
+def _tokens(path: str) -> tuple[str, ...]:
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:])
 
 
 def set_keys(path: tuple[str, ...], existing: dict[str, str] | None, wanted: dict[str, str]) -> list[Operation]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from webhook.core import answers, matching, mutation, resources, validation
+from webhook.core import answers, matching, mutation, resources, unenforced, validation
 from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.controllers import CONTROLLER, owning_controller
 from webhook.core.decision import Finding, Half, Verdict
 from webhook.core.draft import Draft
 from webhook.core.findings import Code
+from webhook.core.pod import Pod
 from webhook.core.policy import Service, Unmatched
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.review import BadReviewError
@@ -146,16 +147,26 @@ def check(draft: Draft) -> None:
         raise BadReviewError("AdmissionReview.request.oldObject is missing: UPDATE of pods needs it")
     try:
         if request.old_pod is None or request.operation == "CREATE":
-            findings = validation.check(draft.pod, service, hash_known=draft.hash_known)
+            findings = check_new(draft, draft.pod, hash_known=draft.hash_known)
         else:
             findings = validation.guard(request.old_pod, draft.pod, service, resized=request.sub_resource == "resize")
     except ValueError as error:
         raise _unreadable(error) from None
     draft.object_to("check", findings)
-    if not findings:
+    if not findings and not draft.would_write:
         draft.note("check", "fulfilled")
     if draft.verdict is None and request.operation == "UPDATE" and not request.sub_resource:
         draft.settle(Verdict.ADMIT, "check", "an UPDATE is not charged")
+
+
+def check_new(draft: Draft, pod: Pod, *, hash_known: bool) -> tuple[Finding, ...]:
+    """Return what the policy objects to in a new Pod, and note what Enforce would merely write into it."""
+    trial = unenforced.tried(pod, draft.owner)
+    findings = validation.check(trial.pod, draft.owner, hash_known=hash_known)
+    draft.would_write = trial.admitted(findings)
+    for write in draft.would_write:
+        draft.note("check", f"{write.mode}: {write}")
+    return findings
 
 
 def acquire(draft: Draft) -> Acquire:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from webhook.core import placement, ranges
 from webhook.core.decision import Finding
 from webhook.core.findings import Code, Lack
@@ -32,6 +34,7 @@ def own_mode(service: Service) -> Mode:
 def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...]:
     """Return everything that keeps a new Pod from its service's policy.
 
+    Where a concern is in Warn or Audit the Pod is to be as Enforce would have written it: see `unenforced`.
     `hash_known`: the policy that we judge by is the one that the Pod was rewritten by. Where it is not, a missing
     rewrite cannot be told from another policy's, and is not called MutationMissing.
     """
@@ -58,7 +61,8 @@ def _unfulfilled(pod: Pod, service: Service) -> Iterator[Finding]:
         hopeless = placement.contradiction(pod)
         if hopeless is not None:
             # Affinity never conflicts, it is ANDed: the Pod is kept from every wrong node, and somebody should know.
-            yield from _findings([hopeless], service, "placement", Mode.AUDIT if mode is Mode.AUDIT else Mode.WARN)
+            (found,) = _findings([hopeless], service, "placement", Mode.AUDIT if mode is Mode.AUDIT else Mode.WARN)
+            yield replace(found, is_advice=True)
 
 
 def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> tuple[Mode, list[Lack]]:
@@ -96,16 +100,15 @@ def _immutable(service: Service, field: str, message: str) -> Finding:
 def _mutation_missing(pod: Pod, service: Service) -> Finding:
     missing = [f"label {SERVICE_LABEL}"] * (SERVICE_LABEL not in pod.labels)
     missing += [f"annotation {HASH_ANNOTATION}"] * (HASH_ANNOTATION not in pod.annotations)
-    mode = own_mode(service)
-    if mode is Mode.ENFORCE and service.failure_mode is FailureMode.OPEN:
-        mode = Mode.WARN
+    mode, lets_in = own_mode(service), service.failure_mode is FailureMode.OPEN
     return Finding(
         Code.MUTATION_MISSING,
         "placement",
-        mode,
+        Mode.WARN if mode is Mode.ENFORCE and lets_in else mode,
         f"service {service.name}: the Pod was not rewritten ({' and '.join(missing)} missing): the mutating call was"
         " skipped or undone; try again, and see whether the webhook podgate is reachable",
         "metadata",
+        is_advice=lets_in,
     )
 
 

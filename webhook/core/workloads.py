@@ -1,7 +1,5 @@
 """What the Pods of a workload object will be told, said where somebody reads it: as warnings, never as a refusal."""
 
-import jsonpatch
-import msgspec
 from msgspec.structs import replace
 
 from webhook.core import draft as drafts
@@ -17,7 +15,6 @@ from webhook.core.stanzas import Mode
 from webhook.core.templates import SOURCES, Source
 
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
-_pod = msgspec.json.Decoder(Pod)
 
 
 def asked(policy: Policy) -> tuple[Source, ...]:
@@ -43,10 +40,10 @@ def leave_alone(draft: Draft) -> None:
 
 def check(draft: Draft) -> None:
     """Judge the Pod that the template would have become: what is left after our own rewriting is the user's doing."""
-    service = draft.owner
+    service, pod = draft.owner, draft.pod
     try:
-        rewritten = _rewritten(draft.pod, service, draft.compiled.hash)
-        findings = (*_forged_label(draft.pod, service), *validation.check(rewritten, service, hash_known=True))
+        rewritten = mutation.patched(pod, mutation.rewrite(pod, service, draft.compiled.hash))
+        findings = (*_forged_label(pod, service), *stages.check_new(draft, rewritten, hash_known=True))
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
     draft.object_to("check", findings)
@@ -60,16 +57,6 @@ def _forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
         return ()
     message = f"service {service.name}: {_LABEL} is {carried!r}: leave the label out, Podgate writes {service.name!r}"
     return (Finding(Code.IMMUTABLE, "placement", validation.own_mode(service), message, _LABEL),)
-
-
-def _rewritten(pod: Pod, service: Service, policy_hash: str) -> Pod:
-    """Return the Pod as it is after the mutating half, where every mode is Enforce: Warn is to tell what that does."""
-    modes = replace(service.modes, placement=Mode.ENFORCE, resources=Mode.ENFORCE)
-    acting = service if modes == service.modes else replace(service, modes=modes)
-    document = msgspec.json.decode(msgspec.json.encode(pod))
-    patch = msgspec.to_builtins(mutation.rewrite(pod, acting, policy_hash))
-    jsonpatch.apply_patch(document, patch, in_place=True)
-    return _pod.decode(msgspec.json.encode(document))
 
 
 def conclude(draft: Draft, client_id: str) -> Decision:

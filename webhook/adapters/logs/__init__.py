@@ -161,6 +161,7 @@ def _fields(review: Review) -> dict[str, Any]:
         "code": _code(decision),
         "degraded": decision.degraded,
         "findings": [f"{finding.code}/{finding.mode}" for finding in decision.findings],
+        "would_rewrite": [f"{write.concern}/{write.mode}" for write in decision.would_write],
         "user": clipped(decision.user),
         "namespace": decision.namespace,
         "pod": decision.pod,

@@ -28,6 +28,7 @@ class Decisions:
         self._calls = Totals(families.CALLS)
         self._findings = Totals(families.FINDINGS)
         self._would_deny = Totals(families.WOULD_DENY)
+        self._would_rewrite = Totals(families.WOULD_REWRITE)
         self._degraded = Totals(families.DEGRADED)
         self._would_degrade = Totals(families.WOULD_DEGRADE)
         self._exempt = Totals(families.EXEMPT)
@@ -63,6 +64,8 @@ class Decisions:
         self._workloads.add(service, operation, decision.verdict)
         for finding in () if decision.dry_run else decision.findings:
             self._workload_warnings.add(service, finding.code)
+        if not decision.dry_run and any(write.mode is Mode.WARN for write in decision.would_write):
+            self._workload_warnings.add(service, Code.WOULD_REWRITE)
 
     def _judged(self, decision: Decision, service: str) -> None:
         if decision.operation == "CREATE" and not decision.sub_resource:
@@ -72,6 +75,8 @@ class Decisions:
                 self._exempt.add(decision.exemption)
         if decision.findings:
             self._objected(decision, service)
+        for write in decision.would_write:
+            self._would_rewrite.add(service, write.concern)
         if decision.uncounted:
             self._uncounted.add(service)
         if decision.receipt is not None:
@@ -91,7 +96,7 @@ class Decisions:
         if not_permitted:
             self._not_permitted.add(service)
         if decision.allowed:
-            for concern in {finding.concern for finding in decision.findings}:
+            for concern in {finding.concern for finding in decision.findings if not finding.is_advice}:
                 self._would_deny.add(service, concern)
 
     def _charged(self, receipt: Receipt, service: str, *, resize: bool) -> None:

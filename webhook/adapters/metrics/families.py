@@ -56,6 +56,9 @@ REFUSED = _counter("refused_calls_total", "reason", "Calls turned away before an
 
 FINDINGS = _counter("findings_total", "service code mode", "What the policy objected to, by what follows.")
 WOULD_DENY = _counter("would_deny_total", "service concern", "Pods that Enforce instead of Warn or Audit would deny.")
+WOULD_REWRITE = _counter(
+    "would_rewrite_total", "service concern", "Pods that Enforce instead of Warn or Audit would write into, and admit."
+)
 DEGRADED = _counter("degraded_total", "service", "New Pods rewritten without what is only preferred.")
 WOULD_DEGRADE = _counter(
     "would_degrade_total", "service", "New Pods that Enforce instead of Warn or Audit would degrade."
@@ -157,7 +160,8 @@ BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
 
 FAMILIES = (
     *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
-    *(FINDINGS, WOULD_DENY, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED, WORKLOADS, WORKLOAD_WARNINGS),
+    *(FINDINGS, WOULD_DENY, WOULD_REWRITE, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED),
+    *(WORKLOADS, WORKLOAD_WARNINGS),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, STANDING_ENFORCED, POOL_USED, POOL_LIMIT),
     *(UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),

@@ -73,7 +73,7 @@ def _note(entry: Entry, case: Case, service: Service, mine: frozenset[Piece]) ->
     else:
         act = Act.LEFT if lacking else Act.NOTHING
         told = [*_told(marks), words.of_nothing(entry, case.after, lacking, mode)]
-    owed = tuple(_owed(entry, case.stored))
+    owed = tuple(_owed(entry, case.stored if mode is Mode.ENFORCE else case.after))  # as the validating half has it
     return Note(entry.rule, act, "; ".join(told), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
 
 

@@ -7,5 +7,6 @@ from webhook.core.ranges.lacking import lacks
 from webhook.core.ranges.plan import RangePlan
 from webhook.core.ranges.qos import qos_class
 from webhook.core.ranges.rewriting import operations, qos_change
+from webhook.core.ranges.shapes import shown_name
 
-__all__ = ["RangePlan", "lacks", "operations", "qos_change", "qos_class"]
+__all__ = ["RangePlan", "lacks", "operations", "qos_change", "qos_class", "shown_name"]
