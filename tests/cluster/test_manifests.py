@@ -367,7 +367,7 @@ def test_who_takes_every_step_of_the_readme_has_pods_judged_by_the_policy(site: 
         return labels.get("podgate.io/service")
 
     site.plane.wait(lambda: owner() == "payment-api", "the Pod to be its service's", SERVER, "kube-apiserver")
-    assert "PlacementUnfulfilled" in site.plane.kubectl(*run).stderr, "it only warns"
+    assert "WouldRewrite" in site.plane.kubectl(*run).stderr, "it only warns"
     _the_clusters_own_token_is_good_too(site, address)
 
 
