@@ -84,6 +84,7 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         ("log_sample", "-1"),
         ("trace_ratio", "nan"),
         ("trace_ratio", "half"),
+        ("trace_parent", "follow"),
         ("otlp_endpoint", "collector:4318"),
         ("otlp_endpoint", "http://"),
         ("otlp_endpoint", "http://[broken"),

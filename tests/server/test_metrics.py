@@ -78,6 +78,7 @@ def everything(metrics: Metrics) -> None:
     """Let each kind of thing happen at least once."""
     metrics.watch_in_flight(lambda: 3)
     metrics.watch_record(lambda: {"written": 5, "dropped": 2})
+    metrics.watch_trace_parents(lambda: {"followed": 10, "limited": 1})
     rewritten = replace(ADMITTED, half=Half.MUTATE, patch=(add("s", "spec", "schedulerName"),))
     metrics.reviewed(review(replace(rewritten, degraded="breaker OPEN"), 200_000))
     metrics.reviewed(review(replace(rewritten, would_degrade=True), 200_000))
@@ -271,6 +272,8 @@ def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None
         'podgate_keys{source="url"}': 0,
         'podgate_recorded_events_total{result="written"}': 5,
         'podgate_recorded_events_total{result="dropped"}': 2,
+        'podgate_trace_parents_total{result="followed"}': 10,
+        'podgate_trace_parents_total{result="limited"}': 1,
         "podgate_reduced_mode": 1,
         'podgate_certificate_expiry_timestamp_seconds{certificate="serving"}': 1_800_600_000,
         'podgate_certificate_renewals_total{secret="podgate-tls"}': 1,

@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.server.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, policy, review, transition
 from tests.server.serving import Files, pod, serving
-from webhook.adapters.traces import Traces, open_traces
+from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX, Traces, open_traces
 from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate
 from webhook.core.breaker import State
 from webhook.core.decision import Half, Status, Step
@@ -37,11 +37,11 @@ NOTED = replace(
 class Recorder:
     """Traces over an exporter in memory, with the random draw decided by the test."""
 
-    def __init__(self, draw: float) -> None:
+    def __init__(self, draw: float, *, follows: bool = True) -> None:
         self.exporter = InMemorySpanExporter()
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.traces = Traces(provider, ratio=0.01, draw=lambda: draw)
+        self.traces = Traces(provider, ratio=0.01, draw=lambda: draw, follows=follows)
 
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self.exporter.get_finished_spans()}
@@ -134,6 +134,39 @@ def test_a_sampled_parent_is_honoured_whatever_the_ratio(passed_over: Recorder) 
 def test_an_unsampled_parent_is_honoured_too(drawn: Recorder) -> None:
     drawn.traces.reviewed(review(traceparent=UNSAMPLED))
     assert not drawn.spans()
+
+
+def test_so_many_sampled_parents_a_second_are_followed_and_the_ratio_decides_of_the_others(
+    passed_over: Recorder,
+) -> None:
+    for _ in range(FOLLOWED_PER_SECOND_MAX + 3):
+        passed_over.traces.reviewed(review(traceparent=SAMPLED))
+    assert len(passed_over.exporter.get_finished_spans()) == FOLLOWED_PER_SECOND_MAX
+    assert passed_over.traces.sampled_parents() == {"followed": FOLLOWED_PER_SECOND_MAX, "limited": 3}
+    passed_over.traces.reviewed(replace(review(traceparent=SAMPLED), started_ns=AT_NS + 1_000_000_000))
+    assert len(passed_over.exporter.get_finished_spans()) == FOLLOWED_PER_SECOND_MAX + 1
+
+
+def test_what_is_drawn_beyond_the_bound_is_a_trace_of_our_own_with_a_link(drawn: Recorder) -> None:
+    for _ in range(FOLLOWED_PER_SECOND_MAX + 1):
+        drawn.traces.reviewed(review(traceparent=SAMPLED))
+    *_, last = drawn.exporter.get_finished_spans()
+    assert last.parent is None
+    assert f"{last.context.trace_id:032x}" != TRACE_ID
+    assert [f"{link.context.trace_id:032x}" for link in last.links] == [TRACE_ID]
+
+
+@pytest.mark.parametrize("traceparent", [SAMPLED, UNSAMPLED])
+def test_who_links_draws_for_himself_whatever_the_parent_says(traceparent: str) -> None:
+    for draw, spans in ((0.0099, 1), (0.01, 0)):
+        recorder = Recorder(draw, follows=False)
+        recorder.traces.reviewed(review(traceparent=traceparent))
+        found = recorder.exporter.get_finished_spans()
+        recorder.traces.shutdown()
+        assert [(span.parent, [f"{link.context.span_id:016x}" for link in span.links]) for span in found] == [
+            (None, [SPAN_ID])
+        ] * spans
+        assert recorder.traces.sampled_parents() == {"followed": 0, "limited": 0}
 
 
 @pytest.mark.parametrize(

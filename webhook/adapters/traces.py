@@ -2,12 +2,14 @@
 
 A breaker's transition has a span of its own, and is an event of the review that made it where that was sampled.
 
+A parent may be a tenant's own: an API server without tracing passes on the `traceparent` of whoever creates a Pod.
+
 The SDK is imported only where an endpoint is set: it takes longer to load than all of the command line.
 """
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,9 +22,11 @@ from webhook.ports import Review
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, SpanContext
 
 RATIO = 0.01
+FOLLOWED_PER_SECOND_MAX = 10
+"""Reviews that a sampled parent has traced. Of those beyond them the ratio decides, as where there is no parent."""
 EXPORT_TIMEOUT_SECONDS = 5
 _SIGNAL_PATH = "/v1/traces"
 _TRANSITION = "breaker transition"
@@ -31,34 +35,74 @@ _OUR_FAULT = 500  # and above; a denial is an answer, not an error
 # https://www.w3.org/TR/trace-context/#traceparent-header: zeros are no identity, and ff is no version.
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED = 0x01
+_SECOND_NS = 1_000_000_000
 
 
 class Traces:
-    """An Observer. A parent's own choice, sampled or not, is honoured; without a parent, `ratio` of the reviews."""
+    """An Observer: `ratio` of the reviews has spans. One that `follows` leaves the choice to the caller's parent.
+
+    Where it does not, the spans are a trace of our own with a link to the parent.
+    """
 
     def __init__(
-        self, provider: "TracerProvider", ratio: float = RATIO, draw: Callable[[], float] = random.random
+        self,
+        provider: "TracerProvider",
+        ratio: float = RATIO,
+        draw: Callable[[], float] = random.random,
+        *,
+        follows: bool = True,
     ) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer("podgate")
         self._ratio = ratio
         self._draw = draw
+        self._follows = follows
+        self._second = 0
+        self._room = FOLLOWED_PER_SECOND_MAX
+        self._followed = self._limited = 0
+
+    def sampled_parents(self) -> Mapping[str, int]:
+        """Return how many reviews had a sampled parent, by what was made of it."""
+        return {"followed": self._followed, "limited": self._limited}
 
     def reviewed(self, review: Review) -> None:
         parent = _parent(review.traceparent) if review.traceparent else None
-        sampled = self._draw() < self._ratio if parent is None else int(parent[4], 16) & _SAMPLED
-        if sampled:
-            self._record(review, _context(parent) if parent else None)
+        if parent is not None and self._follows:
+            if not int(parent[4], 16) & _SAMPLED:
+                return
+            if self._has_room(review.started_ns):
+                self._record(review, parent, is_followed=True)
+                return
+        if self._draw() < self._ratio:
+            self._record(review, parent, is_followed=False)
 
-    def _record(self, review: Review, parent: "Context | None") -> None:
+    def _has_room(self, now_ns: int) -> bool:
+        """Say whether one more sampled parent may be followed in this second."""
+        second = now_ns // _SECOND_NS
+        if second != self._second:
+            self._second, self._room = second, FOLLOWED_PER_SECOND_MAX
+        has_room = self._room > 0
+        self._room -= has_room
+        self._followed += has_room
+        self._limited += not has_room
+        return has_room
+
+    def _record(self, review: Review, parent: "re.Match[str] | None", *, is_followed: bool) -> None:
         from opentelemetry.context import Context
-        from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+        from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, StatusCode, set_span_in_context
+
+        context, links = Context(), []  # never what this thread happens to be in
+        if parent is not None and is_followed:
+            context = set_span_in_context(NonRecordingSpan(_remote(parent)), context)
+        elif parent is not None:
+            links = [Link(_remote(parent))]
 
         decision, start_ns = review.decision, review.started_ns
         root = self._tracer.start_span(
             f"review {decision.half}",
-            context=Context() if parent is None else parent,  # never what this thread happens to be in
+            context=context,
             kind=SpanKind.SERVER,
+            links=links,
             attributes=_attributes(review),
             start_time=start_ns,
         )
@@ -114,7 +158,9 @@ class Traces:
         self._provider.shutdown()
 
 
-def open_traces(endpoint: str | None, ratio: float = RATIO, version: str = "") -> Traces | None:
+def open_traces(
+    endpoint: str | None, ratio: float = RATIO, version: str = "", *, follows: bool = True
+) -> Traces | None:
     """Return Traces that send OTLP over HTTP, None without an endpoint; a URL without a path gets `/v1/traces`."""
     if endpoint is None:
         return None
@@ -132,7 +178,7 @@ def open_traces(endpoint: str | None, ratio: float = RATIO, version: str = "") -
         shutdown_on_exit=False,
     )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=EXPORT_TIMEOUT_SECONDS)))
-    return Traces(provider, ratio)
+    return Traces(provider, ratio, follows=follows)
 
 
 def _parent(traceparent: str) -> "re.Match[str] | None":
@@ -141,12 +187,11 @@ def _parent(traceparent: str) -> "re.Match[str] | None":
     return None if found is None or (found[1] == "00" and found[5]) else found
 
 
-def _context(parent: "re.Match[str]") -> "Context":
-    from opentelemetry.context import Context
-    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+def _remote(parent: "re.Match[str]") -> "SpanContext":
+    from opentelemetry.trace import SpanContext, TraceFlags
 
-    remote = SpanContext(int(parent[2], 16), int(parent[3], 16), is_remote=True, trace_flags=TraceFlags(_SAMPLED))
-    return set_span_in_context(NonRecordingSpan(remote), Context())
+    flags = TraceFlags(int(parent[4], 16) & _SAMPLED)
+    return SpanContext(int(parent[2], 16), int(parent[3], 16), is_remote=True, trace_flags=flags)
 
 
 def _moved(transition: Transition) -> dict[str, str | int]:

@@ -2,7 +2,7 @@
 
 from webhook.settings.declared import ControllerSettings, Settings
 from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of
-from webhook.settings.readers import Address, Certificates, ClientIdentity, store_of
+from webhook.settings.readers import Address, Certificates, ClientIdentity, TraceParent, store_of
 from webhook.store_access import MEMORY
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "ClientIdentity",
     "ControllerSettings",
     "Settings",
+    "TraceParent",
     "flag_of",
     "in_cluster",
     "parse",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from webhook.settings import readers as read
-from webhook.settings.readers import Address, Certificates, ClientIdentity
+from webhook.settings.readers import Address, Certificates, ClientIdentity, TraceParent
 from webhook.store_access import MEMORY, StoreFiles
 from webhook.tokens import Binding
 
@@ -220,6 +220,12 @@ class Settings(ControllerSettings):
         read.url, "OTLP/HTTP traces endpoint; no spans without it", optional=True, secret=True
     )
     trace_ratio: float = _setting(read.ratio, "share of reviews traced where the caller has not decided", "0.01")
+    trace_parent: TraceParent = _setting(
+        read.trace_parent,
+        "a caller's traceparent: Follow (its choice is taken; of sampled ones at most 10 a second) or Link (the ratio "
+        "decides, with a link to it)",
+        str(TraceParent.FOLLOW),
+    )
 
 
 def store_files_of(values: Mapping[str, Any]) -> StoreFiles:

@@ -45,6 +45,15 @@ class ClientIdentity(StrEnum):
     """Not at all: by a path that only the API server was told."""
 
 
+class TraceParent(StrEnum):
+    """What is made of a caller's `traceparent`: what `--trace-parent` says."""
+
+    FOLLOW = "Follow"
+    """Its choice is taken, sampled or not, and our spans are part of its trace."""
+    LINK = "Link"
+    """`--trace-ratio` decides; our spans are a trace of their own with a link to the caller's."""
+
+
 def client_identity(text: str) -> ClientIdentity:
     try:
         return ClientIdentity(text)
@@ -122,6 +131,13 @@ def certificates(text: str) -> Certificates:
         return Certificates(text)
     except ValueError:
         raise ValueError(f"write {', '.join(Certificates)}") from None
+
+
+def trace_parent(text: str) -> TraceParent:
+    try:
+        return TraceParent(text)
+    except ValueError:
+        raise ValueError(f"write one of {', '.join(TraceParent)}") from None
 
 
 def ratio(text: str) -> float:

@@ -7,14 +7,14 @@ from dataclasses import replace
 from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Metrics
 from webhook.adapters.recorder import Recorder
-from webhook.adapters.traces import open_traces
+from webhook.adapters.traces import Traces, open_traces
 from webhook.controller import BoardReports, ControllerReports
 from webhook.core.stanzas import OutcomeSource
 from webhook.fetched_keys import FetchReports
 from webhook.observers import Observers
 from webhook.outcome_buffer import OutcomeReports
 from webhook.ports import WatchReports
-from webhook.settings import ControllerSettings, Settings
+from webhook.settings import ControllerSettings, Settings, TraceParent
 from webhook.status import Replicas, WatchHealth
 from webhook.store_guard import GuardReports
 
@@ -29,7 +29,7 @@ class Telemetry:
         serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
         self.metrics = Metrics(version)
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
-        self._traces = open_traces(serving.otlp_endpoint, serving.trace_ratio, version) if serving else None
+        self._traces = self._open_traces(serving, version) if serving else None
         self.watches: dict[str, WatchHealth] = {}
         self.files: dict[str, str] = {}
         """What is wrong with each watched file as it stands now, "" where it is in force."""
@@ -41,6 +41,13 @@ class Telemetry:
         self._recorder = self._open_recorder(serving) if serving else None
         more = [observer for observer in (self._traces, self._recorder) if observer is not None]
         self.observer = Observers(self.metrics, self.logs, *more)
+
+    def _open_traces(self, settings: Settings, version: str) -> Traces | None:
+        follows = settings.trace_parent is TraceParent.FOLLOW
+        traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, version, follows=follows)
+        if traces is not None:
+            self.metrics.watch_trace_parents(traces.sampled_parents)
+        return traces
 
     def _open_recorder(self, settings: Settings) -> Recorder | None:
         if settings.record is None:

@@ -77,6 +77,7 @@ class Metrics:
         self._is_reduced: bool | None = None  # only a server is in a mode
         self._expiry_seconds: Mapping[str, float] = {}
         self._recorded: Callable[[], Mapping[str, int]] = dict
+        self._trace_parents: Callable[[], Mapping[str, int]] = dict
         self._registry = CollectorRegistry()
         self._provider = MeterProvider(
             [ProducingReader(self._registry, self._produce)],
@@ -221,6 +222,10 @@ class Metrics:
         """Export what `counts` returns, by result, as the events of a record."""
         self._recorded = counts
 
+    def watch_trace_parents(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export what `counts` returns, by result, as the reviews whose caller asked for a trace."""
+        self._trace_parents = counts
+
     def watch_keys(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Export what `counts` returns, by source, as the keys that tokens are verified with."""
         self._keys = counts
@@ -254,6 +259,7 @@ class Metrics:
             (families.KEYS, [((name,), float(count)) for name, count in self._keys().items()]),
             (families.REPLICAS, [((), float(self._replicas))]),
             (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
+            (families.TRACE_PARENTS, [((result,), float(count)) for result, count in self._trace_parents().items()]),
         ]
         durations = histogram(
             families.DURATION, [((half,), series) for half, series in self._decisions.durations.items()]

@@ -148,6 +148,7 @@ KEYS = _gauge("keys", "source", "Keys that tokens are verified with.")
 EVENTS = _counter("events_total", "result", "Kubernetes Events about denials and documents, by what became of them.")
 REPLICAS = _gauge("replicas", "", "Servers among which the limits are divided while the store is away.")
 RECORDED = _counter("recorded_events_total", "result", "Events for the file of --record.")
+TRACE_PARENTS = _counter("trace_parents_total", "result", "Reviews whose caller asked for a trace, by what followed.")
 REDUCED_MODE = _gauge("reduced_mode", "", "1 if callers are not authenticated (reduced mode), else 0.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
 CERTIFICATES_MADE = _counter("certificate_renewals_total", "secret", "CAs and certificates made in the cluster.")
@@ -173,6 +174,6 @@ FAMILIES = (
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
     *(EVENTS, REPLICAS),
     *(KEY_FETCHES, KEYS_FETCHED, KEYS),
-    *(FILE_RELOADS, FILE_LOADED, FILE_GOOD, RECORDED, REDUCED_MODE, CERTIFICATE_EXPIRY, BUILD_INFO),
+    *(FILE_RELOADS, FILE_LOADED, FILE_GOOD, RECORDED, TRACE_PARENTS, REDUCED_MODE, CERTIFICATE_EXPIRY, BUILD_INFO),
     *(CERTIFICATES_MADE, TRUST_MENDED, CERTIFICATE_TROUBLES, KEPT_EXPIRY),
 )
