@@ -16,7 +16,8 @@ POLICY = policy_text(
     '- {name: teams, match: {namespaces: ["team-*"], namespaceSelector: {matchLabels: {tier: prod}}},'
     " modes: {placement: Warn}, placement: {nodeSelector: {disk: ssd}}}\n"
 )
-KEYS = ["decision", "allowed", "status", "warnings", "patch", "pod", "service", "trace"]
+HEADING = ["file", "place", "kind", "namespace", "name"]
+KEYS = [*HEADING, "decision", "allowed", "status", "warnings", "patch", "pod", "service", "trace"]
 
 
 def template(cpu: int | None = None) -> Json:
@@ -119,9 +120,11 @@ def test_what_makes_no_pods_is_left_out_and_named() -> None:
     text = json.dumps({"kind": "List", "items": [{"kind": "Service", "metadata": {"name": "s"}}, pod(), {"kind": "X"}]})
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)
     assert (done.code, len(done.lines)) == (0, 1)
-    assert "note: -: Service default/s: makes no Pods" in done.err
-    error = refused('{"kind": "Service", "metadata": {"name": "s"}}')
-    assert "Service default/s: makes no Pods: give one of Pod, Deployment" in error
+    assert done.err.splitlines() == [
+        "note: -: items[0]: Service s: not handled by Podgate: makes no Pods",
+        "note: -: items[2]: X : not handled by Podgate: makes no Pods",
+        "1 reviewed: Admit 1; 2 not handled",
+    ]
 
 
 def test_byte_order_mark_line_ends_timestamps_and_nulls_are_read_as_kubectl_reads_them() -> None:
@@ -227,10 +230,11 @@ def test_bad_input_is_one_line_and_exit_2(text: str, reason: str) -> None:
     assert reason in refused(text)
 
 
-@pytest.mark.parametrize("name", ["nowhere.yaml", "."])
+@pytest.mark.parametrize("name", ["nowhere.yaml", "empty"])
 def test_files_that_cannot_be_read_are_named(name: str) -> None:
     for arguments in ([name, "--policy", "policy.yaml"], ["pod.yaml", "--policy", name]):
         Path("pod.yaml").write_text(json.dumps(pod()))
+        Path("empty").mkdir(exist_ok=True)
         done = podgate("review", *arguments)
         assert done.code == 2
         assert done.error.startswith(f"{name}: ")
@@ -307,13 +311,28 @@ def test_the_diff_shows_what_changes_and_names_each_object() -> None:
 
 
 def test_the_patch_applies_and_the_yaml_is_the_result() -> None:
-    patch, _ = shown("patch", pod())
-    assert {"op": "add", "path": "/spec/schedulerName", "value": "podgate-scheduler"} in json.loads(patch)
+    line = json.loads(shown("patch", pod())[0])
+    assert {"op": "add", "path": "/spec/schedulerName", "value": "podgate-scheduler"} in line["patch"]
     Path("result.yaml").write_text(shown("yaml", pod())[0])
-    again, _ = shown("patch", pod())
-    assert again == patch
+    assert json.loads(shown("patch", pod())[0]) == line
     done = podgate("review", "result.yaml", "--policy", "policy.yaml", "-o", "patch")
-    assert (done.code, done.out) == (0, "[]\n"), "what was rewritten needs no further patch"
+    assert (done.code, done.lines[0]["patch"]) == (0, []), "what was rewritten needs no further patch"
+
+
+def test_a_line_with_a_patch_says_of_which_object_and_whether_it_would_be_admitted() -> None:
+    out, _ = shown("patch", pod(), owned("Job", cpu=4), pod(nodeSelector={"disk": "hdd"}))
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [list(line) for line in lines] == [[*HEADING, "decision", "allowed", "status", "patch"]] * 3
+    assert [tuple(line[key] for key in HEADING) for line in lines] == [
+        ("-", "document 1", "Pod", "shop", "p"),
+        ("-", "document 2", "Job", "shop", "web"),
+        ("-", "document 3", "Pod", "shop", "p"),
+    ]
+    assert [(line["decision"], line["allowed"], line["status"]["code"]) for line in lines] == [
+        ("Admit", True, 200),
+        ("Deny", False, 429),
+        ("Deny", False, 403),
+    ]
 
 
 def test_warnings_are_shown() -> None:
@@ -425,10 +444,13 @@ def test_objects_on_one_page_are_kept_apart() -> None:
     assert "\n\n# Pod elsewhere/p: Unmatched\n\n--- Pod shop/p\n" in out
 
 
-def test_the_default_form_without_a_terminal_is_json() -> None:
+def test_the_default_form_is_the_diff_without_a_terminal_too() -> None:
     Path("pod.yaml").write_text(json.dumps(pod()))
     done = installed("review", "pod.yaml", "--policy", "policy.yaml")
-    assert (done.code, list(done.lines[0])) == (0, KEYS)
+    chosen = installed("review", "pod.yaml", "--policy", "policy.yaml", "-o", "diff")
+    assert (done.code, done.out) == (0, chosen.out)
+    assert done.out.startswith("--- Pod shop/p\n+++ Pod shop/p (rewritten)\n")
+    assert "\x1b" not in done.out
 
 
 def test_a_short_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> None:
@@ -446,7 +468,7 @@ def test_objects_without_a_namespace_are_judged_in_the_one_that_is_told(tmp_path
     manifest = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
     judged = {}
     for words in ((), ("-n", "shop")):
-        done = podgate("review", "-", "--policy", tmp_path / "policy.yaml", *words, stdin=manifest)
+        done = podgate("review", "-", "--policy", tmp_path / "policy.yaml", "-o", "json", *words, stdin=manifest)
         judged[words] = done.lines[0]["pod"]["metadata"]["namespace"]
     assert judged == {(): "default", ("-n", "shop"): "shop"}
 
@@ -465,6 +487,7 @@ def test_what_is_bad_is_told_and_does_not_hide_the_rest(tmp_path: Path) -> None:
         f'error: -: document 2: Pod shop/p: {field}: "soon": expected a whole number: mend its type',
         "error: -: document 3: items[2]: Job default/j: spec is missing: give the whole object",
         "error: nowhere.yaml: cannot be read: No such file or directory: give a readable file",
+        "4 reviewed: Admit 4; 3 in error",
     ]
 
 
@@ -558,8 +581,9 @@ def test_garbage_in_any_field_of_scheduling_is_one_line_that_names_the_object_an
     assert done.code == 2
     assert TRACE not in done.err
     assert "\x1b" not in done.err
-    errors = done.err.splitlines()
+    *errors, summary = done.err.splitlines()
     assert len(errors) + len(done.lines) == len(cases)
+    assert summary.endswith(f"; {len(errors)} in error")
     assert len(errors) > len(cases) / 2, "most of it is no Pod"
     for error in errors:
         found = re.match(r"error: -: items\[(\d+)\]: Deployment shop/web: spec\.template\.spec\.", error)

@@ -21,6 +21,7 @@ from webhook.interceptor import Answer, Interceptor
 USER = "kubernetes-admin"
 """Who asks where nobody is named: a person."""
 
+_SERVICE_ACCOUNT = "system:serviceaccount:"
 _GENERATED_SUFFIX = "x7k2p"
 _OBJECT = "AdmissionReview.request.object"
 _OLD_OBJECT = "AdmissionReview.request.oldObject"
@@ -38,6 +39,8 @@ class Ask:
     sub_resource: str = ""
     dry_run: bool = False
     old_pod: Mapping[str, Any] | None = None
+    groups: tuple[str, ...] = ()
+    """The user's, besides those that the API server gives to everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, 
         "requestResource": {"group": "", "version": "v1", "resource": "pods"},
         "namespace": ask.namespace,
         "operation": ask.operation,
-        "userInfo": {"username": ask.user, "groups": ["system:authenticated"]},
+        "userInfo": {"username": ask.user, "groups": _groups(ask)},
         "object": pod,
         "oldObject": ask.old_pod,
         "dryRun": ask.dry_run,
@@ -72,6 +75,14 @@ def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, 
     if ask.sub_resource:
         request["subResource"] = request["requestSubResource"] = ask.sub_resource
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def _groups(ask: Ask) -> list[str]:
+    """Return the user's groups, as impersonation makes them out."""
+    own = ask.groups
+    if not own and ask.user.startswith(_SERVICE_ACCOUNT):
+        own = ("system:serviceaccounts", f"system:serviceaccounts:{ask.user.split(':')[2]}")
+    return list(dict.fromkeys((*own, "system:authenticated")))
 
 
 def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:

@@ -16,6 +16,7 @@ def _as_json(found: Judged, _width: int | None) -> str:
     admission = found.admission
     decision = admission.validated
     line = {
+        **_heading(found),
         "decision": decision.verdict,
         "allowed": decision.allowed,
         "status": _status(decision),
@@ -28,6 +29,18 @@ def _as_json(found: Judged, _width: int | None) -> str:
     return msgspec.json.encode(line).decode() + "\n"
 
 
+def _heading(found: Judged) -> dict[str, str]:
+    """Return which object a line is about."""
+    subject = found.subject
+    return {
+        "file": subject.file,
+        "place": subject.at,
+        "kind": subject.kind,
+        "namespace": subject.namespace,
+        "name": subject.own_name,
+    }
+
+
 def _status(decision: Decision) -> dict[str, Any]:
     status = decision.status
     if decision.allowed:
@@ -36,7 +49,15 @@ def _status(decision: Decision) -> dict[str, Any]:
 
 
 def _as_patch(found: Judged, _width: int | None) -> str:
-    return msgspec.json.encode(found.admission.mutated.patch).decode() + "\n"
+    decision = found.admission.validated
+    line = {
+        **_heading(found),
+        "decision": decision.verdict,
+        "allowed": decision.allowed,
+        "status": _status(decision),
+        "patch": found.admission.mutated.patch,
+    }
+    return msgspec.json.encode(line).decode() + "\n"
 
 
 def _as_yaml(found: Judged, width: int | None) -> str:
@@ -57,7 +78,8 @@ def _comments(found: Judged, width: int | None) -> str:
     whose = f" (service {decision.service})" if decision.service else ""
     why = f" (by {decision.exemption})" if decision.exemption else ""
     colour = "green" if decision.allowed else "red"
-    lines = [(colour, "# ", f"{found.subject.name}: {decision.verdict}{whose}{why}")]
+    place = "" if found.subject.file == "-" else f"{found.subject.where}: "
+    lines = [(colour, "# ", f"{place}{found.subject.name}: {decision.verdict}{whose}{why}")]
     if not decision.allowed:
         status = decision.status
         lines.append((colour, "# ", f"{status.code} {status.reason}: {status.message}"))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from webhook.cli import complaints
-from webhook.cli.apiserver import Admission, Ask, admit, as_sent_to_mutate, patched, with_priority
+from webhook.cli.apiserver import USER, Admission, Ask, admit, as_sent_to_mutate, patched, with_priority
 from webhook.cli.manifests import Subject
 from webhook.core.decision import Decision, Half
 from webhook.core.explanation import Note, explain
@@ -18,6 +18,19 @@ UID = "00000000-0000-4000-8000-000000000000"
 """Stands in for the one that the API server would give."""
 
 
+class Asker(NamedTuple):
+    """Who asks for the objects in the files, where somebody is named; Pods of workloads are their controllers' own."""
+
+    username: str | None = None
+    groups: tuple[str, ...] = ()
+
+    def ask(self, subject: Subject) -> Ask:
+        """Return the request that makes the Pod of an object."""
+        is_own = self.username is not None and not subject.template_at
+        user, groups = (self.username, self.groups) if is_own else (subject.user, ())
+        return Ask(subject.pod, subject.namespace, UID, user or USER, dry_run=True, groups=groups)
+
+
 class Judged(NamedTuple):
     """`before`: the Pod as the mutating half got it."""
 
@@ -27,7 +40,7 @@ class Judged(NamedTuple):
     notes: tuple[Note, ...]
 
 
-async def judge(offline: Offline, subject: Subject, *, with_notes: bool) -> Judged:
+async def judge(offline: Offline, subject: Subject, asker: Asker, *, with_notes: bool) -> Judged:
     """Ask both halves. UserError: no API server would let the object through, or too little is known.
 
     `with_notes`: say what each entry of the policy did, which takes longer.
@@ -36,7 +49,7 @@ async def judge(offline: Offline, subject: Subject, *, with_notes: bool) -> Judg
         if subject.review is not None:
             before, admission = subject.pod, await _recorded(offline, subject.review)
         else:
-            ask = Ask(subject.pod, subject.namespace, UID, subject.user, dry_run=True)
+            ask = asker.ask(subject)
             before, admission = as_sent_to_mutate(ask), await admit(offline.interceptor, ask)
     except BadReviewError as error:
         wrong = _complaint(str(error), subject)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from webhook.cli import echo
 from webhook.cli.apiserver import USER
@@ -18,16 +18,21 @@ _SOURCES = {kind: source for kind in WORKLOADS for source in SOURCES if source.r
 _GROUPS = {kind: source.group for kind, source in _SOURCES.items()}
 _MADE_BY = {kind: source.controller for kind, source in _SOURCES.items()}
 _TEMPLATE_AT = {"CronJob": ("spec", "jobTemplate", "spec", "template"), "PodTemplate": ("template",)}
-_KNOWN = ", ".join(["Pod", *WORKLOADS, "PodTemplate", "List", "AdmissionReview"])
+KNOWN_KINDS = ", ".join(["Pod", *WORKLOADS, "PodTemplate", "List", "AdmissionReview"])
 
 
 class Subject(Struct, frozen=True):
     """One object of a file and the Pod that it makes; `review` holds an AdmissionReview as it came."""
 
-    where: str
-    """The file, and which document of several."""
-    name: str
+    file: str
+    at: str
+    """Which document of several, and which item of a list; "" where the file holds this object alone."""
+    kind: str
+    own_name: str
+    """The name, or what one is generated from."""
     namespace: str = ""
+    document: Mapping[str, Any] = {}
+    """The object as it stands in the file."""
     pod: dict[str, Any] = {}
     user: str = USER
     review: dict[str, Any] | None = None
@@ -36,35 +41,50 @@ class Subject(Struct, frozen=True):
     idle: str = ""
     """Why no Pod comes of it."""
 
+    @property
+    def where(self) -> str:
+        return f"{self.file}: {self.at}" if self.at else self.file
+
+    @property
+    def name(self) -> str:
+        """What a person would call it."""
+        if self.review is not None:
+            return " ".join(filter(None, (self.kind, self.own_name)))
+        return f"{self.kind} {self.namespace}/{self.own_name}" if self.namespace else f"{self.kind} {self.own_name}"
+
+
+class _Place(NamedTuple):
+    """Where an object was found."""
+
+    file: str
+    at: str = ""
+
+    def within(self, step: str) -> "_Place":
+        return _Place(self.file, ": ".join(filter(None, (self.at, step))))
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, self))
+
 
 def subjects(path: Path, namespace: str) -> list[Subject | UserError]:
     """Return each object of a file as what would reach the webhook, or what is wrong with it.
 
-    `namespace` is for those that name none. What makes no Pods is named on stderr and left out.
-    UserError: the file cannot be read, or has nothing else in it.
+    `namespace` is for those that name none. UserError: the file cannot be read.
     """
     present = [(index, one) for index, one in enumerate(documents(path), 1) if one is not None]
-    found = [
+    whole = _Place(str(path))
+    return [
         subject
         for index, document in present
-        for subject in _each(document, f"{path}: document {index}" if len(present) > 1 else str(path), namespace)
+        for subject in _each(document, whole.within(f"document {index}") if len(present) > 1 else whole, namespace)
     ]
-    if not found:
-        raise UserError(f"{path}: no object in it", f"give one of {_KNOWN}")
-    idle = [subject for subject in found if isinstance(subject, Subject) and subject.idle]
-    if len(idle) == len(found):
-        told = "; ".join(f"{one.name}: {one.idle}" for one in idle)
-        raise UserError(f"{path}: {told}", f"give one of {_KNOWN}")
-    for subject in idle:
-        click.echo(f"note: {path}: {subject.name}: {subject.idle}, left out", err=True)
-    return [subject for subject in found if isinstance(subject, UserError) or not subject.idle]
 
 
-def _each(document: Any, where: str, namespace: str) -> Iterator[Subject | UserError]:
+def _each(document: Any, where: _Place, namespace: str) -> Iterator[Subject | UserError]:
     """Yield the objects of a document; one that is wrong does not hide the others."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if not isinstance(kind, str) or not kind:
-        yield UserError(f"{where}: an object without a kind", f"give one of {_KNOWN}")
+        yield UserError(f"{where}: an object without a kind", f"give one of {KNOWN_KINDS}")
     elif not kind.endswith("List"):
         try:
             yield _subject(document, kind, where, namespace)
@@ -79,10 +99,10 @@ def _each(document: Any, where: str, namespace: str) -> Iterator[Subject | UserE
             # `kubectl get -o json` leaves the kind of a typed list's items out.
             is_typed = isinstance(item, dict) and "kind" not in item and kind != "List"
             of_kind = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
-            yield from _each({**of_kind, **item} if is_typed else item, f"{where}: items[{index}]", namespace)
+            yield from _each({**of_kind, **item} if is_typed else item, where.within(f"items[{index}]"), namespace)
 
 
-def _subject(document: Mapping[str, Any], kind: str, where: str, default_namespace: str) -> Subject:
+def _subject(document: Mapping[str, Any], kind: str, where: _Place, default_namespace: str) -> Subject:
     if kind == "AdmissionReview":
         return _recorded(dict(document), where)
     idle = _idle(kind, document.get("apiVersion"))
@@ -92,16 +112,18 @@ def _subject(document: Mapping[str, Any], kind: str, where: str, default_namespa
         str(words.get(key) or "") if idle else _text(words, key, f"{where}: {kind}")
         for key in ("namespace", "name", "generateName")
     )
-    namespace = namespace or default_namespace
-    name = echo.printable(f"{kind} {namespace}/{own_name or generate_name}")
+    if not idle:  # of the others it is not known whether they have one
+        namespace = namespace or default_namespace
+    shown = echo.printable(own_name or generate_name)
+    subject = Subject(*where, echo.printable(kind), shown, namespace, document)
     if idle:
-        return Subject(where, name, namespace, idle=idle)
+        return replace(subject, idle=idle)
     if kind == "Pod":
-        return Subject(where, name, namespace, dict(document))
+        return replace(subject, pod=dict(document))
     at = _TEMPLATE_AT.get(kind, ("spec", "template"))
-    template = mapping(document, at, f"{where}: {name}")
-    pod = _pod_of(template, own_name or "workload", f"{where}: {name}", ".".join(at))
-    return Subject(where, name, namespace, pod, _MADE_BY.get(kind, USER), template_at=".".join(at))
+    template = mapping(document, at, f"{where}: {subject.name}")
+    pod = _pod_of(template, own_name or "workload", f"{where}: {subject.name}", ".".join(at))
+    return replace(subject, pod=pod, user=_MADE_BY.get(kind, USER), template_at=".".join(at))
 
 
 def _idle(kind: str, api_version: Any) -> str:
@@ -114,13 +136,13 @@ def _idle(kind: str, api_version: Any) -> str:
     return "makes no Pods" if is_built_in else "not one of Kubernetes' own kinds"
 
 
-def _recorded(review: dict[str, Any], where: str) -> Subject:
+def _recorded(review: dict[str, Any], where: _Place) -> Subject:
     request = review.get("request")
-    if not isinstance(request, dict):
-        return Subject(where, "AdmissionReview", review=review)
-    pod = request.get("object")
-    name = echo.printable(f"AdmissionReview {request.get('uid')}")
-    return Subject(where, name, str(request.get("namespace", "")), pod if isinstance(pod, dict) else {}, review=review)
+    asked = request if isinstance(request, dict) else {}
+    pod, uid = asked.get("object"), asked.get("uid")
+    subject = Subject(*where, "AdmissionReview", "" if uid is None else echo.printable(str(uid)), document=review)
+    namespace = str(asked.get("namespace", ""))
+    return replace(subject, namespace=namespace, pod=pod if isinstance(pod, dict) else {}, review=review)
 
 
 def mapping(document: Any, path: tuple[str, ...], where: str) -> Mapping[str, Any]:

@@ -1,16 +1,23 @@
-"""Reads the labels of Namespaces that a user has in a file."""
+"""Labels of Namespaces: those that a user has in a file, and those among the objects under review."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import click
+
 from webhook.cli.files import documents
-from webhook.cli.manifests import mapping
+from webhook.cli.manifests import Subject, mapping
+from webhook.core.matching import NAME_LABEL
 from webhook.errors import UserError
 
+Labels = dict[str, dict[str, str]]
+"""By Namespace."""
 
-def namespace_labels(path: Path | None) -> dict[str, dict[str, str]]:
+
+def namespace_labels(path: Path | None) -> Labels:
     """Return labels by Namespace: from Namespace objects (`kubectl get namespaces -o yaml`), or a plain mapping."""
-    labels: dict[str, dict[str, str]] = {}
+    labels: Labels = {}
     for document in documents(path) if path is not None else []:
         if document is None:
             continue
@@ -28,6 +35,34 @@ def namespace_labels(path: Path | None) -> dict[str, dict[str, str]]:
     return labels
 
 
+def known_labels(told: Labels, found: Iterable[Subject | UserError], wrong: Callable[[UserError], None]) -> Labels:
+    """Return what --namespaces told, and of the Namespaces under review those that it did not tell of."""
+    known = dict(told)
+    for subject in found:
+        if isinstance(subject, UserError) or not is_namespace(subject):
+            continue
+        name = subject.own_name
+        try:
+            labels = _labels((subject.document.get("metadata") or {}).get("labels"), subject.where, name)
+        except UserError as error:
+            wrong(error)
+            continue
+        if _own(known.setdefault(name, labels)) != _own(labels):
+            holds = "those of --namespaces hold" if name in told else "the first ones hold"
+            click.echo(f"note: {subject.where}: Namespace {name}: other labels than known before: {holds}", err=True)
+    return known
+
+
+def is_namespace(subject: Subject) -> bool:
+    """Return whether an object is a Namespace of Kubernetes, known by its name."""
+    return subject.kind == "Namespace" and bool(subject.own_name) and subject.document.get("apiVersion", "v1") == "v1"
+
+
+def _own(labels: dict[str, str]) -> dict[str, str]:
+    """Leave out the label that the API server writes."""
+    return {key: value for key, value in labels.items() if key != NAME_LABEL}
+
+
 _NAMESPACES_WANTED = "give Namespace objects (kubectl get namespaces -o yaml), or name: {label: value}"
 
 
@@ -40,7 +75,7 @@ def _namespace(item: Any, where: str) -> tuple[str, Any]:
     return metadata["name"], metadata.get("labels")
 
 
-def _labels(found: Any, path: Path | None, name: Any) -> dict[str, str]:
+def _labels(found: Any, path: object, name: Any) -> dict[str, str]:
     if found is None:
         return {}
     if not isinstance(found, dict):
