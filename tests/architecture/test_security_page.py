@@ -21,6 +21,7 @@ THREATS = [
     "pods/resize",
     "pods/ephemeralcontainers",
     "pods/binding",
+    "spec.nodeName of a tenant",
     "Mirror Pod annotation spoofing",
     "UPDATE that removes our labels",
     "Parsing before authentication",

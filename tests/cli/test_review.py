@@ -335,6 +335,16 @@ def test_a_line_with_a_patch_says_of_which_object_and_whether_it_would_be_admitt
     ]
 
 
+def test_a_pod_that_names_its_node_is_denied_and_one_from_a_cluster_is_not() -> None:
+    """What `kubectl get -o yaml` shows is the scheduler's choice."""
+    (line,) = review(pod(nodeName="node-1"))
+    assert (line["decision"], line["status"]["message"].partition(":")[0]) == ("Deny", "NodeNameSet")
+    (line,) = review({**pod(nodeName="node-1"), "status": {"phase": "Running"}})
+    assert line["decision"] == "Admit"
+    (line,) = review({**pod(nodeName="node-1"), "status": {}})
+    assert line["decision"] == "Deny"
+
+
 def test_warnings_are_shown() -> None:
     Path("namespaces.yaml").write_text("team-a: {tier: prod}")
     (line,) = review(pod("team-a"), more=("--namespaces", "namespaces.yaml"))

@@ -83,7 +83,7 @@ POD: dict[str, Any] = {
         "securityContext": {"sysctls": [{"name": "kernel", "value": SECRET}]},
         "dnsConfig": {"searches": [SECRET]},
         "hostname": SECRET,
-        "nodeName": SECRET,
+        "nodeName": "node-1",
     },
     "status": {"message": SECRET},
 }
@@ -109,6 +109,7 @@ def test_a_pod_full_of_secrets_comes_out_as_what_policies_look_at() -> None:
     }
     placed = (
         "schedulerName",
+        "nodeName",
         "nodeSelector",
         "tolerations",
         "affinity",

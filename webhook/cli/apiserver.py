@@ -94,7 +94,15 @@ def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
     metadata = pod["metadata"] = {**(given or {}), "namespace": ask.namespace}
     if ask.operation == "CREATE":
         metadata.pop("uid", None)
+        if _was_bound(pod):
+            pod["spec"].pop("nodeName", None)
     return pod
+
+
+def _was_bound(pod: Mapping[str, Any]) -> bool:
+    """Say whether a Pod was read from a cluster: its node is then the scheduler's choice, and no wish of its user."""
+    spec, status = pod.get("spec"), pod.get("status")
+    return isinstance(spec, dict) and isinstance(status, dict) and bool(status.get("phase"))
 
 
 def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:

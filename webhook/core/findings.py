@@ -12,6 +12,7 @@ class Code(StrEnum):
     PLACEMENT_CONFLICT = "PlacementConflict"
     PLACEMENT_UNFULFILLED = "PlacementUnfulfilled"
     PLACEMENT_CONTRADICTION = "PlacementContradiction"
+    NODE_NAME_SET = "NodeNameSet"
     RESOURCES_OUTSIDE = "ResourcesOutside"
     RESOURCES_UNFULFILLED = "ResourcesUnfulfilled"
     WOULD_REWRITE = "WouldRewrite"

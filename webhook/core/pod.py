@@ -48,6 +48,7 @@ class Metadata(Struct, frozen=True, gc=False, rename="camel"):
 
 class Spec(Struct, frozen=True, gc=False, rename="camel"):
     scheduler_name: str | None = None
+    node_name: str | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None

@@ -20,6 +20,7 @@ LONGEST_MEAN_SECONDS = 3600
 """Of a line of `outcomes`: with it the sum over two million requests is exact in a double, in microseconds."""
 _PLACEMENT = {
     "schedulerName": "scheduler_name",
+    "nodeName": "node_name",
     "nodeSelector": "node_selector",
     "affinity": "affinity",
     "tolerations": "tolerations",

@@ -13,7 +13,9 @@ from webhook.core.pod import Pod
 from webhook.core.policy import FailureMode, Service
 from webhook.core.stanzas import Mode
 
-USERS_OWN = frozenset({Code.PLACEMENT_CONFLICT, Code.PLACEMENT_CONTRADICTION, Code.RESOURCES_OUTSIDE})
+USERS_OWN = frozenset(
+    {Code.PLACEMENT_CONFLICT, Code.PLACEMENT_CONTRADICTION, Code.NODE_NAME_SET, Code.RESOURCES_OUTSIDE}
+)
 """What the user asked for himself; all else was never written, or was undone."""
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 _ANNOTATION = f"metadata.annotations[{HASH_ANNOTATION}]"

@@ -75,10 +75,12 @@ def _stanzas(service: Service) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]
     """Yield each stanza with an empty one of its kind: how it acts is not for an entry to say."""
     placement, rules = service.placement, service.resources
     if placement is not None:
-        yield "placement", placement, Placement(on_conflict=placement.on_conflict), _placement(placement)
+        # What holds for the whole Pod is no entry's doing.
+        nothing = Placement(allow_node_name=True, on_conflict=placement.on_conflict)
+        yield "placement", placement, nothing, _placement(placement)
     if rules is not None:
-        nothing = ResourceRules(ContainerRange(ignore=rules.container.ignore), PodRange(), rules.when_outside)
-        yield "resources", rules, nothing, _resources(rules, nothing)
+        empty = ResourceRules(ContainerRange(ignore=rules.container.ignore), PodRange(), rules.when_outside)
+        yield "resources", rules, empty, _resources(rules, empty)
 
 
 def _placement(placement: Placement) -> Iterator[_Part]:

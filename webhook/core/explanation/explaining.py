@@ -13,6 +13,7 @@ from webhook.core.explanation.crediting import Case, credited
 from webhook.core.explanation.entries import Entry, entries
 from webhook.core.findings import Lack
 from webhook.core.patterns import any_fits
+from webhook.core.placement import node_name
 from webhook.core.pod import Pod
 from webhook.core.policy import Service
 from webhook.core.stanzas import Mode
@@ -130,8 +131,21 @@ def _identity(case: Case, service: Service) -> Note:
 _OURS = {"labels": "whose Pod it is", "annotations": "the policy that it was rewritten by"}
 
 
+def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
+    """Tell of a Pod that names its node."""
+    plan, own = service.placement_plan, pod.spec.node_name
+    if plan is None or not own or service.modes.placement is Mode.DISABLED:
+        return
+    rule, owed = "placement.allowNodeName", tuple(node_name.lacks(pod, plan))
+    if owed:
+        yield Note(rule, Act.LEFT, f"false: spec.nodeName {own} is not allowed", owed=owed, is_checked=True)
+    else:
+        yield Note(rule, Act.NOTHING, f"true: spec.nodeName {own} stays, and no scheduler places the Pod")
+
+
 def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
     """Tell what no entry does by itself."""
+    yield from _of_the_node(case.pod, service)
     rules, plan = service.resources, service.range_plan
     if rules is None or plan is None or service.modes.resources is Mode.DISABLED:
         return

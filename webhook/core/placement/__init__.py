@@ -5,7 +5,7 @@ The order is that of the patch.
 
 from webhook.core.findings import Lack
 from webhook.core.patch import Operation
-from webhook.core.placement import affinity, names, required, spread, tolerations
+from webhook.core.placement import affinity, names, node_name, required, spread, tolerations
 from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
 from webhook.core.pod import Pod
 
@@ -27,6 +27,7 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
 def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
     """Return what a Pod owes of what is required."""
     return [
+        *node_name.lacks(pod, plan),
         *names.lacks(pod, plan),
         *required.lacks(pod, plan),
         *affinity.lacks(pod, plan),

@@ -87,6 +87,7 @@ class PlacementPlan(Struct, frozen=True):
     tolerations: tuple[Wanted[Toleration], ...]
     priority_class_name: str | None
     runtime_class_name: str | None
+    allow_node_name: bool
     on_conflict: Mapping[str, OnConflict]
     has_affinity: bool
 
@@ -111,6 +112,7 @@ class PlacementPlan(Struct, frozen=True):
             tolerations=Wanted.each(reduced(placement.tolerations), lambda toleration: toleration),
             priority_class_name=placement.priority_class_name,
             runtime_class_name=placement.runtime_class_name,
+            allow_node_name=placement.allow_node_name,
             on_conflict=_rules(placement.on_conflict),
             has_affinity=bool(required or preferred or pod_affinity != PodTerms() or pod_anti_affinity != PodTerms()),
         )

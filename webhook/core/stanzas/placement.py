@@ -67,4 +67,5 @@ class Placement(Struct, frozen=True, rename="camel"):
     tolerations: Annotated[tuple[Toleration, ...], _Few] = ()
     priority_class_name: Annotated[str, format_of("dns-subdomain")] | None = None
     runtime_class_name: Annotated[str, format_of("dns-subdomain")] | None = None
+    allow_node_name: bool = False
     on_conflict: ConflictRules = ConflictRules()
