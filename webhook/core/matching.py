@@ -9,6 +9,8 @@ from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, Match, Policy, Servi
 from webhook.core.review import Request
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+EXEMPTIONS = ("namespace", "username", "runtimeClass", "daemonSet", "mirror")
+"""Why Pods are left alone."""
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
 NAME_LABEL = "kubernetes.io/metadata.name"
 """Every namespace has its name as a label: the API server writes it."""

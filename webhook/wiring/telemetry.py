@@ -1,11 +1,12 @@
 """Metrics, logs and traces of a server, as one observer; and what they are told beside reviews."""
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from webhook.adapters.logs import Logs
-from webhook.adapters.metrics import Metrics
+from webhook.adapters.metrics import Duty, Metrics
 from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import Traces, open_traces
 from webhook.controller import BoardReports, ControllerReports
@@ -14,7 +15,7 @@ from webhook.fetched_keys import FetchReports
 from webhook.observers import Observers
 from webhook.outcome_buffer import OutcomeReports
 from webhook.ports import WatchReports
-from webhook.settings import ControllerSettings, Settings, TraceParent
+from webhook.settings import MEMORY, ControllerSettings, Settings, TraceParent, in_cluster
 from webhook.status import Replicas, WatchHealth
 from webhook.store_guard import GuardReports
 
@@ -27,7 +28,7 @@ class Telemetry:
 
     def __init__(self, settings: ControllerSettings, version: str) -> None:
         serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
-        self.metrics = Metrics(version)
+        self.metrics = Metrics(version, _duties(settings))
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
         self._traces = self._open_traces(serving, version) if serving else None
         self.watches: dict[str, WatchHealth] = {}
@@ -90,6 +91,7 @@ class Telemetry:
         """Return whom to tell how the watch on a kind of object fares."""
         contact_us: int | None = None
         troubles: list[str] = []
+        self.metrics.kubernetes_failed(resource, 0)  # from 0 on, so that the first is an increase
 
         def show() -> None:
             self.watches[resource] = WatchHealth(contact_us, "; ".join(troubles))
@@ -264,6 +266,16 @@ class Telemetry:
             self._recorder.close()
         if self._traces is not None:
             self._traces.shutdown()
+
+
+def _duties(settings: ControllerSettings) -> Duty:
+    """Return what this process counts: a server whose counters are in its memory reconciles them as well."""
+    if not isinstance(settings, Settings):
+        return Duty.RECONCILES
+    if settings.store != MEMORY:
+        return Duty.REVIEWS | Duty.SHARES_STORE
+    has_cluster = settings.kubeconfig is not None or in_cluster(os.environ)
+    return Duty.REVIEWS | Duty.RECONCILES if has_cluster else Duty.REVIEWS
 
 
 def _few(names: list[str]) -> str:

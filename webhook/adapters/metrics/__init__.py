@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.certificates import CertificateTotals
 from webhook.adapters.metrics.decisions import Decisions
+from webhook.adapters.metrics.families import Family
 from webhook.adapters.metrics.ledger import PodLedgerHealth
 from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
@@ -19,24 +20,31 @@ from webhook.adapters.metrics.standing import Standing
 from webhook.adapters.metrics.store import StoreHealth
 from webhook.adapters.metrics.tallies import Row, Totals
 from webhook.adapters.metrics.transitions import Transitions
+from webhook.adapters.metrics.zeros import Duty, Labels, zeros
 from webhook.core.breaker import Transition
 from webhook.core.breaker_guard import Guarded
 from webhook.core.overrides import Entry
-from webhook.core.policy import LoadedPolicy
+from webhook.core.policy import LoadedPolicy, Policy
 from webhook.core.quota import Look
 from webhook.core.stanzas import WhenOpen
 from webhook.ports import Review
 from webhook.refusals import REASONS
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
+__all__ = ["CONTENT_TYPE", "Duty", "Metrics"]
 
 _SUCCESS, _FAILURE = "success", "failure"
 
 
 class Metrics:
-    """An Observer. Not shared between threads, except that `render` may run in another one."""
+    """An Observer. Not shared between threads, except that `render` may run in another one.
 
-    def __init__(self, version: str) -> None:
+    What a process with `duties` may count of the policy's services is shown from 0 on.
+    """
+
+    def __init__(self, version: str, duties: Duty = Duty.NONE) -> None:
+        self._duties = duties
+        self._policy: Policy | None = None
+        self._zeros: tuple[Policy | None, Mapping[Family, Mapping[Labels, float]]] = (None, {})
         self._decisions = Decisions()
         self._refused = Totals(families.REFUSED, *((reason,) for reason in REASONS))
         self._transitions = Transitions()
@@ -107,6 +115,7 @@ class Metrics:
         self._refused.add(reason)
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        self._policy = loaded.policy
         self._services = frozenset(service.name for service in loaded.policy.services)
         self._decisions.degrading = frozenset(
             service.name
@@ -185,9 +194,9 @@ class Metrics:
     def refused_from_cache(self, service: str) -> None:
         self._store.cached(self._of_policy(service))
 
-    def kubernetes_failed(self, resource: str) -> None:
+    def kubernetes_failed(self, resource: str, count: int = 1) -> None:
         """Count a list or a watch that failed."""
-        self._watches.add(resource)
+        self._watches.add(resource, count=count)
 
     def kubernetes_contact(self, resource: str, at_seconds: float) -> None:
         """Take when the API server last sent something for a watch, in seconds since the Unix epoch."""
@@ -235,10 +244,11 @@ class Metrics:
         return generate_latest(self._registry)
 
     def _produce(self) -> Sequence[Metric]:
+        at_zero = self._from_zero()
         hashes = [((self._policy_hash,), 1.0)] if self._policy_hash else []
         expiry = [((name,), at) for name, at in self._expiry_seconds.items()]
         rows = [
-            *((totals.family, totals.rows()) for totals in self._totals),
+            *((totals.family, totals.rows(at_zero.get(totals.family))) for totals in self._totals),
             *self._standing.rows(),
             *self._store.rows(),
             *self.ledger.rows(),
@@ -265,6 +275,14 @@ class Metrics:
             families.DURATION, [((half,), series) for half, series in self._decisions.durations.items()]
         )
         return [durations, *(numbers(family, points) for family, points in rows if points)]
+
+    def _from_zero(self) -> Mapping[Family, Mapping[Labels, float]]:
+        """Return the series that stand at 0, worked out where they are rendered: at a swap no review waits for it."""
+        policy, (known, found) = self._policy, self._zeros
+        if policy is not None and policy is not known:
+            found = zeros(policy, self._duties)
+            self._zeros = policy, found
+        return found
 
     def _overrides(self) -> list[Row]:
         """Return when each override ends; one for a service that is in no policy yet has no series."""

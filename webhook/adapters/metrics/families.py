@@ -16,6 +16,16 @@ STORE_TROUBLES = ("timeout", "unreachable", "readonly", "full", "authentication"
 EVENT_RESULTS = ("written", "known", "dropped", "failed")
 """What becomes of a Kubernetes Event; `known`: another server had told the same."""
 
+REFUND_CAUSES = ("NeverCreated", "NameTaken")
+"""Why a charged Pod is given back."""
+
+BOOKING_CAUSES = ("Away", "Loss")
+"""Why the store is told of a Pod afterwards."""
+
+PUSHED_RESULTS = ("ok", "error")
+OVERFLOW = "overflow"
+PUSHED_DROPS = ("disabled", "store", OVERFLOW)
+"""Why no breaker takes a pushed outcome."""
 
 OUTCOME_REFUSALS = ("noService", "notPushed", "notNamed")
 """Why a pushed outcome is refused: no such service, it hears no reporters, it does not name this one."""

@@ -1,7 +1,7 @@
 """Accumulators of the hot path: a dictionary and a bisection, 0.2 us where an SDK record costs 15 us."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from webhook.adapters.metrics.families import Family
 
@@ -44,8 +44,10 @@ class Totals:
                 if not labels[index] or labels[index] in services
             }
 
-    def rows(self) -> Iterable[Row]:
-        return list(self._values.items())
+    def rows(self, zeros: Mapping[tuple[str, ...], float] | None = None) -> Iterable[Row]:
+        """Return the series, with those that stand at 0 where there is room for all of them."""
+        shown = {**(zeros or {}), **self._values}
+        return list((shown if len(shown) <= self.family.series_max else dict(self._values)).items())
 
 
 class Durations:

@@ -1,0 +1,200 @@
+"""Series at 0: the label sets of a policy's services that can occur, shown before anything has happened.
+
+`increase()` takes the first sample of a series as its start: an event that brings its series along is never counted.
+What is done by hand (a forced breaker, a mode of an override) is not among them, nor what only callers decide.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Flag, auto
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.families import Family
+from webhook.core.breaker import State
+from webhook.core.decision import Half, Verdict
+from webhook.core.findings import Code
+from webhook.core.matching import EXEMPTIONS
+from webhook.core.outcomes import Settlement
+from webhook.core.policy import FailureMode, Policy, Pool, Service, Unmatched
+from webhook.core.quota import STANDING, Holder
+from webhook.core.stanzas import Breaker, Mode, OutcomeSource, WhenOpen, WhenStoreUnavailable
+from webhook.core.starting import Result
+from webhook.core.validation import own_mode
+
+Labels = tuple[str, ...]
+Series = Iterator[tuple[Family, Labels]]
+
+_CONCERNS = ("placement", "resources", "quota", "breaker")
+_TRIED = frozenset({Mode.WARN, Mode.AUDIT})
+_CODES: Mapping[str, tuple[Code, ...]] = {
+    "placement": (Code.PLACEMENT_CONFLICT, Code.PLACEMENT_UNFULFILLED),
+    "resources": (Code.RESOURCES_OUTSIDE, Code.RESOURCES_UNFULFILLED),
+    "quota": (Code.QUOTA_EXCEEDED,),
+    "breaker": (Code.BREAKER_OPEN, Code.BREAKER_PROBING),
+}
+_TEMPLATE_CONCERNS = ("placement", "resources")
+_UNMATCHED: Mapping[Unmatched, Mode] = {Unmatched.WARN: Mode.WARN, Unmatched.DENY: Mode.ENFORCE}
+
+
+class Duty(Flag):
+    """What a process does, and therefore counts."""
+
+    NONE = 0
+    REVIEWS = auto()
+    SHARES_STORE = auto()
+    """It has a store that may be away."""
+    RECONCILES = auto()
+    """It follows Pods in the cluster."""
+
+
+def zeros(policy: Policy, duties: Duty) -> Mapping[Family, Mapping[Labels, float]]:
+    """Return the series that a process with `duties` shows from the start, by family."""
+    found: dict[Family, dict[Labels, float]] = {}
+    for family, labels in _series(policy, duties):
+        found.setdefault(family, {})[labels] = 0
+    return found
+
+
+def _series(policy: Policy, duties: Duty) -> Series:
+    pools = {pool.name: pool for pool in policy.pools}
+    if Duty.REVIEWS in duties:
+        yield from _of_no_service(policy)
+    if Duty.RECONCILES in duties:
+        yield families.LABELS_IGNORED, ()
+    for service in policy.services:
+        name, breaker = service.name, _in_force(service, "breaker") and service.breaker
+        if Duty.REVIEWS in duties:
+            yield from _reviews(service)
+            yield from _counted(service, pools.get(service.pool or ""))
+            if Duty.SHARES_STORE in duties:
+                yield from _away(service)
+        if Duty.RECONCILES in duties:
+            yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
+            yield from (
+                (family, (name,))
+                for family in (families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS)
+            )
+        if breaker:
+            yield from _breaker(service, breaker, duties, is_guarded=policy.breaker_guard is not None)
+
+
+def _in_force(service: Service, concern: str) -> bool:
+    stanza = service.quota or service.pool if concern == "quota" else getattr(service, concern)
+    return stanza is not None and getattr(service.modes, concern) is not Mode.DISABLED
+
+
+def _of_no_service(policy: Policy) -> Series:
+    for half in Half:
+        for verdict in (Verdict.UNMATCHED, Verdict.EXEMPT):
+            yield families.REVIEWS, (half, "", "CREATE", verdict)
+    yield from ((families.EXEMPT, (exemption,)) for exemption in EXEMPTIONS)
+    mode = _UNMATCHED.get(policy.unmatched)
+    if mode is not None:
+        yield families.FINDINGS, ("", Code.UNMATCHED, mode)
+    if mode is Mode.WARN:
+        yield families.WOULD_DENY, ("", "unmatched")
+
+
+def _reviews(service: Service) -> Series:
+    """Yield what becomes of the fields of a service's Pods and templates."""
+    name, modes = service.name, service.modes
+    yield families.REVIEWS, (Half.MUTATE, name, "CREATE", Verdict.ADMIT)
+    yield families.REVIEWS, (Half.VALIDATE, name, "CREATE", Verdict.ADMIT)
+    yield families.REVIEWS, (Half.VALIDATE, name, "CREATE", Verdict.DENY)
+    if modes.all_disabled():
+        return
+    own = own_mode(service)
+    missing = Mode.WARN if own is Mode.ENFORCE and service.failure_mode is FailureMode.OPEN else own
+    yield families.FINDINGS, (name, Code.MUTATION_MISSING, missing)
+    yield families.FINDINGS, (name, Code.IMMUTABLE, own)
+    for concern in _CONCERNS:
+        if not _in_force(service, concern):
+            continue
+        mode = getattr(modes, concern)
+        yield from ((families.FINDINGS, (name, code, mode)) for code in _CODES[concern])
+        if mode in _TRIED:
+            yield families.WOULD_DENY, (name, concern)
+        if mode in _TRIED and concern in _TEMPLATE_CONCERNS:
+            yield families.WOULD_REWRITE, (name, concern)
+        if mode is not Mode.AUDIT and concern in _TEMPLATE_CONCERNS:
+            yield from ((families.WORKLOAD_WARNINGS, (name, code)) for code in _CODES[concern])
+    yield from ((families.WORKLOADS, (name, operation, Verdict.ADMIT)) for operation in ("CREATE", "UPDATE"))
+
+
+def _counted(service: Service, pool: Pool | None) -> Series:
+    """Yield what becomes of a service's Pods at its limits."""
+    if not _in_force(service, "quota") or service.modes.quota is not Mode.ENFORCE:
+        return
+    quota = service.quota
+    for holder, windows in (
+        (Holder.SERVICE, quota.windows if quota else ()),
+        (Holder.POOL, pool.windows if pool else ()),
+    ):
+        for window in windows:
+            yield from (
+                (families.QUOTA_DENIED, (service.name, resource, window.window.text, holder))
+                for resource in window.hard
+            )
+    if quota is not None and quota.standing is not None:
+        for resource in quota.standing.hard:
+            yield families.QUOTA_DENIED, (service.name, resource, STANDING, Holder.STANDING)
+
+
+def _away(service: Service) -> Series:
+    """Yield what becomes of a service's Pods while the store gives no answer."""
+    name, has_quota = service.name, _in_force(service, "quota")
+    rule = service.quota.when_store_unavailable if service.quota is not None else WhenStoreUnavailable.LOCAL
+    admits = service.failure_mode is FailureMode.OPEN or not (has_quota or _in_force(service, "breaker"))
+    if has_quota and rule is WhenStoreUnavailable.LOCAL:
+        yield families.LOCAL_ADMITTED, (name,)
+    elif has_quota:
+        admits = rule is WhenStoreUnavailable.ALLOW
+    if admits:
+        yield families.UNCOUNTED, (name,)
+    else:
+        mode = service.modes.quota if has_quota else service.modes.breaker
+        yield families.FINDINGS, (name, Code.STORE_UNAVAILABLE, mode)
+    yield from ((families.BOOKED, (name, cause)) for cause in families.BOOKING_CAUSES)
+    if has_quota and service.modes.quota is Mode.ENFORCE:
+        yield families.DENY_CACHE_HITS, (name,)
+
+
+def _breaker(service: Service, breaker: Breaker, duties: Duty, *, is_guarded: bool) -> Series:
+    name, degrades = service.name, breaker.when_open is WhenOpen.DEGRADE
+    enforced = service.modes.breaker is Mode.ENFORCE
+    for moved in _moves(breaker):
+        yield families.BREAKER_TRANSITIONS, (name, *moved)
+    yield families.BREAKER_EXPIRED, (name,)
+    if is_guarded and enforced and not degrades:
+        yield families.BREAKER_HELD, (name,)
+    if Duty.REVIEWS in duties and degrades:
+        yield families.DEGRADED if enforced else families.WOULD_DEGRADE, (name,)
+    elif Duty.REVIEWS in duties:
+        yield families.BREAKER_PROBES, (name,)
+        if enforced:
+            yield families.BREAKER_NOT_PERMITTED, (name,)
+    if Duty.RECONCILES in duties and breaker.quota_exceeded is not None:
+        yield families.BREAKER_EXCUSED, (name,)
+    source = None if breaker.outcomes is None else breaker.outcomes.source
+    if source is OutcomeSource.PUSHED and Duty.REVIEWS in duties:
+        yield from ((families.OUTCOMES, (name, source, result)) for result in families.PUSHED_RESULTS)
+        yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in families.PUSHED_DROPS)
+    if source is OutcomeSource.POD_START and Duty.RECONCILES in duties:
+        yield from ((families.OUTCOMES, (name, source, result)) for result in Result)
+        dropped = (*(one for one in Settlement if one is not Settlement.COUNTED), families.OVERFLOW)
+        yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in dropped)
+
+
+def _moves(breaker: Breaker) -> Iterator[Labels]:
+    """Yield what a breaker does by itself: from, to, reason."""
+    triggers = {
+        "errorRate": breaker.error_rate,
+        "latency": breaker.latency,
+        "quotaExceeded": breaker.quota_exceeded,
+    }
+    for word, trigger in triggers.items():
+        if trigger is not None:
+            yield State.CLOSED, State.OPEN, word
+    yield State.OPEN, State.HALF_OPEN, "openForPassed"
+    yield State.OPEN, State.CLOSED, "probesSucceeded"
+    yield State.HALF_OPEN, State.CLOSED, "probesSucceeded"
+    yield State.HALF_OPEN, State.OPEN, "probeFailed"
