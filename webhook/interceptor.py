@@ -1,6 +1,6 @@
 """One AdmissionReview, top to bottom: decode, own, breaker, rewrite or check, charge, answer, record."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter_ns, time_ns
 
 from msgspec import Struct
@@ -132,7 +132,7 @@ class Interceptor:
         labels = self._namespaces.labels(namespace)
         if labels is None and stages.namespace_labels_decide(draft):
             return self._own_by_a_look(draft)
-        stages.own(draft, labels or {})
+        self._own_by(draft, labels or {})
         return None
 
     async def _own_by_a_look(self, draft: Draft) -> None:
@@ -141,7 +141,12 @@ class Interceptor:
         labels = await self._namespaces.look(namespace)
         if labels is None:
             raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
-        stages.own(draft, labels)
+        self._own_by(draft, labels)
+
+    @staticmethod
+    def _own_by(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
+        own = stages.own if draft.request.workload is None else workloads.own
+        own(draft, namespace_labels)
 
     def _rewrite(self, draft: Draft) -> None:
         breaker = draft.plan.breaker

@@ -17,7 +17,7 @@ POLICY = policy_text(
     " modes: {placement: Warn}, placement: {nodeSelector: {disk: ssd}}}\n"
 )
 HEADING = ["file", "place", "kind", "namespace", "name"]
-KEYS = [*HEADING, "decision", "allowed", "status", "warnings", "patch", "pod", "service", "trace"]
+KEYS = [*HEADING, "decision", "allowed", "status", "warnings", "patch", "pod", "service", "trace", "dependsOn"]
 
 
 def template(cpu: int | None = None) -> Json:
@@ -73,6 +73,7 @@ def refused(text: str, *more: str) -> str:
     return done.error
 
 
+GENERATED_FROM = {"Deployment": "web-<pod-template-hash>-", "CronJob": "web-<minute>-"}
 WORKLOADS = ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "Job", "CronJob", "PodTemplate"]
 
 
@@ -82,9 +83,55 @@ def test_every_workload_is_judged_by_the_pod_that_it_makes(kind: str) -> None:
     assert list(line) == KEYS
     assert (line["decision"], line["allowed"], line["status"], line["service"]) == ("Admit", True, {"code": 200}, "web")
     assert line["pod"]["spec"]["schedulerName"] == "podgate-scheduler"
-    assert line["pod"]["metadata"]["generateName"] == "web-"
-    assert {"uid", "name"}.isdisjoint(line["pod"]["metadata"]), "what only stands in for the API server's is not shown"
+    metadata = line["pod"]["metadata"]
+    assert metadata["generateName"] == GENERATED_FROM.get(kind, "web-")
+    assert metadata.get("name") == ("web-0" if kind == "StatefulSet" else None), "no name that only stands in for one"
+    assert "uid" not in metadata
+    assert line["dependsOn"] == []
     assert {step["half"] for step in line["trace"]} == {"mutate", "validate"}
+
+
+CANARY = policy_text(
+    "- {name: canary, match: {namespaces: [shop], podSelector: {matchLabels: {pod-template-hash: 7d4b6c9f5d}}},"
+    " placement: {schedulerName: canary-scheduler}}\n"
+    "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}}\n"
+)
+
+
+def test_a_job_is_owned_by_the_service_that_asks_for_its_name() -> None:
+    wanted = "podSelector: {matchLabels: {job-name: web}}"
+    Path("policy.yaml").write_text(policy_text(f"- {{name: jobs, match: {{namespaces: [shop], {wanted}}}}}\n"))
+    job, deployment = review(owned("Job"), owned("Deployment"))
+    assert (job["decision"], job["service"]) == ("Admit", "jobs")
+    assert job["pod"]["metadata"]["labels"]["job-name"] == "web"
+    assert (deployment["decision"], deployment["service"]) == ("Unmatched", None)
+
+
+def test_what_depends_on_a_label_that_is_not_known_yet_gets_no_verdict() -> None:
+    Path("policy.yaml").write_text(CANARY)
+    deployment = owned("Deployment")
+    deployment["spec"]["template"]["spec"]["schedulerName"] = "theirs"
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=json.dumps(deployment))
+    (line,) = done.lines
+    assert done.code == 0, "nothing is denied"
+    assert (line["decision"], line["allowed"], line["service"], line["patch"]) == ("Depends", None, None, [])
+    assert line["dependsOn"] == [
+        {"service": "canary", "labels": ["pod-template-hash"]},
+        {"service": "web", "labels": []},
+    ]
+    (warning,) = line["warnings"]
+    assert "will be denied if service canary owns them, which depends on label pod-template-hash: " in warning
+    assert line["pod"]["metadata"]["labels"] == {"app": "web", "pod-template-hash": "<pod-template-hash>"}
+
+
+def test_a_person_is_shown_what_it_depends_on() -> None:
+    Path("policy.yaml").write_text(CANARY)
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "diff", stdin=json.dumps(owned("Deployment")))
+    assert done.out == (
+        "# Deployment shop/web: Depends\n"
+        "# depends: service canary owns the Pod, if its podSelector fits the Pod's label pod-template-hash\n"
+        "# depends: service web owns the Pod otherwise\n"
+    )
 
 
 def test_every_kind_that_the_server_reviews_is_known_here() -> None:

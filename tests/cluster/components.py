@@ -13,7 +13,7 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 SCHEDULERS = ("default-scheduler", "podgate-scheduler")
 
 _CONTROLLERS = (
-    *("deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob"),
+    *("deployment", "replicaset", "replicationcontroller", "statefulset", "daemonset", "job", "cronjob"),
     *("garbage-collector", "pod-garbage-collector", "namespace", "node-lifecycle", "taint-eviction", "disruption"),
     *("serviceaccount", "serviceaccount-token", "root-ca-certificate-publisher", "resourcequota"),
     *("endpointslice", "ttl-after-finished", "clusterrole-aggregation"),

@@ -334,6 +334,161 @@ async def test_observers_are_told_of_the_advice_with_its_stages() -> None:
     assert review.decision.findings[0].code is Code.PLACEMENT_CONFLICT
 
 
+def asking(key: str, *values: str, unmatched: str = "Deny") -> LoadedPolicy:
+    """Build a policy whose first service asks for a label, and wants another scheduler than `THEIRS`."""
+    wanted = f"[{{key: {key}, operator: In, values: [{', '.join(map(repr, values))}]}}]"
+    services = f"""
+- name: asks
+  match: {{namespaces: [shop], podSelector: {{matchExpressions: {wanted}}}}}
+  placement: {{schedulerName: podgate-scheduler}}
+"""
+    return policy_of(services, f"unmatched: {unmatched}\nexemptions: {{daemonSets: false}}")
+
+
+JOB_NAME, JOB_UID = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
+INDEX, ORDINAL = "batch.kubernetes.io/job-completion-index", "apps.kubernetes.io/pod-index"
+POD_NAME, REVISION, GENERATION = (
+    "statefulset.kubernetes.io/pod-name",
+    "controller-revision-hash",
+    "pod-template-generation",
+)
+INDEXED, THREE = {"completionMode": "Indexed", "completions": 3}, {"replicas": 3}
+UID = "0a1b2c3d-0000-4000-8000-00000000000f"
+OWNED, NOBODYS, DEPENDS = "asks", None, "depends"
+ADDED: list[tuple[str, str, Json, list[str], str | None]] = [
+    ("jobs", "job-name", {}, ["web"], OWNED),
+    ("jobs", JOB_NAME, {}, ["web"], OWNED),
+    ("jobs", JOB_NAME, {}, ["other"], NOBODYS),
+    ("jobs", JOB_NAME, {"manualSelector": True}, ["web"], NOBODYS),
+    ("jobs", "controller-uid", {}, [UID], DEPENDS),
+    ("jobs", JOB_UID, {}, ["no-uid"], NOBODYS),
+    ("jobs", JOB_UID, {"manualSelector": True}, [UID], NOBODYS),
+    ("jobs", INDEX, {}, ["0"], NOBODYS),
+    ("jobs", INDEX, {"completionMode": "Indexed", "completions": 1}, ["0"], OWNED),
+    ("jobs", INDEX, INDEXED, ["0"], DEPENDS),
+    ("jobs", INDEX, INDEXED, ["0", "1", "2"], OWNED),
+    ("jobs", INDEX, INDEXED, ["3", "01"], NOBODYS),
+    ("cronjobs", "job-name", {}, ["web"], NOBODYS),
+    ("cronjobs", "job-name", {}, ["web-29012345"], DEPENDS),
+    ("cronjobs", "job-name", {}, ["other-29012345"], NOBODYS),
+    ("deployments", "pod-template-hash", {}, ["7d4b6c9f5d"], DEPENDS),
+    ("deployments", "pod-template-hash", {}, ["abc"], NOBODYS),
+    ("replicasets", "pod-template-hash", {}, ["7d4b6c9f5d"], NOBODYS),
+    ("replicationcontrollers", "pod-template-hash", {}, ["7d4b6c9f5d"], NOBODYS),
+    ("statefulsets", ORDINAL, {}, ["0"], OWNED),
+    ("statefulsets", ORDINAL, {}, ["1"], NOBODYS),
+    ("statefulsets", ORDINAL, THREE, ["0"], DEPENDS),
+    ("statefulsets", ORDINAL, {**THREE, "ordinals": {"start": 4}}, ["4", "5", "6"], OWNED),
+    ("statefulsets", POD_NAME, {}, ["web-0"], OWNED),
+    ("statefulsets", POD_NAME, THREE, ["web-2"], DEPENDS),
+    ("statefulsets", POD_NAME, THREE, ["web-3", "other-0"], NOBODYS),
+    ("statefulsets", REVISION, {}, ["web-7d4b6c9f5d"], DEPENDS),
+    ("statefulsets", REVISION, {}, ["7d4b6c9f5d"], NOBODYS),
+    ("daemonsets", REVISION, {}, ["7d4b6c9f5d"], DEPENDS),
+    ("daemonsets", GENERATION, {}, ["1"], DEPENDS),
+]
+
+
+@pytest.mark.parametrize(("resource", "key", "spec", "values", "expected"), ADDED)
+async def test_labels_that_a_controller_adds_count_for_the_pods_of_a_workload(
+    resource: str, key: str, spec: Json, values: list[str], expected: str | None
+) -> None:
+    group = {"replicationcontrollers": "", "jobs": "batch", "cronjobs": "batch"}.get(resource, "apps")
+    asked = request(template(), group, resource)
+    inner = asked["object"]["spec"].get("jobTemplate", asked["object"])["spec"]
+    inner |= spec
+    decision = await Gate(asking(key, *values)).validate(**asked)
+    found = DEPENDS if decision.verdict is Verdict.DEPENDS else decision.service
+    assert found == expected
+    denials = [warning for warning in decision.warnings if "will be denied:" in warning]
+    assert len(denials) == (1 if expected is NOBODYS else 0), "no claim of a denial but where it is certain"
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"), [("Exists", OWNED), ("DoesNotExist", NOBODYS), ("NotIn", DEPENDS), ("In", DEPENDS)]
+)
+async def test_an_expression_about_a_value_that_is_not_known_yet(operator: str, expected: str | None) -> None:
+    values = ", values: [7d4b6c9f5d]" if operator.endswith("In") else ""
+    wanted = f"{{key: pod-template-hash, operator: {operator}{values}}}"
+    loaded = policy_of(
+        f"- {{name: asks, match: {{namespaces: [shop], podSelector: {{matchExpressions: [{wanted}]}}}}}}"
+    )
+    decision = await advised(loaded, template({"app": "web", "pod-template-hash": "theirs"}))
+    assert (DEPENDS if decision.verdict is Verdict.DEPENDS else decision.service) == expected
+
+
+CANARY = """
+- name: canary
+  match: {namespaces: [shop], podSelector: {matchLabels: {pod-template-hash: 7d4b6c9f5d, app: web}}}
+  placement: {schedulerName: canary-scheduler}
+- name: web
+  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
+  placement: {schedulerName: podgate-scheduler}
+"""
+
+
+async def test_a_service_that_may_own_the_pods_comes_before_one_that_does() -> None:
+    decision = await advised(policy_of(CANARY), template(**THEIRS))
+    assert decision.verdict is Verdict.DEPENDS
+    assert [(one.service, one.labels) for one in decision.depends_on] == [
+        ("canary", ("pod-template-hash",)),
+        ("web", ()),
+    ]
+    assert decision.service is None
+    start = "PlacementConflict: Pods of deployment.apps/web will be denied if service {} owns them,"
+    start += " which depends on label pod-template-hash: service {}: spec.schedulerName is 'theirs'"
+    assert [
+        warning.startswith(start.format(name, name))
+        for name, warning in zip(("canary", "web"), decision.warnings, strict=True)
+    ] == [True, True]
+    assert decision.steps[-1].found == "service canary, depending on label pod-template-hash; else service web"
+
+
+async def test_who_is_told_of_no_service_is_told_on_what_it_depends() -> None:
+    decision = await advised(asking("pod-template-hash", "7d4b6c9f5d"), template())
+    [warning] = decision.warnings
+    assert warning.startswith(
+        "Unmatched: Pods of deployment.apps/web will be denied if no service owns them,"
+        " which depends on label pod-template-hash: no service of the policy matches"
+    )
+
+
+async def test_nothing_is_said_where_no_possible_service_objects() -> None:
+    """To say at each apply that there are two possibilities would be noise."""
+    decision = await advised(policy_of(CANARY), template())
+    assert (decision.verdict, decision.warnings) == (Verdict.DEPENDS, ())
+
+
+async def test_a_service_that_asks_for_what_can_never_be_decides_nothing() -> None:
+    decision = await advised(policy_of(CANARY.replace("7d4b6c9f5d", "never")), template(**THEIRS))
+    assert (decision.verdict, decision.service) == (Verdict.ADMIT, "web")
+
+
+@pytest.mark.parametrize(("dry_run", "verdict"), [(False, Verdict.ADMIT), (True, Verdict.DEPENDS)])
+async def test_a_uid_and_a_name_that_a_dry_run_gave_are_nobodys(*, dry_run: bool, verdict: Verdict) -> None:
+    """The validating call sees what the API server wrote into a Job; only what is stored keeps it."""
+    labels = {"job-name": "web-x7k2p", JOB_NAME: "web-x7k2p", "controller-uid": UID, JOB_UID: UID}
+    metadata = {"generateName": "web-", "name": "web-x7k2p", "uid": UID}
+    given = {"metadata": metadata, "spec": {"template": template(labels)}}
+    for key, value in (("job-name", "web-x7k2p"), (JOB_UID, UID)):
+        asked = request({}, "batch", "jobs", object=given, dryRun=dry_run)
+        decision = await Gate(asking(key, value)).validate(**asked)
+        assert decision.verdict is verdict
+
+
+async def test_a_daemon_sets_own_terms_for_nodes_give_way_to_one_node() -> None:
+    """The controller replaces them: they say where Pods are made, and are not in the Pods."""
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["elsewhere"]}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
+        }
+    }
+    loaded = policy_of(POLICY, "exemptions: {daemonSets: false}")
+    decision = await advised(loaded, template(affinity=affinity), "apps", "daemonsets")
+    assert (decision.service, decision.warnings) == ("web", ())
+
+
 @PROPERTY
 @given(pairs)
 async def test_what_an_author_is_told_is_what_becomes_of_the_pods(pair: Pair) -> None:

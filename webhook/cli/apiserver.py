@@ -16,13 +16,14 @@ import msgspec
 
 from webhook.core.decision import Decision, Half
 from webhook.core.review import BadReviewError
+from webhook.core.templates import Source
 from webhook.interceptor import Answer, Interceptor
 
 USER = "kubernetes-admin"
 """Who asks where nobody is named: a person."""
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
-_GENERATED_SUFFIX = "x7k2p"
+GENERATED_SUFFIX = "x7k2p"
 _OBJECT = "AdmissionReview.request.object"
 _OLD_OBJECT = "AdmissionReview.request.oldObject"
 
@@ -85,6 +86,21 @@ def _groups(ask: Ask) -> list[str]:
     return list(dict.fromkeys((*own, "system:authenticated")))
 
 
+def workload_review(workload: Mapping[str, Any], source: Source, namespace: str) -> dict[str, Any]:
+    """Return the AdmissionReview that the API server would send about a workload object in a dry run of its CREATE."""
+    resource = {"group": source.group, "version": "v1", "resource": source.resource}
+    request = {
+        "uid": str(uuid.uuid4()),
+        "resource": resource,
+        "namespace": namespace,
+        "operation": "CREATE",
+        "userInfo": {"username": USER, "groups": ["system:authenticated"]},
+        "object": workload,
+        "dryRun": True,
+    }
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
 def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
     """Return the Pod as the mutating call sees it."""
     pod = copy.deepcopy(dict(ask.pod))
@@ -111,7 +127,7 @@ def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
     metadata = stored["metadata"]
     metadata["uid"] = ask.uid
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = metadata["generateName"] + _GENERATED_SUFFIX
+        metadata["name"] = metadata["generateName"] + GENERATED_SUFFIX
     return stored
 
 

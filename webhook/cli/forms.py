@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from webhook.cli import reasons
+from webhook.cli.apiserver import GENERATED_SUFFIX
 from webhook.cli.judging import UID, Judged
 from webhook.cli.output import as_diff, as_yaml
 from webhook.core.decision import Decision
@@ -18,13 +19,14 @@ def _as_json(found: Judged, _width: int | None) -> str:
     line = {
         **_heading(found),
         "decision": decision.verdict,
-        "allowed": decision.allowed,
+        "allowed": None if decision.depends_on else decision.allowed,
         "status": _status(decision),
         "warnings": decision.warnings,
         "patch": admission.mutated.patch,
         "pod": _without_uid(admission.pod),
         "service": decision.service,
         "trace": reasons.trace(admission, found.notes),
+        "dependsOn": decision.depends_on,
     }
     return msgspec.json.encode(line).decode() + "\n"
 
@@ -53,7 +55,7 @@ def _as_patch(found: Judged, _width: int | None) -> str:
     line = {
         **_heading(found),
         "decision": decision.verdict,
-        "allowed": decision.allowed,
+        "allowed": None if decision.depends_on else decision.allowed,
         "status": _status(decision),
         "patch": found.admission.mutated.patch,
     }
@@ -77,12 +79,13 @@ def _comments(found: Judged, width: int | None) -> str:
     decision = found.admission.validated
     whose = f" (service {decision.service})" if decision.service else ""
     why = f" (by {decision.exemption})" if decision.exemption else ""
-    colour = "green" if decision.allowed else "red"
+    colour = "yellow" if decision.depends_on else "green" if decision.allowed else "red"
     place = "" if found.subject.file == "-" else f"{found.subject.where}: "
     lines = [(colour, "# ", f"{place}{found.subject.name}: {decision.verdict}{whose}{why}")]
     if not decision.allowed:
         status = decision.status
         lines.append((colour, "# ", f"{status.code} {status.reason}: {status.message}"))
+    lines += [("yellow", "# depends: ", told) for told in reasons.dependences(decision)]
     lines += [("yellow", "# warning: ", warning) for warning in decision.warnings]
     return "".join(
         click.style(line, fg=colour) + "\n"
@@ -97,8 +100,8 @@ def _without_uid(pod: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(given, dict):
         return pod
     metadata = {key: value for key, value in given.items() if (key, value) != ("uid", UID)}
-    if metadata.get("generateName"):
-        metadata.pop("name", None)
+    if metadata.get("name") == f"{metadata.get('generateName')}{GENERATED_SUFFIX}":
+        metadata.pop("name")
     return {**pod, "metadata": metadata}
 
 

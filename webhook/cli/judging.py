@@ -3,11 +3,21 @@
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.cli import complaints
-from webhook.cli.apiserver import USER, Admission, Ask, admit, as_sent_to_mutate, patched, with_priority
+from webhook.cli.apiserver import (
+    USER,
+    Admission,
+    Ask,
+    admit,
+    as_sent_to_mutate,
+    patched,
+    with_priority,
+    workload_review,
+)
 from webhook.cli.manifests import Subject
-from webhook.core.decision import Decision, Half
+from webhook.core.decision import Decision, Half, Verdict
 from webhook.core.explanation import Note, explain
 from webhook.core.review import BadReviewError
 from webhook.errors import UserError
@@ -51,6 +61,9 @@ async def judge(offline: Offline, subject: Subject, asker: Asker, *, with_notes:
         else:
             ask = asker.ask(subject)
             before, admission = as_sent_to_mutate(ask), await admit(offline.interceptor, ask)
+            undecided = await _undecided(offline, subject)
+            if undecided is not None:
+                admission = Admission(replace(undecided, half=Half.MUTATE, steps=()), undecided, before)
     except BadReviewError as error:
         wrong = _complaint(str(error), subject)
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
@@ -60,6 +73,15 @@ async def judge(offline: Offline, subject: Subject, asker: Asker, *, with_notes:
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
         ) from None
     return Judged(subject, before, admission, _notes(offline, before, admission.mutated) if with_notes else ())
+
+
+async def _undecided(offline: Offline, subject: Subject) -> Decision | None:
+    """Ask about the workload, which the Pods come of; None where what holds for the first holds for each of them."""
+    if subject.workload is None or subject.source is None:
+        return None
+    body = msgspec.json.encode(workload_review(subject.workload, subject.source, subject.namespace))
+    decision = (await offline.interceptor.review(Half.VALIDATE, body)).decision
+    return decision if decision.verdict is Verdict.DEPENDS else None
 
 
 async def _recorded(offline: Offline, recorded: dict[str, Any]) -> Admission:

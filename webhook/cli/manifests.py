@@ -10,15 +10,12 @@ from msgspec.structs import replace
 from webhook.cli import echo
 from webhook.cli.apiserver import USER
 from webhook.cli.files import documents
-from webhook.core.templates import SOURCES
+from webhook.core.simulation import simulate
+from webhook.core.templates import SOURCES, Source
 from webhook.errors import UserError
 
-WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController")
-_SOURCES = {kind: source for kind in WORKLOADS for source in SOURCES if source.resource == f"{kind.lower()}s"}
-_GROUPS = {kind: source.group for kind, source in _SOURCES.items()}
-_MADE_BY = {kind: source.controller for kind, source in _SOURCES.items()}
-_TEMPLATE_AT = {"CronJob": ("spec", "jobTemplate", "spec", "template"), "PodTemplate": ("template",)}
-KNOWN_KINDS = ", ".join(["Pod", *WORKLOADS, "PodTemplate", "List", "AdmissionReview"])
+_SOURCES = {source.kind: source for source in SOURCES}
+KNOWN_KINDS = ", ".join(["Pod", *_SOURCES, "PodTemplate", "List", "AdmissionReview"])
 
 
 class Subject(Struct, frozen=True):
@@ -36,6 +33,9 @@ class Subject(Struct, frozen=True):
     pod: dict[str, Any] = {}
     user: str = USER
     review: dict[str, Any] | None = None
+    workload: Mapping[str, Any] | None = None
+    """The object whose controller makes the Pod."""
+    source: Source | None = None
     template_at: str = ""
     """Where the Pod's template stands in the object, "" where the object is the Pod."""
     idle: str = ""
@@ -120,17 +120,33 @@ def _subject(document: Mapping[str, Any], kind: str, where: _Place, default_name
         return replace(subject, idle=idle)
     if kind == "Pod":
         return replace(subject, pod=dict(document))
-    at = _TEMPLATE_AT.get(kind, ("spec", "template"))
-    template = mapping(document, at, f"{where}: {subject.name}")
-    pod = _pod_of(template, own_name or "workload", f"{where}: {subject.name}", ".".join(at))
-    return replace(subject, pod=pod, user=_MADE_BY.get(kind, USER), template_at=".".join(at))
+    source = _SOURCES.get(kind)
+    at = source.template_at if source else ("template",)
+    template = _template(document, at, f"{where}: {subject.name}")
+    if source is None:
+        metadata = {**(template.get("metadata") or {}), "generateName": f"{own_name}-"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        return replace(subject, pod=pod, template_at=".".join(at))
+    # One that has a name needs none generated.
+    kept = {key: value for key, value in words.items() if key != "generateName" or not own_name}
+    workload = {**document, "metadata": {**kept, "namespace": namespace}}
+    pod = simulate(source, workload, template, namespace).document
+    return replace(subject, pod=pod, user=source.controller, template_at=".".join(at), workload=workload, source=source)
+
+
+def _template(document: Mapping[str, Any], path: tuple[str, ...], where: str) -> Mapping[str, Any]:
+    template = mapping(document, path, where)
+    whole = {".".join(path): template}
+    for part in ("metadata", "spec") if template.get("metadata") is not None else ("spec",):
+        mapping(whole, (*whole, part), where)
+    return template
 
 
 def _idle(kind: str, api_version: Any) -> str:
     """Say why no Pod comes of a kind, "" where one does. Not only Kubernetes has a Job."""
     group, _, version = str(api_version or "").rpartition("/")
-    if kind in {"Pod", "PodTemplate", *WORKLOADS}:
-        is_known = not version or group == _GROUPS.get(kind, "")
+    if kind in {"Pod", "PodTemplate", *_SOURCES}:
+        is_known = not version or group == (_SOURCES[kind].group if kind in _SOURCES else "")
         return "" if is_known else f"apiVersion {echo.printable(str(api_version))} is not Kubernetes' own"
     is_built_in = "." not in group or group.endswith(".k8s.io")
     return "makes no Pods" if is_built_in else "not one of Kubernetes' own kinds"
@@ -162,12 +178,3 @@ def _text(metadata: Mapping[str, Any], key: str, where: str) -> str:
     if value is not None and not isinstance(value, str):
         raise UserError(f"{where}: metadata.{key}: {echo.value(value)}: expected a string", "give it as text")
     return value or ""
-
-
-def _pod_of(template: Mapping[str, Any], owner: str, where: str, at: str) -> dict[str, Any]:
-    """Return the Pod that a controller would make from a template."""
-    whole = {at: template}
-    given = {} if template.get("metadata") is None else mapping(whole, (at, "metadata"), where)
-    spec = mapping(whole, (at, "spec"), where)
-    metadata = {**given, "generateName": f"{owner}-"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

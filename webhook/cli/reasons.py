@@ -30,6 +30,13 @@ def remarks(admission: Admission, notes: Sequence[Note]) -> list[Remark]:
     ]
 
 
+def dependences(decision: Decision) -> Iterator[str]:
+    """Yield what a verdict waits for: labels whose value is not known before the Pod exists, or differs among Pods."""
+    for one in decision.depends_on:
+        asked = f", if its podSelector fits the Pod's label {', '.join(one.labels)}" if one.labels else " otherwise"
+        yield f"{f'service {one.service}' if one.service else 'no service'} owns the Pod{asked}"
+
+
 def trace(admission: Admission, notes: Sequence[Note]) -> list[dict[str, str]]:
     """Return what each stage found, and after the stages that rewrite and check what each entry of the policy did."""
     found = []

@@ -19,6 +19,8 @@ class Verdict(StrEnum):
     QUEUE = "Queue"
     UNMATCHED = "Unmatched"
     EXEMPT = "Exempt"
+    DEPENDS = "Depends"
+    """Of a workload alone: which service owns its Pods depends on labels that only the Pods themselves have."""
 
 
 class Half(StrEnum):
@@ -78,6 +80,13 @@ class Step(Struct, frozen=True):
     found: str
 
 
+class Dependence(Struct, frozen=True):
+    """A service that may own the Pods of a workload, None: no service; and the labels that decide it."""
+
+    service: str | None
+    labels: tuple[str, ...] = ()
+
+
 class Decision(Struct, frozen=True):
     """The record of one review, complete. Nothing in it is secret.
 
@@ -103,6 +112,8 @@ class Decision(Struct, frozen=True):
     would_degrade: bool = False
     """It would have been, were the breaker's mode Enforce."""
     would_write: tuple[WouldWrite, ...] = ()
+    depends_on: tuple[Dependence, ...] = ()
+    """In the order of the policy; the last one has no labels, and owns the Pods where none of the others does."""
     status: Status = ALLOWED
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()

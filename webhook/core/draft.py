@@ -7,7 +7,18 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from webhook.core import answers
-from webhook.core.decision import ALLOWED, Decision, Finding, Half, Status, Step, Verdict, WouldWrite, enforced
+from webhook.core.decision import (
+    ALLOWED,
+    Decision,
+    Dependence,
+    Finding,
+    Half,
+    Status,
+    Step,
+    Verdict,
+    WouldWrite,
+    enforced,
+)
 from webhook.core.findings import Code
 from webhook.core.matching import Matcher
 from webhook.core.patch import Operation
@@ -70,6 +81,7 @@ class Draft(Struct):
     hash_known: bool = True
     verdict: Verdict | None = None
     service: Service | None = None
+    depends_on: tuple[Dependence, ...] = ()
     exemption: str = ""
     degraded: str = ""
     would_degrade: bool = False
@@ -191,6 +203,7 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         exemption=draft.exemption,
         degraded=draft.degraded,
         would_degrade=draft.would_degrade,
+        depends_on=draft.depends_on,
         status=status,
         findings=findings,
         would_write=would_write,

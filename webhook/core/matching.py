@@ -1,12 +1,14 @@
 """Whose Pod is it? First matching service of the list, like a firewall; and who is left alone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from webhook.core.kubernetes import LabelSelector, Requirement
 from webhook.core.patterns import any_fits
 from webhook.core.pod import Pod
 from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, Match, Policy, Service
 from webhook.core.review import Request
+from webhook.core.unsettled import SETTLED, Unsettled, UnsettledLabels
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 EXEMPTIONS = ("namespace", "username", "runtimeClass", "daemonSet", "mirror")
@@ -40,6 +42,43 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     )
 
 
+def depends_on(
+    selector: LabelSelector | None, labels: Mapping[str, str], unsettled: UnsettledLabels
+) -> tuple[str, ...] | None:
+    """Return the labels that decide whether a selector holds: () where it holds in any case, None where in none.
+
+    Each expression is judged alone: two that ask for one label, or for labels that go together, may depend on them
+    where together they never hold.
+    """
+    deciding: list[str] = []
+    for requirement in _requirements(selector):
+        value = unsettled.get(requirement.key)
+        found = holds(requirement, labels) if value is None else _holds_unsettled(requirement, value)
+        if found is False:
+            return None
+        if found is None:
+            deciding.append(requirement.key)
+    return tuple(dict.fromkeys(deciding))
+
+
+def _requirements(selector: LabelSelector | None) -> Iterator[Requirement]:
+    if selector is not None:
+        for key, value in (selector.match_labels or {}).items():
+            yield Requirement(key, "In", (value,))
+        yield from selector.match_expressions or ()
+
+
+def _holds_unsettled(requirement: Requirement, value: Unsettled) -> bool | None:
+    match requirement.operator:
+        case "In":
+            return value.among(requirement.values or ())
+        case "NotIn":
+            found = value.among(requirement.values or ())
+            return None if found is None else not found
+        case operator:
+            return operator == "Exists"
+
+
 def _may_own(match: Match, namespace: str) -> bool:
     """Judge the part of a match that a namespace's name decides alone."""
     return not match.namespaces or any_fits(match.namespaces, namespace)
@@ -52,6 +91,13 @@ def _selects_by_name(match: Match, namespace: str) -> bool | None:
         return True
     keys = {*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())}
     return selects(selector, {NAME_LABEL: namespace}) if keys <= {NAME_LABEL} else None
+
+
+class PossibleOwner(NamedTuple):
+    """A service that owns Pods of a workload, or None, and the labels that decide it: () for the last resort."""
+
+    service: Service | None
+    labels: tuple[str, ...] = ()
 
 
 class Matcher:
@@ -75,7 +121,14 @@ class Matcher:
         """Return whether a namespace's name alone does not say who may own its Pods."""
         return any(service.match.namespace_selector is not None for service in self.candidates(namespace))
 
-    def labels_decide(self, namespace: str, labels: Mapping[str, str], *, to_be_named: bool) -> bool:
+    def labels_decide(
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        *,
+        to_be_named: bool,
+        unsettled: UnsettledLabels = SETTLED,
+    ) -> bool:
         """Return whether the owner of a Pod with these labels depends on labels of its namespace.
 
         `to_be_named`: where nobody owns it, whether some service names the namespace counts too.
@@ -83,7 +136,8 @@ class Matcher:
         candidates = self.candidates(namespace)
         for service in candidates:
             selected = _selects_by_name(service.match, namespace)
-            if selected is not False and selects(service.match.pod_selector, labels):
+            deciding = depends_on(service.match.pod_selector, labels, unsettled)
+            if selected is not False and deciding is not None and (selected is None or not deciding):
                 return selected is None
         named = {_selects_by_name(one.match, namespace) for one in candidates if not one.match.any_namespace}
         return to_be_named and True not in named and None in named
@@ -95,6 +149,26 @@ class Matcher:
             if selects(match.namespace_selector, namespace_labels) and selects(match.pod_selector, labels):
                 return service
         return None
+
+    def possible_owners(
+        self,
+        namespace: str,
+        namespace_labels: Mapping[str, str],
+        labels: Mapping[str, str],
+        unsettled: UnsettledLabels,
+    ) -> tuple[PossibleOwner, ...]:
+        """Return, in order, every service that may turn out to be the first that matches; one where that is settled."""
+        found = []
+        for service in self.candidates(namespace):
+            if not selects(service.match.namespace_selector, namespace_labels):
+                continue
+            deciding = depends_on(service.match.pod_selector, labels, unsettled)
+            if deciding is None:
+                continue
+            found.append(PossibleOwner(service, deciding))
+            if not deciding:
+                return tuple(found)
+        return (*found, PossibleOwner(None))
 
     def may_own(self, service: Service, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
         """Return whether a namespace, by name and labels, is one where `service` owns Pods."""

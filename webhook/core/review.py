@@ -4,14 +4,16 @@ Source: k8s.io/api/admission/v1. Unknown fields are skipped: a newer API server 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.decision import ALLOWED, Decision, Status
 from webhook.core.pod import Pod
-from webhook.core.templates import BY_RESOURCE, WorkloadObject
+from webhook.core.simulation.reading import pod_of
+from webhook.core.templates import BY_RESOURCE
+from webhook.core.unsettled import SETTLED, UnsettledLabels
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -19,6 +21,8 @@ _LONGEST_ECHO = 60  # characters of a caller's text that an error repeats
 
 # What carries Pods that a decision reads. Elsewhere the object of `pods` is another kind: Binding, Eviction, a scale.
 _PODS_READ = frozenset({("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
+
+_OBJECT = "AdmissionReview.request.object"
 
 T = TypeVar("T")
 
@@ -80,11 +84,15 @@ class _PodEnvelope(_Head, frozen=True, gc=False, rename="camel"):
 
 
 class Workload(Struct, frozen=True, gc=False):
-    """A request about a workload object: which one, and who asked for what. Its Pods do not exist yet."""
+    """A request about a workload object: which one, and who asked for what. Its Pods do not exist yet.
+
+    `unsettled`: those labels of its Pods whose value is not known yet, or differs from Pod to Pod.
+    """
 
     name: str
     operation: str
     user: str
+    unsettled: UnsettledLabels = SETTLED
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -109,7 +117,7 @@ _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
 _head = msgspec.json.Decoder(_Head)
 _envelope = msgspec.json.Decoder(_Envelope)
 _pod = msgspec.json.Decoder(Pod)
-_workload = msgspec.json.Decoder(WorkloadObject)
+_any_object = msgspec.json.Decoder(dict[str, Any])
 _encoder = msgspec.json.Encoder()
 
 
@@ -207,9 +215,13 @@ def _of_template(request: RawRequest) -> Request | None:
     source = BY_RESOURCE.get((request.resource.group, request.resource.resource))
     if source is None or request.operation not in {"CREATE", "UPDATE"} or request.sub_resource:
         return None
-    made_from = object_of(request.object, _workload, "object")
-    pod = made_from.pod(request.namespace) if made_from is not None else None
-    if made_from is None or pod is None:
+    made_from = object_of(request.object, _any_object, "object")
+    is_stored = not (request.dry_run and request.operation == "CREATE")
+    try:
+        made = pod_of(made_from or {}, source, request.namespace, is_stored=is_stored)
+    except msgspec.ValidationError as error:
+        raise BadReviewError(f"{_OBJECT}: {error}") from None
+    if made is None:
         return None
     return Request(
         uid=request.uid,
@@ -219,9 +231,9 @@ def _of_template(request: RawRequest) -> Request | None:
         namespace=request.namespace,
         user=source.controller,
         dry_run=bool(request.dry_run),
-        pod=pod,
+        pod=made.pod,
         old_pod=None,
-        workload=Workload(f"{source.shown}/{made_from.shown_name}", request.operation, request.user_info.username),
+        workload=Workload(made.owner, request.operation, request.user_info.username, made.unsettled),
     )
 
 

@@ -13,6 +13,7 @@ from webhook.core.policy import Service, Unmatched
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.review import BadReviewError
 from webhook.core.stanzas import Mode
+from webhook.core.unsettled import SETTLED
 
 _OPEN = frozenset({State.OPEN, State.FORCED_OPEN})
 
@@ -38,7 +39,9 @@ def namespace_labels_decide(draft: Draft) -> bool:
     if draft.request.operation == "UPDATE":
         return matcher.needs_labels(namespace)
     is_strict = draft.compiled.policy.unmatched is not Unmatched.ADMIT
-    return matcher.labels_decide(namespace, draft.pod.labels, to_be_named=is_strict)
+    workload = draft.request.workload
+    unsettled = SETTLED if workload is None else workload.unsettled
+    return matcher.labels_decide(namespace, draft.pod.labels, to_be_named=is_strict, unsettled=unsettled)
 
 
 def own(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
@@ -70,13 +73,18 @@ def _owner_of_existing(draft: Draft, labels: Mapping[str, str]) -> Service | Non
 
 
 def _unmatched(draft: Draft, labels: Mapping[str, str]) -> None:
-    named = draft.compiled.labelled(draft.pod)
     if draft.request.operation == "CREATE" and draft.half is Half.MUTATE:
-        draft.patch = mutation.DISOWN if named is not None else ()
+        draft.patch = mutation.DISOWN if draft.compiled.labelled(draft.pod) is not None else ()
     elif draft.request.operation == "CREATE":
-        draft.object_to("own", (() if named is None else validation.check_unowned(named)) + _no_service(draft, labels))
+        draft.object_to("own", unowned(draft, labels))
     if draft.verdict is None:
         draft.settle(Verdict.UNMATCHED, "own", "no service matches")
+
+
+def unowned(draft: Draft, labels: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Return what keeps a new Pod out where no service owns it."""
+    named = draft.compiled.labelled(draft.pod)
+    return (() if named is None else validation.check_unowned(named)) + _no_service(draft, labels)
 
 
 def _no_service(draft: Draft, labels: Mapping[str, str]) -> tuple[Finding, ...]:

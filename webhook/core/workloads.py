@@ -1,16 +1,18 @@
 """What the Pods of a workload object will be told, said where somebody reads it: as warnings, never as a refusal."""
 
+from collections.abc import Iterable, Mapping
+
 from msgspec.structs import replace
 
 from webhook.core import draft as drafts
 from webhook.core import matching, mutation, stages, validation
-from webhook.core.decision import Decision, Finding, Half, Verdict
+from webhook.core.decision import Decision, Dependence, Finding, Half, Verdict
 from webhook.core.draft import Draft
 from webhook.core.findings import Code
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pod import Metadata, Pod, Spec
 from webhook.core.policy import Policy, Service
-from webhook.core.review import BadReviewError, Request
+from webhook.core.review import BadReviewError, Request, Workload
 from webhook.core.stanzas import Mode
 from webhook.core.templates import SOURCES, Source
 
@@ -38,17 +40,51 @@ def leave_alone(draft: Draft) -> None:
     return stages.leave_alone(draft)
 
 
+def own(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
+    """Find whose Pods they will be; where that depends on labels that are not known yet, no verdict is given."""
+    namespace = draft.request.namespace
+    labels = {matching.NAME_LABEL: namespace, **namespace_labels}
+    found = draft.compiled.matcher.possible_owners(namespace, labels, draft.pod.labels, _workload(draft).unsettled)
+    if len(found) == 1:
+        return stages.own(draft, namespace_labels)
+    draft.depends_on = tuple(Dependence(_name_of(one.service), one.labels) for one in found)
+    for one in found:
+        possible = Draft(draft.half, draft.request, draft.compiled, service=one.service)
+        findings = stages.unowned(possible, labels) if one.service is None else _objections(possible)
+        draft.findings += _advice(findings, draft, one.service)
+    return draft.settle(Verdict.DEPENDS, "own", _whose(draft))
+
+
+def _name_of(service: Service | None) -> str | None:
+    return None if service is None else service.name
+
+
+def _whose(draft: Draft) -> str:
+    """Say what the owner depends on: `service canary, depending on label pod-template-hash; else service web`."""
+    *others, last = draft.depends_on
+    told = [f"service {one.service}, depending on {_labels(one.labels)}" for one in others]
+    return "; else ".join((*told, f"service {last.service}" if last.service else "no service"))
+
+
+def _labels(keys: tuple[str, ...]) -> str:
+    return f"label{'s' * (len(keys) > 1)} {', '.join(keys)}"
+
+
 def check(draft: Draft) -> None:
     """Judge the Pod that the template would have become: what is left after our own rewriting is the user's doing."""
-    service, pod = draft.owner, draft.pod
-    try:
-        rewritten = mutation.patched(pod, mutation.rewrite(pod, service, draft.compiled.hash))
-        findings = (*_forged_label(pod, service), *stages.check_new(draft, rewritten, hash_known=True))
-    except ValueError as error:
-        raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
+    findings = _objections(draft)
     draft.object_to("check", findings)
     if not findings:
         draft.note("check", "nothing in the template contradicts the policy")
+
+
+def _objections(draft: Draft) -> tuple[Finding, ...]:
+    service, pod = draft.owner, draft.pod
+    try:
+        rewritten = mutation.patched(pod, mutation.rewrite(pod, service, draft.compiled.hash))
+        return (*_forged_label(pod, service), *stages.check_new(draft, rewritten, hash_known=True))
+    except ValueError as error:
+        raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
 
 
 def _forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
@@ -61,11 +97,9 @@ def _forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
 
 def conclude(draft: Draft, client_id: str) -> Decision:
     """Return the finished record: whatever was found, the object is admitted."""
-    workload = draft.request.workload
-    if workload is None:
-        raise LookupError("this review is about a Pod")
-    told = (finding for finding in draft.findings if finding.mode in {Mode.ENFORCE, Mode.WARN})
-    draft.findings = [_advice(finding, workload.name) for finding in told]
+    workload = _workload(draft)
+    if draft.verdict is not Verdict.DEPENDS:
+        draft.findings = _advice(draft.findings, draft, draft.service)
     if draft.verdict is Verdict.DENY:
         draft.verdict = Verdict.UNMATCHED if draft.service is None else Verdict.ADMIT
     return replace(
@@ -77,9 +111,31 @@ def conclude(draft: Draft, client_id: str) -> Decision:
     )
 
 
-def _advice(finding: Finding, workload: str) -> Finding:
-    """Word a finding for whoever reads it before there is a Pod, perhaps among those about many objects."""
-    # Our label is written over, or taken off, before the Pod is judged.
-    denied = finding.mode is Mode.ENFORCE and finding.code is not Code.IMMUTABLE
-    where = f"Pods of {workload} will be denied" if denied else f"in Pods of {workload}"
-    return replace(finding, mode=Mode.WARN, message=f"{where}: {finding.message}")
+def _workload(draft: Draft) -> Workload:
+    if draft.request.workload is None:
+        raise LookupError("this review is about a Pod")
+    return draft.request.workload
+
+
+def _advice(findings: Iterable[Finding], draft: Draft, service: Service | None) -> list[Finding]:
+    """Word findings for whoever reads them before there is a Pod, perhaps among those about many objects.
+
+    What holds only if `service` owns the Pods is told as such.
+    """
+    workload, condition = _workload(draft).name, ""
+    if draft.depends_on:
+        # Whoever comes later in the list owns the Pods only where nobody before does.
+        names = [one.service for one in draft.depends_on]
+        earlier = draft.depends_on[: names.index(_name_of(service)) + 1]
+        keys = dict.fromkeys(key for one in earlier for key in one.labels)
+        whose = "no service" if service is None else f"service {service.name}"
+        condition = f" if {whose} owns them, which depends on {_labels(tuple(keys))}"
+    told = []
+    for finding in findings:
+        if finding.mode not in {Mode.ENFORCE, Mode.WARN}:
+            continue
+        # Our label is written over, or taken off, before the Pod is judged.
+        denied = finding.mode is Mode.ENFORCE and finding.code is not Code.IMMUTABLE
+        pods = f"Pods of {workload} will be denied{condition}" if denied else f"in Pods of {workload}{condition}"
+        told.append(replace(finding, mode=Mode.WARN, message=f"{pods}: {finding.message}"))
+    return told

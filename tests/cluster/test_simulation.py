@@ -1,0 +1,236 @@
+"""Simulated Pods beside those that Kubernetes' own controllers make, kind by kind."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from webhook.cli.manifests import Subject, subjects
+from webhook.core.simulation import simulate
+from webhook.core.templates import SOURCES
+
+NAMESPACE, TWIN = "simulated", "simulated-twin"
+NOBODY = "nobody-serves-this"
+"""A scheduler's name: Pods stay as their controller made them."""
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}]
+        },
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 5, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}
+        ],
+    }
+}
+TOLERATIONS = [
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+    {"key": "dedicated", "operator": "Equal", "value": "batch", "effect": "NoSchedule"},
+]
+KEPT = {"annotations": {"example.com/a": "1"}, "finalizers": ["example.com/kept"]}
+VOLUME = {"name": "scratch", "emptyDir": {}}
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+ENV = [{"name": "JOB_COMPLETION_INDEX", "value": "own"}]
+INDEXED = {"completionMode": "Indexed", "completions": 3, "parallelism": 1}
+
+
+def container(name: str = "c", **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": "i", **more}
+
+
+def workload(kind: str, name: str, labels: dict[str, str] | None = None, pod: Any = None, **spec: Any) -> Any:
+    """Return an object of a kind; `pod` is what the template's spec has beside a container."""
+    metadata = {"labels": {"app": name, **(labels or {})}, **KEPT}
+    of_jobs = {"restartPolicy": "Never"} if kind in {"Job", "CronJob"} else {}
+    template = {"metadata": metadata, "spec": {"schedulerName": NOBODY, "containers": [container()], **of_jobs}}
+    template["spec"] |= pod or {}
+    group = next(source.api_version for source in SOURCES if source.kind == kind)
+    body: dict[str, Any] = {"template": template}
+    if kind == "ReplicationController":
+        body["selector"] = {"app": name}
+    elif kind not in {"Job", "CronJob"}:
+        body["selector"] = {"matchLabels": {"app": name}}
+    body |= spec
+    if kind == "CronJob":
+        body = {"schedule": "* * * * *", "jobTemplate": {"metadata": {"labels": {"of": "the-job"}}, "spec": body}}
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": body}
+
+
+def generated(of: Any) -> Any:
+    """Return an object whose name the API server generates; its Pods are found by their label."""
+    name = of["metadata"].pop("name")
+    return {**of, "metadata": {**of["metadata"], "generateName": f"{name}-"}}
+
+
+MANUAL = {"manualSelector": True, "selector": {"matchLabels": {"app": "job-manual"}}}
+HASHES = {"pod-template-hash": "theirs", "controller-revision-hash": "theirs", "pod-template-generation": "77"}
+NUMBERS = {"statefulset.kubernetes.io/pod-name": "theirs", "apps.kubernetes.io/pod-index": "8"}
+INDEX = {"batch.kubernetes.io/job-completion-index": "9"}
+WORKLOADS = [
+    workload("Deployment", "deployment"),
+    workload("Deployment", "deployment-labelled", HASHES, {"affinity": AFFINITY, "tolerations": TOLERATIONS}),
+    generated(workload("Deployment", "deployment-generated")),
+    workload("ReplicaSet", "replicaset", HASHES),
+    workload("ReplicationController", "replicationcontroller", HASHES),
+    workload("StatefulSet", "statefulset", {**HASHES, **NUMBERS}),
+    workload(
+        "StatefulSet",
+        "statefulset-claims",
+        pod={"volumes": [VOLUME, {"name": "data", "emptyDir": {}}], "hostname": "own", "subdomain": "own"},
+        serviceName="peers",
+        replicas=2,
+        ordinals={"start": 5},
+        volumeClaimTemplates=[CLAIM],
+    ),
+    generated(workload("StatefulSet", "statefulset-generated")),
+    workload("DaemonSet", "daemonset", HASHES),
+    workload(
+        "DaemonSet", "daemonset-placed", pod={"affinity": AFFINITY, "tolerations": TOLERATIONS, "hostNetwork": True}
+    ),
+    workload("Job", "job", pod={"schedulingGates": [{"name": "example.com/gate"}]}),
+    workload("Job", "job-labelled", {"job-name": "job-labelled", "batch.kubernetes.io/job-name": "job-labelled"}),
+    workload("Job", "job-manual", {"job-name": "theirs", "controller-uid": "theirs"}, **MANUAL),
+    generated(workload("Job", "job-generated")),
+    workload("Job", "job-indexed", INDEX, {"initContainers": [container("i")], "hostname": "own"}, **INDEXED),
+    workload(
+        "Job",
+        "job-indexed-with-a-name-so-long-that-pods-names-lose-its",
+        pod={"containers": [container(env=ENV), container("d")]},
+        backoffLimitPerIndex=1,
+        **INDEXED,
+    ),
+    workload("CronJob", "cronjob"),
+    workload("CronJob", "cronjob-indexed", INDEX, **INDEXED),
+]
+
+
+def label_of(one: Any) -> str:
+    """Return the label `app` of an object's Pods."""
+    spec = one["spec"].get("jobTemplate", {}).get("spec") or one["spec"]
+    return str(spec["template"]["metadata"]["labels"]["app"])
+
+
+Found = dict[str, tuple[Any, Any]]
+
+
+@pytest.fixture(scope="module")
+def found(plane: ControlPlane) -> Iterator[Found]:
+    """Create everything; return each as it is stored, and the first Pod of it."""
+    for namespace in (NAMESPACE, TWIN):
+        plane.create_namespace(namespace)
+    everything = {"apiVersion": "v1", "kind": "List", "items": WORKLOADS}
+    created = plane.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(everything)).stdout
+    stored = {label_of(one): one for one in _documents(created)}
+    plane.wait(lambda: stored.keys() <= _pods(plane).keys(), "a Pod of each workload", "kube-controller-manager")
+    pods = _pods(plane)
+    yield {name: (one, pods[name]) for name, one in stored.items()}
+    for one in _items(plane):
+        patch = json.dumps({"metadata": {"finalizers": None}})
+        plane.kubectl(
+            "patch", "pod", one["metadata"]["name"], "-n", NAMESPACE, "--type=merge", "-p", patch, check=False
+        )
+    plane.kubectl("delete", "namespace", NAMESPACE, TWIN, "--wait=false")
+
+
+def _documents(text: str) -> list[Any]:
+    """Read objects that stand one after another."""
+    decoder, read, place = json.JSONDecoder(), [], 0
+    while text[place:].strip():
+        one, place = decoder.raw_decode(text, len(text) - len(text[place:].lstrip()))
+        read += one.get("items", [one])
+    return read
+
+
+def _items(plane: ControlPlane) -> list[Any]:
+    return list(plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"])
+
+
+def _pods(plane: ControlPlane) -> dict[str, Any]:
+    """Return the first Pod of each workload, by index where they have one."""
+    items = sorted(_items(plane), key=lambda pod: pod["metadata"]["name"], reverse=True)
+    return {pod["metadata"]["labels"]["app"]: pod for pod in items}
+
+
+def fits(shown: str, real: str) -> bool:
+    """Say whether a real value fits what a simulated one shows; what stands in angle brackets may be anything."""
+    parts = re.split(r"<[^>]*>", shown)
+    return re.fullmatch(".+".join(re.escape(part) for part in parts), real) is not None
+
+
+@pytest.fixture(params=WORKLOADS, ids=label_of)
+def case(request: pytest.FixtureRequest, found: Found, tmp_path: Path) -> tuple[Any, Any, Any]:
+    """Return a workload as `review` reads it from a file, as it is stored, and its Pod."""
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps(request.param))
+    (subject,) = subjects(path, NAMESPACE)
+    assert isinstance(subject, Subject)
+    return subject, *found[label_of(request.param)]
+
+
+def test_metadata_is_what_the_controller_writes(case: tuple[Subject, Any, Any]) -> None:
+    subject, stored, pod = case
+    assert subject.source is not None
+    template = stored
+    for key in subject.source.template_at:
+        template = template[key]
+    given = subject.workload or {}
+    of_file = subject.source.template_at, given
+    for at, document in (of_file, (subject.source.template_at, stored)):
+        inner = document
+        for key in at:
+            inner = inner[key]
+        simulated = simulate(subject.source, document, inner, NAMESPACE, is_stored=document is stored)
+        ours, real = simulated.document["metadata"], pod["metadata"]
+        assert ours["labels"].keys() == real["labels"].keys()
+        for key, value in real["labels"].items():
+            unsettled = simulated.unsettled.get(key)
+            assert ours["labels"][key] == value if unsettled is None else unsettled.among((value,)) is not False, key
+        assert ours["annotations"] == real["annotations"]
+        assert sorted(ours["finalizers"]) == sorted(real["finalizers"])
+        assert ours["namespace"] == real["namespace"]
+        assert fits(ours["generateName"], real["generateName"])
+        assert fits(ours.get("name", "<generated>"), real["name"])
+        (our_owner,), (owner,) = ours["ownerReferences"], real["ownerReferences"]
+        assert our_owner.keys() == owner.keys()
+        assert all(fits(our_owner[key], owner[key]) for key in ("apiVersion", "kind", "name", "uid"))
+        assert (our_owner["controller"], our_owner["blockOwnerDeletion"]) == (True, True)
+
+
+def test_the_spec_is_what_the_controller_writes(case: tuple[Subject, Any, Any], plane: ControlPlane) -> None:
+    """Both go through the API server's own defaulting: what it adds is no difference."""
+    subject, _, pod = case
+    ours = copy.deepcopy(subject.pod)
+    ours["metadata"] |= {"namespace": TWIN, "labels": pod["metadata"]["labels"]}
+    del ours["metadata"]["ownerReferences"]
+    real = pod["spec"]
+    claimed = {one["name"]: one for one in real["volumes"]}
+    text = json.dumps(ours["spec"])
+    if "<node>" in text:
+        terms = real["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        text = text.replace("<node>", terms[0]["matchFields"][0]["values"][0])
+    # A generated name has its suffix from the real one.
+    owner = pod["metadata"]["ownerReferences"][0]["name"]
+    text = text.replace(subject.pod["metadata"]["ownerReferences"][0]["name"], owner)
+    ours["spec"] = json.loads(text)
+    for key in ("name", "generateName"):
+        if key in ours["metadata"]:
+            ours["metadata"][key] = pod["metadata"][key]
+    status, taken = plane.api.request("POST", f"/api/v1/namespaces/{TWIN}/pods?dryRun=All", ours)
+    assert status == 201, taken
+    assert _comparable(taken["spec"]) == _comparable(real)
+    assert claimed
+
+
+def _comparable(spec: Any) -> Any:
+    """Return a spec without the generated name of the token's volume, and volumes in one order."""
+    text = re.sub(r"kube-api-access-[a-z0-9]+", "kube-api-access", json.dumps(spec))
+    read = json.loads(text)
+    read["volumes"].sort(key=lambda one: one["name"])
+    return read

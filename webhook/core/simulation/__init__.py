@@ -1,0 +1,112 @@
+"""Simulation of Kubernetes' built-in controllers: the Pod that each makes of a workload object, the first of several.
+
+Source: pkg/controller/controller_utils.go (`GetPodFromTemplate`) of Kubernetes 1.36, and its callers.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from webhook.core.simulation.daemon_sets import of_daemon_set
+from webhook.core.simulation.jobs import of_cron_job, of_job
+from webhook.core.simulation.stateful_sets import of_stateful_set
+from webhook.core.simulation.workload import HASH, Additions, Json, Name, Workload, items, mapping
+from webhook.core.templates import Source
+from webhook.core.unsettled import Unsettled, UnsettledLabels
+
+__all__ = ["SimulatedPod", "simulate"]
+
+HASH_LABEL = "pod-template-hash"
+_NAME_MAX = 253
+_COPIED = frozenset({"labels", "annotations", "finalizers"})
+
+
+class SimulatedPod(NamedTuple):
+    """A Pod as its controller sends it. What cannot be known beforehand stands in angle brackets.
+
+    `unsettled` holds those of its labels whose value is not known, or differs from Pod to Pod.
+    """
+
+    document: dict[str, Any]
+    unsettled: UnsettledLabels
+
+
+def simulate(
+    source: Source, document: Json, template: Json, namespace: str, *, is_stored: bool = False
+) -> SimulatedPod:
+    """Return the Pod that comes of a workload object, whose `template` was found in it.
+
+    `is_stored`: the API server has given the object its name and its uid, and will store it with them.
+    """
+    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
+    if source.kind == "CronJob":
+        spec = mapping(mapping(spec.get("jobTemplate")).get("spec"))
+    name = Name.of(metadata, is_stored=is_stored)
+    workload = Workload(source, name, metadata, spec, template, is_stored)
+    added = _CONTROLLERS[source.kind](workload)
+    unsettled = {key: value for key, value in added.labels.items() if isinstance(value, Unsettled)}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(workload, added, namespace)}
+    return SimulatedPod({**pod, "spec": _with(template.get("spec"), added.spec)}, unsettled)
+
+
+def _metadata(workload: Workload, added: Additions, namespace: str) -> Any:
+    """Return the Pod's metadata: of the template's, controllers take labels, annotations and finalizers."""
+    given = workload.template.get("metadata")
+    if given is not None and not isinstance(given, Mapping):
+        return given
+    own = {key: value for key, value in (given or {}).items() if key in _COPIED}
+    more: dict[str, Any] = {}
+    if added.labels:
+        settled = {key: value.sample if isinstance(value, Unsettled) else value for key, value in added.labels.items()}
+        more["labels"] = _with(own.get("labels"), settled)
+    if added.annotations:
+        more["annotations"] = _with(own.get("annotations"), added.annotations)
+    if added.finalizers:
+        more["finalizers"] = [*dict.fromkeys((*items(own.get("finalizers")), *added.finalizers))]
+    prefix = f"{added.maker.shown}-"
+    names = {"generateName": added.prefix or (prefix if len(prefix) <= _NAME_MAX else added.maker.shown)}
+    if added.name is not None:
+        names["name"] = added.name.shown
+    return {**names, "namespace": namespace, **own, **more, "ownerReferences": [_owner(workload, added.maker)]}
+
+
+def _with(given: Any, added: Json) -> Any:
+    """Return a mapping with what is added; what is of a wrong type stays, so that the Pod's decoder names it."""
+    if given is None:
+        return dict(added)
+    if not isinstance(given, Mapping):
+        return given
+    fitting = {key: value for key, value in added.items() if isinstance(given.get(key), type(value) | None)}
+    return {**given, **fitting}
+
+
+def _owner(workload: Workload, maker: Name) -> dict[str, Any]:
+    source = workload.source
+    uid = "" if source.maker else workload.metadata.get("uid")
+    return {
+        "apiVersion": source.api_version,
+        "kind": source.maker or source.kind,
+        "name": maker.shown,
+        "uid": uid or "<uid>",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _of_deployment(workload: Workload) -> Additions:
+    shown = f"<{HASH_LABEL}>"
+    return Additions(workload.name.plus(f"-{shown}", f"-{HASH}"), {HASH_LABEL: Unsettled(shown, HASH)})
+
+
+def _of_replicas(workload: Workload) -> Additions:
+    return Additions(workload.name)
+
+
+_CONTROLLERS: Mapping[str, Callable[[Workload], Additions]] = {
+    "Deployment": _of_deployment,
+    "ReplicaSet": _of_replicas,
+    "ReplicationController": _of_replicas,
+    "StatefulSet": of_stateful_set,
+    "DaemonSet": of_daemon_set,
+    "Job": of_job,
+    "CronJob": of_cron_job,
+}

@@ -1,0 +1,75 @@
+"""The Pods of a Job, or of a CronJob's: labels with the Job's name and uid; an index where the Job is Indexed.
+
+Source: pkg/registry/batch/job/strategy.go and pkg/controller/job of Kubernetes 1.36.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.core.simulation.workload import GENERATED_FROM_MAX, Additions, Json, Name, Workload, items, mapping, whole
+from webhook.core.unsettled import Unsettled
+
+JOB_NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
+JOB_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+_UID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
+_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+_FINALIZER = "batch.kubernetes.io/job-tracking"
+
+
+def of_job(workload: Workload) -> Additions:
+    return _job_pods(workload, workload.name)
+
+
+def of_cron_job(workload: Workload) -> Additions:
+    return _job_pods(workload, workload.name.plus("-<minute>", "-[0-9]+"))
+
+
+def _job_pods(workload: Workload, name: Name) -> Additions:
+    """Return what the API server writes into a Job's template, and what the controller makes of an Indexed one."""
+    given = mapping(mapping(workload.template.get("metadata")).get("labels"))
+    uid = workload.metadata.get("uid")
+    labels: dict[str, str | Unsettled] = {}
+    if workload.spec.get("manualSelector") is not True:
+        generated = {**dict.fromkeys(JOB_NAME_LABELS, name.label())}
+        generated |= dict.fromkeys(JOB_UID_LABELS, Unsettled("<uid>", _UID))
+        # A dry run has filled in a name and a uid that are nobody's.
+        passing = () if workload.is_stored else (uid, workload.metadata.get("name"))
+        labels = {
+            key: value
+            for key, value in generated.items()
+            if key not in given or (isinstance(value, Unsettled) and given[key] in passing)
+        }
+    if workload.spec.get("completionMode") != "Indexed":
+        return Additions(name, labels, finalizers=(_FINALIZER,))
+    labels[COMPLETION_INDEX] = "0"
+    indexes = range(max(1, whole(workload.spec.get("completions"), 1)))
+    if len(indexes) > 1:
+        labels[COMPLETION_INDEX] = Unsettled("0", numbers=indexes)
+    annotations = {COMPLETION_INDEX: "0"}
+    if workload.spec.get("backoffLimitPerIndex") is not None:
+        annotations[_INDEX_FAILURES] = "0"
+    spec = {"hostname": f"{name.shown}-0", **_with_index(workload.pod_spec)}
+    prefix = f"{name.shown[: GENERATED_FROM_MAX - len('-0-')]}-0-"
+    return Additions(name, labels, annotations, (_FINALIZER,), prefix=prefix, spec=spec)
+
+
+def _with_index(spec: Json) -> dict[str, Any]:
+    """Return the containers with the variable that tells them their index, where they have none of that name."""
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+    variable = {"name": _INDEX_VARIABLE, "valueFrom": source}
+    return {
+        field: [_with_variable(one, variable) for one in spec[field]]
+        for field in ("initContainers", "containers")
+        if isinstance(spec.get(field), list)
+    }
+
+
+def _with_variable(container: Any, variable: Json) -> Any:
+    if not isinstance(container, Mapping):
+        return container
+    known = items(container.get("env"))
+    if any(mapping(one).get("name") == variable["name"] for one in known):
+        return container
+    return {**container, "env": [*known, variable]}

@@ -1,0 +1,55 @@
+"""The simulated Pod of a workload object, as decisions read it; errors name the template's fields."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from webhook.core.pod import Pod
+from webhook.core.simulation import simulate
+from webhook.core.simulation.workload import Json, mapping
+from webhook.core.templates import Source
+from webhook.core.unsettled import UnsettledLabels
+
+_TYPES = {str: "str", int: "int", float: "float", bool: "bool", list: "array"}
+
+
+class Read(NamedTuple):
+    """A Pod and the workload that it comes of, as kubectl names it."""
+
+    pod: Pod
+    owner: str
+    unsettled: UnsettledLabels
+
+
+def pod_of(document: Json, source: Source, namespace: str, *, is_stored: bool) -> Read | None:
+    """Return the Pod of a workload object, None where it has no template. msgspec.ValidationError: a wrong type."""
+    template = _template(document, source)
+    if template is None:
+        return None
+    simulated = simulate(source, document, template, namespace, is_stored=is_stored)
+    try:
+        pod = msgspec.convert(simulated.document, Pod)
+    except msgspec.ValidationError as error:
+        at = ".".join(source.template_at)
+        raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
+    return Read(pod, f"{source.shown}/{_shown_name(document)}", simulated.unsettled)
+
+
+def _template(document: Json, source: Source) -> Mapping[str, Any] | None:
+    found = document
+    for depth, key in enumerate(source.template_at, 1):
+        inner = found.get(key)
+        if inner is None:
+            return None
+        if not isinstance(inner, dict):
+            at = ".".join(source.template_at[:depth])
+            raise msgspec.ValidationError(f"Expected `object`, got `{_TYPES[type(inner)]}` - at `$.{at}`")
+        found = inner
+    return found
+
+
+def _shown_name(document: Json) -> str:
+    """Return what a person would call an object; a generated name is not always known."""
+    metadata = mapping(document.get("metadata"))
+    return str(metadata.get("name") or f"{metadata.get('generateName') or ''}*")
