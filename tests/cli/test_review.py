@@ -240,10 +240,10 @@ LABELLED["metadata"]["labels"] = {"app": "web", "podgate.io/service": "web"}
 BAD = {
     "": "no object in it",
     "---\n---\n": "no object in it",
-    "kind: [": "not YAML",
-    "kind: Pod\n\tx: 1": "not YAML",
+    "kind: [": "a value or a closing bracket is missing",
+    "kind: Pod\n\tx: 1": "line 2, column 1: a tab cannot indent YAML: use spaces",
     "a: &a [*a]": "not YAML",
-    "? [1]\n: 2": "not YAML",
+    "? [1]\n: 2": "a key must be plain text",
     "just words": "an object without a kind",
     "- kind: Pod": "an object without a kind",
     "{kind: 7}": "an object without a kind",
@@ -330,7 +330,7 @@ def test_labels_of_namespaces_come_from_either_form(form: str) -> None:
         "{kind: NamespaceList, items: 7}": "items: 7: not a list",
         "{kind: List, items: [7]}": "metadata is missing",
         "{kind: Pod, metadata: {name: p}}": "Pod p: not a Namespace",
-        "{": "not YAML",
+        "{": "a value or a closing bracket is missing",
     }.items(),
 )
 def test_bad_namespaces_are_named(text: str, reason: str) -> None:
@@ -550,7 +550,7 @@ def test_what_is_bad_is_told_and_does_not_hide_the_rest(tmp_path: Path) -> None:
 
 def test_broken_syntax_is_found_by_document_line_and_column() -> None:
     error = refused("kind: Pod\n---\nkind: [\n  Pod: }\n")
-    assert error.startswith("-: document 2: line 4, column 8: not YAML: while parsing a flow")
+    assert error.startswith("-: document 2: line 4, column 8: a value or a closing bracket is missing: write it")
     assert refused("[" * 1500) == "-: not YAML: nested too deeply: flatten it"
 
 

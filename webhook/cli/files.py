@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from webhook.cli import echo
+from webhook.core.document.syntax import in_words
 from webhook.errors import UserError
 
 LARGEST_BYTES = 64 << 20
@@ -112,10 +113,8 @@ def documents(path: Path) -> list[Any]:
         found.extend(yaml.load_all(text, _Loader))
         _refuse_expansion(found)
         return [msgspec.json.decode(msgspec.json.encode(document)) for document in found]
-    except _YamlTwiceError as error:
-        raise UserError(f"{path}: {_place(error, len(found))}", "keep one of the two") from None
     except yaml.YAMLError as error:
-        raise UserError(f"{path}: {_place(error, len(found))}", "mend the syntax") from None
+        raise _no_yaml(error, text, path, len(found)) from None
     except RecursionError:
         raise UserError(f"{path}: not YAML: nested too deeply", "flatten it") from None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
@@ -148,16 +147,13 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
     raise _TwiceError(f"the key {echo.value(key)} stands twice in one object, which begins with {beside}")
 
 
-def _place(error: yaml.YAMLError, before: int) -> str:
+def _no_yaml(error: yaml.YAMLError, text: str, path: Path, before: int) -> UserError:
     """Say where the syntax is wrong: `before` documents were good."""
-    which = f"document {before + 1}: " if before else ""
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
-        return f"{which}not YAML: {' '.join(str(error).split())}"
+    which = f"{path}: document {before + 1}" if before else str(path)
+    found = in_words(error, text)
     if isinstance(error, _YamlTwiceError):
-        return f"{which}line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    reasons = [reason for reason in (getattr(error, "context", None), getattr(error, "problem", None)) if reason]
-    return f"{which}line {mark.line + 1}, column {mark.column + 1}: not YAML: {', '.join(reasons)}"
+        found = found._replace(reason=str(error.problem), remedy="keep one of the two")
+    return UserError(f"{which}: line {found.line}, column {found.column}: {found.reason}", found.remedy)
 
 
 def _refuse_expansion(documents: list[Any]) -> None:

@@ -14,6 +14,9 @@ _MICROSECONDS = {
     "m": Fraction(60_000_000),
     "h": Fraction(3_600_000_000),
 }
+_OF_DAYS = re.compile(r"[0-9.]+[dwy]")
+_DAYS = "it has no days or weeks: write hours, such as 24h"
+_UNITS = "write a number with a unit, such as 500ms, 30s, 5m or 24h"
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(n|u|m|k|[MGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -55,18 +58,27 @@ class Duration(_Parsed):
 
     @classmethod
     def parse(cls, text: str) -> "Duration":
-        """Read `text`; ValueError with a sentence for the user when it is no positive Go duration."""
-        rest, total = text, Fraction(0)
-        while rest and len(text) <= _LONGEST:
+        """Read `text`; ValueError with a sentence for the user when it is no duration above 0."""
+        sign, rest, total = "", text, Fraction(0)
+        if text[:1] in {"+", "-"}:
+            sign, rest = text[0], text[1:]
+        is_empty = not rest
+        if len(text) > _LONGEST:
+            raise ValueError(f"longer than {_LONGEST} characters: {_UNITS}")
+        if rest == "0":
+            rest = ""  # Go takes it without a unit
+        while rest:
             part = _DURATION_PART.match(rest)
             if part is None:
                 break
             total += Fraction(part[1]) * _MICROSECONDS[part[2]]
             rest = rest[part.end() :]
-        if rest or not text:
-            raise ValueError("not a Go duration: write a number with a unit, such as 500ms, 30s, 5m or 24h")
-        if total <= 0 or total.denominator != 1:
-            raise ValueError("a duration must be positive and a whole number of microseconds")
+        if rest or is_empty:
+            raise ValueError(f"not a Go duration: {_DAYS if _OF_DAYS.fullmatch(rest) else _UNITS}")
+        if sign == "-" or not total:
+            raise ValueError(f"not above 0: {_UNITS}")
+        if total.denominator != 1:
+            raise ValueError(f"finer than 1us, the least that counts: {_UNITS}")
         return cls(text, total)
 
     @property

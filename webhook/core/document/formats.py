@@ -44,25 +44,26 @@ def _must(holds: object, reason: str, remedy: str) -> None:
         raise FormatError(reason, remedy)
 
 
-def _duration(text: str) -> None:
+def _duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
+    """Return the microseconds; `such_as` are lengths that fit the field."""
     try:
         us = Duration.parse(text).us
     except ValueError as error:
-        raise FormatError(
-            str(error).partition(":")[0], "write a number and a unit, such as 500ms, 30s, 5m or 24h"
-        ) from None
+        reason, _, remedy = str(error).partition(": ")
+        remedy = remedy if "hours" in remedy else f"write a number with a unit, such as {such_as}"
+        raise FormatError(reason, remedy) from None
     _must(us <= _LONGEST_US, "longer than 720h", "write at most 720h")
+    return us
 
 
 def _interval(text: str) -> None:
-    _duration(text)
+    us = _duration(text, "500ms, 1s or 30s")
     low, high = _INTERVAL_US
-    _must(low <= Duration.parse(text).us <= high, "an interval is 100ms to 1h", "write a duration such as 1s or 30s")
+    _must(low <= us <= high, "an interval is 100ms to 1h", "write a duration such as 1s or 30s")
 
 
 def _window(text: str) -> None:
-    _duration(text)
-    us = Duration.parse(text).us
+    us = _duration(text, "30s, 5m or 24h")
     _must(us >= _SECOND_US, "a window is 1s to 720h", "write at least 1s")
     _must(us % _SECOND_US == 0, "a window is a whole number of seconds", "round it to seconds, such as 90s")
 
@@ -180,7 +181,7 @@ def _factor(value: object) -> None:
     )
 
 
-_FORMATS: dict[str, Callable[[str], None]] = {
+_FORMATS: dict[str, Callable[[str], object]] = {
     "date-time": _date_time,
     "duration": _duration,
     "interval": _interval,
@@ -199,27 +200,36 @@ _FORMATS: dict[str, Callable[[str], None]] = {
 
 
 def check(text: str, name: str) -> None:
-    """Judge a text whose format another field decides; FormatError where it does not fit."""
+    """Judge a text by a format; FormatError where it does not fit."""
     _FORMATS[name](text)
+
+
+def fits(text: str, name: str) -> bool:
+    """Say whether a text fits a format."""
+    try:
+        _FORMATS[name](text)
+    except FormatError:
+        return False
+    return True
 
 
 def checker() -> FormatChecker:
     """Return a checker of these formats alone: a standard one that we do not name must not creep in."""
     made = FormatChecker(formats=())
-    for name, fits in _FORMATS.items():
-        made.checks(name, raises=FormatError)(_for(str, fits))
+    for name, judge in _FORMATS.items():
+        made.checks(name, raises=FormatError)(_for(str, judge))
     made.checks("factor", raises=FormatError)(_for((str, int, float), _factor))
     made.checks("quantity", raises=FormatError)(_for((str, int, float), _quantity))
     made.checks("percent-or-count", raises=FormatError)(_for((str, int), _percent_or_count))
     return made
 
 
-def _for(kinds: type | tuple[type, ...], fits: Callable[..., None]) -> Callable[[object], bool]:
+def _for(kinds: type | tuple[type, ...], judge: Callable[..., object]) -> Callable[[object], bool]:
     """Leave values of other types to the schema's `type`: one mistake, one message."""
 
     def holds(value: object) -> bool:
         if isinstance(value, kinds) and not isinstance(value, bool):
-            fits(value)
+            judge(value)
         return True
 
     return holds

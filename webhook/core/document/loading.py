@@ -12,6 +12,8 @@ from webhook.core.document.problems import DOCUMENT, DocumentError, Problem, ord
 from webhook.core.document.reading import read
 from webhook.core.document.structure import mistakes
 from webhook.core.document.support import Purpose
+from webhook.core.document.syntax import of_template
+from webhook.core.document.text import decoded, syntax_problem
 from webhook.core.policy import LoadedPolicy, Policy
 from webhook.core.proof import Proof, prove
 
@@ -63,8 +65,15 @@ def unproved(raw: bytes, purpose: Purpose | None) -> Effective:
     if purpose is not None:
         problems += support.objections(root, purpose)
     if problems:
-        raise DocumentError(problems)
+        raise DocumentError(_of_a_template(raw) or problems)
     return Effective(document, _policy(document), ordered(rules.advice(root)))
+
+
+def _of_a_template(raw: bytes) -> list[Problem]:
+    """Say what is wrong at once with a template that nobody rendered: each of its values would be."""
+    text = decoded(raw)
+    found = of_template(text)
+    return [] if found is None else [syntax_problem(found, text)]
 
 
 def _policy(document: Node) -> Policy:

@@ -52,7 +52,7 @@ class Node:
             return "[...]" if self.value else "[]"
         if self.quoted:
             return quoted(self.text)
-        return "null" if self.value is None and not self.text else shown(self.text)
+        return "(empty)" if self.value is None and not self.text else shown(self.text)
 
     def plain(self) -> object:
         """Return the value without its places."""

@@ -10,9 +10,11 @@ from typing import Any
 
 import yaml
 
+from webhook.core.document import surrogates
 from webhook.core.document.nodes import MOST_NODES, Node
 from webhook.core.document.problems import DOCUMENT, DocumentError, Path, Problem, shown
 from webhook.core.document.scalars import resolved
+from webhook.core.document.syntax import in_words
 from webhook.core.document.text import decoded, syntax_problem
 
 DEEPEST = 64  # levels; the deepest stanza there is needs 16
@@ -37,9 +39,10 @@ def read(raw: bytes) -> Reading:
     text = decoded(raw)
     composer = _Composer(text)
     try:
-        return composer.document()
+        reading = composer.document()
     except yaml.YAMLError as error:
-        raise DocumentError([*composer.problems, syntax_problem(error, text)]) from None
+        raise DocumentError([*composer.problems, syntax_problem(in_words(error, text), text)]) from None
+    return reading
 
 
 class _Composer:
@@ -47,7 +50,9 @@ class _Composer:
 
     def __init__(self, text: str) -> None:
         self.problems: list[Problem] = []
-        self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+        json = surrogates.replaced(text)
+        self._has_surrogates = json is not None
+        self._events: Iterator[Any] = yaml.parse(json or text, Loader=_LOADER)
         self._anchors: dict[str, Node | None] = {}  # None while the anchor's own node is still being read
         self._nodes = 0
 
@@ -148,14 +153,14 @@ class _Composer:
         return None
 
     def _scalar(self, event: Any, node: Node) -> None:
-        node.text = event.value
+        node.text = surrogates.restored(event.value) if self._has_surrogates else event.value
         node.quoted = bool(event.style)
         if event.tag in _STRING_TAGS or node.quoted:
             self._check_tag(event, node, "tag:yaml.org,2002:str")
-            node.value, node.quoted = event.value, True
+            node.value, node.quoted = node.text, True
             return
         self._check_tag(event, node, "")
-        node.value = resolved(event.value)
+        node.value = resolved(node.text)
 
     def _check_tag(self, event: Any, node: Node, allowed: str) -> None:
         if event.tag is not None and event.tag != allowed and event.tag not in _STRING_TAGS:

@@ -7,9 +7,9 @@ from typing import Any
 from jsonschema import Draft202012Validator, validators
 
 from webhook.core.document.defaults import NO_DEFAULT
-from webhook.core.document.formats import FormatError, checker
+from webhook.core.document.formats import FormatError, checker, fits
 from webhook.core.document.nodes import Node, Written
-from webhook.core.document.problems import Path, Problem, close_to, listed, shown, suggestion
+from webhook.core.document.problems import Path, Problem, close_to, listed, quoted, shown, suggestion
 from webhook.core.document.schema import closed, in_force
 
 
@@ -24,6 +24,15 @@ class Mistake:
 
 
 _DURATIONS = frozenset({"duration", "window", "interval"})
+_OF_FORMAT = {
+    **dict.fromkeys(_DURATIONS, ("a duration", "a number with a unit, such as 1m")),
+    "quantity": ("an amount", "one, such as 500m, 4 or 16Gi"),
+    "percent-or-count": ("a count or a percentage", "one, such as 10 or 25%"),
+    "factor": ("a number", "one such as 0.5, 1.5 or 3"),
+    "date-time": ("a time", "one, such as 2026-12-01T04:00:00Z"),
+}
+"""What belongs where a format is asked, and how to say "write it"."""
+_INDISPENSABLE = frozenset({"apiVersion", "kind", "services", "name", "match", "window", "hard"})
 _NAMES = {
     "string": "text",
     "integer": "a whole number",
@@ -56,29 +65,41 @@ def mistakes(document: Node, kind: Any = None) -> Iterator[Mistake]:
 
 def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
     expected = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-    wanted = "an amount" if error.schema.get("format") == "quantity" else listed([_NAMES[name] for name in expected])
-    yield Mistake(node.problem(*_type_reason(node, expected, wanted, error.schema)), path)
+    name = error.schema.get("format", "")
+    wanted, written = _OF_FORMAT.get(name, (None, None))
+    wanted = wanted or listed([_NAMES[name] for name in expected])
+    reason, remedy = _type_reason(node, expected, wanted, f"write {written or wanted}")
+    if name in _DURATIONS and _is_number(node.value):
+        reason = "a number without a unit, where a duration belongs"
+        if fits(f"{node.text}s", name):
+            remedy = f"write a unit, such as {node.text}s"
+    elif node.value is None and path[-1] not in _INDISPENSABLE:
+        remedy += ", or remove the line"
+    yield Mistake(node.problem(reason, remedy), path)
 
 
-def _type_reason(node: Node, expected: list[str], wanted: str, schema: Any) -> tuple[str, str]:
+def _type_reason(node: Node, expected: list[str], wanted: str, remedy: str) -> tuple[str, str]:
     value, text = node.value, node.text
-    kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a single value"
-    reason, remedy = f"{kind}, where {wanted} belongs", f"write {wanted}"
+    is_text = "string" in expected and remedy == f"write {wanted}"  # any text, and of no format that has an example
     if value is None:
-        reason = f"no value, where {wanted} belongs"
-        remedy = "write one, or remove the line; null only removes what `defaults` sets"
-    elif isinstance(value, bool):
-        reason = f"{text} without quotes is a YAML boolean, where {wanted} belongs"
-        remedy = f'quote it: "{text}"' if expected == ["string"] else remedy
-    elif isinstance(value, int | Written) and schema.get("format") in _DURATIONS:
-        reason, remedy = "a number without a unit, where a duration belongs", f"write a unit, such as {text}s"
-    elif isinstance(value, int | Written) and "string" in expected:
-        reason, remedy = f"{text} without quotes is a number, where {wanted} belongs", f'quote it: "{text}"'
-    elif isinstance(value, str) and expected == ["integer"] and node.quoted and value.isdecimal():
-        reason, remedy = f"quotes make it text, where {wanted} belongs", f"remove the quotes: {value}"
-    elif expected == ["array"] and not isinstance(value, dict):
+        return f"no value, where {wanted} belongs", remedy
+    if isinstance(value, bool):
+        return (
+            f"{text} without quotes is a YAML boolean, where {wanted} belongs",
+            f'quote it: "{text}"' if is_text else remedy,
+        )
+    if _is_number(value) and is_text:
+        return f"{shown(text)} without quotes is a number, where {wanted} belongs", f"quote it: {quoted(text)}"
+    if isinstance(value, str) and expected == ["integer"] and node.quoted and value.isdecimal():
+        return f"quotes make it text, where {wanted} belongs", f"remove the quotes: {shown(text)}"
+    kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a single value"
+    if expected == ["array"] and not isinstance(value, dict):
         remedy = f"write [{shown(text)}]"
-    return reason, remedy
+    return f"{kind}, where {wanted} belongs", remedy
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | Written) and not isinstance(value, bool)
 
 
 def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[Mistake]:

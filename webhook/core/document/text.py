@@ -1,16 +1,13 @@
 """Bytes to text, and what to say of text that is not YAML."""
 
 import re
-from typing import Any
-
-import yaml
 
 from webhook.core.document.problems import DOCUMENT, DocumentError, Problem, shown
+from webhook.core.document.syntax import LINE_END, Syntax
 
 LARGEST_BYTES = 1 << 20  # a ConfigMap holds no more
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 def decoded(raw: bytes) -> str:
@@ -34,25 +31,12 @@ def decoded(raw: bytes) -> str:
 
 def _at(before: str, value: str, reason: str, remedy: str) -> Problem:
     """Make a problem that stands right after the text `before`."""
-    lines = _LINE_END.split(before)
+    lines = LINE_END.split(before)
     return Problem(len(lines), len(lines[-1]) + 1, DOCUMENT, value, reason, remedy)
 
 
-def syntax_problem(error: yaml.YAMLError, text: str) -> Problem:
-    """Say where the text stops being YAML. The marks of PyYAML's two parsers share no type."""
-    mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    began: Any = getattr(error, "context_mark", None)
-    line, column = (mark.line, mark.column) if mark is not None else (0, 0)
-    lines = _LINE_END.split(text)
-    here = lines[line] if line < len(lines) else ""
-    value = shown(here.strip()) if here.strip() else "(end)"
-    if here[column : column + 1] == "\t":
-        return Problem(line + 1, column + 1, DOCUMENT, value, "a tab cannot indent YAML", "use spaces")
-    if column < len(here) and here[column] in "@`%*&!|>{}[],#?-\"'":
-        remedy = "quote the value, or mend brackets, quotes and indentation here"
-    else:
-        remedy = "mend brackets, quotes, colons and indentation here or in the line above"
-    reason = f"not YAML: {getattr(error, 'problem', None) or error}"
-    if began is not None:
-        reason += f", {getattr(error, 'context', None)} from line {began.line + 1} on"
-    return Problem(line + 1, column + 1, DOCUMENT, value, " ".join(reason.split()), remedy)
+def syntax_problem(syntax: Syntax, text: str) -> Problem:
+    """Return what is wrong with the syntax of a text, with the line that it is about."""
+    lines = LINE_END.split(text)
+    here = lines[syntax.line - 1].strip() if syntax.line <= len(lines) else ""
+    return Problem(syntax.line, syntax.column, DOCUMENT, shown(here) if here else "(end)", syntax.reason, syntax.remedy)

@@ -1,0 +1,102 @@
+"""YAML syntax errors in plain words: where, what is wrong, and one remedy, for libyaml's parser and PyYAML's own."""
+
+import re
+from typing import Any, NamedTuple
+
+import yaml
+
+LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_TEMPLATE = re.compile(
+    r"\{\{-?\s*(?:[.$]\w|\"|/\*|(?:if|else|end|range|with|include|define|template|block|tpl|toYaml|default|quote"
+    r"|required|lookup|printf)\b)|\{%-?\s*\w"
+)
+_COMMENT = re.compile(r"(?:^|\s)#")
+_INDICATORS = "@`%*&!|>{}[],#?-\"'"  # what no plain value may begin with
+
+_INDENT = "align it with the fields that it belongs to"
+_WORDS: tuple[tuple[str, str, str], ...] = (
+    # a part of what either parser says, the reason, the remedy; the first that fits
+    ("tab character", "a tab cannot indent YAML", "use spaces"),
+    ("found undefined alias", "there is no such anchor above", "define the anchor above its first use"),
+    ("while scanning an alias", "* begins an alias, and no name follows", "quote the value"),
+    ("while scanning an anchor", "& begins an anchor, and no name follows", "quote the value"),
+    ("while scanning a quoted scalar: found unexpected end", "the quote is never closed", "close it"),
+    (
+        "unknown escape character",
+        "double quotes know no such escape",
+        "write the backslash twice, or use single quotes",
+    ),
+    ("escape code", "not the code of a character", "write the character itself"),
+    ("hexdecimal", "not the code of a character", "write the character itself"),
+    ("hexadecimal", "not the code of a character", "write the character itself"),
+    ("escape sequence of", "not the code of a character", "write the character itself"),
+    ("while parsing a flow sequence", "the list in [...] is not closed, or lacks a comma", "write `,` or `]` here"),
+    ("while parsing a flow mapping", "the mapping in {...} is not closed, or lacks a comma", "write `,` or `}` here"),
+    ("found undefined tag handle", "the tag has no meaning here", "remove the tag"),
+    ("constructor for the tag", "the tag has no meaning here", "remove the tag"),
+    ("unhashable key", "a key must be plain text", "write a name, a colon and the value"),
+    ("base64", "not base64", "remove the tag, or write base64"),
+    ("for merging", "a merge key takes a mapping", "write `<<: *ALIAS`"),
+    ("characters are not allowed", "a character that YAML does not allow", "remove it"),
+    ("could not find expected ':'", "a line without a colon, where a field belongs", "write `NAME: VALUE`"),
+    ("mapping values are not allowed", "a colon where no field can begin", "quote the value, or mend the indentation"),
+    ("while parsing a block mapping", "not aligned with the fields above", _INDENT),
+    ("while parsing a block collection", "not aligned with the list above", "align it with the entries of the list"),
+    ("block sequence entries are not allowed", "a list cannot begin here", "begin it on a line of its own"),
+    ("while parsing a flow node", "a value or a closing bracket is missing", "write it"),
+    ("expected node content", "a value is missing", "write it"),
+    ("expected the node content", "a value is missing", "write it"),
+    ("document start", "more text behind the end of the document", "remove it, or begin a new document with `---`"),
+    ("while scanning a directive", "% at the beginning of a line is a directive", "remove the line"),
+    ("directive", "not a directive that this version reads", "remove the line"),
+    ("incompatible YAML document", "not a version of YAML that is read", "remove the line"),
+    ("cannot start any token", "no plain value begins with this character", "quote the value"),
+)
+
+
+class Syntax(NamedTuple):
+    """What is wrong with a text, and where; line and column count from 1."""
+
+    line: int
+    column: int
+    reason: str
+    remedy: str
+
+
+def in_words(error: yaml.YAMLError, text: str) -> Syntax:
+    """Say where a text stops being YAML. The marks of PyYAML's two parsers share no type."""
+    template = of_template(text)
+    if template is not None:
+        return template
+    mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    began: Any = getattr(error, "context_mark", None)
+    line, column = (mark.line, mark.column) if mark is not None else (0, 0)
+    if isinstance(error, yaml.reader.ReaderError):
+        before = LINE_END.split(text[: error.position])
+        line, column = len(before) - 1, len(before[-1])
+    lines = LINE_END.split(text)
+    here = lines[line] if line < len(lines) else ""
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    said = f"{getattr(error, 'context', None) or ''}: {problem}"
+    reason, remedy = next(((why, cure) for part, why, cure in _WORDS if part in said), (f"not YAML: {problem}", ""))
+    if here[column : column + 1] == "\t" and not here[:column].strip():
+        reason, remedy = "a tab cannot indent YAML", "use spaces"
+    elif began is not None and began.line != line and "closed" in reason:
+        reason += f" (it began in line {began.line + 1})"
+    remedy = remedy or (
+        "quote the value"
+        if here[column : column + 1] in set(_INDICATORS)
+        else "mend brackets, quotes, colons and indentation here or in the line above"
+    )
+    return Syntax(line + 1, column + 1, " ".join(reason.split()), remedy)
+
+
+def of_template(text: str) -> Syntax | None:
+    """Find what only a template has; None where there is nothing of the kind."""
+    for found in _TEMPLATE.finditer(text):
+        lines = LINE_END.split(text[: found.start()])
+        if not _COMMENT.search(lines[-1]):
+            tool = "Helm or Go" if found[0].startswith("{{") else "Jinja"
+            reason, remedy = f"this looks like a {tool} template", "render it first, and give the result"
+            return Syntax(len(lines), len(lines[-1]) + 1, reason, remedy)
+    return None
