@@ -1,19 +1,23 @@
 """A diff of two Pods is a unified diff of their YAML, and says beside each change which rule made it."""
 
 import re
+import sys
+from types import FrameType
 from typing import Any
 
 import click
 import pytest
 import yaml
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from tests.core.test_explanation import rewritten
-from webhook.cli import output
+from webhook.cli import output, yaml_text
 from webhook.cli.diffing import Remark, Row, rows
 from webhook.cli.output import as_yaml
 from webhook.core.explanation import explain
+from webhook.core.patch import pointer
 
 FEWER = examples(30)  # each dumps and parses a Pod as YAML, which is slow
 HUNK = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
@@ -89,6 +93,60 @@ def test_yaml_reads_back_as_it_was(value: Any) -> None:
     assert yaml.safe_load(text) == document
     assert "\x1b" not in text
     assert patched(lines({}), rows({}, document)) == lines(document)
+
+
+SIGNS = "a1:#-é\x85\u2028'\"|~{[%@😀\x1b\r\\=,&*!>?.\n\t /_yYnN"
+WORDS = ["yes", "No", "null", "TRUE", "y", "a.b/c_d-e", "/bin/sh", "1e3", "<<", *("x" * n for n in (63, 64, 127, 5000))]
+AWKWARD = st.text(st.sampled_from(SIGNS), max_size=6) | st.sampled_from(WORDS)
+LEAVES = AWKWARD | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.just({}) | st.just([])
+DOCUMENTS = st.dictionaries(
+    AWKWARD, st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(AWKWARD, inner), max_leaves=12)
+)
+
+
+@examples(300)
+@given(DOCUMENTS)
+def test_the_layout_is_what_pyyaml_would_have_written(document: Json) -> None:
+    whole = yaml_text._dumped(document)
+    assert as_yaml(document) == whole.removesuffix("...\n")  # a mark that nobody needs: it follows kept line ends
+
+
+@examples(100)
+@given(DOCUMENTS)
+def test_a_span_holds_its_value_and_nothing_else(document: Json) -> None:
+    layout = yaml_text.Layout(document)
+    for at, value in document.items():
+        start, end = layout.spans[pointer(at)]
+        assert yaml.safe_load("\n".join([*layout.lines[start:end], ""])) == {at: value}
+
+
+def calls_for_diff_of(containers: int) -> int:
+    """Return how many Python functions are called to show the diff of a Pod."""
+
+    def pod(memory: str) -> Json:
+        resources = {"requests": {"cpu": "1", "memory": memory}}
+        each = [{"name": f"c{index}", "image": f"i:{index}", "resources": resources} for index in range(containers)]
+        return {"metadata": {"name": "p"}, "spec": {"containers": each}}
+
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before, after = pod("1Gi"), pod("2Gi")
+    as_diff(before, after)  # the caches know each scalar then
+    sys.setprofile(count)
+    try:
+        as_diff(before, after)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_work_for_a_diff_grows_as_the_pod_does() -> None:
+    small, large = calls_for_diff_of(20), calls_for_diff_of(200)
+    assert large < 12 * small
 
 
 def test_yaml_has_no_anchors_and_scripts_stay_readable() -> None:

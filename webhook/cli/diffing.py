@@ -4,17 +4,12 @@ A diff of the mere text would match lines that only look alike, of which YAML is
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import yaml
-
-from webhook.cli.yaml_text import as_yaml
+from webhook.cli.yaml_text import Layout, Span
 from webhook.core.explanation import changes
-from webhook.core.patch import pointer
 
 CONTEXT = 3
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is there
 
 
 class Remark(NamedTuple):
@@ -34,69 +29,38 @@ class Row(NamedTuple):
     remarks: tuple[Remark, ...] = ()
 
 
-Span = tuple[int, int]
-"""The first line and the one behind the last."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One object's lines, and from where to where each of its values stands."""
-
-    lines: list[str]
-    spans: dict[str, Span]
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> "_Side":
-        text = as_yaml(document)
-        lines = text.removesuffix("\n").split("\n")
-        side = cls(lines, {})
-        side.locate(yaml.compose(text, _Loader), (), (0, len(lines)))
-        return side
-
-    def locate(self, node: Any, path: tuple[str | int, ...], span: Span) -> None:
-        """Write down where a value and all that is in it stand."""
-        self.spans[pointer(*path)] = span
-        parts: list[tuple[str | int, int, Any]] = []
-        if isinstance(node, yaml.MappingNode):
-            parts = [(key.value, key.start_mark.line, value) for key, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            parts = [(index, item.start_mark.line, item) for index, item in enumerate(node.value)]
-        ends = [*(start for _, start, _ in parts[1:]), span[1]]
-        for (token, start, value), end in zip(parts, ends, strict=False):
-            self.locate(value, (*path, token), (start, end))
-
-    def changed(self, pointers: Sequence[str]) -> set[int]:
-        return {line for one in pointers for line in range(*self.spans[one])}
-
-
 def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[Remark] = ()) -> list[Row]:
     """Return the hunks of a unified diff; empty where nothing changed."""
     found = changes(before, after)
     if not found:
         return []
-    old, new = _Side.of(before), _Side.of(after)
+    old, new = Layout(before), Layout(after)
     swaps = {
         old.spans[change.before]: new.spans[change.after]
         for change in found
         if change.before is not None and change.after is not None
     }
-    gone = old.changed([change.before for change in found if change.before is not None])
-    come = new.changed([change.after for change in found if change.after is not None])
+    gone = _changed(old, [change.before for change in found if change.before is not None])
+    come = _changed(new, [change.after for change in found if change.after is not None])
     lines = list(_merged(_Marked(old, gone), _Marked(new, come), swaps, _beside(old, new, remarks)))
     return list(_hunks(lines))
+
+
+def _changed(side: Layout, pointers: Sequence[str]) -> set[int]:
+    return {line for one in pointers for line in range(*side.spans[one])}
 
 
 class _Marked(NamedTuple):
     """One side, and which of its lines the other has not."""
 
-    side: _Side
+    side: Layout
     changed: set[int]
 
 
 _Beside = dict[tuple[str, int], tuple[Remark, ...]]
 
 
-def _beside(old: _Side, new: _Side, remarks: Sequence[Remark]) -> _Beside:
+def _beside(old: Layout, new: Layout, remarks: Sequence[Remark]) -> _Beside:
     """Return the remarks by the line where what they speak of begins."""
     found: _Beside = {}
     for remark in remarks:
