@@ -179,6 +179,32 @@ async def test_a_close_of_an_old_generation_does_not_erase_a_newer_trip(store: C
     assert await view(store, PLAN) == before
 
 
+async def test_what_was_known_of_a_store_that_is_empty_now_does_not_erase_a_trip_since(
+    store: CounterStore, clock: HandClock
+) -> None:
+    await trip(store, clock, PLAN)
+    await store.tick([PLAN])
+    before = await view(store, PLAN)
+    closed = BreakerView(State.CLOSED, 20, clock.us - 9, tripped_at_us=clock.us - 3600 * SECOND_US, tripped_by="before")
+    await store.offer(PLAN, closed)
+    after = await view(store, PLAN)
+    assert after == replace(before, generation=21, passed=after.passed), "its number is above what others know"
+    await store.offer(PLAN, closed)
+    assert await view(store, PLAN) == after
+
+
+async def test_a_reset_is_not_undone_by_what_was_before_it(store: Any, clock: HandClock) -> None:
+    await trip(store, clock, PLAN)
+    await store.tick([PLAN])
+    opened = replace(await view(store, PLAN), generation=7)
+    clock.sleep(1)
+    await store.by_hand(PLAN, reset_at_us=clock.us)
+    await store.offer(PLAN, opened)
+    assert await state(store, PLAN) is State.CLOSED
+    await store.offer(PLAN, replace(opened, generation=30, since_us=clock.us, open_until_us=clock.us + 60 * SECOND_US))
+    assert await state(store, PLAN) is State.OPEN
+
+
 async def test_an_open_that_is_long_over_is_offered_and_ends_at_once(store: CounterStore, clock: HandClock) -> None:
     until_us = clock.us - 5
     await store.offer(PLAN, BreakerView(State.OPEN, 7, clock.us - 9, until_us, "remembered"))

@@ -25,6 +25,7 @@ from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, State, Trans
 from webhook.core.breaker.hands import EXCUSED_US
 from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
+from webhook.store_guard.breakers import LocalBreakers
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -50,6 +51,7 @@ hands = st.one_of(
         st.lists(st.sampled_from(["controller:a", "user:e"]), unique=True),
     ),
 )
+names_of_replicas = st.sampled_from(["one", "two", "three"])
 old_uids = st.integers(0, 9)
 """Counted back from the newest."""
 
@@ -63,6 +65,14 @@ class Pod:
     is_probe: bool
     is_settled: bool = False
     is_refunded: bool = False
+
+
+@dataclass
+class Alone:
+    """A replica that is cut off from the store, and the model that it is held against."""
+
+    breakers: LocalBreakers
+    model: Model
 
 
 class BreakerMachine(RuleBasedStateMachine):
@@ -85,6 +95,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.pods: dict[str, Pod] = {}
         self.moves: list[Move] = []
         self.generation = 0
+        self.alone: dict[str, Alone] = {}
         self.stage.told.clear()
 
     def run(self, call: Any) -> Any:
@@ -108,8 +119,11 @@ class BreakerMachine(RuleBasedStateMachine):
         """Take up another policy; before it a server has ticked."""
         self.tick()
         breaker = replace(self.model.plan, **changes)
-        self.plan, self.model.plan = replace(self.plan, breaker=breaker), breaker
-        self.model.settle()
+        self.pass_time_alone()
+        self.plan = replace(self.plan, breaker=breaker)
+        for model in (self.model, *[one.model for one in self.alone.values()]):
+            model.plan = breaker
+            model.settle()
 
     # Time
 
@@ -117,6 +131,12 @@ class BreakerMachine(RuleBasedStateMachine):
     def time_passes(self, gap_us: int) -> None:
         self.clock.us += gap_us
         self.model.pass_time(self.clock.us)
+        for one in self.alone.values():
+            one.model.pass_time(self.clock.us)
+
+    def pass_time_alone(self) -> None:
+        for one in self.alone.values():
+            one.breakers.pass_time([self.plan], self.clock.us)
 
     @rule()
     def tick(self) -> None:
@@ -261,6 +281,7 @@ class BreakerMachine(RuleBasedStateMachine):
                     self.model.excuse(["controller:d"], EXCUSED_US)
             case (_, state, ahead, until_us, failed):
                 self.tick()  # else what was due is told by nobody
+                self.alone.clear()  # an account of unknown lineage may come between: they end
                 generation = max(0, self.model.generation + ahead)
                 view = offered(state, generation, self.clock.us, until_us, tuple(failed))
                 self.run(self.store.offer(self.plan, view))
@@ -269,6 +290,70 @@ class BreakerMachine(RuleBasedStateMachine):
     def by_hand(self, reset_us: int = 0) -> None:
         self.take(self.run(self.store.by_hand(self.plan, reset_us)))
         self.model.by_hand(reset_us)
+
+    # Partitions
+
+    @rule(name=names_of_replicas)
+    def a_replica_is_cut_off(self, name: str) -> None:
+        """Go on from what was last seen of the store; nothing is heard of it from then on."""
+        if name in self.alone:
+            return
+        self.tick()
+        last = self.store.last_breaker(self.plan)
+        breakers = LocalBreakers(lambda _: last, 1, LATE_US)
+        self.alone[name] = Alone(breakers, self.model.cut_off(name))
+        self.a_replica_hears_alone(name, (0, 0), 0, 0)
+
+    @rule(
+        name=names_of_replicas,
+        heard=st.sampled_from([(1, 0), (0, 1), (3, 2)]),
+        latency_us=st.sampled_from([0, 9]),
+        age_us=ages,
+    )
+    def a_replica_hears_alone(self, name: str, heard: tuple[int, int], latency_us: int, age_us: int) -> None:
+        if name in self.alone:
+            outcomes = Outcomes(*heard, latency_us, age_us=age_us)
+            self.alone[name].breakers.hear(self.plan, [outcomes], self.clock.us)
+            self.alone[name].model.hear(outcomes)
+
+    @rule(name=names_of_replicas, source=sources)
+    def a_pod_asks_a_replica_that_is_alone(self, name: str, source: str) -> None:
+        if name in self.alone:
+            breakers, model = self.alone[name].breakers, self.alone[name].model
+            request = Acquire(self.plan, "payments", f"alone-{self.clock.us}", {"pods": 1}, source)
+            judgement = breakers.judge(request, self.clock.us)
+            assert judgement is not None
+            assert judgement.admits is model.admits(source)
+            if judgement.admits:
+                breakers.admitted(request, self.clock.us)
+                model.charge(request.uid, source)
+
+    @rule(name=names_of_replicas, good=st.booleans())
+    def a_replica_comes_to_something_alone(self, name: str, good: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
+        """Probe as long as it takes, or fail until it trips."""
+        for _ in range(6 if name in self.alone else 0):
+            model = self.alone[name].model
+            if good and model.state is State.OPEN:
+                self.time_passes(max(0, model.open_until_us - self.clock.us))
+            if good:
+                self.a_pod_asks_a_replica_that_is_alone(name, "controller:a")
+            self.a_replica_hears_alone(name, (1, 0) if good else (0, 3), 0 if good else 9, 0)
+            self.time_passes(1 if good else 5)
+
+    @rule(name=names_of_replicas)
+    def a_replica_is_back(self, name: str) -> None:
+        """Tell the store what was decided alone. What it then holds is known here at once."""
+        if name not in self.alone:
+            return
+        self.tick()
+        self.pass_time_alone()  # the plan may be another one by now
+        breakers, model = self.alone[name].breakers, self.alone.pop(name).model
+        self.run(breakers.tell(self.plan.key, self.store.offer, self.clock.us))
+        assert not breakers
+        model.plan = replace(model.plan, forcing=None)  # a hand is for who leads to tell
+        model.settle()
+        self.model.heal(model)
+        assert plain(self.store.last_breaker(self.plan)) == self.model.view()
 
     # What holds at any time
 
@@ -281,11 +366,17 @@ class BreakerMachine(RuleBasedStateMachine):
         assert view.probes_leased + view.probes_succeeded <= self.plan.breaker.probes  # type: ignore[union-attr]
         assert view.generation >= self.generation
         self.generation = view.generation
+        for one in self.alone.values():
+            alone = one.breakers.view(self.plan, self.clock.us)
+            assert alone is not None
+            assert plain(alone) == one.model.view()
 
     def teardown(self) -> None:
         """Leave it alone, then bring good probes: it closes."""
         if not hasattr(self, "model"):
             return
+        for name in sorted(self.alone):
+            self.a_replica_is_back(name)
         self.replan(forcing=None)
         self.by_hand()
         self.time_passes(60)  # what was counted has its effect

@@ -55,9 +55,12 @@ async def agree(
             case ("tick",):
                 everybody = tuple(policy.values())  # whoever is left out has left the policy, and is swept up in time
                 assert tuple(await redis.tick(everybody)) == tuple(await memory.tick(everybody))
-            case ("offer", back, ahead):
+            case ("offer", back, ahead, alone, passed):
                 for view in seen[-1 - back : len(seen) - back]:
-                    known = replace(view, generation=max(0, view.generation + ahead))
+                    generation = max(0, view.generation + ahead)
+                    passed = min(passed, generation)
+                    alone = min(alone, generation - passed)
+                    known = replace(view, generation=generation, passed=passed, alone=alone)
                     await redis.offer(plan, known)
                     await memory.offer(plan, known)
             case _:

@@ -1,7 +1,9 @@
 """A breaker that is easy to believe: it ticks every single microsecond, and counts by looking through whole lists."""
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import count
 from typing import NamedTuple
 
 from webhook.core.breaker import BreakerPlan, BreakerView, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, State
@@ -13,6 +15,12 @@ SHUT = [State.CLOSED, State.HALF_OPEN, State.OPEN, State.FORCED_CLOSED, State.FO
 
 HELD, EXPIRED = "held", "expired"
 """What is told beside changes of state."""
+
+STORE = "the store"
+_decisions = count()
+
+Decision = tuple[str, int]
+"""By whom, and a number that no other has."""
 
 Move = tuple[State, State, int, str]
 """From, to, when, and HELD or EXPIRED where the state stayed."""
@@ -76,6 +84,12 @@ class Model:
     moves: list[Move] = field(default_factory=list)
     judged_us: int = 0
     """Up to here no interval has an end that was not looked at."""
+    decided: int = 0
+    """The generation of its newest decision: of the newest move that time alone does not bring about."""
+    line: tuple[Decision, ...] = ()
+    """All of them, as no number tells them."""
+    name: str = STORE
+    """Who decides here: the store, or a replica that is alone."""
 
     # Time
 
@@ -87,7 +101,7 @@ class Model:
     def settle(self) -> None:
         """Do what is due now."""
         if self.state in FORCED and self.now_us >= self.open_until_us:
-            self._enter(State.CLOSED, self.open_until_us)
+            self._enter(State.CLOSED, self.open_until_us, is_due=True)
         if self.hand() is not None:
             return  # frozen
         while self.judged_us < self.now_us - self.late_us:
@@ -96,7 +110,7 @@ class Model:
         if self.state is State.OPEN:
             self._expire(min(self.now_us, self.open_until_us))
             if self.now_us >= self.open_until_us:
-                self._enter(State.HALF_OPEN, self.open_until_us)
+                self._enter(State.HALF_OPEN, self.open_until_us, is_due=True)
         self._expire(self.now_us)
 
     def forcing(self) -> Forcing | None:
@@ -129,10 +143,12 @@ class Model:
         self._enter(State.OPEN, at_us, known(sources))
         self.tripped_at_us = at_us
 
-    def _enter(self, state: State, at_us: int, failed: Iterable[str] = ()) -> None:
+    def _enter(self, state: State, at_us: int, failed: Iterable[str] = (), *, is_due: bool = False) -> None:
         before = self.state, self.leases, self.failed
         self.moves.append((self.state, state, at_us, ""))
         self.state, self.generation, self.since_us = state, self.generation + 1, at_us
+        if not is_due:
+            self.decided, self.line = self.generation, (*self.line, (self.name, next(_decisions)))
         self.open_until_us = at_us + self.plan.open_for_us if state is State.OPEN else 0
         self.leases, self.successes, self.early, self.failed = [], 0, 0, set(failed)
         if state is State.HALF_OPEN:  # early probes go on, and who failed is not forgotten
@@ -259,13 +275,66 @@ class Model:
         self.events = [(at, who) for at, who in self.events if who not in sources]
 
     def offer(self, view: BreakerView) -> None:
-        if (view.generation, SHUT.index(view.state)) > (self.generation, SHUT.index(self.state)):
-            self.state, self.generation, self.since_us = view.state, view.generation, view.since_us
-            self.open_until_us, self.successes, self.leases = view.open_until_us, view.probes_succeeded, []
-            self.early = self.plan.probes - view.early if view.state is State.OPEN else 0
-            self.failed, self.tripped_at_us = set(view.failed), view.tripped_at_us
-            self._forget()
-            self.settle()
+        """Take an account of the store, which may have lost it."""
+        mine = self.decided, self.generation, SHUT.index(self.state)
+        if not self._undoes(view) and (view.decided, view.generation, SHUT.index(view.state)) > mine:
+            generation = max(view.generation, self.generation)
+            self._take(view, generation)
+            self.decided, self.line = generation - view.passed, ((STORE, next(_decisions)),)
+        else:
+            self.generation = max(self.generation, view.generation + (view.generation > self.generation))
+
+    def _undoes(self, view: BreakerView) -> bool:
+        """Whether it is from before a reset, or does not know of a trip that holds here."""
+        is_opened = view.state in {State.OPEN, State.HALF_OPEN}
+        is_new = self.state in {State.OPEN, State.HALF_OPEN} and view.tripped_at_us < self.tripped_at_us
+        return (is_opened and view.since_us < self.reset_us) or (is_new and view.state not in FORCED)
+
+    def cut_off(self, name: str) -> "Model":
+        """Return what a replica goes on from that hears of the store no more: what was seen of it."""
+        mine = deepcopy(self)
+        mine.name, mine.reset_us, mine.excused = name, 0, {}
+        if self.hand() is not None:  # it may let go meanwhile
+            mine.state, mine.since_us, mine.open_until_us, mine.tripped_at_us = State.CLOSED, 0, 0, 0
+            mine.successes = mine.early = 0
+            mine.leases = []
+        mine.leases = [Held("", self.now_us + self.plan.probe_timeout_us, self.generation) for _ in mine.leases]
+        mine.failed = mine.failed if self.early_left() else set()
+        mine.asked_us, mine.moves = 0, []
+        mine._forget()
+        return mine
+
+    def heal(self, other: "Model") -> None:
+        """Hear what a replica that was alone has decided: by who decided what, and after which decision."""
+        fork = next(
+            (at for at, (one, two) in enumerate(zip(self.line, other.line, strict=False)) if one != two),
+            min(len(self.line), len(other.line)),
+        )
+        here, there = self.line[fork:], other.line[fork:]
+        if not there:
+            return
+        view, is_decided_here = other.view(), any(who == STORE for who, _ in here)
+        is_reset = view.state in {State.OPEN, State.HALF_OPEN} and view.since_us < self.reset_us
+        mine = SHUT.index(self.state), self.tripped_at_us, self.since_us
+        is_more_shut = not here or (SHUT.index(view.state), view.tripped_at_us, view.since_us) > mine
+        holds = self.state not in FORCED and not is_reset and not is_decided_here and is_more_shut
+        if holds:
+            shift = max(0, self.generation + 1 - other.decided)
+            self._take(view, other.generation + shift)
+            self.decided, self.line = other.decided + shift, other.line
+        elif view.generation > self.generation or (
+            view.generation == self.generation
+            and (is_decided_here or (view.state, view.since_us) != (self.state, self.since_us))
+        ):
+            self.generation = view.generation + 1
+
+    def _take(self, view: BreakerView, generation: int) -> None:
+        self.state, self.generation, self.since_us = view.state, generation, view.since_us
+        self.open_until_us, self.successes, self.leases = view.open_until_us, view.probes_succeeded, []
+        self.early = self.plan.probes - view.early if view.state is State.OPEN else 0
+        self.failed, self.tripped_at_us = set(view.failed), view.tripped_at_us
+        self._forget()
+        self.settle()
 
     def view(self) -> BreakerView:
         """Return what callers see, without words; `failed` is sorted."""

@@ -316,7 +316,7 @@ def test_a_reset_and_excuses_that_the_store_knows_outlast_an_offer() -> None:
     breaker = Breaker()
     breaker.by_hand(NOW_US, 2 * SECOND_US)
     breaker.excuse(NOW_US, "a")
-    breaker.offer(tripped().view(NOW_US))
+    breaker.offer(tripped(at_us=3 * SECOND_US).view(NOW_US))
     assert (breaker.record.reset_us, len(breaker.record.excused)) == (2 * SECOND_US, 1)
     assert breaker.by_hand(NOW_US, 2 * SECOND_US) is State.OPEN, "that reset was done"
 

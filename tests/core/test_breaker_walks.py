@@ -149,8 +149,8 @@ def offered(state: State, generation: int, now_us: int, until_us: int, failed: t
 
 
 def plain(view: BreakerView) -> BreakerView:
-    """Return a view as the model shows it: without words, and in no order."""
-    return replace(view, reason="", tripped_by="", failed=tuple(sorted(view.failed)))
+    """Return a view as the model shows it: without words and lineage, and in no order."""
+    return replace(view, reason="", tripped_by="", failed=tuple(sorted(view.failed)), passed=0, alone=0)
 
 
 def told(move: Transition) -> Move:

@@ -110,7 +110,7 @@ class World:
             lambda: count("lost"),
         )
         pace = Pace(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, refund_after_seconds=0)
-        return StoreGuard(self.store, self.clock, reports, pace=pace, **share)
+        return StoreGuard(share.pop("inner", self.store), self.clock, reports, pace=pace, **share)
 
     def sleep(self, seconds: int) -> None:
         self.clock.us += seconds * SECOND_US

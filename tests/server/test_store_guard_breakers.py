@@ -408,6 +408,151 @@ async def test_an_orderly_end_offers_it_though_no_pod_came(world: World) -> None
     assert stored(world, LOCAL).state is State.OPEN
 
 
+# Partitions: one replica is cut off, and others share the store
+
+
+class Way:
+    """One replica's way to a store that others share."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._last: BreakerView | None = None
+        self.is_cut = False
+
+    def __getattr__(self, name: str) -> Any:
+        async def asked(*args: Any) -> Any:
+            if self.is_cut:
+                raise StoreUnavailableError(AWAY)
+            return await getattr(self._store, name)(*args)
+
+        return asked
+
+    def now_us(self) -> int:
+        return int(self._store.now_us())
+
+    def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        return None if self.is_cut else self._store.known_breaker(plan)
+
+    def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
+        if not self.is_cut:
+            self._last = MemoryStore.last_breaker(self._store, plan)
+        return self._last
+
+
+async def cut_off(world: World) -> tuple[StoreGuard, Way]:
+    """Cut off a replica that knows how the breaker stands now."""
+    way = Way(world.store)
+    guard = world.another(inner=way)
+    way.last_breaker(LOCAL)
+    way.is_cut = True
+    return guard, way
+
+
+async def close_alone(world: World, guard: StoreGuard) -> None:
+    for _ in range(3):
+        await come(world, LOCAL, guard=guard)
+    assert words(await guard.hear(LOCAL, [Outcomes(3, 0, 0)]))[-1] == "HALF_OPEN CLOSED"
+
+
+async def trip_alone(world: World, guard: StoreGuard) -> None:
+    for _ in range(3):
+        await guard.hear(LOCAL, [Outcomes(0, 10, 0)])
+        world.sleep(1)
+    await come(world, LOCAL, guard=guard)
+    view = guard.known_breaker(LOCAL)
+    assert view is not None
+    assert view.state is State.OPEN
+
+
+async def heal(guard: StoreGuard, way: Way) -> None:
+    way.is_cut = False
+    await guard.close()
+
+
+async def test_a_close_of_a_replica_that_was_cut_off_does_not_erase_a_newer_trip(world: World) -> None:
+    await trip(world, LOCAL)
+    world.store.away = ""
+    guard, way = await cut_off(world)
+    world.sleep(OPEN_SECONDS)
+    await close_alone(world, guard)
+    await trip_alone(world, guard)
+    world.sleep(OPEN_SECONDS)
+    await close_alone(world, guard)
+    await come(world, LOCAL, "probe")
+    assert words(await world.guard.hear(LOCAL, [replace(BAD, uid="probe")])) == ["HALF_OPEN OPEN"]
+    alone, shared = guard.known_breaker(LOCAL), stored(world, LOCAL)
+    assert alone is not None
+    assert (alone.state, shared.state) == (State.CLOSED, State.OPEN)
+    assert alone.generation > shared.generation
+    await heal(guard, way)
+    assert stored(world, LOCAL).state is State.OPEN
+    assert stored(world, LOCAL).since_us == shared.since_us
+    assert guard.known_breaker(LOCAL) == stored(world, LOCAL), "and this replica knows it"
+    assert await refusals(world, LOCAL, 2, guard=guard) == [Refusal.BREAKER] * 2
+    assert stored(world, LOCAL).generation > alone.generation, "no number means two things"
+
+
+async def test_a_trip_of_a_replica_that_was_cut_off_does_not_undo_a_reset_that_it_did_not_know(world: World) -> None:
+    await trip(world, LOCAL)
+    world.store.away = ""
+    guard, way = await cut_off(world)
+    world.sleep(OPEN_SECONDS)
+    await close_alone(world, guard)
+    await trip_alone(world, guard)
+    await world.store.by_hand(LOCAL, reset_at_us=world.store._clock.now_us())
+    await heal(guard, way)
+    assert stored(world, LOCAL).state is State.CLOSED
+    assert await refusals(world, LOCAL, 2, guard=guard) == [None] * 2
+
+
+async def test_what_a_replica_decided_alone_holds_where_the_store_decided_nothing_meanwhile(world: World) -> None:
+    await world.guard.look(LOCAL)
+    guard, way = await cut_off(world)
+    await trip_alone(world, guard)
+    await heal(guard, way)
+    assert stored(world, LOCAL).state is State.OPEN
+
+
+@pytest.mark.parametrize("closed_first", [True, False])
+async def test_of_two_replicas_that_were_both_alone_the_more_shut_holds(world: World, *, closed_first: bool) -> None:
+    await trip(world, LOCAL)
+    world.store.away = ""
+    ways = [await cut_off(world) for _ in range(2)]
+    world.sleep(OPEN_SECONDS)
+    closed, opened = ways if closed_first else reversed(ways)
+    await close_alone(world, closed[0])
+    await trip_alone(world, closed[0])
+    world.sleep(OPEN_SECONDS)
+    await close_alone(world, closed[0])
+    await come(world, LOCAL, guard=opened[0])
+    assert words(await opened[0].hear(LOCAL, [BAD]))[-1:] == ["HALF_OPEN OPEN"]
+    for guard, way in ways:
+        await heal(guard, way)
+    assert stored(world, LOCAL).state is State.OPEN
+
+
+async def test_an_outcome_of_the_branch_that_was_given_up_changes_nothing(world: World) -> None:
+    await trip(world, LOCAL)
+    world.store.away = ""
+    guard, way = await cut_off(world)
+    world.sleep(OPEN_SECONDS)
+    await come(world, LOCAL, "alone", guard=guard)
+    alone = guard.known_breaker(LOCAL)
+    assert alone is not None
+    await guard.hear(LOCAL, [replace(BAD, uid="alone")])
+    await come(world, LOCAL, "shared")
+    await world.guard.hear(LOCAL, [replace(BAD, uid="shared")])
+    await heal(guard, way)
+    world.sleep(OPEN_SECONDS)
+    await come(world, LOCAL, "probe")
+    before = stored(world, LOCAL)
+    assert before.state is State.HALF_OPEN
+    for generation in range(alone.generation, alone.generation + 3):
+        stale = [replace(BAD, generation=generation), replace(BAD, uid="alone", generation=generation)]
+        assert await world.guard.hear(LOCAL, stale) == ()
+    assert stored(world, LOCAL) == before
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("come"), st.integers(0, 1)),
@@ -481,4 +626,5 @@ PROBING_AND_CLOSED = [
 @given(STEPS)
 def test_two_replicas_come_to_one_state_whoever_is_back_first(steps: list[tuple[str, int]]) -> None:
     found = [asyncio.run(live(steps, first_back)) for first_back in (0, 1)]
-    assert (found[0].state, found[0].generation) == (found[1].state, found[1].generation)
+    one, other = [(view.state, view.since_us, view.open_until_us, view.tripped_at_us) for view in found]
+    assert one == other

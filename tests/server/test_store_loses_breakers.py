@@ -124,9 +124,25 @@ async def test_a_close_of_an_old_generation_does_not_undo_a_newer_trip(redis_ser
         assert await view_of(one) == newest
 
 
+async def test_a_record_of_a_former_version_is_read_and_its_newest_move_was_decided_there(
+    redis_server: RedisServer,
+) -> None:
+    async with store_on(redis_server) as one, store_on(redis_server) as other:
+        before = await tripped(one)
+        (key,) = [name for name in redis_server.cli("KEYS", "*") if b":brk:" in name]
+        cut = "redis.call('SET', KEYS[1], cmsgpack.pack({unpack(cmsgpack.unpack(redis.call('GET', KEYS[1])), 1, 17)}))"
+        redis_server.cli("EVAL", cut, "1", key)
+        assert await view_of(other) == before
+        closed = BreakerView(State.CLOSED, 9, FAR_US, reason="alone", tripped_at_us=FAR_US, tripped_by="alone", alone=9)
+        await other.offer(PLAN, closed)
+        assert (await view_of(other)).state is State.OPEN, "it was cut off before that trip"
+        await other.offer(PLAN, replace(closed, generation=20, alone=20 - (await view_of(other)).decided))
+        assert (await view_of(other)).state is State.CLOSED
+
+
 ACCOUNTS = (
-    BreakerView(State.CLOSED, 7, 1, reason="closed"),
-    BreakerView(State.HALF_OPEN, 7, 1, reason="probing", probes_succeeded=1),
+    BreakerView(State.CLOSED, 7, 1, reason="closed", tripped_at_us=1, tripped_by="open"),
+    BreakerView(State.HALF_OPEN, 7, 1, reason="probing", probes_succeeded=1, tripped_at_us=1, tripped_by="open"),
     BreakerView(State.OPEN, 7, 1, FAR_US, "open", tripped_at_us=1, tripped_by="open"),
     BreakerView(State.OPEN, 6, 1, FAR_US, "earlier", tripped_at_us=1, tripped_by="earlier"),
 )

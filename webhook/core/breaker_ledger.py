@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from webhook.core import breaker as machine
 from webhook.core import store_time
 from webhook.core.breaker import BreakerView, State, Step, Transition
-from webhook.core.breaker.record import outranks
 from webhook.core.outcomes import Outcomes, Settlement, Start
 from webhook.core.quota import CounterPlan
 from webhook.core.tag_state import TagState
@@ -132,14 +131,14 @@ def by_hand(state: TagState, plan: CounterPlan, reset_at_us: int, reading_us: in
 
 
 def offer(state: TagState, plan: CounterPlan, view: BreakerView, reading_us: int) -> None:
-    """Take what somebody remembers of the breaker, if that outranks the record as it is by now."""
+    """Take what somebody remembers of the breaker, or did alone, if that holds over the record as it is by now."""
     if plan.breaker is not None:
         state.seen(reading_us)
         clock = state.clock(plan)
         known, now_us = store_time.counted(clock, view), clock.now(reading_us)
         # What the time owes it counts too; that is told by whoever moves it there.
-        if outranks(known, BreakerScript(state, plan, now_us).record):
-            state.move_breaker(plan, machine.offer(state.breaker(plan.service), plan.breaker, known), now_us)
+        due = BreakerScript(state, plan, now_us).record
+        state.move_breaker(plan, machine.offer(state.breaker(plan.service), plan.breaker, known, due), now_us)
 
 
 def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transition, ...]:

@@ -39,7 +39,7 @@ class CounterStore(Protocol):
         ...
 
     async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
-        """Say how the breaker was last known here: of a higher generation it holds, or on a tie if it is more shut."""
+        """Say how the breaker was last known here, or came to be alone: `core/breaker/forks.py` says which holds."""
         ...
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:

@@ -1,7 +1,8 @@
 """Breakers while the store gives no answer: by the same rules as there, from how each was last known, in this replica.
 
 An OPEN one stays so until its time is over; then this replica lets in its part of the probes, ceil(probes / replicas).
-What it comes to here is offered to the store that is back. Refusals by a share are no quota events: a share is not the
+What it decides here is offered to the store that is back, as an account of a replica that was alone: see
+`core/breaker/forks.py`. Refusals by a share are no quota events: a share is not the
 limit, and many replicas' shares are exhausted before it.
 """
 
@@ -27,6 +28,18 @@ class Judgement(NamedTuple):
     view: BreakerView
 
 
+class _Alone(NamedTuple):
+    """A breaker here: under the plan of its last move, and the last decision of the store that it goes on from."""
+
+    plan: CounterPlan
+    record: Record
+    fork: int
+
+    def account(self, view: BreakerView) -> BreakerView:
+        """Say of a view of it how much was decided here."""
+        return replace(view, alone=max(0, view.decided - self.fork))
+
+
 class LocalBreakers:
     """Time is the store's, in microseconds, as near as it is known here. `last` says how a breaker was last known.
 
@@ -39,7 +52,7 @@ class LocalBreakers:
         self._around = Around(late_us, self._opened)
         self._guarded: tuple[CounterPlan, ...] = ()
         """Those whose breakers breakerGuard counts."""
-        self._records: dict[Key, tuple[CounterPlan, Record]] = {}
+        self._records: dict[Key, _Alone] = {}
         self._moves: list[Transition] = []
 
     def __bool__(self) -> bool:
@@ -70,7 +83,8 @@ class LocalBreakers:
     def give_back(self, plan: CounterPlan, uid: str) -> None:
         """Free the place of a probe whose Pod never came to be."""
         if plan.key in self._records:
-            self._records[plan.key] = plan, machine.give_back_probe(self._records[plan.key][1], uid)
+            known = self._records[plan.key]
+            self._records[plan.key] = known._replace(plan=plan, record=machine.give_back_probe(known.record, uid))
 
     def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes], now_us: int) -> None:
         """Take how requests and Pods fared. Who took part in failures is not known here."""
@@ -91,18 +105,18 @@ class LocalBreakers:
 
     def view(self, plan: CounterPlan, now_us: int) -> BreakerView | None:
         """Return how a breaker stands here; None where the store alone knows."""
-        record = self._record(plan)
-        if record is None or plan.breaker is None:
+        known = self._known(plan)
+        if known is None or plan.breaker is None:
             return None
-        return machine.view(record, self._mine(plan.breaker), now_us, self._around)
+        return known.account(machine.view(known.record, self._mine(plan.breaker), now_us, self._around))
 
     async def tell(self, key: Key, offer: Callable[[CounterPlan, BreakerView], Awaitable[None]], now_us: int) -> None:
         """Offer the store what a breaker has come to here, and let it alone know from then on."""
-        plan, record = self._records.get(key, (None, None))
-        if plan is None or record is None or plan.breaker is None:
+        known = self._records.get(key)
+        if known is None or known.plan.breaker is None:
             return
-        by_itself = replace(self._mine(plan.breaker), forcing=None)  # what is by hand is for who leads to tell
-        await offer(plan, machine.view(record, by_itself, now_us, self._around))
+        by_itself = replace(self._mine(known.plan.breaker), forcing=None)  # what is by hand is for who leads to tell
+        await offer(known.plan, known.account(machine.view(known.record, by_itself, now_us, self._around)))
         self._records.pop(key, None)
 
     def take_moves(self) -> tuple[Transition, ...]:
@@ -115,15 +129,18 @@ class LocalBreakers:
         return sum([self._state(plan) in _OPENED for plan in self._guarded])
 
     def _state(self, plan: CounterPlan) -> State | None:
-        seen = self._record(plan) or self._last(plan)
-        return None if seen is None else seen.state
+        known, last = self._known(plan), self._last(plan)
+        if known is not None:
+            return known.record.state
+        return None if last is None else last.state
 
-    def _record(self, plan: CounterPlan) -> Record | None:
-        """Return how a breaker stands here; None where it is not known here, or where the store has come further."""
-        found, last = self._records.get(plan.key), self._last(plan)
-        if found is None or (last is not None and last.generation > found[1].generation):
-            return None
-        return found[1]
+    def _known(self, plan: CounterPlan) -> _Alone | None:
+        """Return how a breaker stands here; None where it is not known here, or what was heard of the store holds."""
+        known, last = self._records.get(plan.key), self._last(plan)
+        if known is None or plan.breaker is None or last is None or last.decided <= known.fork:
+            return known
+        here = known.account(machine.shown(known.record, replace(plan.breaker, forcing=None), 0))
+        return known if machine.holds(here, machine.from_view(plan.service, plan.breaker, last)) else None
 
     def _mine(self, plan: BreakerPlan) -> BreakerPlan:
         """Return a plan with this replica's part of the probes."""
@@ -133,8 +150,11 @@ class LocalBreakers:
         """Return the record, which is begun where there is none, as the time has left it."""
         breaker = plan.breaker
         assert breaker is not None  # noqa: S101  who calls has looked
-        record = self._record(plan) or self._begun(plan, breaker, now_us)
-        return self._keep(plan, machine.advance(record, self._mine(breaker), now_us, self._around))
+        known = self._known(plan)
+        if known is None:
+            record = self._begun(plan, breaker, now_us)
+            self._records[plan.key] = known = _Alone(plan, record, record.decided)
+        return self._keep(plan, machine.advance(known.record, self._mine(breaker), now_us, self._around))
 
     def _begun(self, plan: CounterPlan, breaker: BreakerPlan, now_us: int) -> Record:
         """Begin where the breaker was last known; probes that were under way hold their places until they run out.
@@ -143,12 +163,13 @@ class LocalBreakers:
         """
         view = self._last(plan)
         if view is None or view.state in FORCED:
-            return Record(plan.service, generation=0 if view is None else view.generation)
+            fresh = Record(plan.service)
+            return fresh if view is None else replace(fresh, generation=view.generation, passed=view.passed)
         record, expires_us = machine.from_view(plan.service, breaker, view), now_us + breaker.probe_timeout_us
         leases = [Lease("", expires_us, view.generation) for _ in range(view.probes_leased)]  # each goes by itself
         return replace(record, leases=tuple(leases))
 
     def _keep(self, plan: CounterPlan, step: Step) -> Record:
-        self._records[plan.key] = plan, step.record
+        self._records[plan.key] = self._records[plan.key]._replace(plan=plan, record=step.record)
         self._moves += step.transitions
         return step.record

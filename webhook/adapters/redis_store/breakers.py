@@ -73,7 +73,7 @@ class BreakerQuestions(PodQuestions):
 
     async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
         if plan.breaker is not None:
-            await self._ask(plan, ("offer", wire.packed_view(view)))
+            self._moved(plan, await self._ask(plan, ("offer", wire.packed_view(view))))
 
     def _moved(self, plan: CounterPlan, answer: Sequence[Any]) -> Sequence[Transition]:
         """Learn how a breaker stands from an answer; return what it did."""

@@ -166,6 +166,8 @@ def packed_view(view: BreakerView) -> list[Any]:
         view.tripped_by,
         view.early,
         view.failed,
+        view.passed,
+        view.alone,
     ]
 
 
@@ -221,9 +223,11 @@ def breaker_view(view: Sequence[Any]) -> BreakerView | None:
     state, generation, since_us, open_until_us, reason, leased, succeeded, *tripped = view
     seen = BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)
     if not tripped:
-        return seen  # it never has
-    at_us, by, early, failed = tripped
-    return replace(seen, tripped_at_us=at_us, tripped_by=by, early=early, failed=tuple(failed))
+        return seen  # it never has, and the store decided its newest move
+    at_us, by, early, failed, *lineage = tripped
+    passed, alone = lineage or (0, 0)
+    of_trip = {"tripped_at_us": at_us, "tripped_by": by, "early": early, "failed": tuple(failed)}
+    return replace(seen, **of_trip, passed=passed, alone=alone)
 
 
 def moves(kind: str, result: Sequence[Any]) -> Sequence[Any]:

@@ -1,10 +1,12 @@
 """A service's SLA breaker: a pure state machine, and the words of what it is told and says.
 
 `law` is what may happen; `passing` lets time pass, `probes` lets Pods in, `hearing` takes outcomes and refusals,
-`hands` what comes from outside. Each takes a `record` and returns the next one, with what happened on the way.
+`hands` what comes from outside; `forks` says which of two accounts holds. Each takes a `record` and returns the next
+one, with what happened on the way.
 """
 
-from webhook.core.breaker.hands import by_hand, excuse, offer
+from webhook.core.breaker.forks import holds, offer
+from webhook.core.breaker.hands import by_hand, excuse
 from webhook.core.breaker.hearing import hear, quota_event
 from webhook.core.breaker.law import TRANSITIONS, Cause
 from webhook.core.breaker.passing import advance, restarted, rests_until_us, view
@@ -37,6 +39,7 @@ __all__ = [
     "from_view",
     "give_back_probe",
     "hear",
+    "holds",
     "may_probe_early",
     "moved",
     "offer",

@@ -1,4 +1,4 @@
-"""What is done to a breaker from outside: by hand, by who lost Pods, and by who remembers it better."""
+"""What is done to a breaker from outside: by hand, and by who lost Pods."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from webhook.core.breaker.law import Cause, move
 from webhook.core.breaker.passing import advance
 from webhook.core.breaker.plans import BreakerPlan
-from webhook.core.breaker.record import ALONE, EVERYBODY, FORCED, Around, Excuse, Record, Step, from_view, outranks
+from webhook.core.breaker.record import ALONE, EVERYBODY, FORCED, Around, Excuse, Record, Step
 from webhook.core.breaker.triggers import EMPTY, QuotaEvent, Windows
-from webhook.core.breaker.words import BreakerView, State
+from webhook.core.breaker.words import State
 
 EXCUSED_US = 600_000_000
 """For so long after its loss a source may ask for replacements."""
@@ -61,11 +61,3 @@ def excuse(record: Record, sources: Sequence[str], now_us: int) -> Record:
     if len(events) != len(windows.quota_events):
         windows = Windows(windows.errors, windows.latency, events)
     return replace(record, excused=excused, windows=windows)
-
-
-def offer(record: Record, plan: BreakerPlan, view: BreakerView) -> Record:
-    """Take what somebody remembers of a breaker, if it `outranks` the record: in whatever order, one state remains."""
-    if not outranks(view, record):
-        return record
-    kept = from_view(record.service, plan, view)
-    return replace(kept, reset_us=record.reset_us, asked_us=record.asked_us, excused=record.excused)

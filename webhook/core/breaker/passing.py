@@ -14,7 +14,7 @@ def advance(record: Record, plan: BreakerPlan, now_us: int, around: Around = ALO
     if now_us < rests_until_us(record, plan, around):
         return Step(record)
     if record.state in FORCED and record.open_until_us <= now_us:
-        return move(record, Cause.RELEASED, record.open_until_us, "until has passed")
+        return _moved_by_time(record, Cause.RELEASED, "until has passed")
     if forced(record, plan, now_us) is not None:
         return Step(record)  # frozen
     step = Step(record)
@@ -25,9 +25,8 @@ def advance(record: Record, plan: BreakerPlan, now_us: int, around: Around = ALO
         elif windows is not record.windows:
             step = Step(replace(record, windows=windows))
     if step.record.state is State.OPEN and step.record.open_until_us <= now_us:
-        at_us = step.record.open_until_us
-        step = then(step.transitions, _expired(step.record, at_us))
-        step = then(step.transitions, move(step.record, Cause.OPEN_FOR_PASSED, at_us, "openFor passed"))
+        step = then(step.transitions, _expired(step.record, step.record.open_until_us))
+        step = then(step.transitions, _moved_by_time(step.record, Cause.OPEN_FOR_PASSED, "openFor passed"))
     return then(step.transitions, _expired(step.record, now_us))
 
 
@@ -36,6 +35,12 @@ def rests_until_us(record: Record, plan: BreakerPlan, around: Around = ALONE) ->
     if record.state is State.CLOSED:
         return ends_us(record.windows, plan) + around.late_us
     return record.open_until_us if record.state is State.OPEN and not record.leases else 0
+
+
+def _moved_by_time(record: Record, cause: Cause, reason: str) -> Step:
+    """Do what every replica does by itself at the same moment: nothing is decided by it."""
+    moved, transitions = move(record, cause, record.open_until_us, reason)
+    return Step(replace(moved, passed=record.passed + 1, alone=record.alone), transitions)
 
 
 def _expired(record: Record, now_us: int) -> Step:
@@ -68,5 +73,5 @@ def view(record: Record, plan: BreakerPlan, now_us: int, around: Around = ALONE)
 
 def restarted(record: Record) -> Record:
     """Return what remains of a breaker that the policy took away: if it comes back, it starts afresh in CLOSED."""
-    fresh = Record(record.service, generation=record.generation)
-    return record if record == fresh else replace(fresh, generation=record.generation + 1)
+    fresh = Record(record.service, generation=record.generation, passed=record.passed, alone=record.alone)
+    return record if record == fresh else Record(record.service, generation=record.generation + 1)

@@ -54,6 +54,13 @@ class Record(Struct, frozen=True):
     asked_us: int = 0
     """The newest moment for which a reset was asked, by the clock of whoever asked."""
     excused: tuple[Excuse, ...] = ()
+    passed: int = 0
+    alone: int = 0
+    """Both as `BreakerView` has them."""
+
+    @property
+    def decided(self) -> int:
+        return self.generation - self.passed
 
 
 class Step(NamedTuple):
@@ -76,13 +83,13 @@ class Around(NamedTuple):
 
 ALONE = Around()
 
-_SHUT = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2, State.FORCED_CLOSED: 3, State.FORCED_OPEN: 4}
+SHUT = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2, State.FORCED_CLOSED: 3, State.FORCED_OPEN: 4}
 """How shut it is; what is by hand holds over the rest."""
 
 
-def outranks(one: BreakerView, other: BreakerView | Record) -> bool:
-    """Whether of two accounts of a breaker the first holds: of a higher generation, or on a tie the one more shut."""
-    return (one.generation, _SHUT[one.state]) > (other.generation, _SHUT[other.state])
+def outranks(one: BreakerView, other: BreakerView) -> bool:
+    """Whether of two accounts of one lineage the first is newer: its generation is higher, or on a tie more shut."""
+    return (one.generation, SHUT[one.state]) > (other.generation, SHUT[other.state])
 
 
 def moved(before: Record, after: Record) -> bool:
@@ -130,6 +137,8 @@ def shown(record: Record, plan: BreakerPlan, now_us: int) -> BreakerView:
         forcing.reason,
         tripped_at_us=record.tripped_at_us,
         tripped_by=record.tripped_by,
+        passed=record.passed,
+        alone=record.alone,
     )
 
 
@@ -147,6 +156,8 @@ def _view(record: Record, state: State, plan: BreakerPlan, now_us: int) -> Break
         record.tripped_by,
         early,
         record.failed if early else (),
+        record.passed,
+        record.alone,
     )
 
 
@@ -164,4 +175,6 @@ def from_view(service: str, plan: BreakerPlan, view: BreakerView) -> Record:
         early=max(0, plan.probes - view.early) if view.state is State.OPEN else 0,
         tripped_at_us=view.tripped_at_us,
         tripped_by=view.tripped_by,
+        passed=view.passed,
+        alone=view.alone,
     )

@@ -57,6 +57,15 @@ class BreakerView(Struct, frozen=True):
     tripped_by: str = ""
     early: int = 0
     failed: tuple[str, ...] = ()
+    passed: int = 0
+    """How far its generation is past its newest decision: moves by time alone, and numbers of branches given up."""
+    alone: int = 0
+    """How far that decision is past the one that a replica forked from when it was cut off; 0 where none decided it."""
+
+    @property
+    def decided(self) -> int:
+        """Return the generation of its newest move that time alone does not bring about."""
+        return self.generation - self.passed
 
     def open_remaining_us(self, now_us: int) -> int:
         """Return the countdown: microseconds until probes are let in, or the hand lets go; 0 unless it is open."""

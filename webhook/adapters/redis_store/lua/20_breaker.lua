@@ -18,11 +18,12 @@ local function breaker_of(key, strings)
     }
     if packed then
       r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency, r.events,
-        r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused, r.asked = unpack(cmsgpack.unpack(packed))
+        r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused, r.asked, r.passed, r.alone =
+        unpack(cmsgpack.unpack(packed))
     end
     r.failed, r.early, r.excused = r.failed or {}, r.early or 0, r.excused or {}
     r.tripped_at, r.tripped_by, r.reset_at = r.tripped_at or 0, r.tripped_by or '', r.reset_at or 0
-    r.asked = r.asked or r.reset_at
+    r.asked, r.passed, r.alone = r.asked or r.reset_at, r.passed or 0, r.alone or 0
     breakers[key] = r
   end
   return breakers[key]
@@ -50,7 +51,7 @@ end
 local function write_breaker(key, r)
   local packed = cmsgpack.pack({
     r.state, r.generation, r.since, r.open_until, r.reason, r.successes, r.leases, r.errors, r.latency, r.events,
-    r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused, r.asked,
+    r.failed, r.early, r.tripped_at, r.tripped_by, r.reset_at, r.excused, r.asked, r.passed, r.alone,
   })
   redis.call('SET', key, packed, 'PX', string.format('%.0f', lasts_ms(r)))
 end
@@ -103,9 +104,17 @@ local function move(r, plan, new, at, reason, open_until, moves, failed)
   r.state, r.generation, r.since, r.open_until, r.reason = new, r.generation + 1, at, open_until, reason
   r.failed = failed or (new == 'HALF_OPEN' and r.failed) or {}
   r.successes, r.early, r.leases = 0, 0, goes_on and r.leases or {}
+  r.passed, r.alone = 0, 0
   forget_windows(r)
   r.changed, r.moved = true, true
   moves[#moves + 1] = {old, new, at, reason, r.generation}
+end
+
+-- Do what every replica does by itself at the same moment: nothing is decided by it.
+local function move_by_time(r, plan, new, reason, moves)
+  local passed, alone = r.passed + 1, r.alone
+  move(r, plan, new, r.open_until, reason, 0, moves)
+  r.passed, r.alone = passed, alone
 end
 
 -- Open it, unless that would be one too many: then the trip is only told of.

@@ -18,7 +18,7 @@ end
 
 local function advance(r, plan, now, moves)
   if is_forced(r.state) and r.open_until <= now then
-    return move(r, plan, 'CLOSED', r.open_until, 'until has passed', 0, moves)
+    return move_by_time(r, plan, 'CLOSED', 'until has passed', moves)
   end
   if forced(r, plan, now) then
     return
@@ -39,7 +39,7 @@ local function advance(r, plan, now, moves)
   end
   if r.state == 'OPEN' and r.open_until <= now then
     expire(r, r.open_until, moves)
-    move(r, plan, 'HALF_OPEN', r.open_until, 'openFor passed', 0, moves)
+    move_by_time(r, plan, 'HALF_OPEN', 'openFor passed', moves)
   end
   if #r.leases > 0 then
     expire(r, now, moves)

@@ -1,4 +1,4 @@
--- What a breaker hears, and what comes from outside: `core/breaker/{hearing,hands}.py`; and what callers see of it.
+-- What a breaker hears, and what is done by hand: `core/breaker/{hearing,hands}.py`; and what callers see of it.
 
 local function is_excused(r, source, now)
   for _, one in ipairs(r.excused) do
@@ -82,7 +82,7 @@ local function restart(r)
     and #r.events == 0 and r.tripped_at == 0 and r.reset_at == 0 and #r.excused == 0
   if not fresh then
     r.state, r.generation, r.since, r.open_until, r.reason = 'CLOSED', r.generation + 1, 0, 0, ''
-    r.successes, r.leases, r.failed, r.early = 0, {}, {}, 0
+    r.successes, r.leases, r.failed, r.early, r.passed, r.alone = 0, {}, {}, 0, 0, 0
     r.tripped_at, r.tripped_by, r.reset_at, r.asked, r.excused = 0, '', 0, 0, {}
     r.changed, r.moved = true, true
     forget_windows(r)
@@ -141,24 +141,9 @@ local function excuse(r, sources, now)
   r.excused, r.events, r.changed = excused, events, true
 end
 
--- Of two accounts of a breaker that of the higher generation holds, or on a tie the one more shut.
-local SHUT = {CLOSED = 0, HALF_OPEN = 1, OPEN = 2, FORCED_CLOSED = 3, FORCED_OPEN = 4}
-local function outranks(state, generation, r)
-  return generation > r.generation or (generation == r.generation and SHUT[state] > SHUT[r.state])
-end
-
--- Take what somebody remembers of it, as `view` says it, and outranks the record: whatever the order, one state remains.
-local function offer(r, plan, v)
-  count_opened(r, plan, v[1])
-  r.state, r.generation, r.since, r.open_until, r.reason, r.successes = v[1], v[2], v[3], v[4], v[5], v[7]
-  r.tripped_at, r.tripped_by, r.failed = v[8], v[9], v[11]
-  r.early, r.leases = v[1] == 'OPEN' and math.max(0, plan.probes - v[10]) or 0, {}
-  forget_windows(r)
-  r.changed, r.moved = true, true
-end
-
 -- What callers see: state, generation, since, open until, reason, probes out, probes that succeeded; and, where it has
--- ever tripped, when, by what, how many may yet probe early, and who not.
+-- ever tripped, when, by what, how many may yet probe early, and who not; and, where not the store decided its newest
+-- move, how many the time alone brought about, and how many before them a replica alone.
 local function view(r, plan, now)
   local held = forced(r, plan, now)
   local forcing = held and plan.forcing and now < until_of(plan) and plan.forcing
@@ -168,9 +153,12 @@ local function view(r, plan, now)
   else
     v = {held or r.state, r.generation, r.since, r.open_until, r.reason, live_count(r, now), r.successes}
   end
-  if r.tripped_by ~= '' then
+  if r.tripped_by ~= '' or r.passed > 0 or r.alone > 0 then
     local early = not forcing and early_left(r, plan) or 0
     v[8], v[9], v[10], v[11] = r.tripped_at, r.tripped_by, early, early > 0 and r.failed or {}
+  end
+  if r.passed > 0 or r.alone > 0 then
+    v[12], v[13] = r.passed, r.alone
   end
   return v
 end

@@ -53,16 +53,14 @@ end
 local function take_offer(plan, operation, reading, strings)
   local home, v = hash_of(plan.home), operation[3]
   local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
-  local moved_on = glance(plan.breaker_key, strings)
+  local due = glance(plan.breaker_key, strings)
   for _, index in ipairs({3, 4, 8}) do
     v[index] = v[index] > 0 and v[index] + home.offset or 0
   end
-  advance(moved_on, plan.breaker, now, {}) -- what the time owes it counts too; that is told by whoever moves it there
-  if outranks(v[1], v[2], moved_on) then
-    belongs(r, plan, home, now)
-    offer(r, plan.breaker, v)
-  end
-  return {}
+  advance(due, plan.breaker, now, {}) -- what the time owes it counts too; that is told by whoever moves it there
+  belongs(r, plan, home, now)
+  offer(r, plan.breaker, v, due)
+  return {{}, seen(r, plan, home, now), shown(home, now)}
 end
 
 local function excuse_sources(plan, operation, reading, strings)
