@@ -573,6 +573,28 @@ def test_kinds_of_others_are_not_taken_for_kubernetes_own(document: Json, reason
     assert reason in done.err
 
 
+@pytest.mark.parametrize(
+    ("kind", "written", "served"),
+    [
+        ("Deployment", "extensions/v1beta1", "apps/v1"),
+        ("Deployment", "apps/v1beta2", "apps/v1"),
+        ("Deployment", "v1", "apps/v1"),
+        ("CronJob", "batch/v1beta1", "batch/v1"),
+        ("PodTemplate", "apps/v1", "v1"),
+    ],
+)
+def test_a_version_that_no_api_server_serves_names_the_present_one(kind: str, written: str, served: str) -> None:
+    error = refused(json.dumps({**owned(kind), "apiVersion": written}))
+    assert error == f"-: {kind}: apiVersion: {written}: no API server serves it: write {served}"
+
+
+def test_one_rule_is_told_as_one() -> None:
+    rule = "- {name: web, match: {namespaces: [shop]}, placement: {nodeSelector: {disk: ssd}}}\n"
+    Path("policy.yaml").write_text(policy_text(rule))
+    assert "= the one rule holds\n" in shown("diff", pod(), explain=True)[0]
+    assert "= the one rule does not hold\n" in shown("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)[0]
+
+
 def test_a_name_can_do_nothing_to_a_terminal() -> None:
     strange = pod()
     strange["metadata"]["name"] = "p\x1b[31m\n\x07"

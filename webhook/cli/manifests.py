@@ -105,6 +105,7 @@ def _each(document: Any, where: _Place, namespace: str) -> Iterator[Subject | Us
 def _subject(document: Mapping[str, Any], kind: str, where: _Place, default_namespace: str) -> Subject:
     if kind == "AdmissionReview":
         return _recorded(dict(document), where)
+    _refuse_former_version(kind, document.get("apiVersion"), where)
     idle = _idle(kind, document.get("apiVersion"))
     metadata = document.get("metadata") if idle else mapping(document, ("metadata",), f"{where}: {kind}")
     words = metadata if isinstance(metadata, Mapping) else {}
@@ -140,6 +141,16 @@ def _template(document: Mapping[str, Any], path: tuple[str, ...], where: str) ->
     for part in ("metadata", "spec") if template.get("metadata") is not None else ("spec",):
         mapping(whole, (*whole, part), where)
     return template
+
+
+def _refuse_former_version(kind: str, api_version: Any, where: _Place) -> None:
+    """Refuse a version that no API server serves, such as extensions/v1beta1; a group with a dot has its own kinds."""
+    if kind not in {"Pod", "PodTemplate", *_SOURCES} or not api_version or "." in str(api_version):
+        return
+    served = _SOURCES[kind].api_version if kind in _SOURCES else "v1"
+    if api_version != served:
+        shown = echo.printable(str(api_version))
+        raise UserError(f"{where}: {kind}: apiVersion: {shown}: no API server serves it", f"write {served}")
 
 
 def _idle(kind: str, api_version: Any) -> str:

@@ -120,8 +120,10 @@ def _under_check(notes: Sequence[Note], width: int | None) -> Iterator[str]:
     more = f"; not checked, being wishes: {wishes}" if wishes else ""
     held = len(checked) - len(broken)
     if checked:
-        how_many = f"{held} of {len(checked)}" if broken else f"all {held}"
-        yield click.style(f"#     = {how_many} rules hold{more}", dim=True)
+        how_many = f"{held} of {len(checked)} rules hold" if broken else f"all {held} rules hold"
+        if len(checked) == 1:
+            how_many = "the one rule does not hold" if broken else "the one rule holds"
+        yield click.style(f"#     = {how_many}{more}", dim=True)
 
 
 def filled(head: str, text: str, width: int | None) -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from webhook.core.document.parts import Part, sound
 from webhook.core.document.problems import Problem
 from webhook.core.document.rules import (
+    amounts,
     breaker,
     match,
     node_affinity,
@@ -64,6 +65,7 @@ _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     pools.pools_can_bind,
     placement.conflicts_can_happen,
     quota.longer_windows_can_bind,
+    amounts.units_are_meant,
 )
 _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     match.any_namespace_is_wide,
