@@ -9,6 +9,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from webhook.certificates import UNREADABLE
 from webhook.errors import UserError
+from webhook.weak_keys import weakness
 
 _REMEDY = "give the CA that issues the clients' certificates, not one of these"
 _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
@@ -39,16 +40,17 @@ def authorities_of(path: Path, content: bytes, *, may_have_expired: bool) -> lis
 
 
 def _fault(certificate: x509.Certificate) -> str | None:
-    certificate.public_key()  # of a kind that we know: else it raises
-    constraints, usage = _extension(certificate, x509.BasicConstraints), _extension(certificate, x509.KeyUsage)
+    key = certificate.public_key()  # of a kind that we know: else it raises
+    constraints, usage = extension(certificate, x509.BasicConstraints), extension(certificate, x509.KeyUsage)
     if constraints is None or not constraints.ca:
         return "is not a CA certificate"
     if usage is not None and not usage.key_cert_sign:
         return "is not made to sign certificates (no key usage keyCertSign)"
-    return None
+    return f"has {weak}" if (weak := weakness(key)) is not None else None
 
 
-def _extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
+def extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
+    """Return what a certificate says in one extension, None where it does not have it."""
     try:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:

@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 
 from webhook.certificates import UNREADABLE
+from webhook.client_leaves import fault_of_leaf
 
 _DEPTH_MAX = 4
 _CACHED_MAX = 1024
-_RSA_BITS_MIN = 2048
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 
@@ -42,7 +41,7 @@ def obstacle(authority: x509.Certificate) -> str | None:
 def _fault_of_key(key: object) -> str | None:
     match key:
         case rsa.RSAPublicKey():
-            return f"an RSA key of {key.key_size} bits" if key.key_size < _RSA_BITS_MIN else None
+            return None  # a weak one is no CA in either mode (`client_authorities`)
         case ec.EllipticCurvePublicKey():
             return f"a key on the curve {key.curve.name}" if not isinstance(key.curve, _CURVES) else None
         case _:
@@ -86,27 +85,11 @@ class ClientChains:
         )
         try:
             leaf = x509.load_der_x509_certificate(der)
-            key = leaf.public_key()
-            if isinstance(key, rsa.RSAPublicKey) and key.key_size < _RSA_BITS_MIN:
-                raise ForeignCertificateError(f"an RSA key of {key.key_size} bits")
+            if (fault := fault_of_leaf(leaf)) is not None:
+                raise ForeignCertificateError(fault)
             return verifier.verify(leaf, list(self._authorities)).chain
         except (VerificationError, UnsupportedAlgorithm, *UNREADABLE) as error:
             raise ForeignCertificateError(" ".join(str(error).split())) from None
-
-
-def _is_no_ca(_: Policy, __: x509.Certificate, constraints: x509.BasicConstraints | None) -> None:
-    if constraints is not None and constraints.ca:
-        raise ValueError("a CA is no client")
-
-
-def _is_for_clients(_: Policy, __: x509.Certificate, usages: x509.ExtendedKeyUsage | None) -> None:
-    if usages is None or ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
-        raise ValueError("not made for a client (no extended key usage clientAuth)")
-
-
-def _signs(_: Policy, __: x509.Certificate, usage: x509.KeyUsage | None) -> None:
-    if usage is not None and not usage.digital_signature:
-        raise ValueError("not made to sign with (no key usage digitalSignature)")
 
 
 def _is_ca(_: Policy, __: x509.Certificate, constraints: x509.BasicConstraints | None) -> None:
@@ -119,13 +102,7 @@ def _signs_certificates(_: Policy, __: x509.Certificate, usage: x509.KeyUsage | 
         raise ValueError("its issuer is not made to sign certificates (no key usage keyCertSign)")
 
 
-# The rules for the web ask for names and identifiers that a private CA need not give: what matters here is asked for.
-_LEAF_POLICY = (
-    ExtensionPolicy.permit_all()
-    .may_be_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_no_ca)
-    .may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _signs)
-    .require_present(x509.ExtendedKeyUsage, Criticality.AGNOSTIC, _is_for_clients)
-)
+_LEAF_POLICY = ExtensionPolicy.permit_all()
 _CA_POLICY = (
     ExtensionPolicy.permit_all()
     .require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_ca)

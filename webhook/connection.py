@@ -36,7 +36,7 @@ class Connection(asyncio.BaseProtocol):
         """That its handshake is made under."""
         self.transport: asyncio.Transport | None = None
         """None until its handshake is over."""
-        self.shaking: asyncio.Task[None] | None = None
+        self.shaking: asyncio.Task[bool] | None = None
         """None before its handshake and after it."""
         self.since_seconds = asyncio.get_running_loop().time()
         self._inner = inner

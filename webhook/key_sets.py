@@ -11,12 +11,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from webhook.errors import UserError
 from webhook.ports import TokenKey
+from webhook.weak_keys import RSA_BITS_MIN, weakness
 
 KEY_SET_BYTES_MAX = 256 * 1024
 KID = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
 REMEDY = "publish public signing keys only, such as `podgate token jwks` writes"
 _KEYS_MAX = 128
-_RSA_BITS_MIN = 2048
 _RSA_BITS_MAX = 8192
 """Each token that names a longer one would cost milliseconds."""
 _ISSUER_LENGTH_MAX = 512
@@ -108,8 +108,10 @@ def _check_strength(key: object) -> None:
     match key:
         case ec.EllipticCurvePublicKey() if not isinstance(key.curve, ec.SECP256R1):
             raise ValueError(f"the curve is {key.curve.name}: must be P-256")
-        case rsa.RSAPublicKey() if not _RSA_BITS_MIN <= key.key_size <= _RSA_BITS_MAX:
-            raise ValueError(f"{key.key_size} bits: an RSA key must have {_RSA_BITS_MIN} to {_RSA_BITS_MAX}")
+        case rsa.RSAPublicKey() if not RSA_BITS_MIN <= key.key_size <= _RSA_BITS_MAX:
+            raise ValueError(f"{key.key_size} bits: an RSA key must have {RSA_BITS_MIN} to {_RSA_BITS_MAX}")
+        case rsa.RSAPublicKey() if (weak := weakness(key)) is not None:
+            raise ValueError(f"{weak}: make a new one")
         case ec.EllipticCurvePublicKey() | rsa.RSAPublicKey() | ed25519.Ed25519PublicKey():
             return
     raise ValueError(f"{type(key).__name__} is not accepted: use P-256, RSA or Ed25519")

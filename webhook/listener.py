@@ -17,6 +17,7 @@ from webhook.connection import Connection
 from webhook.errors import UserError
 from webhook.handshake import handshake_failure
 from webhook.pacing import Pace
+from webhook.tls_context import duplicate, send_alert, unsent
 
 _BACKLOG = 512
 _UNREAD_BYTES = 64 * 1024
@@ -240,27 +241,37 @@ class Listener:
         connection.shaking = self._loop.create_task(self._shake_hands(connection))
         connection.shaking.add_done_callback(lambda task: self._shaken(connection, task))
 
-    async def _shake_hands(self, connection: Connection) -> None:
+    async def _shake_hands(self, connection: Connection) -> bool:
+        """Set a connection up; return whether it could be, and say why not."""
         is_tls = connection.context is not None
-        await self._loop.connect_accepted_socket(
-            lambda: connection,
-            connection.accepted,
-            ssl=connection.context,
-            ssl_handshake_timeout=self._limits.handshake_timeout_seconds if is_tls else None,
-            ssl_shutdown_timeout=_CLOSE_NOTIFY_SECONDS if is_tls else None,
-        )
+        spare = duplicate(connection.accepted) if is_tls else None
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                connection.accepted,
+                ssl=connection.context,
+                ssl_handshake_timeout=self._limits.handshake_timeout_seconds if is_tls else None,
+                ssl_shutdown_timeout=_CLOSE_NOTIFY_SECONDS if is_tls else None,
+            )
+        except OSError as error:  # ssl.SSLError is one
+            self._on_refused(handshake_failure(error), str(error) or type(error).__name__)
+            if spare is not None and (alert := unsent(error)):
+                await send_alert(spare, alert)
+            return False
+        finally:
+            if spare is not None:
+                spare.close()
+        return True
 
-    def _shaken(self, connection: Connection, task: "asyncio.Task[None]") -> None:
-        """Let go of a connection that was not set up, and say why."""
+    def _shaken(self, connection: Connection, task: "asyncio.Task[bool]") -> None:
+        """Let go of a connection that was not set up."""
         connection.shaking = None
         if not task.cancelled():
             error = task.exception()
-            if error is None:
-                return
-            if isinstance(error, OSError):  # ssl.SSLError is one
-                self._on_refused(handshake_failure(error), str(error) or type(error).__name__)
-            else:
+            if error is not None:
                 self._loop.call_exception_handler({"message": "a connection was not set up", "exception": error})
+            elif task.result():
+                return
         connection.accepted.close()
         self.closed(connection)
 

@@ -1,4 +1,4 @@
-"""Whether a connection's peer would be let in today: since its handshake, its CA may have been removed, or expired."""
+"""Whether a connection's peer may call: its own certificate is a client's, and its CA is still trusted today."""
 
 import ssl
 import time
@@ -8,10 +8,14 @@ from hashlib import sha256
 from weakref import WeakKeyDictionary
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from webhook.certificates import UNREADABLE, read_certificate
+from webhook.client_leaves import fault_of_leaf
 from webhook.errors import AuthenticationError
 from webhook.refusals import Refusal
+from webhook.tokens import refuse
 
 _DER = 2  # _ssl.ENCODING_DER
 
@@ -40,12 +44,14 @@ class Trust:
 class _Judged:
     trust: Trust
     until_seconds: float
+    refusal: tuple[Refusal, str] | None = None
 
 
 class Peers:
     """Judges a connection once for each trust, so that a call pays for two look-ups in dictionaries.
 
     What was signed by whom the handshake has proved, and what was proved then stays so: only who is trusted changes.
+    What OpenSSL lets pass of the client's own certificate is refused here, where a call can be answered.
     """
 
     def __init__(self, trust: Callable[[], Trust], now_seconds: Callable[[], float] = time.time) -> None:
@@ -54,19 +60,28 @@ class Peers:
         self._judged: WeakKeyDictionary[ssl.SSLObject, _Judged] = WeakKeyDictionary()
 
     def check(self, tls: ssl.SSLObject) -> None:
-        """AuthenticationError where a handshake of the same peer would fail by now. Its leaf's end is not looked at."""
+        """AuthenticationError where this peer may not call, or not by now. Its leaf's end is not looked at."""
         trust, judged = self._trust(), self._judged.get(tls)
         if judged is None or judged.trust is not trust:
-            judged = self._judged[tls] = _Judged(trust, trust.until_seconds(_issuers(tls)))
+            judged = self._judged[tls] = _judge(tls, trust)
+        if judged.refusal is not None:
+            refuse(*judged.refusal)
         if self._now_seconds() >= judged.until_seconds:
             detail = "the CA of its certificate was removed, or expired, while its connection was open"
             raise AuthenticationError(Refusal.CERTIFICATE_UNTRUSTED, detail)
 
 
-def _issuers(tls: ssl.SSLObject) -> list[x509.Certificate]:
+def _judge(tls: ssl.SSLObject, trust: Trust) -> _Judged:
     # A method of SSLObject itself from Python 3.13 on; None without a client certificate.
     chain = tls._sslobj.get_verified_chain() or ()  # type: ignore[attr-defined]  # noqa: SLF001  there since 3.10
-    return [x509.load_der_x509_certificate(certificate.public_bytes(_DER)) for certificate in chain[1:]]
+    try:
+        leaf, *issuers = [x509.load_der_x509_certificate(one.public_bytes(_DER)) for one in chain]
+        if (fault := fault_of_leaf(leaf)) is not None:
+            name = read_certificate(leaf.public_bytes(Encoding.DER), b"").name
+            return _Judged(trust, 0.0, (Refusal.CERTIFICATE_PURPOSE, f"{name!r}: {fault}"))
+        return _Judged(trust, trust.until_seconds(issuers))
+    except (UnsupportedAlgorithm, *UNREADABLE) as error:
+        return _Judged(trust, 0.0, (Refusal.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}"))
 
 
 def _identity(certificate: x509.Certificate) -> bytes:

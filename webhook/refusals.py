@@ -8,6 +8,7 @@ class Refusal(StrEnum):
     NO_CERTIFICATE = "no_certificate"
     CERTIFICATE_EXPIRED = "certificate_expired"
     CERTIFICATE_UNTRUSTED = "certificate_untrusted"
+    CERTIFICATE_PURPOSE = "certificate_purpose"
     CERTIFICATE_AMBIGUOUS = "certificate_ambiguous"
     # what a proxy says of a certificate
     FORWARDED = "forwarded_certificate"

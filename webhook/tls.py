@@ -7,15 +7,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from webhook.certificates import UNREADABLE
-from webhook.client_authorities import authorities_of, certificates_of
+from webhook.client_authorities import authorities_of, certificates_of, extension
 from webhook.errors import UserError
 from webhook.peers import Trust
 from webhook.reloading import Reloading
+from webhook.tls_context import ServerContext
 from webhook.trial import anybody, reason_of, shake_hands
+from webhook.weak_keys import weakness
 
 _FILE_BYTES_MAX = 1024 * 1024
 
@@ -72,7 +75,7 @@ class TlsFiles(Reloading[Loaded]):
 
 def server_context(paths: TlsPaths) -> ssl.SSLContext:
     """Return a context of these files; UserError naming the one that is bad."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # a resumed session would bypass a changed trust store; and a handshake costs a third less
     context.set_alpn_protocols(["http/1.1"])
@@ -132,12 +135,12 @@ def _check_leaf(path: Path, leaf: x509.Certificate, *, may_have_expired: bool) -
             "issue a new one, or set the clock",
         )
     try:
-        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return
-    except UNREADABLE as error:
-        raise UserError(f"{path}: its extensions cannot be read: {error}", "issue a new one") from None
-    if ExtendedKeyUsageOID.SERVER_AUTH not in usages:
+        usages, weak = extension(leaf, x509.ExtendedKeyUsage), weakness(leaf.public_key())
+    except (UnsupportedAlgorithm, *UNREADABLE) as error:
+        raise UserError(f"{path}: its extensions or its key cannot be read: {error}", "issue a new one") from None
+    if weak is not None:
+        raise UserError(f"{path}: has {weak}", "issue one for a new key")
+    if usages is not None and ExtendedKeyUsageOID.SERVER_AUTH not in usages:
         raise UserError(f"{path}: not made for a server (no extended key usage serverAuth)", "issue a serving one")
 
 

@@ -37,6 +37,9 @@ THREATS = [
     "API paths made of a tenant's input",
     "A right to list Secrets",
     "Answers that tell too much",
+    "Certificates of another purpose",
+    "Weak keys",
+    "Request smuggling",
 ]
 ROW = re.compile(r"^\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]*) \|$", re.MULTILINE)
 

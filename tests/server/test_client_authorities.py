@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID, NameOID
 
 from tests.server.identity import Pki
+from tests.server.rsa_keys import roca_key
 from webhook.errors import UserError
 from webhook.forwarding import ForwardedAuthorities
 from webhook.reloading import Reloading
@@ -35,15 +36,15 @@ SIGNS_NO_CERTIFICATES = x509.KeyUsage(
 )
 
 
-def authority(*extensions: x509.ExtensionType) -> bytes:
+def authority(*extensions: x509.ExtensionType, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey = KEY) -> bytes:
     """Return a certificate that signs itself, in DER."""
     name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "odd")]), datetime.now(UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(KEY.public_key())
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
     builder = builder.serial_number(7)
     for extension in extensions:
         builder = builder.add_extension(extension, critical=True)
-    return builder.sign(KEY, hashes.SHA256()).public_bytes(Encoding.DER)
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
 def garbled(oid: x509.ObjectIdentifier) -> x509.ExtensionType:
@@ -71,6 +72,14 @@ FAULTS = {
     "a key usage without keyCertSign": (
         authority(CA, SIGNS_NO_CERTIFICATES),
         "CN=odd is not made to sign certificates (no key usage keyCertSign)",
+    ),
+    "a short key": (
+        authority(CA, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - that is its fault
+        "CN=odd has an RSA key of 1024 bits, fewer than 2048",
+    ),
+    "a key whose private half can be computed": (
+        authority(CA, key=roca_key()),
+        "CN=odd has an RSA key whose private half can be computed (CVE-2017-15361, ROCA)",
     ),
 }
 

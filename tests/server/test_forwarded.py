@@ -486,7 +486,6 @@ KEYS: dict[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
     "P-384": lambda: ec.generate_private_key(ec.SECP384R1()),
     "P-521": lambda: ec.generate_private_key(ec.SECP521R1()),
     "RSA of 2048 bits": lambda: rsa.generate_private_key(65537, 2048),
-    "RSA of 1024 bits": lambda: rsa.generate_private_key(65537, 1024),  # noqa: S505 - that is its fault
     "P-224": lambda: ec.generate_private_key(ec.SECP224R1()),
     "secp256k1": lambda: ec.generate_private_key(ec.SECP256K1()),
     "Ed25519": ed25519.Ed25519PrivateKey.generate,

@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from tests.server.identity import Signer, jwks, signer
+from tests.server.rsa_keys import roca_key
 from webhook.adapters.jwks_file import JwksFile
 from webhook.errors import UserError
 from webhook.key_ring import KeyRing
@@ -69,6 +70,10 @@ def _p384() -> dict[str, Any]:
         ([{**GOOD, "alg": ["ES256"]}], "alg is ['ES256']"),
         ([_p384()], "must be P-256"),
         ([_short_rsa()], "1024 bits: an RSA key must have 2048 to 8192"),
+        (
+            [{**RSAAlgorithm.to_jwk(roca_key().public_key(), as_dict=True), "kid": "roca"}],
+            "an RSA key whose private half can be computed (CVE-2017-15361, ROCA): make a new one",
+        ),
         ([{**GOOD, "crv": "Ed448", "kty": "OKP", "alg": "EdDSA"}], "no usable OKP key"),
         ([{**GOOD, "x": "!"}], "no usable EC key"),
         ([{**GOOD, "x": 7}], "no usable EC key"),

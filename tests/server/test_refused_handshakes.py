@@ -1,0 +1,211 @@
+"""Whoever is refused for its certificate is told so, counted and logged; one rule, however the certificate is shown."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
+
+from certs.authority import Authority, Credentials
+from certs.files import write_credentials
+from tests.server.identity import Pki
+from tests.server.loopback import Loopback, loopback
+from tests.server.rsa_keys import roca_key
+from tests.server.test_listener import hello
+from webhook.client_chains import ClientChains, ForeignCertificateError
+from webhook.errors import AuthenticationError
+from webhook.peers import Peers
+from webhook.tls import TlsFiles, server_context
+
+LOOPS = ("uvloop", "asyncio")
+BODY = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    return Pki.create(tmp_path)
+
+
+def _ask(port: int, context: ssl.SSLContext) -> str:
+    """Call as the API server does, which sends its request before it knows whether it was let in; say what it hears."""
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        plain.settimeout(10)
+        try:
+            with context.wrap_socket(plain, server_hostname="localhost") as client:
+                with suppress(OSError):
+                    client.sendall(BODY)
+                return "an answer" if client.recv(1000) else "nothing"
+        except ssl.SSLError as error:
+            return error.reason
+        except OSError as error:
+            return type(error).__name__
+
+
+def _old(pki: Pki, _: Pki) -> ssl.SSLContext:
+    context = pki.context(pki.client())
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _foreign(pki: Pki, other: Pki) -> ssl.SSLContext:
+    context = other.context(other.client())
+    context.load_verify_locations(pki.folder / "ca.crt")
+    return context
+
+
+@pytest.mark.parametrize(
+    ("client", "reason", "alert"),
+    [
+        (lambda pki, _: pki.context(), "handshake_no_certificate", "TLSV13_ALERT_CERTIFICATE_REQUIRED"),
+        (_foreign, "handshake_certificate_foreign", "TLSV1_ALERT_UNKNOWN_CA"),
+        (
+            lambda pki, _: pki.context(pki.client(expired=True)),
+            "handshake_certificate_expired",
+            "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+        ),
+        (
+            lambda pki, _: pki.context(pki.client(server_only=True)),
+            "handshake_certificate_purpose",
+            "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
+        ),
+        (_old, "handshake_protocol", "TLSV1_ALERT_PROTOCOL_VERSION"),
+    ],
+    ids=["none", "foreign", "expired", "a server's", "TLS 1.2"],
+)
+async def test_a_refused_client_is_sent_the_alert_that_says_why(
+    pki: Pki,
+    tmp_path_factory: pytest.TempPathFactory,
+    client: Callable[[Pki, Pki], ssl.SSLContext],
+    reason: str,
+    alert: str,
+) -> None:
+    other = Pki.create(tmp_path_factory.mktemp("other"), "other-ca")
+    context = server_context(pki.paths)
+    async with loopback(hello, lambda: context) as running:
+        assert await asyncio.to_thread(_ask, running.port, client(pki, other)) == alert
+        assert running.reasons == [reason]
+        await running.until(lambda: running.listener.connections == 0)
+
+
+async def test_a_refused_client_that_does_not_hang_up_is_let_go_of(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    async with loopback(hello, lambda: context) as running:
+        with socket.create_connection(("127.0.0.1", running.port)) as client:
+            client.sendall(b"\x16\x03\x01\x00\x05hello")
+            await running.until(lambda: bool(running.refused))
+            await running.until(lambda: running.listener.connections == 0)
+
+
+def leaf(authority: Authority, *extensions: x509.ExtensionType, key: rsa.RSAPrivateKey | None = None) -> Credentials:
+    """Return a certificate of the API server's name with these extensions and no others."""
+    own = key or ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(extensions=[]).serial_number(x509.random_serial_number())
+    builder = builder.subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]))
+    builder = builder.issuer_name(authority.credentials.certificate.subject).public_key(own.public_key())
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    return Credentials(builder.sign(authority.credentials.key, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too
+
+
+def usage(**bits: bool) -> x509.KeyUsage:
+    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    names += ("key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    return x509.KeyUsage(**{name: bits.get(name, False) for name in names})
+
+
+CLIENT_AUTH = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+BOTH = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+END_ENTITY = x509.BasicConstraints(ca=False, path_length=None)
+GOOD: dict[str, tuple[x509.ExtensionType, ...]] = {
+    "kubeadm's": (usage(digital_signature=True, key_encipherment=True), CLIENT_AUTH, END_ENTITY),
+    "an older kubeadm's": (usage(digital_signature=True, key_encipherment=True), CLIENT_AUTH),
+    "cert-manager's for a client": (usage(digital_signature=True, key_encipherment=True), END_ENTITY, CLIENT_AUTH),
+    "SPIRE's": (usage(digital_signature=True), BOTH, END_ENTITY),
+    "one without a key usage": (CLIENT_AUTH,),
+}
+FAULTY: dict[str, tuple[tuple[x509.ExtensionType, ...], str]] = {
+    "no extended key usage": ((usage(digital_signature=True), END_ENTITY), "no extended key usage clientAuth"),
+    "a CA": ((CLIENT_AUTH, x509.BasicConstraints(ca=True, path_length=None)), "a CA is no client"),
+    "a key usage that signs nothing": ((CLIENT_AUTH, usage(key_agreement=True)), "no key usage digitalSignature"),
+}
+
+
+async def _heard(pki: Pki, client: Credentials) -> tuple[str, Loopback]:
+    """Call over TLS a server that asks of its peers what Podgate asks; return what it says, and what was refused."""
+    files = TlsFiles(pki.paths)
+    peers = Peers(lambda: files.value.trust)
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            peers.check(request.get_extra_info("ssl_object"))
+        except AuthenticationError as error:
+            return web.Response(text=f"{error.status} {error.reason}: {error.detail}")
+        return web.Response(text="good")
+
+    stem = pki.folder / f"{client.certificate.serial_number:x}"
+    write_credentials(client, stem.with_suffix(".crt"), stem.with_suffix(".key"))
+    context = pki.context()
+    context.load_cert_chain(stem.with_suffix(".crt"), stem.with_suffix(".key"))
+    async with loopback(answer, lambda: files.context) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        heard = (await reader.read()).partition(b"\r\n\r\n")[2].decode()
+        writer.close()
+        return heard, running
+
+
+def _said_of_forwarded(pki: Pki, client: Credentials) -> str:
+    chains = ClientChains([pki.authority.credentials.certificate])
+    try:
+        chains.check(client.certificate.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
+    except ForeignCertificateError as error:
+        return str(error)
+    return "good"
+
+
+@pytest.mark.parametrize("kind", GOOD)
+async def test_certificates_as_clusters_have_them_are_taken_in_both_modes(pki: Pki, kind: str) -> None:
+    client = leaf(pki.authority, *GOOD[kind])
+    assert (await _heard(pki, client))[0] == "good"
+    assert _said_of_forwarded(pki, client) == "good"
+
+
+@pytest.mark.parametrize("kind", FAULTY)
+async def test_a_certificate_that_is_no_clients_is_refused_in_both_modes_for_the_same(pki: Pki, kind: str) -> None:
+    extensions, fault = FAULTY[kind]
+    client = leaf(pki.authority, *extensions)
+    heard, running = await _heard(pki, client)
+    assert heard.startswith("401 certificate_purpose: 'kube-apiserver': ")
+    assert fault in heard
+    assert running.refused == []
+    assert heard.endswith(_said_of_forwarded(pki, client))
+
+
+async def test_a_weak_key_proves_nothing_in_both_modes(pki: Pki) -> None:
+    client = leaf(pki.authority, CLIENT_AUTH, key=roca_key())
+    heard, _ = await _heard(pki, client)
+    assert "CVE-2017-15361" in heard
+    assert heard.endswith(_said_of_forwarded(pki, client))
+
+
+async def test_names_that_are_not_utf_8_are_refused_like_any_others_and_leave_no_stack(
+    pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3005 8203 ff fe fd"))
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    heard, running = await _heard(pki, leaf(pki.authority, CLIENT_AUTH, names))
+    assert (running.refused, told, caplog.records) == ([], [], [])
+    assert heard.startswith("401 certificate_ambiguous: cannot be read: ")
