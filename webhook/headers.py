@@ -1,4 +1,4 @@
-"""What aiohttp's parser lets through and we do not: a header too large as a whole, and a request without a target.
+"""What aiohttp's parser lets through and we do not: too large a header, no target, a body in a coding but chunked.
 
 aiohttp bounds a line of a header and their number, and keeps each line twice.
 """
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+from aiohttp import HttpVersion11
 from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import _ErrInfo
@@ -26,6 +27,10 @@ class HeaderTooLargeError(BadHttpMessage):
 
 class NoTargetError(BadHttpMessage):
     """A CONNECT says nowhere to: aiohttp would trip over it, with a stack in the log."""
+
+
+class TransferCodingError(BadHttpMessage):
+    """A body is sent in another transfer coding than plain `chunked`: aiohttp would hand it over as it came."""
 
 
 class BoundedHeaders:
@@ -63,8 +68,9 @@ class BoundedHeaders:
         found: _Found = self._parser.feed_data(data)
         requests = found[0]
         if requests:
-            if requests[-1][0].url is None:  # whatever follows a CONNECT is no request
-                return (*requests[:-1], _instead(NoTargetError(""))), False, b""
+            for number, (request, _) in enumerate(requests):
+                if (refused := _refused(request)) is not None:  # whatever follows it is no request
+                    return (*requests[:number], refused), False, b""
             self._body = requests[-1][1]
         if requests or self._body.total_bytes > arrived_bytes:
             self._header_bytes = 0
@@ -75,6 +81,22 @@ class BoundedHeaders:
         return (_instead(HeaderTooLargeError("")),), False, b""
 
 
-def _instead(error: BadHttpMessage) -> tuple[Any, Any]:
-    """Return what aiohttp answers with a 400."""
-    return _ErrInfo(HTTPStatus.BAD_REQUEST, error, ""), EMPTY_PAYLOAD
+def _refused(request: Any) -> tuple[Any, Any] | None:
+    """Return what stands for a request that is none for us; None for any other."""
+    if request.url is None:
+        return _instead(NoTargetError(""))
+    if "Transfer-Encoding" not in request.headers:
+        return None
+    codings = ",".join(request.headers.getall("Transfer-Encoding")).lower().split(",")
+    *others, last = [coding.strip(" \t") for coding in codings]
+    if (others, last) == ([], "chunked") and request.version >= HttpVersion11:
+        return None
+    # RFC 9112, 6.1: the length of what does not end in one `chunked`, or is HTTP/1.0, nobody can tell.
+    is_framed = last == "chunked" and "chunked" not in others and request.version >= HttpVersion11
+    status = HTTPStatus.NOT_IMPLEMENTED if is_framed else HTTPStatus.BAD_REQUEST
+    return _instead(TransferCodingError(""), status)
+
+
+def _instead(error: BadHttpMessage, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> tuple[Any, Any]:
+    """Return what aiohttp answers with an error."""
+    return _ErrInfo(status, error, ""), EMPTY_PAYLOAD

@@ -20,6 +20,7 @@ OnRefused = Callable[[str, str], None]
 # A token is at most 8 KiB, and the line that carries it has a name too.
 _HEADER_LINE_MAX_BYTES = 16 * 1024
 _HEADERS_MAX = 64
+_OF_BAD_REQUESTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_IMPLEMENTED)
 _LINGERING_SECONDS = 1.0
 """How long an unread body is thrown away, so that its sender gets to read the answer."""
 
@@ -85,7 +86,8 @@ class _Discreet(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002  it quotes the request
     ) -> web.StreamResponse:
-        self._on_refused("bad_request" if status == HTTPStatus.BAD_REQUEST else "internal_error", type(exc).__name__)
+        is_theirs = status in _OF_BAD_REQUESTS
+        self._on_refused("bad_request" if is_theirs else "internal_error", type(exc).__name__)
         if exc is not None:
             exc.__traceback__ = None  # aiohttp's frames hold what was sent, and the error them: it would stay for long
         if request.writer.output_size > 0:

@@ -104,6 +104,43 @@ async def test_what_is_no_http_gets_a_bare_400_and_is_quoted_nowhere(server: Ser
     )
 
 
+CODINGS: dict[tuple[str, ...], tuple[str, int]] = {
+    ("gzip, chunked",): ("HTTP/1.1", 501),
+    ("gzip", "chunked"): ("HTTP/1.1", 400),
+    ("GZIP ,\tchunked",): ("HTTP/1.1", 501),
+    ("identity, chunked",): ("HTTP/1.1", 501),
+    ("x-unknown;level=1, chunked",): ("HTTP/1.1", 501),
+    ("chunked, chunked",): ("HTTP/1.1", 400),
+    ("chunked", "chunked"): ("HTTP/1.1", 400),
+    ("chunked, gzip",): ("HTTP/1.1", 400),
+    ("identity",): ("HTTP/1.1", 400),
+    ("chunked;q=1",): ("HTTP/1.1", 400),
+    (",chunked",): ("HTTP/1.1", 501),
+    ("chunked",): ("HTTP/1.0", 400),
+    ("Chunked",): ("HTTP/1.1", 200),
+}
+
+
+@pytest.mark.parametrize("codings", CODINGS, ids=str)
+async def test_a_body_in_any_transfer_coding_but_chunked_is_refused_and_nothing_after_it_is_read(
+    server: Serving, codings: tuple[str, ...]
+) -> None:
+    version, expected = CODINGS[codings]
+    lines = [f"Transfer-Encoding: {coding}" for coding in codings]
+    before = await server.metric(refusals("bad_request"))
+    sent = head(server, *lines, start=f"POST /mutate {version}") + chunked()
+    async with line(server) as one:
+        one.send(sent, head(server, sized()), BODY)
+        answers = await one.answer()
+        if expected == 200:
+            assert status(answers) == status(await one.answer()) == 200
+            return
+        answers += await one.rest()
+    assert status(answers) == expected
+    assert answers.count(b"HTTP/1.") == 1
+    assert await server.metric(refusals("bad_request")) == before + 1
+
+
 @pytest.mark.parametrize("plain", [False, True], ids=["admission", "plain"])
 async def test_no_header_of_a_connection_may_be_larger_than_its_bound(server: Serving, *, plain: bool) -> None:
     """Nor is more of one that is never complete kept than that."""
