@@ -31,6 +31,9 @@ class Description:
     not_after: datetime
     days_left: float
     """Negative once it has expired."""
+    is_expired: bool
+    is_early: bool
+    """It is not valid yet."""
     renewal: datetime | None
     """When a rotation renews it; None for a CA, which another succeeds."""
     verified_by: str | None
@@ -50,6 +53,8 @@ def describe(certificate: x509.Certificate, issuers: Sequence[x509.Certificate],
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
         days_left=round((certificate.not_valid_after_utc - now).total_seconds() / _DAY_SECONDS, 2),
+        is_expired=certificate.not_valid_after_utc <= now,
+        is_early=now < certificate.not_valid_before_utc,
         renewal=None if may_sign(certificate) else renewal(certificate),
         verified_by=signer.subject.rfc4514_string() if signer else None,
     )

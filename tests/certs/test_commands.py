@@ -1,11 +1,14 @@
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from certs.authority import Authority
 from certs.files import read_certificates
 from certs.tokens import certificate_binding
 from webhook.cli import root
@@ -96,6 +99,20 @@ def test_inspection_says_what_a_file_holds_for_people_and_for_scripts(tmp_path: 
     assert alone["verified_by"] is None
     with pytest.raises(UserError, match="holds no certificate"):
         run("certs", "inspect", tmp_path / "ca.key")
+
+
+def test_inspection_says_plainly_that_a_certificate_is_not_valid_now(tmp_path: Path) -> None:
+    authority, now = Authority.create(), datetime.now(UTC)
+    for name, start, says in (
+        ("just now", now - timedelta(days=1, seconds=30), "(EXPIRED 0.0 days ago)"),
+        ("long ago", now - timedelta(days=4), "(EXPIRED 3.0 days ago)"),
+        ("to come", now + timedelta(days=2), "(NOT YET VALID, from "),
+    ):
+        path = tmp_path / f"{name}.crt"
+        leaf = authority.issue_client("a", lifetime=timedelta(days=1), now=start)
+        path.write_bytes(leaf.certificate.public_bytes(Encoding.PEM))
+        assert says in run("certs", "inspect", path), name
+        assert "days left" not in run("certs", "inspect", path)
 
 
 WHO = ("--issuer", "i", "--audience", "podgate", "--subject", "s")

@@ -215,7 +215,15 @@ def _show(described: list[tuple[Path, Description]], output: str) -> None:
         click.echo(f"  issuer       {one.issuer}")
         click.echo(f"  usages       {', '.join(one.usages) or ('CA' if one.is_ca else '-')}")
         click.echo(f"  fingerprint  sha256:{one.fingerprint_sha256}")
-        click.echo(f"  valid until  {one.not_after:%Y-%m-%dT%H:%M:%SZ} ({one.days_left:.1f} days left)")
+        click.echo(f"  valid until  {one.not_after:%Y-%m-%dT%H:%M:%SZ} ({_life(one)})")
         if one.renewal is not None:
             click.echo(f"  renewed from {one.renewal:%Y-%m-%dT%H:%M:%SZ} on, where a rotation keeps it")
         click.echo(f"  signed by    {one.verified_by or 'none of the CAs at hand'}")
+
+
+def _life(one: Description) -> str:
+    if one.is_expired:
+        return f"EXPIRED {abs(one.days_left):.1f} days ago"
+    if one.is_early:
+        return f"NOT YET VALID, from {one.not_before:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{one.days_left:.1f} days left"

@@ -101,7 +101,9 @@ def page(document: dict[str, Any]) -> Iterable[str]:
         heard = f", last heard of at {watch['lastContact']}" if watch["lastContact"] else ""
         yield f"watch   {watch['resource']}: {text}{heard}"
     for certificate in document["certificates"]:
-        yield f"certificate {certificate['name']}: {certificate['daysLeft']} days left"
+        days = certificate["daysLeft"]
+        text = f"{days} days left" if days >= 0 else click.style("EXPIRED", fg="red")
+        yield f"certificate {certificate['name']}: {text}"
     for file in document["files"]:
         if file["error"]:
             yield click.style(f"{file['name']} refused, the last good one stays: {file['error']}", fg="red")

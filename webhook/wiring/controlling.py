@@ -20,6 +20,7 @@ from webhook.ports import Clock
 from webhook.server import PlainServer
 from webhook.settings import MEMORY, Address, ControllerSettings, in_cluster
 from webhook.wiring.event_loop import EventLoop
+from webhook.wiring.readiness_log import ReadinessLog
 from webhook.wiring.reconciling import controller
 from webhook.wiring.sharing import Shared
 from webhook.wiring.sources import Loop, Sources, follow, leader_lease, tell_events
@@ -73,6 +74,7 @@ class Controlling:
         self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
         addresses = [str(Address(*address)) for address in self._plain.listener.addresses]
         self._logs.said("info", "listening", plain=addresses, not_ready=self._unready())
+        self._tasks.append(asyncio.create_task(forever(ReadinessLog(self._unready, self._logs).run, self._logs)))
         await asked.wait()
 
     async def stop(self) -> None:

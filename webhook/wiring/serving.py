@@ -28,6 +28,7 @@ from webhook.wiring.callers import open_callers
 from webhook.wiring.doors import open_door
 from webhook.wiring.event_loop import EventLoop
 from webhook.wiring.memory import giving_back
+from webhook.wiring.readiness_log import ReadinessLog
 from webhook.wiring.reconciling import by_hand, controller
 from webhook.wiring.serving_tls import open_tls
 from webhook.wiring.shown import Shown
@@ -38,6 +39,7 @@ from webhook.wiring.tending import asked_to_end, forever
 from webhook.wiring.ticking import Ticking
 
 VERSION = version("podgate")
+_DRAINING = "draining"
 _LEASE_PATIENCE_SECONDS = 30.0
 """Longer than another server takes to let go of the lease at its end, and than the lease of a dead one lasts."""
 _LEASE_REMEDY = (
@@ -98,6 +100,7 @@ class Podgate:
             ),
             Patience(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
+        self._readiness = ReadinessLog(shown.unready, self._logs, leaving=_DRAINING)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -143,6 +146,7 @@ class Podgate:
             plain=_addresses(self.server.plain),
             not_ready=self._shown.unready(),
         )
+        self._tasks.append(asyncio.create_task(forever(self._readiness.run, self._logs)))
         self._begin_to_reconcile()
         if self._door.warning:
             self._logs.said("warning", f"{self._door.warning}: whoever reaches this port and learns the path may ask")
@@ -166,7 +170,7 @@ class Podgate:
     def _obstacles(self) -> list[str]:
         """Return why this server should get no calls, as far as its own life and its callers go."""
         lease = self._sources.lease
-        leaving = ["draining"] if self.server.draining else []
+        leaving = [_DRAINING] if self.server.draining else []
         unknown = self._callers.unready() if self._callers is not None else []
         return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *leaving, *unknown]
 
