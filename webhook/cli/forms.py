@@ -27,6 +27,7 @@ def _as_json(found: Judged, _width: int | None) -> str:
         "service": decision.service,
         "trace": reasons.trace(admission, found.notes),
         "dependsOn": decision.depends_on,
+        "hints": [found.subject.hint] if found.subject.hint else [],
     }
     return msgspec.json.encode(line).decode() + "\n"
 
@@ -63,7 +64,8 @@ def _as_patch(found: Judged, _width: int | None) -> str:
 
 
 def _as_yaml(found: Judged, width: int | None) -> str:
-    return "---\n" + as_yaml(_without_uid(found.admission.pod)) + _comments(found, width)
+    shown = _without_uid(found.committed) if found.subject.review is not None else found.committed
+    return "---\n" + as_yaml(shown) + _comments(found, width)
 
 
 def _as_diff(found: Judged, width: int | None) -> str:
@@ -87,6 +89,8 @@ def _comments(found: Judged, width: int | None) -> str:
         lines.append((colour, "# ", f"{status.code} {status.reason}: {status.message}"))
     lines += [("yellow", "# depends: ", told) for told in reasons.dependences(decision)]
     lines += [("yellow", "# warning: ", warning) for warning in decision.warnings]
+    if found.subject.hint:
+        lines.append(("cyan", "# hint: ", found.subject.hint))
     return "".join(
         click.style(line, fg=colour) + "\n"
         for colour, head, text in lines

@@ -10,12 +10,14 @@ from webhook.cli.apiserver import (
     USER,
     Admission,
     Ask,
+    admission_review,
     admit,
     as_sent_to_mutate,
     patched,
     with_priority,
     workload_review,
 )
+from webhook.cli.committed import committed
 from webhook.cli.manifests import Subject
 from webhook.core.decision import Decision, Half, Verdict
 from webhook.core.explanation import Note, explain
@@ -48,6 +50,8 @@ class Judged(NamedTuple):
     before: dict[str, Any]
     admission: Admission
     notes: tuple[Note, ...]
+    committed: dict[str, Any]
+    """The object of the file, rewritten; of an AdmissionReview the Pod."""
 
 
 async def judge(offline: Offline, subject: Subject, asker: Asker, *, with_notes: bool) -> Judged:
@@ -58,12 +62,14 @@ async def judge(offline: Offline, subject: Subject, asker: Asker, *, with_notes:
     try:
         if subject.review is not None:
             before, admission = subject.pod, await _recorded(offline, subject.review)
+            rewritten = admission.pod
         else:
             ask = asker.ask(subject)
             before, admission = as_sent_to_mutate(ask), await admit(offline.interceptor, ask)
             undecided = await _undecided(offline, subject)
             if undecided is not None:
                 admission = Admission(replace(undecided, half=Half.MUTATE, steps=()), undecided, before)
+            rewritten = await _committed(offline, subject, asker, admission.mutated)
     except BadReviewError as error:
         wrong = _complaint(str(error), subject)
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
@@ -72,7 +78,21 @@ async def judge(offline: Offline, subject: Subject, asker: Asker, *, with_notes:
             f"the policy asks for the labels of Namespace {subject.namespace!r}, which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
         ) from None
-    return Judged(subject, before, admission, _notes(offline, before, admission.mutated) if with_notes else ())
+    notes = _notes(offline, before, admission.mutated) if with_notes else ()
+    return Judged(subject, before, admission, notes, rewritten)
+
+
+async def _committed(offline: Offline, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
+    """Return the object of the file rewritten; what its controller adds to a Pod is none of its template's."""
+    holder: Any = subject.document
+    for step in subject.template_at:
+        holder = holder[step]
+    if mutated.patch and holder["spec"] != subject.pod["spec"]:
+        ask = asker.ask(replace(subject, pod={**subject.pod, "spec": holder["spec"]}))
+        review = admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)
+        mutated = (await offline.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
+    is_ours = mutated.service is not None or mutated.patch
+    return committed(subject.document, subject.template_at, mutated.patch) if is_ours else dict(subject.document)
 
 
 async def _undecided(offline: Offline, subject: Subject) -> Decision | None:
@@ -102,7 +122,7 @@ async def _recorded(offline: Offline, recorded: dict[str, Any]) -> Admission:
 def _complaint(error: str, subject: Subject) -> complaints.Complaint:
     if subject.review is not None:
         return complaints.of_review(error, subject.review)
-    at = f"{subject.template_at}." if subject.template_at else ""
+    at = "".join(f"{step}." for step in subject.template_at)
     return complaints.of_pod(error, subject.pod, {name: at + name for name in ("metadata", "spec")})
 
 

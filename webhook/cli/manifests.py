@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from webhook.cli import echo
 from webhook.cli.apiserver import USER
+from webhook.cli.exported import Exported, exported
 from webhook.cli.files import documents
 from webhook.core.simulation import simulate
 from webhook.core.templates import SOURCES, Source
@@ -36,10 +37,12 @@ class Subject(Struct, frozen=True):
     workload: Mapping[str, Any] | None = None
     """The object whose controller makes the Pod."""
     source: Source | None = None
-    template_at: str = ""
-    """Where the Pod's template stands in the object, "" where the object is the Pod."""
+    template_at: tuple[str, ...] = ()
+    """Where the Pod's template stands in the object, () where the object is the Pod."""
     idle: str = ""
     """Why no Pod comes of it."""
+    hint: str = ""
+    """What else to know of how it is judged."""
 
     @property
     def where(self) -> str:
@@ -120,19 +123,20 @@ def _subject(document: Mapping[str, Any], kind: str, where: _Place, default_name
     if idle:
         return replace(subject, idle=idle)
     if kind == "Pod":
-        return replace(subject, pod=dict(document))
+        origin = exported(document) or Exported("", "")
+        return replace(subject, pod=dict(document), user=origin.user or USER, hint=origin.hint)
     source = _SOURCES.get(kind)
     at = source.template_at if source else ("template",)
     template = _template(document, at, f"{where}: {subject.name}")
     if source is None:
         metadata = {**(template.get("metadata") or {}), "generateName": f"{own_name}-"}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-        return replace(subject, pod=pod, template_at=".".join(at))
+        return replace(subject, pod=pod, template_at=at)
     # One that has a name needs none generated.
     kept = {key: value for key, value in words.items() if key != "generateName" or not own_name}
     workload = {**document, "metadata": {**kept, "namespace": namespace}}
     pod = simulate(source, workload, template, namespace).document
-    return replace(subject, pod=pod, user=source.controller, template_at=".".join(at), workload=workload, source=source)
+    return replace(subject, pod=pod, user=source.controller, template_at=at, workload=workload, source=source)
 
 
 def _template(document: Mapping[str, Any], path: tuple[str, ...], where: str) -> Mapping[str, Any]:

@@ -66,7 +66,7 @@ class Layout:
         start = len(self.lines)
         if value and isinstance(value, dict):
             self._write_mapping(value, at, head, indent)
-        elif value and isinstance(value, list):
+        elif value and isinstance(value, list | tuple):
             for index, item in enumerate(value):
                 self._write(item, at + pointer(index), f"{head}- ", indent + 2)
                 head = " " * indent
@@ -81,7 +81,7 @@ class Layout:
             if text is None:  # too long, or of several lines, for the short form
                 self._write_text(f"{head}? ", _scalar(key), indent + 2)
                 self._write(inner, place, " " * indent + ": ", indent + 2)
-            elif not inner or not isinstance(inner, dict | list):
+            elif not inner or not isinstance(inner, dict | list | tuple):
                 self._write(inner, place, f"{head}{text}: ", indent + 2)
             else:
                 self.lines.append(f"{head}{text}:")

@@ -1,0 +1,187 @@
+"""`podgate review -o yaml` gives the manifest to commit; Pods that were read from a cluster come with a hint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.running import Json, podgate, policy_text
+
+POLICY = policy_text(
+    "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},\n"
+    "   placement: {nodeSelector: {disk: ssd}, topology: [{level: Zone, in: [b]}],\n"
+    "     tolerations: [{key: gpu, operator: Exists}], priorityClassName: high, onConflict: {default: Override}},\n"
+    "   resources: {container: {default: {memory: 1Gi}}}}\n",
+)
+TEMPLATES = {
+    "Deployment": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "ReplicationController": ("spec", "template"),
+    "PodTemplate": ("template",),
+    "Pod": (),
+}
+OURS = {"podgate.io/service": "web", "podgate.io/policy-hash": "0123456789abcdef"}
+
+
+def made(kind: str, labels: Json | None = None, annotations: Json | None = None) -> Json:
+    """Build an object of a kind around one Pod."""
+    metadata: Json = {"labels": {"app": "web", **(labels or {})}}
+    if annotations:
+        metadata["annotations"] = annotations
+    inner: Json = {"metadata": metadata, "spec": {"containers": [{"name": "c"}], "nodeSelector": {"disk": "hdd"}}}
+    for step in reversed(TEMPLATES[kind]):
+        inner = {step: inner}
+    inner["metadata"] = {**inner.get("metadata", {}), "name": "web", "namespace": "shop"}
+    return {"kind": kind, **inner}
+
+
+def part(document: Json, kind: str) -> Json:
+    for step in TEMPLATES[kind]:
+        document = document[step]
+    return document
+
+
+def committed(document: Json) -> tuple[str, Json]:
+    """Return the text and what stands in it, without the comments that YAML does not see."""
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "yaml", stdin=json.dumps(document))
+    assert done.code == 0, done.err
+    found: Json = yaml.safe_load(done.out)
+    return done.out, found
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text(POLICY.replace("services:", "exemptions: {daemonSets: false}\nservices:"))
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_the_yaml_is_the_object_of_the_file_with_its_pods_spec_rewritten(kind: str) -> None:
+    document = made(kind)
+    _, found = committed(document)
+    spec = part(found, kind).pop("spec")
+    assert spec["nodeSelector"] == {"disk": "ssd"}
+    assert spec["priorityClassName"] == "high"
+    assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}], "no toleration that its controller adds"
+    assert (
+        spec["containers"] == [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]
+        or spec["containers"][0]["resources"]
+    )
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert list(term) == ["matchExpressions"], "no field that its controller adds"
+    part(document, kind).pop("spec")
+    assert found == document, "all else is as it was"
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_the_yaml_of_the_yaml_is_the_same(kind: str) -> None:
+    text, found = committed(made(kind))
+    assert committed(found)[0] == text
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Pod"])
+def test_podgates_own_label_and_annotation_are_not_to_be_committed(kind: str) -> None:
+    labels = {"podgate.io/service": "web"}
+    carrying = made(kind, labels, {"podgate.io/policy-hash": "0123456789abcdef"})
+    _, found = committed(carrying)
+    metadata = part(found, kind)["metadata"]
+    assert metadata["labels"] == {"app": "web"}
+    assert "annotations" not in metadata
+    _, kept = committed(made(kind, labels, {"podgate.io/policy-hash": "x", "mine": "1"}))
+    assert part(kept, kind)["metadata"]["annotations"] == {"mine": "1"}
+
+
+def test_the_label_of_a_service_is_taken_out_of_a_template_whose_pods_nobody_owns() -> None:
+    forged = made("Deployment", {"podgate.io/service": "web", "app": "other"})
+    _, found = committed(forged)
+    del forged["spec"]["template"]["metadata"]["labels"]["podgate.io/service"]
+    assert found == forged
+
+
+def test_what_is_exempt_stays_as_it_is() -> None:
+    exempt = made("Deployment", {"podgate.io/service": "web"})
+    exempt["metadata"]["namespace"] = "kube-system"
+    assert committed(exempt)[1] == exempt
+
+
+def test_a_denied_object_is_marked_as_denied() -> None:
+    Path("policy.yaml").write_text(POLICY.replace("default: Override", "default: Deny"))
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "yaml", stdin=json.dumps(made("Deployment")))
+    assert done.code == 3
+    assert "\n# Deployment shop/web: Deny (service web)\n# 403 Forbidden: PlacementConflict" in done.out
+
+
+def live(owner: Json | None = None, annotations: Json | None = None, **spec: Any) -> Json:
+    pod = made("Pod", annotations=annotations)
+    pod["metadata"] |= {"uid": "u", "resourceVersion": "7", **({"ownerReferences": [owner]} if owner else {})}
+    return {**pod, "spec": {**pod["spec"], **spec}, "status": {"phase": "Running"}}
+
+
+def owner(kind: str, *, controller: bool = True) -> Json:
+    return {"apiVersion": "apps/v1", "kind": kind, "name": "web-1", "uid": "o", "controller": controller}
+
+
+def made_by(kind: str) -> str:
+    return (
+        f"read from a cluster, made by {kind} web-1: judged as asked for by its controller."
+        f" Review what it is made from: kubectl get {kind.lower()}.apps web-1 -o yaml | podgate review -"
+    )
+
+
+LIVE = {
+    "written": (made("Pod"), "Admit", ""),
+    "bare": (live(), "Admit", "read from a cluster: judged as if it were created anew"),
+    "mirror": (
+        live(annotations={"kubernetes.io/config.mirror": "x"}, nodeName="node-1"),
+        "Exempt",
+        "a mirror Pod, which the kubelet of node node-1 makes of a file: judged as asked for by the kubelet",
+    ),
+    "of a DaemonSet": (
+        live(owner("DaemonSet")),
+        "Exempt",
+        made_by("DaemonSet"),
+    ),
+    "of a ReplicaSet": (
+        live(owner("ReplicaSet")),
+        "Admit",
+        made_by("ReplicaSet"),
+    ),
+    "of another's kind": (live(owner("Rollout")), "Admit", "read from a cluster: judged as if it were created anew"),
+    "of no controller": (
+        live(owner("DaemonSet", controller=False)),
+        "Admit",
+        "read from a cluster: judged as if it were created anew",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LIVE)
+def test_a_pod_that_was_read_from_a_cluster_is_judged_as_its_maker_asked_and_says_so(case: str) -> None:
+    Path("policy.yaml").write_text(POLICY)
+    document, verdict, hint = LIVE[case]
+    text = json.dumps(document)
+    (line,) = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text).lines
+    assert (line["decision"], line["hints"]) == (verdict, [hint] if hint else [])
+    shown = podgate("review", "-", "--policy", "policy.yaml", stdin=text).out
+    assert (f"# hint: {hint}\n" in shown) is bool(hint)
+
+
+def test_an_owner_that_somebody_wrote_makes_nobody_a_controller() -> None:
+    Path("policy.yaml").write_text(POLICY)
+    written = made("Pod")
+    written["metadata"]["ownerReferences"] = [owner("DaemonSet")]
+    (line,) = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=json.dumps(written)).lines
+    assert (line["decision"], line["hints"]) == ("Admit", [])
+
+
+def test_who_is_named_asks_for_a_pod_of_a_controller_too() -> None:
+    Path("policy.yaml").write_text(POLICY)
+    arguments = ["review", "-", "--policy", "policy.yaml", "-o", "json", "--as", "alice"]
+    (line,) = podgate(*arguments, stdin=json.dumps(live(owner("DaemonSet")))).lines
+    assert line["decision"] == "Admit"
