@@ -48,12 +48,17 @@ async def test_the_first_event_of_a_service_is_an_increase() -> None:
     one_core = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     good = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "resources": one_core}]}
     await gate.mutate()
+    await gate.validate(object=gate.owned("named", nodeSelector={"disk": "ssd"}, nodeName="n"))
     for number in range(5):
         await gate.validate(object=gate.owned(f"u{number}", **good))
     await gate.validate(object=gate.owned("hdd", nodeSelector={"disk": "hdd"}))
     tried = gate.owned("trial", "tried")
     tried["metadata"]["labels"].pop("app")
     await gate.validate(object=tried)
+    await gate.validate(
+        resource={"group": "apps", "version": "v1", "resource": "deployments"},
+        object={"metadata": {"name": "trial"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}},
+    )
     await gate.validate(object={**gate.owned("naked"), "metadata": {"uid": "naked", "labels": {"app": "web"}}})
     after = counters(metrics)
     grown = {key for key, value in after.items() if value}
@@ -64,7 +69,9 @@ async def test_the_first_event_of_a_service_is_an_increase() -> None:
         "podgate_breaker_transitions_total",
         "podgate_breaker_not_permitted_total",
         "podgate_would_rewrite_total",
+        "podgate_workload_warnings_total",
     }
+    assert any('code="NodeNameSet"' in key for key in grown)
     assert grown <= before.keys()
 
 
@@ -122,7 +129,7 @@ def test_where_there_is_no_room_for_all_of_them_only_what_has_happened_is_shown(
     metrics = Metrics("1", Duty.REVIEWS)
     metrics.policy_loaded(policy_of(services))
     shown = counters(metrics)
-    assert not any(key.startswith("podgate_findings_total") for key in shown), "six for each service"
+    assert not any(key.startswith("podgate_findings_total") for key in shown), "seven for each service"
     assert sum(key.startswith("podgate_reviews_total") for key in shown) == 9_000 + 4
 
 

@@ -109,15 +109,22 @@ def _reviews(service: Service) -> Series:
     for concern in _CONCERNS:
         if not _in_force(service, concern):
             continue
-        mode = getattr(modes, concern)
-        yield from ((families.FINDINGS, (name, code, mode)) for code in _CODES[concern])
+        mode, codes = getattr(modes, concern), _codes(service, concern)
+        yield from ((families.FINDINGS, (name, code, mode)) for code in codes)
         if mode in _TRIED:
             yield families.WOULD_DENY, (name, concern)
         if mode in _TRIED and concern in _TEMPLATE_CONCERNS:
             yield families.WOULD_REWRITE, (name, concern)
         if mode is not Mode.AUDIT and concern in _TEMPLATE_CONCERNS:
-            yield from ((families.WORKLOAD_WARNINGS, (name, code)) for code in _CODES[concern])
+            yield from ((families.WORKLOAD_WARNINGS, (name, code)) for code in codes)
+        if mode is Mode.WARN and concern in _TEMPLATE_CONCERNS:
+            yield families.WORKLOAD_WARNINGS, (name, Code.WOULD_REWRITE)
     yield from ((families.WORKLOADS, (name, operation, Verdict.ADMIT)) for operation in ("CREATE", "UPDATE"))
+
+
+def _codes(service: Service, concern: str) -> tuple[Code, ...]:
+    names_nodes = concern == "placement" and service.placement is not None and not service.placement.allow_node_name
+    return (*_CODES[concern], *((Code.NODE_NAME_SET,) if names_nodes else ()))
 
 
 def _counted(service: Service, pool: Pool | None) -> Series:
