@@ -28,7 +28,7 @@ STORY = (
     r"-- Pod denied: 429 QuotaExceeded: .* hard 3, used 3, asked 1; could pass from",
     r"the window slides .*: \d+s",
     r"ok Pod admitted",
-    r"-- Pod denied: 503 BreakerOpen: .* open for \d+s more \(quotaExceeded: 3 requests",
+    r"-- Pod denied: 503 BreakerOpen: .* open until \S+ \(quotaExceeded: 3 requests",
     r"OPEN for [4-6]s more",
     r"OPEN for [1-3]s more",
     r"HALF_OPEN: openFor passed",

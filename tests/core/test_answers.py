@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.core.plans import plan_of, standing
+from tests.core.plans import plan_of, standing, window
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
 from webhook.core.answers import breaker_finding, counter_findings, status_of, store_finding, utc
 from webhook.core.breaker import BreakerView, State
@@ -151,29 +151,29 @@ def test_only_a_persons_client_is_told_to_wait(rule: RetryAfter, user: str, seco
 
 
 def test_an_open_breaker_says_how_long_and_why() -> None:
-    found = breaker_finding(service(), OPEN, NOW_US)
+    found = breaker_finding(service(), OPEN)
     assert str(found) == (
-        "BreakerOpen: service web: the breaker is open for 91s more (quotaExceeded: 10 within 1m);"
-        " probes are let in from 2027-01-15T08:01:30.001Z: wait, or have an admin run podgate breaker close|reset web"
+        "BreakerOpen: service web: the breaker is open until 2027-01-15T08:01:30.001Z (quotaExceeded: 10 within 1m);"
+        " probes are let in from then on: wait, or have an admin run podgate breaker close|reset web"
     )
     assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
 
 
 def test_an_open_breaker_says_what_tripped_it_first_and_that_a_rollback_would_cure_it() -> None:
     again = replace(OPEN, reason="probe failed", tripped_at_us=1, tripped_by=OPEN.reason, early=1, failed=("x",))
-    message = breaker_finding(service(), again, NOW_US).message
-    assert "for 91s more (probe failed; tripped by quotaExceeded: 10 within 1m); probes are let in from " in message
+    message = breaker_finding(service(), again).message
+    assert "(probe failed; tripped by quotaExceeded: 10 within 1m); probes are let in from then on" in message
     assert "wait, or roll back (a controller without a part in the failures may probe early), or have an adm" in message
-    once = breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason), NOW_US).message
+    once = breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason)).message
     assert once.count("quotaExceeded") == 1
     assert "roll back" not in once
 
 
 def test_one_that_was_opened_by_hand_says_why_until_when_and_who_can_end_it() -> None:
     forced = BreakerView(State.FORCED_OPEN, 2, NOW_US, NOW_US + 90_000_001, "INC-1", tripped_by="errorRate: 9 of 9")
-    found = breaker_finding(service(), forced, NOW_US)
+    found = breaker_finding(service(), forced)
     assert str(found) == (
-        "BreakerOpen: service web: the breaker was opened by hand for 91s more, until 2027-01-15T08:01:30.001Z (INC-1);"
+        "BreakerOpen: service web: the breaker was opened by hand until 2027-01-15T08:01:30.001Z (INC-1);"
         " whoever may override ends it: podgate breaker reset web"
     )
     assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
@@ -187,9 +187,13 @@ def test_a_breaker_that_degrades_stands_in_nobodys_way() -> None:
 
 
 def test_a_half_open_breaker_says_that_its_probes_are_out() -> None:
-    found = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3), NOW_US)
+    found = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3))
     assert found.code is Code.BREAKER_PROBING
-    assert "half-open" in found.message
+    assert found.message == (
+        "service web: the breaker is half-open since 2027-01-15T08:00:00.000Z and all its probes are out: try again soon"
+    )
+    later = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=2, probes_succeeded=1))
+    assert later == found, "equal Events are counted, others are listed one by one"
 
 
 def test_each_objection_speaks_under_its_own_mode() -> None:
@@ -203,3 +207,11 @@ def test_each_objection_speaks_under_its_own_mode() -> None:
 def test_what_is_no_quota_is_forbidden() -> None:
     finding = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, "no")
     assert status_of(finding, service(), None, ALICE) == Status(403, "Forbidden")
+
+
+@pytest.mark.parametrize("waited", ["no answer for 1.2 s", "no answer for 1.3 s", "connection to 10.0.0.7:6379 lost"])
+def test_where_the_store_is_away_the_text_is_the_same_from_call_to_call_and_names_no_server(waited: str) -> None:
+    plan = plan_of(window(60, pods=1), when_unavailable=WhenStoreUnavailable.DENY)
+    found = store_finding(service(), plan, f"timeout: {waited}")
+    assert found is not None
+    assert found.message == "service web: the counters cannot be asked (timeout): try again soon"

@@ -29,7 +29,7 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     findings = []
     degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
     if Refusal.BREAKER in objections and receipt.breaker is not None and not degrades:
-        findings.append(breaker_finding(service, receipt.breaker, receipt.at_us))
+        findings.append(breaker_finding(service, receipt.breaker))
     if Refusal.QUOTA in objections:
         findings.append(_quota_finding(service, receipt))
     return tuple(findings)
@@ -48,33 +48,36 @@ def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding |
     if lets_in:
         return None
     concern, mode = ("quota", plan.quota_mode) if has_quota else ("breaker", plan.breaker_mode)
-    message = f"service {service.name}: the counters cannot be asked ({reason}): try again soon"
+    kind, _, _ = reason.partition(": ")  # what follows differs from call to call, and names our servers
+    message = f"service {service.name}: the counters cannot be asked ({kind}): try again soon"
     return Finding(Code.STORE_UNAVAILABLE, concern, mode, message)
 
 
-def breaker_finding(service: Service, view: BreakerView, now_us: int) -> Finding:
-    """Say that the breaker stands in the way, for how long, why, and what would cure it."""
-    seconds = -(-view.open_remaining_us(now_us) // _SECOND_US)
-    return _breaker_finding(service.name, service.modes.breaker, view, seconds)
+def breaker_finding(service: Service, view: BreakerView) -> Finding:
+    """Say that the breaker stands in the way, until when, why, and what would cure it.
+
+    The text stays as it is while the breaker does: Kubernetes counts equal Events, and lists others one by one.
+    """
+    return _breaker_finding(service.name, service.modes.breaker, view)
 
 
-@lru_cache(maxsize=1024)  # of thousands of Pods that are refused within a second, all are told the same
-def _breaker_finding(name: str, mode: Mode, view: BreakerView, seconds: int) -> Finding:
+@lru_cache(maxsize=1024)  # thousands of Pods are refused by one and the same view
+def _breaker_finding(name: str, mode: Mode, view: BreakerView) -> Finding:
     code = Code.BREAKER_OPEN
     if view.state is State.FORCED_OPEN:
         text = (
-            f"was opened by hand for {seconds}s more, until {utc(view.open_until_us)} ({view.reason});"
+            f"was opened by hand until {utc(view.open_until_us)} ({view.reason});"
             f" whoever may override ends it: podgate breaker reset {name}"
         )
     elif view.state is State.OPEN:
         rollback = "roll back (a controller without a part in the failures may probe early), or " if view.early else ""
         text = (
-            f"is open for {seconds}s more ({_why(view)}); probes are let in from {utc(view.open_until_us)}:"
+            f"is open until {utc(view.open_until_us)} ({_why(view)}); probes are let in from then on:"
             f" wait, or {rollback}have an admin run podgate breaker close|reset {name}"
         )
     else:
         code = Code.BREAKER_PROBING
-        text = f"is half-open and all its probes are out ({view.probes_succeeded} succeeded so far): try again soon"
+        text = f"is half-open since {utc(view.since_us)} and all its probes are out: try again soon"
     return Finding(code, "breaker", mode, f"service {name}: the breaker {text}")
 
 

@@ -144,7 +144,7 @@ def refuse_open(draft: Draft, view: BreakerView | None, now_us: int) -> None:
         return
     if view.state is State.OPEN and view.early and may_probe_early(event_source(draft), view.failed, view.early):
         return  # there may be room for it: only the store knows
-    draft.object_to("breaker", (answers.breaker_finding(service, view, now_us),))
+    draft.object_to("breaker", (answers.breaker_finding(service, view),))
     draft.receipt = Receipt(now_us, breaker=view)
 
 
