@@ -96,6 +96,9 @@ FORCED = BreakerView(State.FORCED_OPEN, 7, NOW_US - 60_000_000, NOW_US + 30_000_
 CLOSED = replace(HALF_OPEN, state=State.CLOSED, reason="3 probes succeeded")
 
 
+SINCE = TRIPPED = "2027-01-15T07:59:31.000Z"
+
+
 def listed(view: BreakerView | None, *arguments: str) -> str:
     looks = {name: look for name, look in LOOKS.items() if name != "payment-api"}
     if view is not None:
@@ -108,24 +111,38 @@ def listed(view: BreakerView | None, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("view", "state", "triggered", "seconds", "reason"),
+    ("view", "state", "since", "triggered", "seconds", "reason"),
     [
-        (OPEN, "OPEN", "2027-01-15T07:59:31.000Z", 151, "quotaExceeded: 10 within 1m"),
-        (HALF_OPEN, "HALF_OPEN", "2027-01-15T07:59:31.000Z", None, "openFor passed"),
-        (FORCED, "FORCED_OPEN", "2027-01-15T07:59:00.000Z", 30, "INC-1"),
-        (replace(FORCED, state=State.FORCED_CLOSED), "FORCED_CLOSED", "2027-01-15T07:59:00.000Z", None, "INC-1"),
-        (CLOSED, "CLOSED", None, None, "3 probes succeeded"),
-        (None, None, None, None, ""),
+        (OPEN, "OPEN", SINCE, TRIPPED, 151, "quotaExceeded: 10 within 1m"),
+        (HALF_OPEN, "HALF_OPEN", SINCE, TRIPPED, None, "openFor passed"),
+        (FORCED, "FORCED_OPEN", "2027-01-15T07:59:00.000Z", None, 30, "INC-1"),
+        (replace(FORCED, state=State.FORCED_CLOSED), "FORCED_CLOSED", "2027-01-15T07:59:00.000Z", None, None, "INC-1"),
+        (CLOSED, "CLOSED", SINCE, TRIPPED, None, "3 probes succeeded"),
+        (
+            replace(FORCED, tripped_at_us=1_000_000, tripped_by="x"),
+            "FORCED_OPEN",
+            "2027-01-15T07:59:00.000Z",
+            "1970-01-01T00:00:01.000Z",
+            30,
+            "INC-1",
+        ),
+        (None, None, None, None, None, ""),
     ],
     ids=lambda value: getattr(value, "state", None),
 )
 def test_the_list_says_since_when_how_long_and_why_and_leaves_out_who_has_no_breaker(
-    view: BreakerView | None, state: str | None, triggered: str | None, seconds: int | None, reason: str
+    view: BreakerView | None,
+    state: str | None,
+    since: str | None,
+    triggered: str | None,
+    seconds: int | None,
+    reason: str,
 ) -> None:
     assert json.loads(listed(view)) == [
         {
             "service": "payment-api",
             "state": state,
+            "since": since,
             "triggeredAt": triggered,
             "secondsToRecovery": seconds,
             "reason": reason,
@@ -135,8 +152,8 @@ def test_the_list_says_since_when_how_long_and_why_and_leaves_out_who_has_no_bre
 
 def test_on_a_terminal_it_is_one_table() -> None:
     assert listed(OPEN, "-o", "table") == (
-        "SERVICE      STATE  TRIGGERED AT              SECONDS TO RECOVERY  REASON\n"
-        "payment-api  OPEN   2027-01-15T07:59:31.000Z  151                  quotaExceeded: 10 within 1m\n"
+        "SERVICE      STATE  SINCE                     TRIGGERED AT              SECONDS TO RECOVERY  REASON\n"
+        f"payment-api  OPEN   {SINCE}  {TRIPPED}  151                  quotaExceeded: 10 within 1m\n"
     )
 
 

@@ -189,9 +189,9 @@ def test_a_breaker_that_degrades_stands_in_nobodys_way() -> None:
 def test_a_half_open_breaker_says_that_its_probes_are_out() -> None:
     found = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3))
     assert found.code is Code.BREAKER_PROBING
-    assert found.message == (
-        "service web: the breaker is half-open since 2027-01-15T08:00:00.000Z and all its probes are out: try again soon"
-    )
+    since = "2027-01-15T08:00:00.000Z"
+    said = f"service web: the breaker is half-open since {since} and all its probes are out: try again soon"
+    assert found.message == said
     later = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=2, probes_succeeded=1))
     assert later == found, "equal Events are counted, others are listed one by one"
 

@@ -19,6 +19,7 @@ from tests.server.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiser
 from tests.server.serving import Files, Serving, serving
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.cli.controller_status import controller_page
 from webhook.core.document.loading import understand
 from webhook.core.draft import Compiled
 from webhook.core.policy import LoadedPolicy
@@ -163,6 +164,7 @@ async def test_of_two_one_leads_and_the_other_is_ready_to(
             told = await second.status()
             assert (told["leads"], told["role"]) == (False, "controller")
             assert "is held by" in told["waitsFor"]
+            assert next(iter(controller_page(told))).endswith(f"controller: stands by: {told['waitsFor']}")
             assert (await first.get("/readyz"))[0] == 200
             assert "podgate_watched_pods" not in (await second.get("/metrics"))[1]
             first.process.terminate()

@@ -136,6 +136,51 @@ def test_something_else_on_that_port(
     assert "--plain-listen" in error
 
 
+CONTROLLER = json.dumps(
+    {
+        "version": "0.1.0",
+        "role": "controller",
+        "leads": False,
+        "waitsFor": "podgate-controller-b leads",
+        "notReady": ["no good policy: none was found"],
+        "policy": {"source": "ConfigMap podgate-system/podgate-policy", "hash": None},
+        "store": {"kind": "redis", "error": "timeout: no answer within 2000 ms"},
+        "watches": {"pods": "", "policy": "HTTP 403"},
+        "certificates": {"keptBy": "controller", "errors": ["x"], "secrets": {"podgate-tls": "2026-12-01T00:00:00Z"}},
+    }
+).encode()
+
+
+def test_a_controller_is_shown_as_what_it_is(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_port(CONTROLLER) as url:
+        assert podgate("-o", "table", "--server", url) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "podgate 0.1.0, controller: stands by: podgate-controller-b leads",
+            "not ready: no good policy: none was found",
+            "policy  none from ConfigMap podgate-system/podgate-policy",
+            "store   redis: timeout: no answer within 2000 ms",
+            "watch   pods: ok",
+            "watch   policy: HTTP 403",
+            "certificates  kept by controller",
+            "certificate podgate-tls: until 2026-12-01T00:00:00Z",
+            "certificates: x",
+            "services, quotas and breakers are shown by podgate serve: give --server its plain port",
+        ]
+        assert podgate("--server", url) == 0
+        assert json.loads(capsys.readouterr().out) == json.loads(CONTROLLER)
+
+
+def test_who_asks_a_controller_for_a_service_is_told_whom_to_ask(
+    podgate: Podgate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plain_port(CONTROLLER) as url:
+        assert podgate("payment-api", "--server", url) == 2
+    assert capsys.readouterr().err == (
+        f"error: {url} is a controller, which shows no services: give --server the plain port (--plain-listen) of"
+        f" podgate serve; podgate status --server {url} shows the controller itself\n"
+    )
+
+
 @pytest.mark.parametrize("server", ["file:///etc/passwd", "127.0.0.1:8081", "http://", "http://[", "http://h:port"])
 def test_a_server_that_is_no_url(podgate: Podgate, capsys: pytest.CaptureFixture[str], server: str) -> None:
     assert podgate("--server", server) == 2

@@ -13,7 +13,7 @@ from webhook.cli.status import COLOURS, DEFAULT_SERVER, fetch, table
 from webhook.core.answers import utc
 from webhook.core.overrides import Hand
 
-_HEADINGS = ("SERVICE", "STATE", "TRIGGERED AT", "SECONDS TO RECOVERY", "REASON")
+_HEADINGS = ("SERVICE", "STATE", "SINCE", "TRIGGERED AT", "SECONDS TO RECOVERY", "REASON")
 
 
 @click.group()
@@ -65,7 +65,9 @@ def reset(service: str, span: Callable[[], Span], where: Where) -> None:
     "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
 )
 def list_(server: str, output: str | None) -> None:
-    """Show every breaker: its state, when it was triggered, the seconds until it lets Pods in again, and why.
+    """Show every breaker: its state and since when, when a trigger last fired, the seconds until it lets Pods in, why.
+
+    TRIGGERED AT is when the breaker last opened by itself, whatever happened to it since, as in ServiceStatuses.
 
     Exits 0, 2 if the server cannot be reached.
     """
@@ -78,18 +80,16 @@ def list_(server: str, output: str | None) -> None:
 
 
 def _row(service: dict[str, Any]) -> dict[str, Any]:
-    """Return how one stands; when it was triggered is null while it is closed, or not known."""
-    found = service["breaker"]
-    if found is None:
-        return {"service": service["name"], "state": None, "triggeredAt": None, "secondsToRecovery": None, "reason": ""}
-    state = found["state"]
-    triggered = found["since"] if state.startswith("FORCED") else found["trippedAt"]
+    """Return how one stands; null is what there is none of, or what is not known."""
+    found = service["breaker"] or {}
+    state = found.get("state")
     return {
         "service": service["name"],
         "state": state,
-        "triggeredAt": None if state == "CLOSED" else triggered,
+        "since": found.get("since"),
+        "triggeredAt": found.get("trippedAt"),
         "secondsToRecovery": found["openRemainingSeconds"] if state in {"OPEN", "FORCED_OPEN"} else None,
-        "reason": found["reason"],
+        "reason": found.get("reason", ""),
     }
 
 

@@ -10,6 +10,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import click
 
+from webhook.cli.controller_status import CONTROLLER, controller_page
 from webhook.cli.files import bounded
 from webhook.cli.yaml_text import as_flow
 from webhook.errors import UserError
@@ -35,9 +36,14 @@ class NoSuchServiceError(click.ClickException):
 def status(service: str | None, server: str, output: str | None) -> None:
     """Show services, what is used of their quotas, and their breakers' states and countdowns.
 
+    With the plain port of a controller as --server: whether it leads, and how its store and watches are.
+
     Exits 0, 2 if the server cannot be reached, 4 if it knows no such SERVICE.
     """
-    document = fetch(server)
+    document = read(server)
+    is_controller = document.get("role") == CONTROLLER
+    if is_controller and service is not None:
+        raise no_services(server)
     if service is not None:
         known = [found["name"] for found in document["services"]]
         if service not in known:
@@ -49,19 +55,35 @@ def status(service: str | None, server: str, output: str | None) -> None:
     if output == "json" or (output is None and not sys.stdout.isatty()):
         click.echo(json.dumps(document, indent=2))
     else:
-        click.echo("\n".join(page(document)))
+        click.echo("\n".join(controller_page(document) if is_controller else page(document)))
 
 
 def fetch(server: str) -> dict[str, Any]:
-    """Read a server's status document; UserError says why it cannot be had."""
+    """Read the status document of a server, which has services; UserError says why it cannot be had."""
+    document = read(server)
+    if document.get("role") == CONTROLLER:
+        raise no_services(server)
+    return document
+
+
+def read(server: str) -> dict[str, Any]:
+    """Read the status document of a server or a controller; UserError says why it cannot be had."""
     url = server.rstrip("/") + "/status"
     try:
         document = json.loads(_read(url))
     except ValueError:
         document = None
-    if not isinstance(document, dict) or not isinstance(document.get("services"), list):
+    is_podgate = isinstance(document, dict) and (
+        document.get("role") == CONTROLLER or isinstance(document.get("services"), list)
+    )
+    if not is_podgate:
         raise UserError(f"{url} answers, but not as Podgate does", _PLAIN_PORT)
-    return document
+    return document  # type: ignore[no-any-return]  # a dict, as was just seen
+
+
+def no_services(server: str) -> UserError:
+    remedy = f"{_PLAIN_PORT}; podgate status --server {server} shows the controller itself"
+    return UserError(f"{server} is a controller, which shows no services", remedy)
 
 
 def _read(url: str) -> bytes:

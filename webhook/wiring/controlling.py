@@ -140,6 +140,7 @@ class Controlling:
             "role": "controller",
             "leads": not self._lease.obstacle,
             "waitsFor": self._lease.obstacle,
+            "notReady": self._unready(),
             "policy": {"source": self._sources.name, "hash": loaded.hash if loaded else None},
             "store": {"kind": "redis", "error": self._telemetry.store_trouble},
             "watches": {name: watch.error for name, watch in self._telemetry.watches.items()},

@@ -1,0 +1,34 @@
+"""Page of a controller's status document, as `podgate status` prints it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+CONTROLLER = "controller"
+"""The role that a controller's document names; a server's names none."""
+
+
+def controller_page(document: dict[str, Any]) -> Iterable[str]:
+    """Return the lines for a person. What an older controller does not say is left out."""
+    standing = "leads" if document["leads"] else f"stands by: {document['waitsFor']}"
+    yield f"podgate {document['version']}, controller: {standing}"
+    for reason in document.get("notReady", ()):
+        yield _bad(f"not ready: {reason}")
+    policy, store = document["policy"], document["store"]
+    yield f"policy  {policy['hash'] or 'none'} from {policy['source']}"
+    yield f"store   {store['kind']}: {_bad(store['error']) if store['error'] else 'ok'}"
+    for resource, error in document["watches"].items():
+        yield f"watch   {resource}: {_bad(error) if error else 'ok'}"
+    certificates = document["certificates"]
+    if certificates is not None:
+        yield f"certificates  kept by {certificates['keptBy']}"
+        for secret, end in certificates["secrets"].items():
+            yield f"certificate {secret}: until {end}"
+        for error in certificates["errors"]:
+            yield _bad(f"certificates: {error}")
+    yield "services, quotas and breakers are shown by podgate serve: give --server its plain port"
+
+
+def _bad(text: str) -> str:
+    return click.style(text, fg="red")
