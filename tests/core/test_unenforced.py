@@ -5,7 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
+from msgspec import convert
+from msgspec.structs import replace
 
+from tests.core.resource_strategies import pod_resources, resource_rules
 from tests.core.reviewing import ALICE, REPLICA_SETS, Gate, envelope, policy_of
 from tests.core.rewriting import applied, patch_of, read
 from tests.core.strategies import Json, Pair, examples, pairs
@@ -14,7 +17,11 @@ from webhook.cli.apiserver import Admission, Ask, admit
 from webhook.core.decision import Half, WouldWrite
 from webhook.core.findings import Code
 from webhook.core.mutation import patched
-from webhook.core.stanzas import Mode
+from webhook.core.policy import Match, Modes, Service
+from webhook.core.quantity import Quantity
+from webhook.core.stanzas import Mode, ResourceRules
+from webhook.core.unenforced import tried
+from webhook.core.validation import check
 
 SERVICE = """
 - name: web
@@ -206,6 +213,31 @@ async def test_label_and_annotation_are_written_in_every_mode_but_disabled() -> 
         assert written == (set() if mode == "Disabled" else ours)
         if mode != "Enforce":
             assert admission.pod["spec"] == {"containers": [{"name": "c"}]}
+
+
+def judged(raw: Json, service: Service, mode: Mode) -> tuple[set[str], bool]:
+    """Return what denies a Pod under Enforce, would deny it else; and whether it is, or would be, written into."""
+    acting = replace(service, modes=Modes(placement=mode, resources=mode))
+    patch = patch_of(raw, acting)
+    trial = tried(read(applied(raw, patch)), acting)
+    findings = check(trial.pod, acting, hash_known=True)
+    writes = any(one.path.startswith("/spec/") and one.op != "remove" for one in patch) or bool(trial.writes)
+    return {f"{one.code} {one.message}" for one in findings if not one.is_advice and one.mode is mode}, writes
+
+
+@examples(150)
+@given(pairs)
+def test_a_trial_of_a_placement_comes_to_what_enforce_does(pair: Pair) -> None:
+    assert judged(pair.pod, pair.service, Mode.WARN) == judged(pair.pod, pair.service, Mode.ENFORCE)
+
+
+@examples(150)
+@given(resource_rules(), pod_resources())
+def test_a_trial_of_resources_comes_to_what_enforce_does(rules: Json, spec: Json) -> None:
+    ranges = convert(rules, ResourceRules, dec_hook=lambda _, value: Quantity.parse(str(value)))
+    service = Service("s", Match(any_namespace=True), resources=ranges)
+    raw = {"metadata": {"name": "p"}, "spec": spec}
+    assert judged(raw, service, Mode.AUDIT) == judged(raw, service, Mode.ENFORCE)
 
 
 @examples(120)
