@@ -31,6 +31,7 @@ THREATS = [
     "Exempt users",
     "Forged owners",
     "Labels that a match asks for",
+    "hostNetwork, hostPort, activeDeadlineSeconds",
     "Mirror Pod annotation spoofing",
     "UPDATE that removes our labels",
     "Parsing before authentication",

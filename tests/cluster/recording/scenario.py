@@ -69,7 +69,7 @@ STEPS = (
     of_new("larger_than_the_quota", "large", create(pod("large", cpu="3"), refused=True)),
     of_new("with_forged_label_and_hash", "forged-fields", create(objects.FORGED_FIELDS)),
     of_new("daemon_set_pod_forged", "forged-owner", create(objects.FORGED_OWNER)),
-    of_new("mirror_pod_forged", "forged-mirror", create(objects.FORGED_MIRROR)),
+    of_new("mirror_pod_forged", "forged-mirror", create(objects.FORGED_MIRROR, refused=True)),
     Step("update_gated_tightened", "gated", acts.tighten, "UPDATE"),
     Step("update_gate_removed", "gated", patch("gated", _UNGATE, "--type=json", user=CAPACITY), "UPDATE"),
     Step("update_while_being_deleted", "held", acts.let_go, "UPDATE"),
