@@ -12,7 +12,7 @@
 | read-only: it has become a replica | `readonly` | each service goes by its rule |
 | wrong password after rotation | `authentication` | each service goes by its rule |
 | one service's record is broken | `script` | that service goes by its rule |
-| flushed | a loss | the store answers |
+| flushed | a loss | the store answers, within shares |
 | scripts flushed | nothing | the store answers |
 
 Afterwards the counters are as if nothing had been, but for what is older than a minute and was lost.
@@ -290,7 +290,7 @@ async def test_flushed(own_redis_server: RedisServer) -> None:
         await world.until_settled()
         assert await world.used(LOCAL) == BEFORE + 1
         assert world.metrics()["podgate_store_losses_total"] == 1
-        assert world.series("podgate_booked_total") == {"Loss": BEFORE}
+        assert world.metrics()['podgate_booked_total{cause="Loss",service="Local"}'] == BEFORE
         assert world.told() == set()
 
 
@@ -323,7 +323,7 @@ async def test_a_service_with_a_broken_record_goes_by_its_rule_alone(own_redis_s
         assert world.series("podgate_store_fallback") == {"Local": 1}
         own_redis_server.cli("DEL", "podgate:{Local}:v1:test:ring:Local")
         await world.until_settled()
-        assert world.series("podgate_store_fallback") == {"Local": 0}
+        assert not any(world.series("podgate_store_fallback").values())
         assert await world.used(LOCAL) >= 1
 
 
@@ -354,9 +354,7 @@ async def test_a_node_of_a_cluster_that_is_gone_concerns_its_own_services_alone(
                 assert await world.ask(plan) is not None
 
 
-async def test_what_is_oversold_after_a_failover_is_no_more_than_what_it_lost_and_the_replay_ends_it(
-    tmp_path: Path,
-) -> None:
+async def test_nobody_comes_in_beyond_the_limit_by_what_a_failover_lost(tmp_path: Path) -> None:
     """The replica stands still while Pods come in, so that none of them reaches it before it is promoted."""
     hard, kept = 20, 5
     plan = replace(DENY, windows=(window(600, pods=hard),))
@@ -389,5 +387,5 @@ async def test_what_is_oversold_after_a_failover_is_no_more_than_what_it_lost_an
                 receipt = await world.ask(plan)
                 assert receipt is not None
                 assert receipt.refused is Refusal.QUOTA
-            assert 0 < again <= hard - kept
-            assert await world.used(plan) == hard + again, "all of them count"
+            assert again == 0, "the loss is known before the new primary judges anybody"
+            assert await world.used(plan) == hard

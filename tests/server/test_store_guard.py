@@ -1,7 +1,7 @@
 """What a replica does while the store gives no answer, and what the store knows afterwards: order and state."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -41,6 +41,11 @@ class Switched(MemoryStore):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
+        self.settled_others = 1_000
+        """How many other replicas have shown that they owe nothing."""
+        self.asked_of_others: list[bool] = []
+        self.on_asked: Callable[[], None] = lambda: None
+        """What happens while an Acquire is under way."""
         self.away = ""
         self.swallows = False
         self.asked = 0
@@ -52,11 +57,21 @@ class Switched(MemoryStore):
 
     async def acquire(self, request: Acquire) -> Receipt:
         self.asked += 1
+        self.on_asked()
         if self.swallows:
             await super().acquire(request)
             raise NoAnswerError("timeout: no answer within 50 ms", sent=True)
         self._check()
         return await super().acquire(request)
+
+    async def knows(self, plan: CounterPlan, uid: str) -> bool:
+        self._check()
+        return await super().knows(plan, uid)
+
+    async def others_settled(self, _: CounterPlan, *, afresh: bool) -> int:
+        self._check()
+        self.asked_of_others.append(afresh)
+        return self.settled_others
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._check()
@@ -109,7 +124,8 @@ class World:
             lambda _: count("cached"),
             lambda: count("lost"),
         )
-        pace = Pace(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, refund_after_seconds=0)
+        paces: dict[str, float] = {"others_seconds": 3600, "refund_after_seconds": 0, **share.pop("paces", {})}
+        pace = Pace(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
         return StoreGuard(share.pop("inner", self.store), self.clock, reports, pace=pace, **share)
 
     def sleep(self, seconds: int) -> None:
@@ -128,6 +144,11 @@ class World:
         if admitted:
             failed.value.admitted()
         return str(failed.value)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the guard do what it does on its own account."""
+        while not condition():  # noqa: ASYNC110  what is waited for is a turn of this loop
+            await asyncio.sleep(1e-4)
 
     async def settled(self) -> None:
         """Wait until nothing is owed: what the guard does on its own account has no other signal."""
@@ -427,6 +448,179 @@ async def test_a_loss_of_some_tags_concerns_no_other(world: World) -> None:
     world.guard.lost({"other"})
     await world.settled()
     assert [await world.used(), await world.used(other)] == [[0], [1]]
+
+
+async def test_a_store_that_is_back_admits_nobody_before_it_knows_what_came_in_without_it(world: World) -> None:
+    await world.ask()
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask()).charged for _ in range(2)] == [True, True]
+    world.store.away = ""
+    receipts = [await world.ask() for _ in range(3)]
+    assert [receipt.charged for receipt in receipts] == [True, False, False]
+    assert receipts[-1].refused is Refusal.QUOTA
+    await world.settled()
+    assert await world.used() == [4]
+
+
+async def test_bookings_end_however_many_pods_come_in_the_meantime(world: World) -> None:
+    plan = replace(LOCAL, windows=(window(64, pods=1_000_000),))
+    world.store.away = "unreachable: refused"
+    for _ in range(300):
+        await world.ask(plan)
+    world.store.away = ""
+    pods = 300
+    while world.guard._settling._task is not None:
+        assert (await world.ask(plan)).charged
+        pods += 1
+        await asyncio.sleep(0)
+    assert await world.used(plan) == [pods]
+    assert sum(count for *_, count in world.booked) == 300
+
+
+async def test_what_was_let_in_by_one_service_of_a_pool_holds_the_others_of_it(world: World) -> None:
+    pool = PoolPlan("shared", (window(64, pods=4),))
+    one, other = (replace(plan_of(), service=name, tag="shared", pool=pool) for name in ("one", "other"))
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask(one)).charged for _ in range(4)] == [True] * 4
+    world.store.away = ""
+    assert (await world.ask(other)).refused is Refusal.QUOTA
+    await world.settled()
+    assert (await world.ask(other)).refused is Refusal.QUOTA
+
+
+async def test_until_the_other_replicas_owe_nothing_a_pod_must_fit_the_share_too(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).charged
+    world.store.away = ""
+    await world.until(lambda: bool(world.booked) and len(world.store.asked_of_others) > 1)
+    assert world.store.asked_of_others[:2] == [True, False]
+    receipts = [await world.ask(uid=uid) for uid in "ab"]
+    assert [(receipt.charged, receipt.local) for receipt in receipts] == [(True, False), (False, True)]
+    assert await world.used() == [2], "who came in within the share is counted at once"
+    assert world.fallbacks == [("payment-api", "Local", True)]
+    assert (await world.ask(uid="a")).repeated, "who was admitted is not refused by a share"
+    world.store.settled_others = 1
+    await world.settled()
+    assert world.fallbacks[1:] == [("payment-api", "Local", False)]
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
+
+
+async def test_a_pod_that_another_replica_admitted_is_not_refused_by_a_share(world: World) -> None:
+    world.guard = world.another(replicas=4)
+    world.store.settled_others = 0
+    await world.ask(uid="a", guard=world.another())
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).charged
+    world.store.away = ""
+    await world.until(lambda: bool(world.store.asked_of_others))
+    assert (await world.ask()).local
+    assert (await world.ask(uid="a")).repeated
+
+
+async def test_what_the_store_refuses_leaves_room_in_the_share(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    world.store.away = ""
+    await world.until(lambda: bool(world.store.asked_of_others))
+    for uid in "abc":
+        await world.ask(uid=uid, guard=world.another())
+    assert [(receipt.refused, receipt.local) for receipt in [await world.ask() for _ in range(3)]] == [
+        (Refusal.QUOTA, False)
+    ] * 3
+    await world.guard.refund(LOCAL, "a")
+    assert (await world.ask()).charged
+
+
+async def test_others_are_waited_for_no_longer_than_they_may_take(world: World) -> None:
+    world.guard = world.another(replicas=2, paces={"others_seconds": 0})
+    world.store.settled_others = 0
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    world.store.away = ""
+    await world.settled()
+    assert [(await world.ask()).charged for _ in range(4)] == [True] * 3 + [False]
+
+
+async def test_who_has_been_away_again_asks_for_the_others_again(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    for times in (1, 2):
+        world.store.away = "unreachable: refused"
+        await world.ask()
+        world.store.away = ""
+        await world.until(lambda: world.store.asked_of_others[-2:] == [True, False])
+        assert world.store.asked_of_others.count(True) == times
+        world.store.asked_of_others.append(False)
+    world.store.settled_others = 1
+    await world.settled()
+
+
+@pytest.mark.parametrize("plan", [LOCAL, DENY])
+async def test_after_a_loss_each_replica_keeps_to_its_share_of_what_was_left_before(
+    world: World, plan: CounterPlan
+) -> None:
+    """This one has admitted nobody: what is lost was the other's."""
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    other = world.another(replicas=2, ordinal=1)
+    await world.guard.tick([plan])
+    for _ in range(2):
+        await world.ask(plan, guard=other)
+    await world.guard.look(plan)
+    world.store.forget_all()
+    world.guard.lost()
+    assert [(await world.ask(plan)).charged for _ in range(2)] == [True, False]
+    other.lost()
+    world.store.settled_others = 1
+    await world.settled()
+    world.guard, mine = other, world.guard
+    await world.settled()
+    world.guard = mine
+    assert [(await world.ask(plan)).charged for _ in range(2)] == [True, False]
+
+
+async def test_an_answer_by_which_a_loss_is_noticed_admits_nobody_beyond_the_share(world: World) -> None:
+    for _ in range(4):
+        await world.ask()
+    world.store.forget_all()
+    world.store.on_asked = world.guard.lost
+    receipt = await world.ask(uid="late")
+    assert (receipt.refused, receipt.local) == (Refusal.QUOTA, True)
+    world.store.on_asked = lambda: None
+    await world.settled()
+    assert (await world.used(), world.store.refunded) == ([4], ["late"])
+
+
+async def test_a_service_without_quota_is_judged_as_soon_as_the_store_is_back(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    await world.uncounted(NO_QUOTA, admitted=True)
+    world.store.away = ""
+    asked = world.store.asked
+    assert not (await world.ask(NO_QUOTA)).local
+    assert world.store.asked == asked + 1
+
+
+async def test_who_was_admitted_by_another_replica_is_not_refused_by_what_is_remembered(world: World) -> None:
+    other = world.another()
+    for uid in "abcd":
+        await world.ask(uid=uid, guard=other)
+    assert (await world.ask()).refused is Refusal.QUOTA
+    assert (await world.ask(uid="a")).repeated
+    assert (await world.ask()).refused is Refusal.QUOTA
+    assert world.cached == 1
+
+
+async def test_refusals_are_not_remembered_while_the_store_is_away(world: World) -> None:
+    for uid in "abcd":
+        await world.ask(ALLOW, uid)
+    assert (await world.ask(ALLOW)).refused is Refusal.QUOTA
+    world.store.away = "unreachable: refused"
+    await world.uncounted(ALLOW, admitted=True)
+    assert world.cached == 0
 
 
 async def test_a_refusal_is_repeated_without_asking_until_something_is_given_back(world: World) -> None:

@@ -31,6 +31,11 @@ class MemoryStore:
     async def acquire(self, request: Acquire) -> Receipt:
         return ledger.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
 
+    async def knows(self, plan: CounterPlan, uid: str) -> bool:
+        """Say whether a Pod was admitted and not refunded."""
+        state = self._state(plan)
+        return state.pod(uid, state.clock(plan).now(self._clock.now_us())) is not None
+
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         return ledger.refund(self._state(plan), plan, uid, self._clock.now_us())
 

@@ -21,6 +21,10 @@ T = TypeVar("T")
 class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
     """What a replay counts in."""
 
+    async def knows(self, plan: CounterPlan, uid: str) -> bool:
+        """Say whether a Pod was admitted and not refunded."""
+        ...
+
 
 class Outage:
     """A `ports.CounterStore`. While the store is down each service goes by its own rule, as in a server."""
@@ -153,6 +157,13 @@ class _Switched:
 
     async def acquire(self, request: Acquire) -> Receipt:
         return await self._asked(lambda: self._store.acquire(request))
+
+    async def knows(self, plan: CounterPlan, uid: str) -> bool:
+        return await self._asked(lambda: self._store.knows(plan, uid))
+
+    async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:  # noqa: ARG002  as the port has it
+        """There is no other server."""
+        return 0
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         return await self._asked(lambda: self._store.refund(plan, uid))

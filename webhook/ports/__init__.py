@@ -6,7 +6,7 @@ from webhook.ports.credentials import Credentials
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, Found, PodTaker, PodWatch
 from webhook.ports.policies import NamespaceLabels, Overrides, OverridesBook, PolicyCheck, PolicySource
-from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger
+from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "PolicyCheck",
     "PolicySource",
     "Review",
+    "SharedStore",
     "StatusBoard",
     "TokenKey",
     "TokenKeys",

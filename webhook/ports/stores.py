@@ -55,6 +55,21 @@ class CounterStore(Protocol):
         ...
 
 
+class SharedStore(CounterStore, Protocol):
+    """What the guard asks besides of a store that other replicas count in, too."""
+
+    async def knows(self, plan: CounterPlan, uid: str) -> bool:
+        """Say whether a Pod was admitted, by whatever replica, and not refunded: then it may not be refused."""
+        ...
+
+    async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
+        """Return how many other replicas have shown that they owe nothing under the plan's tag, since this one asked.
+
+        `afresh`: this one asks for the first time since it last owed anything itself.
+        """
+        ...
+
+
 class BreakerLedger(Protocol):
     """What only the one who leads tells breakers. As indivisible as the rest."""
 

@@ -1,6 +1,6 @@
 """What the store is still to be told: Pods that were admitted without it, and those whose record may be lost."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator
 from enum import StrEnum
 from typing import NamedTuple
@@ -47,6 +47,8 @@ class Debts:
     def __init__(self, most: int = DEBTS_MAX) -> None:
         self._most = most
         self._owed: dict[Key, OrderedDict[str, Debt]] = {}
+        self._keys_of: Counter[str] = Counter()
+        """By tag: of how many of its services something is owed."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -58,7 +60,11 @@ class Debts:
 
     def add(self, debt: Debt) -> int:
         """Owe one more, unless it is owed; return how many had to be dropped for it."""
-        owed = self._owed.setdefault(debt.request.plan.key, OrderedDict())
+        key = debt.request.plan.key
+        owed = self._owed.get(key)
+        if owed is None:
+            owed = self._owed[key] = OrderedDict()
+            self._keys_of[key[0]] += 1
         if debt.request.uid in owed:
             return 0
         owed[debt.request.uid] = debt
@@ -87,7 +93,7 @@ class Debts:
         return found
 
     def has_tag(self, tag: str) -> bool:
-        return any(key[0] == tag for key in self._owed)
+        return tag in self._keys_of
 
     def _take(self, key: Key, uid: str) -> Debt | None:
         owed = self._owed.get(key)
@@ -96,6 +102,9 @@ class Debts:
             self._count -= 1
             if not owed:
                 del self._owed[key]
+                self._keys_of[key[0]] -= 1
+                if not self._keys_of[key[0]]:
+                    del self._keys_of[key[0]]
         return debt
 
 

@@ -17,7 +17,7 @@ from webhook.core.outcomes import Outcomes
 from webhook.core.quota import Acquire, Booking, CounterPlan, Holder, Look, Receipt, Refusal, Use
 from webhook.core.stanzas import Mode, WhenStoreUnavailable
 from webhook.errors import StoreUnavailableError
-from webhook.ports import Clock, CounterStore
+from webhook.ports import Clock, SharedStore
 from webhook.store_guard.breakers import Judgement, LocalBreakers
 from webhook.store_guard.debts import Cause, Debt, Key, Recent
 from webhook.store_guard.settling import GuardReports, Pace, Settling
@@ -35,7 +35,7 @@ class StoreGuard:
 
     def __init__(
         self,
-        inner: CounterStore,
+        inner: SharedStore,
         clock: Clock,
         reports: GuardReports,
         *,
@@ -51,28 +51,82 @@ class StoreGuard:
         self._denied = DenyCache()
         self._recent = Recent()
         self._breakers = LocalBreakers(inner.last_breaker, replicas, late_us)
-        self._settling = Settling(inner, self.look, self._tell, self._local.forget, reports, pace or Pace())
+        self._others = replicas - 1
+        self._plans: tuple[CounterPlan, ...] = ()
+        """The policy's, as of the last tick."""
+        self._settling = Settling(
+            inner, self._look_again, self._tell, self._local.forget, lambda: self._others, reports, pace or Pace()
+        )
 
     def share(self, replicas: int, ordinal: int) -> None:
         """Divide what is left among so many replicas, of which this is number `ordinal`, from 0."""
+        self._others = replicas - 1
         self._local.share(replicas, ordinal, self._clock.now_us())
         self._breakers.share(replicas)
 
     async def acquire(self, request: Acquire) -> Receipt:
-        """Judge and charge as the store does, or by the service's rule; UncountedError where others must decide."""
-        if self._settling and request.resize_from is None and self._settling.owes(request.plan, request.uid):
+        """Judge and charge as the store does, or by the service's rule; UncountedError where others must decide.
+
+        While the store may lack what was admitted without it, its word alone admits nobody: a Pod must fit this
+        replica's share, too. What it refuses is refused justly, for nothing that it counts is too much.
+        """
+        plan, now_us, share = request.plan, self._clock.now_us(), None
+        if self._settling and request.resize_from is None and self._settling.owes(plan, request.uid):
             return Receipt(self.now_us(), repeated=True, local=True)
-        if self._denied:
-            cached = self._denied.find(request, self._clock.now_us())
-            if cached is not None and request.uid not in self._recent:
-                self._reports.on_cached(request.plan.service)
-                return cached
+        cached = self._denied.find(request, now_us) if self._denied else None
+        if cached is None and self._settling:
+            share = self._shared(request, now_us)
         try:
+            if cached is not None:
+                return await self._unless_known(request) or self._from_cache(plan, cached)
+            if share is not None and share.refused is not None:
+                return await self._unless_known(request) or share
             receipt = await self._inner.acquire(request)
         except StoreUnavailableError as error:
+            self._release(request, share, now_us)
             return self._alone(request, error)
+        if receipt.refused is not None or receipt.repeated:
+            self._release(request, share, now_us)
+        elif share is None and self._settling:
+            share = self._shared(request, now_us)  # it fell, or heard of a loss, while the store was asked
+            if share is not None and share.refused is not None:
+                self._undo(request)
+                return share
         self._heard(request, receipt)
         return receipt
+
+    def _shared(self, request: Acquire, now_us: int) -> Receipt | None:
+        """Count a Pod within this replica's share, where the store may lack what it should be held against."""
+        plan = request.plan
+        if not plan.limits or plan.when_unavailable is WhenStoreUnavailable.ALLOW or self._knows_all(plan.tag):
+            return None
+        return self._local.acquire(request, now_us, self.now_us() - now_us)
+
+    def _knows_all(self, tag: str) -> bool:
+        """Say whether the store knows of all that any replica has admitted, as far as it can be told here."""
+        return self._settling.is_settled(tag) or not (self._others or self._settling.owes_under(tag))
+
+    async def _unless_known(self, request: Acquire) -> Receipt | None:
+        """Return that a Pod was admitted already, by whatever replica; None for one that may be refused."""
+        try:
+            known = request.resize_from is None and await self._inner.knows(request.plan, request.uid)
+        except StoreUnavailableError as error:
+            raise NoAnswerError(str(error), sent=False) from error  # it was only asked, and will do nothing
+        return Receipt(self.now_us(), repeated=True) if known else None
+
+    def _from_cache(self, plan: CounterPlan, cached: Receipt) -> Receipt:
+        self._reports.on_cached(plan.service)
+        return cached
+
+    def _release(self, request: Acquire, share: Receipt | None, counted_at_us: int) -> None:
+        """Count no longer what was to be admitted within the share."""
+        if share is not None and share.charged:
+            self._local.give_back(request, counted_at_us, self._clock.now_us())
+
+    def _undo(self, request: Acquire) -> None:
+        """Have given back what the store did, or may yet do, for a Pod that is not admitted."""
+        if not request.peek and request.resize_from is None:
+            self._settling.refund_later(request.plan, request.uid)
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._denied.drop(plan.tag)
@@ -104,13 +158,21 @@ class StoreGuard:
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         look = await self._inner.look(plan, namespace)
+        if self._knows_all(plan.tag):
+            self._take(plan, look)
+        return look
+
+    async def _look_again(self, plan: CounterPlan) -> None:
+        """Take the figures of a store that has been told everything."""
+        self._take(plan, await self._inner.look(plan))
+
+    def _take(self, plan: CounterPlan, look: Look) -> None:
         now_us = self._clock.now_us()
         for scope, uses in (look.uses or {"": ()}).items():  # where namespaces count apart, none may have begun
             self._local.heard(plan, scope, _used(plan, (*uses, *look.pool)), now_us)
-        return look
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
-        now_us = self._clock.now_us()
+        now_us, self._plans = self._clock.now_us(), tuple(plans)
         self._recent.sweep(self.now_us())
         self._denied.sweep(now_us)
         self._local.sweep(now_us)
@@ -141,9 +203,22 @@ class StoreGuard:
     def lost(self, tags: Collection[str] | None = None) -> None:
         """Hear that the store may have lost what it had acknowledged, of these tags or of all: it is told again."""
         self._reports.on_loss()
-        now_us = self._clock.now_us()
+        now_us, fallen = self._clock.now_us(), {plan.key: plan for plan in self._plans}
         for request, at_us in self._recent.of(tags):
+            fallen.setdefault(request.plan.key, request.plan)
             self._settling.owe(Debt(request, at_us, now_us, Cause.LOSS))
+        for plan in fallen.values():
+            if plan.limits and (tags is None or plan.tag in tags):
+                self._settling.fall(plan, _rule(plan))  # others may have lost something, too
+
+    def missed(self, plan: CounterPlan) -> None:
+        """Hear that the store did not answer for a service, whether or not anybody asks for it: others may owe."""
+        if plan.limits and self._others:
+            self._settling.fall(plan, _rule(plan))
+
+    def owes(self, tag: str) -> bool:
+        """Say whether the store lacks anything that was admitted here under a tag."""
+        return self._settling.owes_under(tag)
 
     async def close(self) -> None:
         """Tell the store what can be told at once; the rest is lost with this process."""
@@ -151,7 +226,7 @@ class StoreGuard:
 
     def _heard(self, request: Acquire, receipt: Receipt) -> None:
         plan, now_us = request.plan, self._clock.now_us()
-        if receipt.used:
+        if receipt.used and self._knows_all(plan.tag):
             self._local.heard(plan, request.namespace, receipt.used, now_us)
         if receipt.charged and request.resize_from is None:
             self._recent.add(request, receipt.at_us)
@@ -164,8 +239,8 @@ class StoreGuard:
         """Go by the service's rule. What the store may yet do for a Pod that is not admitted is given back."""
         plan, now_us = request.plan, self._clock.now_us()
         self._settling.fall(plan, _rule(plan))
-        if isinstance(error, NoAnswerError) and error.sent and not request.peek and request.resize_from is None:
-            self._settling.refund_later(plan, request.uid)
+        if isinstance(error, NoAnswerError) and error.sent:
+            self._undo(request)
         is_new = request.resize_from is None and request.uid not in self._recent
         judgement = self._breakers.judge(request, self.now_us()) if is_new else None
         if judgement is not None and not judgement.admits and plan.breaker_mode is Mode.ENFORCE:

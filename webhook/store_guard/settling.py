@@ -2,22 +2,27 @@
 
 A round goes through the services that are not settled; one that the store will not answer for holds up no other. While
 nothing comes of it the pauses double, and differ from replica to replica; bookings travel by 64, with a pause between.
+
+A tag is settled when all that this replica owes under it is booked, and every other replica has shown since then that
+it owes nothing either, or was given time enough to.
 """
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
-from webhook.ports import CounterStore
+from webhook.ports import SharedStore
 from webhook.store_guard.debts import Cause, Debt, Debts, Key
 
 REFUNDS_MAX = 10_000
 """Of one service; beyond it what was charged for nobody leaves with its window."""
 
+_AT_ONCE = 64
 _REFUNDED_AT_ONCE = 64
 _CLOSE_SECONDS = 5.0
 
@@ -38,28 +43,39 @@ class Pace:
     """Pauses: before a round after the first and after many that came to nothing, and after one that did not.
 
     `refund_after_seconds`: how long a call whose connection has died may still be carried out by a store that is back.
+    `others_seconds`: how long a replica that owes nothing waits for the others to book what they owe.
     """
 
-    first_seconds: float = 0.1
-    longest_seconds: float = 1.0
-    between_seconds: float = 0.02
+    first_seconds: float = 0.05
+    longest_seconds: float = 0.25
+    between_seconds: float = 0.005
     refund_after_seconds: float = 3.0
+    others_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wait:
+    """One wait for the other replicas: since when, by the loop's clock."""
+
+    since: float
 
 
 class Settling:
-    """Runs while anything is owed. `look` shows a service as the store has it, `settled` hears of a tag that is even.
+    """Runs while anything is owed. `look` takes a service's figures from the store, `settled` hears of a settled tag.
 
     `tell` tells the store how the service's breaker stands here: before anything else, for it may be open.
+    `others` is how many other replicas there are.
 
     A debt that is remitted while it travels is booked all the same: give it back later.
     """
 
     def __init__(
         self,
-        store: CounterStore,
+        store: SharedStore,
         look: Callable[[CounterPlan], Awaitable[object]],
         tell: Callable[[Key], Awaitable[None]],
         settled: Callable[[str], None],
+        others: Callable[[], int],
         reports: GuardReports,
         pace: Pace,
     ) -> None:
@@ -67,12 +83,17 @@ class Settling:
         self._look = look
         self._tell = tell
         self._settled = settled
+        self._others = others
         self._reports = reports
         self._pace = pace
         self._debts = Debts()
         self._refunds: dict[Key, dict[str, float | None]] = {}
         """By uid: the moment by the loop's clock, None while the store is away."""
         self._fallen: dict[Key, tuple[CounterPlan, str]] = {}
+        self._fallen_of: Counter[str] = Counter()
+        """By tag: how many of its services have fallen."""
+        self._waiting: dict[str, _Wait] = {}
+        """By tag; none for one that has fallen since, or owes more."""
         self._plans: dict[Key, CounterPlan] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -84,10 +105,13 @@ class Settling:
             if former is not None:
                 self._reports.on_fallback(plan.service, former[1], False)  # noqa: FBT003  it ends
             self._reports.on_fallback(plan.service, rule, True)  # noqa: FBT003  it begins
+        self._fallen_of[plan.tag] += former is None
         self._fallen[key] = plan, rule
+        self._waiting.pop(plan.tag, None)
         self._begin()
 
     def owe(self, debt: Debt) -> None:
+        self._waiting.pop(debt.request.plan.tag, None)
         for _ in range(self._debts.add(debt)):
             self._reports.on_dropped()
         self._begin()
@@ -98,6 +122,14 @@ class Settling:
 
     def owes(self, plan: CounterPlan, uid: str) -> bool:
         return self._debts.find(plan, uid) is not None
+
+    def owes_under(self, tag: str) -> bool:
+        """Say whether the store lacks anything that this replica admitted under a tag."""
+        return self._debts.has_tag(tag)
+
+    def is_settled(self, tag: str) -> bool:
+        """Say whether the store knows all that this replica, and as far as it can tell any other, admitted."""
+        return tag not in self._fallen_of and not self._debts.has_tag(tag)
 
     def remit(self, plan: CounterPlan, uid: str) -> Debt | None:
         """Owe a Pod no more; return what was owed."""
@@ -149,32 +181,71 @@ class Settling:
             self._task = None
 
     async def _round(self) -> bool:
-        """Go once through all services; return whether anything was booked, given back, or even."""
+        """Go once through all services; return whether anything was booked, given back, or settled.
+
+        A store that answers for none of many is asked for no more: it is away.
+        """
+        keys = [*{*self._fallen, *self._debts.keys(), *self._refunds}]
+        random.shuffle(keys)  # where it answers for some, each has its turn
         came_to_something = False
-        for key in {*self._fallen, *self._debts.keys(), *self._refunds}:
-            try:
-                came_to_something |= await self._settle(key)
-            except StoreUnavailableError:
-                continue
+        for first in range(0, len(keys), _AT_ONCE):
+            results = await asyncio.gather(*(self._settle(key) for key in keys[first : first + _AT_ONCE]))
+            came_to_something |= any(results)
+            if len(results) == _AT_ONCE and all(result is None for result in results):
+                break
         return came_to_something
 
-    async def _settle(self, key: Key) -> bool:
-        await self._tell(key)
-        debts = self._debts.oldest(key)
-        if debts:
-            await self._book(key, debts)
-            return True
-        if key in self._fallen:
-            await self._look(self._fallen[key][0])
-            if self._debts.oldest(key):
+    async def _settle(self, key: Key) -> bool | None:
+        """Do what is next for a service; return whether that came to something, None where there was no answer."""
+        try:
+            await self._tell(key)
+            debts = self._debts.oldest(key)
+            if debts:
+                await self._book(key, debts)
                 return True
-            plan, rule = self._fallen.pop(key)
-            self._reports.on_fallback(plan.service, rule, False)  # noqa: FBT003  it ends
-            tag = plan.tag
-            if not self._debts.has_tag(tag) and all(other[0] != tag for other in self._fallen):
-                self._settled(tag)
+            if key in self._fallen:
+                return await self._stand_up(key)
+            return await self._give_back(key)
+        except StoreUnavailableError:
+            return None
+
+    async def _stand_up(self, key: Key) -> bool:
+        """Let the store judge a service again, if nothing is missing there; return whether it does."""
+        plan, rule = self._fallen[key]
+        if plan.limits and not await self._all_booked(plan):
+            return False
+        await self._look(plan)
+        if self._debts.has_tag(plan.tag) or self._fallen.get(key) != (plan, rule):
+            return True  # it has fallen again meanwhile
+        del self._fallen[key]
+        self._fallen_of[plan.tag] -= 1
+        self._reports.on_fallback(plan.service, rule, False)  # noqa: FBT003  it ends
+        if not self._fallen_of[plan.tag]:
+            del self._fallen_of[plan.tag]
+            self._waiting.pop(plan.tag, None)
+            self._settled(plan.tag)
+        return True
+
+    async def _all_booked(self, plan: CounterPlan) -> bool:
+        """Say whether the store knows what all replicas have admitted under the plan's tag, or has had time to."""
+        tag = plan.tag
+        if self._debts.has_tag(tag):
+            return False
+        others = self._others()
+        if not others:
             return True
-        return await self._give_back(key)
+        now, wait = asyncio.get_running_loop().time, self._waiting.get(tag)
+        afresh = wait is None
+        if wait is None:
+            wait = self._waiting[tag] = _Wait(now())
+        try:
+            settled = await self._store.others_settled(plan, afresh=afresh)
+        except StoreUnavailableError:
+            self._waiting.pop(tag, None)  # whatever the others owe by now
+            raise
+        if self._waiting.get(tag) is not wait:
+            return False
+        return settled >= others or now() >= wait.since + self._pace.others_seconds
 
     async def _book(self, key: Key, debts: list[Debt]) -> None:
         plan, cause = debts[0].request.plan, debts[0].cause

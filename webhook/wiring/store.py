@@ -59,7 +59,7 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
     )
     guard = StoreGuard(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
     telemetry.shared_by(replicas)
-    redis.on_loss = guard.lost
+    redis.on_loss, redis.on_missed, redis.owes = guard.lost, guard.missed, guard.owes
 
     def counted(count: int, ordinal: int) -> None:
         guard.share(count, ordinal)

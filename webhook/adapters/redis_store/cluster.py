@@ -14,7 +14,7 @@ from redis.exceptions import AskError, ClusterDownError, ClusterError, MovedErro
 
 from webhook.adapters.redis_store.dialling import all_failed
 from webhook.adapters.redis_store.line import Command, Line
-from webhook.adapters.redis_store.link import forget, run_id
+from webhook.adapters.redis_store.link import Connected, forget, greet, run_id
 from webhook.adapters.redis_store.script import Script
 from webhook.store_access import Address
 
@@ -34,6 +34,7 @@ class ClusterLink:
         dial: Callable[[Address], Coroutine[Any, Any, AbstractConnection]],
         script: Script,
     ) -> None:
+        self.on_connected: Connected | None = None
         self._seeds = tuple(seeds)
         self._dial = dial
         self._script = script
@@ -115,7 +116,8 @@ class ClusterLink:
     def _line(self, address: Address) -> Line:
         line = self._lines.get(address)
         if line is None:
-            line = self._lines[address] = Line(lambda: self._dial(address))
+            line = Line(lambda: self._dial(address), lambda made: greet(made, str(address), self.on_connected))
+            self._lines[address] = line
         return line
 
     async def _of_each(self, ask: Callable[[Line], Awaitable[Any]]) -> dict[Address, Any]:

@@ -1,7 +1,7 @@
 """One connection to one server, shared by all calls; whatever does not end in good order ends the connection."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from hiredis import pack_command
@@ -9,14 +9,18 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AskError, NoScriptError, OutOfMemoryError, TryAgainError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from webhook.adapters.redis_store.dialling import Dial
+from webhook.adapters.redis_store.dialling import Dial, dropped_unless_done
 
 # Longer than any deadline of an admission: who waits no longer leaves, the answer is read all the same. And short
 # enough that a server that vanished without a word is soon looked for elsewhere.
 _ANSWER_SECONDS = 5.0
+_GREET_SECONDS = 2.0
 # Said by a server in its senses: the same connection serves the next call. After any other error it is made anew, so
 # that it goes to whoever is the primary now, with the password of now.
 _IN_STEP = (NoScriptError, AskError, TryAgainError, OutOfMemoryError)
+
+Greet = Callable[[AbstractConnection], Awaitable[None]]
+"""Finds out on a new connection what must be known before it takes calls."""
 
 Command = tuple[str | bytes | int, ...]
 
@@ -27,8 +31,9 @@ class Line:
     Connects when it is first asked, and after each failure, which is one for all calls under way.
     """
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: Dial, greet: Greet | None = None) -> None:
         self._dial = dial
+        self._greet = greet
         self._connection: AbstractConnection | None = None
         self._dialling: asyncio.Task[AbstractConnection] | None = None
         self._last: asyncio.Future[None] | None = None
@@ -64,9 +69,16 @@ class Line:
         if self._connection is not None:
             return self._connection
         if self._dialling is None:
-            self._dialling = asyncio.create_task(self._dial(), name="redis-dial")
+            self._dialling = asyncio.create_task(self._greeted(), name="redis-dial")
             self._dialling.add_done_callback(self._dialled)
         return await asyncio.shield(self._dialling)  # who leaves does not end it: others wait for it, too
+
+    async def _greeted(self) -> AbstractConnection:
+        connection = await self._dial()
+        if self._greet is not None:
+            async with asyncio.timeout(_GREET_SECONDS), dropped_unless_done(connection):
+                await self._greet(connection)
+        return connection
 
     def _dialled(self, task: "asyncio.Task[AbstractConnection]") -> None:
         self._dialling = None

@@ -1,10 +1,11 @@
 """What the store asks of Redis, however its servers stand; and that of one server, or the primary of a group."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import InvalidResponse
+from redis.exceptions import InvalidResponse, ResponseError
 
 from webhook.adapters.redis_store.dialling import Dial
 from webhook.adapters.redis_store.line import Line
@@ -12,12 +13,17 @@ from webhook.adapters.redis_store.script import Script
 
 _KEYS_A_SCAN = 1000
 
+Connected = Callable[[str, str], None]
+"""Hears, before a connection takes calls, which process is at its other end: the lane, and the name of the process."""
+
 
 class Link(Protocol):
     """A Redis. Every method raises RedisError, OSError or TimeoutError, whose words hold no password.
 
     Nothing is tried twice: after an error the next call looks the servers up again, and connects anew.
     """
+
+    on_connected: Connected | None
 
     @property
     def one_tag_a_call(self) -> bool:
@@ -54,7 +60,8 @@ class ServerLink:
     one_tag_a_call = False
 
     def __init__(self, dial: Dial, script: Script, dial_apart: Dial | None = None) -> None:
-        self._line = Line(dial)
+        self.on_connected: Connected | None = None
+        self._line = Line(dial, self._greet)
         self._script = script
         self._dial_apart = dial_apart or dial
 
@@ -78,6 +85,18 @@ class ServerLink:
 
     async def close(self) -> None:
         await self._line.close()
+
+    async def _greet(self, connection: AbstractConnection) -> None:
+        await greet(connection, "", self.on_connected)
+
+
+async def greet(connection: AbstractConnection, lane: str, on_connected: Connected | None) -> None:
+    """Tell which process a new connection has reached; nothing where nobody wants to know, or it does not say."""
+    if on_connected is None:
+        return
+    with suppress(ResponseError):
+        await connection.send_command("INFO", "server")
+        on_connected(lane, told(await connection.read_response(), "run_id"))
 
 
 async def run_id(line: Line) -> str:

@@ -17,15 +17,25 @@ class Losses:
         strangers = [lane for lane, run_id in run_ids.items() if self._run_ids.get(lane) != run_id]
         is_first, self._run_ids = not self._run_ids, dict(run_ids)
         if strangers and not is_first:
-            self.on_loss()
+            self._tell()
+
+    def connected(self, lane: str, run_id: str) -> None:
+        """Take who has just taken a connection, before anything else is asked on it."""
+        if self._run_ids and self._run_ids.get(lane) != run_id:
+            self._run_ids = {**self._run_ids, lane: run_id}
+            self._tell()
+
+    def born_us(self, home: str, now_us: int) -> int:
+        """Return when a home's counters were born as far as they should still be there, 0 where nothing is known."""
+        known_us, until_us = self._births.get(home, (0, 0))
+        return known_us if now_us < until_us else 0
 
     def seen(self, home: str, born_us: int, at_us: int, counts_until_us: int | None) -> None:
         """Take when a home's counters were born, 0 for not at all, and until when what was just charged counts."""
         known_us, until_us = self._births.get(home, (born_us, 0))
         if born_us != known_us and at_us < until_us:
-            self._births.clear()
             until_us = 0
-            self.on_loss()
+            self._tell()
         if counts_until_us is not None and born_us:  # else nothing of it is limited, and nothing was counted
             self._births[home] = born_us, max(until_us, counts_until_us)
 
@@ -33,3 +43,8 @@ class Losses:
         """Forget all others."""
         kept = set(homes)
         self._births = {home: known for home, known in self._births.items() if home in kept}
+
+    def _tell(self) -> None:
+        """Tell of one loss once, however much began anew with it."""
+        self._births.clear()
+        self.on_loss()

@@ -1,6 +1,7 @@
 """`ports.CounterStore` on Redis: every operation is one in a call of the script, whose results are told as values."""
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from webhook.adapters.redis_store.breakers import BreakerQuestions
 from webhook.adapters.redis_store.keys import PlanKeys, all_of, channel_of
 from webhook.adapters.redis_store.link import Link
 from webhook.adapters.redis_store.losses import Losses
-from webhook.adapters.redis_store.plans import Plans
+from webhook.adapters.redis_store.plans import Planned, Plans
 from webhook.adapters.redis_store.pods import POD_STRINGS, own_keys
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt
@@ -58,6 +59,12 @@ class RedisStore(BreakerQuestions):
         self._deadline_seconds = deadline_seconds
         self._time_us = time_us
         self.on_loss = on_loss
+        link.on_connected = self._losses.connected if time_us is None else None
+        self._name = secrets.token_hex(4)
+        self.owes: Callable[[str], bool] | None = None
+        """Says of a tag whether this replica owes any booking under it; None for who admits nobody."""
+        self.on_missed: Callable[[CounterPlan], None] = lambda _: None
+        """Is told for which services time could not be let pass."""
         self._lanes: dict[str, Batch] = {}
         self._ahead_us: int | None = None
         """How far Redis' clock is before ours, None until it was heard."""
@@ -79,6 +86,14 @@ class RedisStore(BreakerQuestions):
             self._losses.seen(planned.keys.home, result[-1], receipt.at_us, counts_until_us)
         return receipt
 
+    async def knows(self, plan: CounterPlan, uid: str) -> bool:
+        record = self._plans.of(plan).keys.pod(uid)
+        return bool(await self._lane(plan).ask(Operation(plan, (record,), ("record",), (0,))))
+
+    async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
+        (count,) = await self._ask(plan, ("others_settled", self._name, afresh))
+        return int(count)
+
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
         scopes, keys = [""], self._plans.of(plan).keys
         if plan.per_namespace:
@@ -98,7 +113,11 @@ class RedisStore(BreakerQuestions):
         self._losses.keep(self._plans.of(plan).keys.home for plan in plans)
         self._views.keep(plans)
         ticked = await asyncio.gather(*(self._tick(plan) for plan in plans), return_exceptions=True)
-        faults = [result for result in ticked if result is not None]
+        faults = []
+        for plan, fault in zip(plans, ticked, strict=True):
+            if fault is not None:
+                self.on_missed(plan)
+                faults.append(fault)
         try:
             self._losses.answered(await _ours(self._link.run_ids()))
         except StoreUnavailableError as error:
@@ -113,7 +132,11 @@ class RedisStore(BreakerQuestions):
 
     async def _tick(self, plan: CounterPlan) -> None:
         """Let time pass; tell Redis what it has lost of the breaker: it came back empty, or older."""
-        self._untold += self._moved(plan, await self._ask(plan, ("tick",)))
+        *moving, born_us, charged_us = await self._ask(plan, ("tick",))
+        self._untold += self._moved(plan, moving)
+        planned, now_us = self._plans.of(plan), moving[-1]
+        if planned.longest_us:
+            self._losses.seen(planned.keys.home, born_us, now_us, charged_us + planned.longest_us if born_us else None)
         unheard = self._views.unheard(plan.key)
         if unheard is not None:
             await self.offer(plan, unheard)
@@ -224,7 +247,18 @@ class RedisStore(BreakerQuestions):
         named = its.home, its.ring, its.breaker, its.waits, its.live
         home, index, breaker, waits, live = [keys.setdefault(key, len(keys) + 1) for key in named]
         strings[breaker] = None
-        return planned.packed, home, index, breaker, waits, live, len(its.pods) + 1, self._views.counts(plan.key)
+        is_counted, settled = self._views.counts(plan.key), self._settled(planned)
+        return planned.packed, home, index, breaker, waits, live, len(its.pods) + 1, is_counted, settled
+
+    def _settled(self, planned: Planned) -> tuple[str, int, int] | bool:
+        """Return that this replica owes nothing now: its name, the moment, and when the home was born; or False.
+
+        The moment is never later than the store's time of now, for an answer was on its way when it was taken.
+        """
+        if self.owes is None or self._ahead_us is None or self.owes(planned.plan.tag):
+            return False
+        now_us = self.now_us()
+        return self._name, now_us, self._losses.born_us(planned.keys.home, now_us)
 
 
 def _rings(plan: CounterPlan, keys: PlanKeys, scope: str) -> tuple[str, ...]:

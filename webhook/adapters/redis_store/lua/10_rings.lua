@@ -1,6 +1,7 @@
 -- The rings of one account, in one hash: `core/ring.py` and `core/tag_clock.py`, on Redis.
 -- Field "h" is the head, {last, offset, behind_since, born, windows}: the tag's clock (in the tag's home hash), when the
--- hash was made, and by seconds of a window {number of the newest bucket, its amounts, sums}. Field "W:S" is what an
+-- hash was made, and by seconds of a window {number of the newest bucket, its amounts, sums}; and, where a replica has
+-- returned from an absence just now, who it was, when, and which others have shown since that they owe nothing. Field "W:S" is what an
 -- earlier bucket holds, in slot S, its number modulo 65: whatever a new bucket would fall upon has left before.
 -- Hashes are read once a call and written at its end, so that many Pods of a service cost one reading and one writing.
 
@@ -19,10 +20,11 @@ local function hash_of(key)
     local packed = redis.call('HGET', key, 'h')
     h = {
       key = key, last = 0, offset = 0, behind = false, born = 0, windows = {},
-      slots = {}, fields = {}, sets = {}, dels = {},
+      slots = {}, fields = {}, sets = {}, dels = {}, returned = {},
     }
     if packed then
-      h.last, h.offset, h.behind, h.born, h.windows = unpack(cmsgpack.unpack(packed))
+      h.last, h.offset, h.behind, h.born, h.windows, h.returned = unpack(cmsgpack.unpack(packed))
+      h.returned = h.returned or {}
     end
     hashes[key] = h
   end
@@ -194,7 +196,7 @@ local function write_hash(h)
     end
     h.windows[seconds] = holds and w or nil
   end
-  local values = {'h', cmsgpack.pack({h.last, h.offset, h.behind, h.born, h.windows})}
+  local values = {'h', cmsgpack.pack({h.last, h.offset, h.behind, h.born, h.windows, next(h.returned) and h.returned})}
   for field, amounts in pairs(h.sets) do
     if next(amounts) then
       values[#values + 1], values[#values + 2] = field, cmsgpack.pack(amounts)

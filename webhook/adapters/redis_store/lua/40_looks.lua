@@ -1,5 +1,7 @@
 -- How a service stands, what its breaker hears, and what the time alone brings about.
 
+local RETURNED_US = 60000000 -- longer than anybody waits for the others
+
 -- What every operation on a breaker alone does: let time pass, do it, and say what came of it.
 local function moving(plan, reading, strings, act)
   local home, moves = hash_of(plan.home), {}
@@ -115,13 +117,52 @@ end
 local function tick(plan, _, reading, strings)
   local home = hash_of(plan.home)
   observe(home, reading)
+  local answer
   if plan.breaker then
-    return moving(plan, reading, strings, function() end)
+    answer = moving(plan, reading, strings, function() end)
+  else
+    local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
+    belongs(r, plan, home, now)
+    restart(r)
+    answer = {{}, false, shown(home, now)}
   end
-  local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
-  belongs(r, plan, home, now)
-  restart(r)
-  return {{}, false, shown(home, now)}
+  answer[4], answer[5] = home.born, shown(home, home.last)
+  return answer
+end
+
+-- Return how many other replicas have shown that they owe nothing, since this one has returned.
+local function others_settled(plan, operation, reading)
+  local home, id, afresh = hash_of(plan.home), operation[3], operation[4]
+  local returned = home.returned[id]
+  if afresh or not returned then
+    local now = time_of(home, reading)
+    returned = {now, {}}
+    home.returned[id], home.begins = returned, true
+    written(home, plan, now)
+  end
+  local count = 0
+  for _ in pairs(returned[2]) do
+    count = count + 1
+  end
+  return {count}
+end
+
+-- Note for all who have returned that this replica owed nothing at a moment; unless what it was told was lost since,
+-- which it does not know yet.
+local function show_settled(plan, reading)
+  local id, at, born = unpack(plan.settled)
+  local home = hash_of(plan.home)
+  if not next(home.returned) or (born > 0 and born ~= home.born) then
+    return
+  end
+  local now = time_of(home, reading)
+  for other, returned in pairs(home.returned) do
+    if now - returned[1] >= RETURNED_US then
+      home.returned[other], home.dirty = nil, true
+    elseif other ~= id and at + home.offset >= returned[1] and not returned[2][id] then
+      returned[2][id], home.dirty = true, true
+    end
+  end
 end
 
 -- Return the namespaces in which anything counts, and forget those in which nothing has for long.

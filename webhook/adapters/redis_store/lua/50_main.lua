@@ -1,7 +1,8 @@
 -- KEYS: of all operations, each once. ARGV[1]: {now or false for this server's own time, plans, numbers of the keys that
 -- hold strings, operations, `late`, `opened`}. A plan is {what it says, numbers of its keys: home, index, breaker, who is
--- waited for, live Pods; where a uid begins in a record's key; whether `opened` counts it}; an operation is {kind, number
--- of its plan, numbers of its own keys, what it asks}.
+-- waited for, live Pods; where a uid begins in a record's key; whether `opened` counts it; false, or of a replica that owes
+-- nothing {its name, since when at least, when the home was born as far as it knows}}; an operation is {kind, number of its
+-- plan, numbers of its own keys, what it asks}.
 -- The answer is a list as long, of each operation's result, or of the words of its error. What they wrote goes out at the
 -- end: a Redis that takes no writes (full, a replica) has then taken none of them.
 
@@ -9,11 +10,11 @@ local KINDS = {
   acquire = acquire, record = record, refund = refund, book = book,
   hear = hear, started = started, by_hand = handle, offer = take_offer, excuse = excuse_sources,
   look = look, tick = tick, scopes = scopes, probe = probe, see = see, overdue = overdue,
-  place = place, let_be = let_be, complete = complete, lived = lived, standing = standing, page = page, reset = reset,
+  others_settled = others_settled, place = place, let_be = let_be, complete = complete, lived = lived, standing = standing, page = page, reset = reset,
 }
 
 local function plan_of(told)
-  local packed, home, index, breaker_key, waits_key, live_key, uid_at, is_counted = unpack(told)
+  local packed, home, index, breaker_key, waits_key, live_key, uid_at, is_counted, settled = unpack(told)
   local service, windows, pool, quota_enforced, breaker, breaker_enforced, remember_us, ttl_ms, breaker_ttl_ms, fleet,
     packed_windows, standing_limits, cluster, tag, channel = unpack(packed)
   local plan = {
@@ -21,7 +22,7 @@ local function plan_of(told)
     breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms, breaker_ttl = breaker_ttl_ms, fleet = fleet, packed_windows = packed_windows,
     home = KEYS[home], index = KEYS[index], breaker_key = KEYS[breaker_key], uid_at = uid_at, bound = {},
     waits_key = KEYS[waits_key], live_key = KEYS[live_key], standing = standing_limits, cluster = cluster,
-    tag = tag, channel = channel,
+    tag = tag, channel = channel, settled = settled,
   }
   if breaker then
     local b = {home = plan.home}
@@ -122,30 +123,39 @@ local function write()
   end
 end
 
-local reading, packed_plans, numbers, operations
-reading, packed_plans, numbers, operations, late, opened = unpack(cmsgpack.unpack(ARGV[1]))
-if not reading then
-  local time = redis.call('TIME')
-  reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
-end
-local plans, strings, results = {}, strings_of(numbers), {}
-for index, packed in ipairs(packed_plans) do
-  plans[index] = plan_of(packed)
-  recount(plans[index], strings)
-end
-
 local function words_of(fault)
   return type(fault) == 'table' and fault.err or tostring(fault)
 end
 
-for index, operation in ipairs(operations) do
-  local fine, result = pcall(KINDS[operation[1]], plans[operation[2]], operation, reading, strings)
-  results[index] = fine and result or words_of(result)
-end
-local fine, fault = pcall(write)
-if not fine then
-  for index in ipairs(results) do
-    results[index] = words_of(fault)
+-- A function, for a script may have 200 local names.
+local function carry_out(argument)
+  local reading, packed_plans, numbers, operations
+  reading, packed_plans, numbers, operations, late, opened = unpack(cmsgpack.unpack(argument))
+  if not reading then
+    local time = redis.call('TIME')
+    reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
   end
+  local plans, strings, results = {}, strings_of(numbers), {}
+  for index, packed in ipairs(packed_plans) do
+    plans[index] = plan_of(packed)
+    recount(plans[index], strings)
+  end
+  for index, operation in ipairs(operations) do
+    local fine, result = pcall(KINDS[operation[1]], plans[operation[2]], operation, reading, strings)
+    results[index] = fine and result or words_of(result)
+  end
+  for _, plan in ipairs(plans) do
+    if plan.settled then
+      pcall(show_settled, plan, reading) -- a broken record was told of by whatever was asked of it
+    end
+  end
+  local fine, fault = pcall(write)
+  if not fine then
+    for index in ipairs(results) do
+      results[index] = words_of(fault)
+    end
+  end
+  return cmsgpack.pack(results)
 end
-return cmsgpack.pack(results)
+
+return carry_out(ARGV[1])

@@ -1,0 +1,200 @@
+"""How replicas tell each other through Redis that they owe it nothing, and by what they notice a loss."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.core.plans import plan_of, window
+from tests.redis_servers import RedisCluster, RedisProgram, RedisServer
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.core.quota import Acquire, CounterPlan, PoolPlan
+from webhook.errors import StoreUnavailableError
+from webhook.ports import WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+PLAN = plan_of(window(60, pods=9))
+POOLED = replace(plan_of(), tag="shared", pool=PoolPlan("shared", (window(60, pods=9),)))
+BY_NAMESPACE = replace(PLAN, per_namespace=True)
+_numbers = iter(range(10**9))
+
+
+@dataclass
+class Replica:
+    store: RedisStore
+    owing: set[str] = field(default_factory=set)
+    """Tags under which it owes something."""
+    losses: list[None] = field(default_factory=list)
+
+    async def ask(self, plan: CounterPlan = PLAN, uid: str = "") -> bool:
+        receipt = await self.store.acquire(
+            Acquire(plan, "payments", uid or f"uid-{next(_numbers)}", {"pods": 1}, "user:alice")
+        )
+        return receipt.charged
+
+    async def others(self, plan: CounterPlan = PLAN, *, afresh: bool = False) -> int:
+        return await self.store.others_settled(plan, afresh=afresh)
+
+
+async def shown(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) -> None:
+    """Let one replica go on until another has heard of so many; it knows Redis' time only as of its last answer."""
+    async with asyncio.timeout(30):
+        while await to.others(plan) != count:
+            await by.ask(plan)
+            await by.store.tick([plan])
+
+
+@asynccontextmanager
+async def replica_on(url: str, *, admits: bool = True) -> AsyncIterator[Replica]:
+    reports = WatchReports(int, str, str)
+    made = Replica(RedisStore(open_link(url), "test", SystemClock(), reports, deadline_seconds=30))
+    made.store.on_loss = lambda: made.losses.append(None)
+    if admits:
+        made.store.owes = made.owing.__contains__
+    await made.store.tick([PLAN, POOLED, BY_NAMESPACE])
+    try:
+        yield made
+    finally:
+        await made.store.close()
+
+
+@pytest.mark.parametrize("plan", [PLAN, POOLED, BY_NAMESPACE], ids=["alone", "pooled", "by namespace"])
+async def test_who_has_returned_hears_of_each_other_replica_that_owes_nothing_once(
+    redis_server: RedisServer, plan: CounterPlan
+) -> None:
+    url = redis_server.url
+    async with replica_on(url) as one, replica_on(url) as other, replica_on(url) as third:
+        assert await one.others(plan, afresh=True) == 0
+        assert await one.others(plan) == 0, "it is none of the others itself"
+        await shown(one, other, 1, plan)
+        await other.ask(plan)
+        assert await one.others(plan) == 1
+        await shown(one, third, 2, plan)
+        assert await one.others(plan, afresh=True) == 0, "since then it has owed something again"
+
+
+async def test_who_owes_anything_under_the_tag_is_not_heard_of_until_it_has_booked_it(
+    redis_server: RedisServer,
+) -> None:
+    async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
+        other.owing.add(PLAN.tag)
+        await one.others(afresh=True)
+        await other.store.tick([PLAN])
+        await other.others(afresh=True)
+        assert await one.others() == 0
+        other.owing.clear()
+        await shown(one, other, 1)
+        await shown(other, one, 1)
+
+
+async def test_who_admits_nobody_is_no_replica(redis_server: RedisServer) -> None:
+    async with replica_on(redis_server.url) as one, replica_on(redis_server.url, admits=False) as controller:
+        await one.others(afresh=True)
+        await controller.store.tick([PLAN])
+        assert await one.others() == 0
+
+
+async def test_what_was_asked_before_somebody_returned_says_nothing_of_what_is_owed_now(
+    redis_server: RedisServer,
+) -> None:
+    """A call may be under way for long, while its replica admits on its own: here its moment is a minute ago."""
+    async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
+        await one.others(afresh=True)
+        assert other.store._ahead_us is not None
+        other.store._ahead_us -= 60_000_000
+        await other.ask()
+        assert await one.others() == 0
+        await shown(one, other, 1)
+
+
+async def test_who_does_not_know_yet_what_was_lost_is_not_heard_of(redis_server: RedisServer) -> None:
+    async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
+        await other.ask()
+        redis_server.cli("FLUSHALL")
+        await one.others(afresh=True)
+        await other.store.tick([PLAN])
+        assert (len(other.losses), await one.others()) == (1, 0)
+        await shown(one, other, 1)
+        assert len(other.losses) == 1
+
+
+async def test_what_was_noted_of_returns_vanishes_with_the_counters(redis_server: RedisServer) -> None:
+    async with replica_on(redis_server.url) as one:
+        plan = replace(PLAN, service="idle", tag="idle")
+        await one.others(plan, afresh=True)
+        (key,) = redis_server.cli("KEYS", "podgate:{idle}:*")
+        assert redis_server.cli("PTTL", key) > 0
+
+
+async def test_a_flush_is_noticed_by_a_replica_that_has_charged_nothing_itself(redis_server: RedisServer) -> None:
+    async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
+        await other.ask()
+        await one.store.tick([PLAN])
+        redis_server.cli("FLUSHALL")
+        assert one.losses == []
+        await one.ask()
+        assert len(one.losses) == 1, "by the very answer"
+        await one.store.tick([PLAN])
+        await one.ask()
+        assert len(one.losses) == 1
+
+
+async def test_a_flush_is_noticed_by_the_time_alone(redis_server: RedisServer) -> None:
+    async with replica_on(redis_server.url) as one:
+        await one.ask()
+        redis_server.cli("FLUSHALL")
+        await one.store.tick([PLAN])
+        assert len(one.losses) == 1
+
+
+async def test_another_process_is_noticed_before_it_is_asked_anything(
+    redis_program: RedisProgram, tmp_path: Path
+) -> None:
+    with RedisServer(redis_program, tmp_path / "redis") as server:
+        async with replica_on(server.url) as one:
+            await one.ask()
+            server.restart(keep_data=False)
+            seen: list[int] = []
+            one.store.on_loss = lambda: seen.append(len(server.cli("KEYS", "*")))
+            while not seen:
+                try:
+                    await one.ask()
+                except StoreUnavailableError:  # the lane is opened by a probe
+                    await asyncio.sleep(0.01)
+            assert seen == [0]
+
+
+async def test_a_connection_that_is_made_anew_to_the_same_process_is_no_loss(redis_server: RedisServer) -> None:
+    async with replica_on(redis_server.url) as one:
+        await one.ask()
+        redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        await asyncio.sleep(0)
+        await one.store.tick([PLAN])
+        assert one.losses == []
+
+
+async def test_a_pod_is_known_by_whatever_replica_it_was_admitted_until_it_is_refunded(
+    redis_server: RedisServer,
+) -> None:
+    async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
+        assert not await one.store.knows(PLAN, "known")
+        assert await other.ask(uid="known")
+        assert await one.store.knows(PLAN, "known")
+        await other.store.refund(PLAN, "known")
+        assert not await one.store.knows(PLAN, "known")
+
+
+async def test_nodes_of_a_cluster_that_are_reached_at_the_start_are_no_loss(redis_cluster: RedisCluster) -> None:
+    plans = [replace(PLAN, service=str(number), tag=str(number)) for number in range(30)]
+    async with replica_on(redis_cluster.url) as one:
+        await one.store.tick(plans)
+        for plan in plans:
+            assert await one.ask(plan)
+            assert await one.others(plan, afresh=True) == 0
+        assert one.losses == []
