@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["controller", "--policy", "p"], "--store: memory: with --store memory `podgate serve` does this itself"),
         (["controller", "--policy", "p", "--store", "redis://r"], "--kubeconfig: missing, and this is no Pod"),
         (["review"], "Missing argument 'FILES...': see podgate review --help"),
-        (["review", "x"], "Missing option '--policy': see podgate review --help"),
+        (["review", "x"], "Missing option '--policy' or '--server': see podgate review --help"),
         (["review", "x", "--policy", "p", "-o", "xml"], "'xml' is not one of 'diff', 'yaml', 'json', 'patch'"),
         (["review", "x", "--policy"], "requires an argument"),
         (["replay", "x"], "Missing option '--policy': see podgate replay --help"),

@@ -9,7 +9,7 @@ import copy
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import jsonpatch
 import msgspec
@@ -17,7 +17,8 @@ import msgspec
 from webhook.core.decision import Decision, Half
 from webhook.core.review import BadReviewError
 from webhook.core.templates import Source
-from webhook.interceptor import Answer, Interceptor
+from webhook.errors import UserError
+from webhook.interceptor import Answer
 
 USER = "kubernetes-admin"
 """Who asks where nobody is named: a person."""
@@ -155,7 +156,17 @@ def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, An
     return result
 
 
-async def admit(interceptor: Interceptor, ask: Ask) -> Admission:
+class NoAnswerError(UserError):
+    """Whoever should answer reviews answers none: the next one would fare no better."""
+
+
+class Reviewer(Protocol):
+    """Whoever answers AdmissionReviews: the interceptor here, or a server's."""
+
+    async def review(self, half: Half, body: bytes, /) -> Answer: ...
+
+
+async def admit(interceptor: Reviewer, ask: Ask) -> Admission:
     """Ask both halves in turn, as the API server would."""
     try:
         return await _admit(interceptor, ask)
@@ -163,7 +174,7 @@ async def admit(interceptor: Interceptor, ask: Ask) -> Admission:
         raise BadReviewError(f"{_OBJECT}: nested too deeply") from None
 
 
-async def _admit(interceptor: Interceptor, ask: Ask) -> Admission:
+async def _admit(interceptor: Reviewer, ask: Ask) -> Admission:
     before = as_sent_to_mutate(ask)
     mutated = await _call(interceptor, Half.MUTATE, admission_review(ask, before, Half.MUTATE))
     response = msgspec.json.decode(mutated.body)["response"]
@@ -172,5 +183,5 @@ async def _admit(interceptor: Interceptor, ask: Ask) -> Admission:
     return Admission(mutated.decision, validated.decision, after)
 
 
-async def _call(interceptor: Interceptor, half: Half, review: Mapping[str, Any]) -> Answer:
+async def _call(interceptor: Reviewer, half: Half, review: Mapping[str, Any]) -> Answer:
     return await interceptor.review(half, msgspec.json.encode(review))

@@ -10,7 +10,7 @@ from webhook.cli import reasons
 from webhook.cli.apiserver import GENERATED_SUFFIX
 from webhook.cli.judging import UID, Judged
 from webhook.cli.output import as_diff, as_yaml
-from webhook.core.decision import Decision
+from webhook.core.decision import Decision, Verdict
 
 
 def _as_json(found: Judged, _width: int | None) -> str:
@@ -19,7 +19,7 @@ def _as_json(found: Judged, _width: int | None) -> str:
     line = {
         **_heading(found),
         "decision": decision.verdict,
-        "allowed": None if decision.depends_on else decision.allowed,
+        "allowed": None if decision.verdict is Verdict.DEPENDS else decision.allowed,
         "status": _status(decision),
         "warnings": decision.warnings,
         "patch": admission.mutated.patch,
@@ -56,7 +56,7 @@ def _as_patch(found: Judged, _width: int | None) -> str:
     line = {
         **_heading(found),
         "decision": decision.verdict,
-        "allowed": None if decision.depends_on else decision.allowed,
+        "allowed": None if decision.verdict is Verdict.DEPENDS else decision.allowed,
         "status": _status(decision),
         "patch": found.admission.mutated.patch,
     }
@@ -81,7 +81,7 @@ def _comments(found: Judged, width: int | None) -> str:
     decision = found.admission.validated
     whose = f" (service {decision.service})" if decision.service else ""
     why = f" (by {decision.exemption})" if decision.exemption else ""
-    colour = "yellow" if decision.depends_on else "green" if decision.allowed else "red"
+    colour = "yellow" if decision.verdict is Verdict.DEPENDS else "green" if decision.allowed else "red"
     place = "" if found.subject.file == "-" else f"{found.subject.where}: "
     lines = [(colour, "# ", f"{place}{found.subject.name}: {decision.verdict}{whose}{why}")]
     if not decision.allowed:

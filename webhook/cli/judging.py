@@ -1,5 +1,6 @@
 """One object of a user's file, judged by both halves as the API server would have it judged, with the reasons."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,6 +11,7 @@ from webhook.cli.apiserver import (
     USER,
     Admission,
     Ask,
+    Reviewer,
     admission_review,
     admit,
     as_sent_to_mutate,
@@ -20,11 +22,11 @@ from webhook.cli.apiserver import (
 from webhook.cli.committed import committed
 from webhook.cli.manifests import Subject
 from webhook.core.decision import Decision, Half, Verdict
+from webhook.core.draft import Compiled
 from webhook.core.explanation import Note, explain
 from webhook.core.review import BadReviewError
 from webhook.errors import UserError
 from webhook.interceptor import UnknownNamespaceError
-from webhook.wiring.offline import Offline
 
 UID = "00000000-0000-4000-8000-000000000000"
 """Stands in for the one that the API server would give."""
@@ -43,6 +45,13 @@ class Asker(NamedTuple):
         return Ask(subject.pod, subject.namespace, UID, user or USER, dry_run=True, groups=groups)
 
 
+class Bench(NamedTuple):
+    """Who judges. `policy` returns the policy of a hash; None where the judge is a server, which shows it to nobody."""
+
+    interceptor: Reviewer
+    policy: Callable[[str], Compiled] | None = None
+
+
 class Judged(NamedTuple):
     """`before`: the Pod as the mutating half got it."""
 
@@ -54,22 +63,22 @@ class Judged(NamedTuple):
     """The object of the file, rewritten; of an AdmissionReview the Pod."""
 
 
-async def judge(offline: Offline, subject: Subject, asker: Asker, *, with_notes: bool) -> Judged:
+async def judge(bench: Bench, subject: Subject, asker: Asker, *, with_notes: bool) -> Judged:
     """Ask both halves. UserError: no API server would let the object through, or too little is known.
 
     `with_notes`: say what each entry of the policy did, which takes longer.
     """
     try:
         if subject.review is not None:
-            before, admission = subject.pod, await _recorded(offline, subject.review)
+            before, admission = subject.pod, await _recorded(bench, subject.review)
             rewritten = admission.pod
         else:
             ask = asker.ask(subject)
-            before, admission = as_sent_to_mutate(ask), await admit(offline.interceptor, ask)
-            undecided = await _undecided(offline, subject)
+            before, admission = as_sent_to_mutate(ask), await admit(bench.interceptor, ask)
+            undecided = await _undecided(bench, subject)
             if undecided is not None:
                 admission = Admission(replace(undecided, half=Half.MUTATE, steps=()), undecided, before)
-            rewritten = await _committed(offline, subject, asker, admission.mutated)
+            rewritten = await _committed(bench, subject, asker, admission.mutated)
     except BadReviewError as error:
         wrong = _complaint(str(error), subject)
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
@@ -78,11 +87,11 @@ async def judge(offline: Offline, subject: Subject, asker: Asker, *, with_notes:
             f"the policy asks for the labels of Namespace {subject.namespace!r}, which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
         ) from None
-    notes = _notes(offline, before, admission.mutated) if with_notes else ()
+    notes = _notes(bench, before, admission.mutated) if with_notes else ()
     return Judged(subject, before, admission, notes, rewritten)
 
 
-async def _committed(offline: Offline, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
+async def _committed(bench: Bench, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
     """Return the object of the file rewritten; what its controller adds to a Pod is none of its template's."""
     holder: Any = subject.document
     for step in subject.template_at:
@@ -90,23 +99,25 @@ async def _committed(offline: Offline, subject: Subject, asker: Asker, mutated: 
     if mutated.patch and holder["spec"] != subject.pod["spec"]:
         ask = asker.ask(replace(subject, pod={**subject.pod, "spec": holder["spec"]}))
         review = admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)
-        mutated = (await offline.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
+        mutated = (await bench.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
     is_ours = mutated.service is not None or mutated.patch
     return committed(subject.document, subject.template_at, mutated.patch) if is_ours else dict(subject.document)
 
 
-async def _undecided(offline: Offline, subject: Subject) -> Decision | None:
+async def _undecided(bench: Bench, subject: Subject) -> Decision | None:
     """Ask about the workload, which the Pods come of; None where what holds for the first holds for each of them."""
     if subject.workload is None or subject.source is None:
         return None
     body = msgspec.json.encode(workload_review(subject.workload, subject.source, subject.namespace))
-    decision = (await offline.interceptor.review(Half.VALIDATE, body)).decision
+    decision = (await bench.interceptor.review(Half.VALIDATE, body)).decision
     return decision if decision.verdict is Verdict.DEPENDS else None
 
 
-async def _recorded(offline: Offline, recorded: dict[str, Any]) -> Admission:
+async def _recorded(bench: Bench, recorded: dict[str, Any]) -> Admission:
     """Judge an AdmissionReview as it was sent; the validating half sees what the mutating half made of it."""
-    mutated = await offline.interceptor.review(Half.MUTATE, msgspec.json.encode(recorded))
+    asked = recorded.get("request")
+    dry = {**recorded, "request": {**asked, "dryRun": True}} if isinstance(asked, dict) else recorded
+    mutated = await bench.interceptor.review(Half.MUTATE, msgspec.json.encode(dry))
     request = recorded["request"]
     given = request.get("object")
     after = patched(given, msgspec.json.decode(mutated.body)["response"]) if isinstance(given, dict) else given
@@ -114,7 +125,7 @@ async def _recorded(offline: Offline, recorded: dict[str, Any]) -> Admission:
         after = {**after, "metadata": {"uid": UID, **after["metadata"]}}
     stored = with_priority(after) if isinstance(after, dict) else after
     again = {**recorded, "request": {**request, "object": stored, "dryRun": True}}
-    validated = await offline.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
+    validated = await bench.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
     is_pod = isinstance(after, dict) and request["resource"].get("resource") == "pods"
     return Admission(mutated.decision, validated.decision, after if is_pod else {})
 
@@ -126,12 +137,12 @@ def _complaint(error: str, subject: Subject) -> complaints.Complaint:
     return complaints.of_pod(error, subject.pod, {name: at + name for name in ("metadata", "spec")})
 
 
-def _notes(offline: Offline, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
+def _notes(bench: Bench, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
     """Return what each entry of the policy did, where it was asked at all."""
     is_new = mutated.operation == "CREATE" and not mutated.sub_resource and not mutated.workload
-    if mutated.service is None or not is_new:
+    if mutated.service is None or not is_new or bench.policy is None:
         return ()
-    compiled = offline.compiled(mutated.policy_hash)
+    compiled = bench.policy(mutated.policy_hash)
     # As the mutating call sees it: a recorded one may be of the other half, with a uid.
     metadata = {key: value for key, value in (before.get("metadata") or {}).items() if key != "uid"}
     return explain({**before, "metadata": metadata}, compiled.services[mutated.service], compiled.hash)

@@ -1,0 +1,172 @@
+"""`podgate review --server`: what a running server would do, asked as the API server asks, in dry runs alone."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from certs.files import write_credentials
+from tests.cli.running import BIN, Done
+from tests.server.serving import Files, Serving, pod, serving
+from webhook.cli.apiserver import Ask
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Serving]:
+    files = Files.create(tmp_path)
+    write_credentials(files.caller, tmp_path / "client.crt", tmp_path / "client.key")
+    (tmp_path / "token").write_text(files.signer.token() + "\n")
+    (tmp_path / "other-token").write_text(files.other.token())
+    async with serving(files) as running:
+        yield running
+
+
+def named(name: str, **spec: Any) -> dict[str, Any]:
+    made = pod(**spec)
+    return {**made, "metadata": {"name": name, "namespace": "payments", "labels": {"app": "web"}}}
+
+
+def deployment() -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return {"kind": "Deployment", "metadata": {"name": "web", "namespace": "payments"}, "spec": {"template": template}}
+
+
+def called_with(server: Serving) -> list[str]:
+    folder = server.files.folder
+    return [
+        *("--server", f"https://{server.admission}", "--ca", str(server.files.pki.paths.client_ca)),
+        *("--cert", str(folder / "client.crt"), "--key", str(folder / "client.key")),
+        *("--token-file", str(folder / "token")),
+    ]
+
+
+async def review(*arguments: str, stdin: object) -> Done:
+    process = await asyncio.create_subprocess_exec(
+        BIN / "podgate",
+        "review",
+        "-",
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate(json.dumps(stdin).encode())
+    return Done(process.returncode or 0, out.decode(), err.decode())
+
+
+def listed(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "List", "items": list(items)}
+
+
+async def test_a_server_says_the_same_as_the_policy_does_and_names_the_same_objects(server: Serving) -> None:
+    objects = listed(named("p"), named("q", schedulerName="mine"), deployment())
+    here = await review("--policy", str(server.files.policy), "-o", "json", stdin=objects)
+    there = await review(*called_with(server), "-o", "json", stdin=objects)
+    assert there.code == here.code == 3, there.err
+    assert [line["decision"] for line in there.lines] == ["Admit", "Deny", "Admit"]
+    assert [{**line, "trace": 0} for line in there.lines] == [{**line, "trace": 0} for line in here.lines]
+    assert there.err == here.err == "3 reviewed: Admit 2, Deny 1\n"
+    shown = await review(*called_with(server), "-o", "yaml", stdin=objects)
+    assert shown.out == (await review("--policy", str(server.files.policy), "-o", "yaml", stdin=objects)).out
+
+
+async def test_nothing_is_charged_and_what_is_used_up_already_is_told(server: Serving) -> None:
+    many = listed(*(named(f"p{index}") for index in range(5)))
+    assert (await review(*called_with(server), "-o", "json", stdin=many)).code == 0
+    status = json.loads((await server.get("/status"))[1])
+    (window,) = status["services"][0]["windows"]
+    assert window["used"] == 0
+    for _ in range(3):
+        assert (await server.create(Ask(pod(), "payments", str(uuid4()))))["allowed"]
+    done = await review(*called_with(server), "-o", "json", stdin=many)
+    assert (done.code, {line["status"]["code"] for line in done.lines}) == (3, {429})
+    status = json.loads((await server.get("/status"))[1])
+    assert status["services"][0]["breaker"]["state"] == "CLOSED", "five dry denials are none that a breaker counts"
+    assert status["services"][0]["windows"][0]["used"] == 3
+
+
+async def test_a_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    request = {
+        "uid": "r1",
+        "resource": resource,
+        "namespace": "payments",
+        "operation": "CREATE",
+        "userInfo": {"username": "alice"},
+        "object": named("p"),
+        "dryRun": False,
+    }
+    recorded = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    done = await review(*called_with(server), "-o", "json", stdin=recorded)
+    assert (done.code, done.lines[0]["decision"]) == (0, "Admit")
+    assert json.loads((await server.get("/status"))[1])["services"][0]["windows"][0]["used"] == 0
+
+
+async def test_explain_says_by_which_policy(server: Serving) -> None:
+    done = await review(*called_with(server), "--explain", stdin=named("p"))
+    assert "\n#   mutate   server   service: payment-api\n" in done.out
+    assert "\n#   validate server   policy-hash: " in done.out
+
+
+def without(arguments: list[str], *options: str) -> list[str]:
+    for option in options:
+        at = arguments.index(option)
+        arguments = arguments[:at] + arguments[at + 2 :]
+    return arguments
+
+
+async def test_who_may_not_ask_is_told_what_to_give_and_a_wrong_object_which_field(server: Serving) -> None:
+    usual, folder = called_with(server), server.files.folder
+    refused = await review(*without(usual, "--token-file"), stdin=named("p"))
+    assert (refused.code, refused.out) == (2, "")
+    assert "/mutate: HTTP 401: " in refused.error
+    assert "give --cert, --key and --token-file of an identity that may ask for reviews" in refused.error
+    other = await review(*without(usual, "--token-file"), "--token-file", str(folder / "other-token"), stdin=named("p"))
+    assert (other.code, "HTTP 401" in other.error or "HTTP 403" in other.error) == (2, True)
+    wrong = await review(*usual, stdin=named("p", tolerations=[{"tolerationSeconds": "soon"}]))
+    assert wrong.code == 2
+    assert wrong.error.startswith("-: Pod payments/p: spec.tolerations[0].tolerationSeconds: ")
+
+
+async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_ours_is_named(server: Serving) -> None:
+    usual = called_with(server)
+    strange = await review(*without(usual, "--ca"), stdin=named("p"))
+    assert strange.code == 2
+    assert "certificate" in strange.error.lower()
+    named_wrong = await review(*usual, "--tls-server-name", "elsewhere.example", stdin=named("p"))
+    assert named_wrong.code == 2
+    assert "elsewhere.example" in named_wrong.error
+    two = listed(named("p"), named("q", schedulerName="mine"))
+    gone = await review(*without(usual, "--server"), "--server", "https://127.0.0.1:1", stdin=two)
+    assert (gone.code, gone.error.startswith("https://127.0.0.1:1/mutate: ")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "Missing option '--policy' or '--server'"),
+        (["--policy", "p", "--server", "https://s"], "--policy and --server exclude each other"),
+        (["--server", "https://s", "--namespaces", "n"], "--namespaces is for --policy"),
+        (["--policy", "p", "--ca", "c"], "--ca, --cert, --key, --token-file and --tls-server-name need --server"),
+        (["--server", "https://s", "--cert", "c"], "--cert and --key go together"),
+        (["--server", "http://s"], "--server: not the URL of an admission port: write one such as https://"),
+        (["--server", "https://me:secret@s"], "--server: not the URL of an admission port"),
+        (["--server", "https://s", "--ca", "nowhere"], "nowhere: No such file or directory"),
+        (["--server", "https://s", "--cert", "secret", "--key", "secret"], "secret, secret: not PEM, or no pair"),
+        (["--server", "https://s", "--token-file", "secret"], "secret: holds no token: give a file with one JWT"),
+    ],
+)
+async def test_options_that_make_no_sense_are_one_line_that_shows_no_secret(
+    arguments: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret").write_text("s3cr3t words\n")
+    done = await review(*arguments, stdin=named("p"))
+    assert (done.code, done.out) == (2, "")
+    assert reason in done.error
+    assert "s3cr3t" not in done.err
+    assert ":secret@" not in done.err
