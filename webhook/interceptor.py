@@ -5,19 +5,18 @@ from time import perf_counter_ns, time_ns
 
 from msgspec import Struct
 
+from webhook.active_policy import ActivePolicy
 from webhook.core import review, stages, workloads
+from webhook.core.compiled_policy import Compiled
 from webhook.core.decision import Decision, Half
-from webhook.core.draft import Compiled, Draft, conclude
+from webhook.core.draft import Draft, conclude
 from webhook.core.mutation import HASH_ANNOTATION
-from webhook.core.overrides import overridden
 from webhook.core.policy import LoadedPolicy
 from webhook.core.review import Request
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.overrides_keeper import NoOverrides
-from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, Overrides, PolicySource, Review
+from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PolicySource, Review
 from webhook.uncounted import UncountedError
-
-_POLICIES_REMEMBERED = 8
 
 
 class UnknownNamespaceError(Exception):
@@ -43,14 +42,14 @@ class Interceptor:
         store: CounterStore,
         namespaces: NamespaceLabels,
         observer: Observer,
-        overrides: Overrides = NoOverrides(),  # noqa: B008  it has no state
+        active: ActivePolicy | None = None,
     ) -> None:
+        """Make it; `active` compiles policies where they are swapped. Without it they are compiled as they come."""
         self._policies = policies
         self._store = store
         self._namespaces = namespaces
         self._observer = observer
-        self._overrides = overrides
-        self._compiled: dict[tuple[str, int], Compiled] = {}
+        self._active = active or ActivePolicy(NoOverrides())
         # Cheapest refusal first; what spends comes last.
         self._stages: dict[Half, tuple[Stage, ...]] = {
             Half.MUTATE: (("exempt", stages.leave_alone), ("own", self._own), ("rewrite", self._rewrite)),
@@ -97,15 +96,8 @@ class Interceptor:
         return answer
 
     def compiled(self, loaded: LoadedPolicy) -> Compiled:
-        """Return a policy as it is under the overrides in force, with its matcher and plans, worked out once."""
-        in_force = self._overrides.current()
-        key = loaded.hash, in_force.generation
-        known = self._compiled.get(key)
-        if known is None:
-            if len(self._compiled) >= _POLICIES_REMEMBERED:
-                self._compiled.pop(next(iter(self._compiled)))
-            known = self._compiled[key] = Compiled(overridden(loaded, in_force.entries))
-        return known
+        """Return a policy as it is under the overrides in force."""
+        return self._active.compiled(loaded)
 
     async def _draft(self, half: Half, request: Request) -> Draft:
         """Judge a new Pod by the policy that it carries, if that was in force a moment ago: one Pod sees one policy."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from webhook.core import pushed
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.pushed import MOST_LISTED, Pushed, Refusal, RefusedOutcome
 from webhook.errors import NoPolicyError
 from webhook.outcome_buffer import OutcomeBuffer, OutcomeReports

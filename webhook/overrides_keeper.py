@@ -1,10 +1,10 @@
 """The overrides in force, whatever brings them: a bad document changes nothing, an entry ends by itself."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from webhook.core.document import DocumentError
-from webhook.core.overrides import Document, InForce, load
+from webhook.core.overrides import Document, Entry, InForce, load
 from webhook.ports import Clock, Observer
 
 _LOOK_SECONDS = 1.0
@@ -25,6 +25,8 @@ class OverridesKeeper:
 
     def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:
         self.source = source
+        self.prepare: Callable[[Mapping[str, Entry]], Awaitable[None]] | None = None
+        """What is done before other entries are in force, so that no review has to do it after it."""
         self._observer = observer
         self._clock = clock
         self._in_force = InForce()
@@ -63,6 +65,9 @@ class OverridesKeeper:
             except DocumentError as error:
                 self._refuse([f"{place}:{problem}" for problem in error.problems])
             else:
+                now_us = self._clock.now_us()
+                if self.prepare is not None and not document.clashes(now_us):
+                    await self.prepare(document.live(now_us))
                 self._newest, self._place = document, place
                 self._settle()
             self._raw = raw

@@ -1,7 +1,7 @@
 """The policy in force, whatever brings it: checked, swapped as a whole. A bad document changes nothing, told once."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -24,7 +24,16 @@ class _Attempt:
 class PolicyKeeper:
     """What a `ports.PolicySource` answers from; its source offers what it reads."""
 
-    def __init__(self, observer: Observer, clock: Clock, check: PolicyCheck, purpose: Purpose = Purpose.SERVE) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        clock: Clock,
+        check: PolicyCheck,
+        purpose: Purpose = Purpose.SERVE,
+        prepare: Callable[[LoadedPolicy], Awaitable[None]] | None = None,
+    ) -> None:
+        """Make it. What `prepare` does comes before the swap, so that no review has to do it after it."""
+        self._prepare = prepare
         self._observer = observer
         self._clock = clock
         self._check = check
@@ -62,13 +71,16 @@ class PolicyKeeper:
 
     async def _attempt(self, raw: bytes, identity: str, place: str) -> _Attempt:
         try:
-            return _Attempt(identity, (await self._check.load(raw, self._purpose)).policy)
+            loaded = (await self._check.load(raw, self._purpose)).policy
         except DocumentError as error:
             return _Attempt(identity, errors=tuple(f"{place}:{problem}" for problem in error.problems))
         except CheckFailedError as error:
             # Not the document's identity: whoever offers it again has it checked again.
             told = f"{place}: the policy could not be checked: {error}: it is tried again when it is read again"
             return _Attempt(f"unchecked: {told}", errors=(told,))
+        if self._prepare is not None:
+            await self._prepare(loaded)
+        return _Attempt(identity, loaded)
 
     def _accept(self, attempt: _Attempt) -> None:
         if self._last is not None and attempt.identity == self._last.identity:

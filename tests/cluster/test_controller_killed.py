@@ -18,8 +18,8 @@ from tests.cluster.storm import Storm
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document import Purpose, load
-from webhook.core.draft import Compiled
 from webhook.core.quota import STANDING, Acquire
 from webhook.ports import WatchReports
 

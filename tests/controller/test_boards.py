@@ -7,8 +7,8 @@ from typing import Any
 from tests.server.fake_apiserver import until
 from webhook.controller import BoardPace, BoardReports, Boards
 from webhook.core.breaker import BreakerView, State
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document.loading import understand
-from webhook.core.draft import Compiled
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import CounterPlan
 from webhook.core.service_status import service_status

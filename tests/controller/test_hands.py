@@ -8,8 +8,8 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Hands
 from webhook.core.breaker import Forcing, State, Transition
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document.loading import understand
-from webhook.core.draft import Compiled
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import StoreUnavailableError

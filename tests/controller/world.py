@@ -16,8 +16,8 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Controller, ControllerPace, ControllerReports
 from webhook.core import resources
 from webhook.core.breaker import Transition
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document.loading import understand
-from webhook.core.draft import Compiled
 from webhook.core.pod import Container, Metadata, Pod, PodStatus, Resources, Spec
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, Receipt

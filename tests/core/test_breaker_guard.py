@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.policy import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Service
 from webhook.core.stanzas import Breaker, Mode, QuotaExceeded, WhenOpen
 

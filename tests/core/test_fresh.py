@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document import Purpose, load
-from webhook.core.draft import Compiled
 from webhook.core.fresh import starts_empty
 from webhook.core.policy import LoadedPolicy, Policy
 from webhook.core.quota import Acquire, Use

@@ -1,7 +1,7 @@
 """What a ServiceStatus object says: all that a view does, and nothing that time alone changes."""
 
 from webhook.core.breaker import BreakerView, State
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.policy import LoadedPolicy, Match, Modes, Policy, Service
 from webhook.core.quota import CounterPlan
 from webhook.core.service_status import service_status

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from webhook.cli.status import countdown, page
 from webhook.core.breaker import BreakerView, State
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.overrides import Entry, PartialModes
 from webhook.core.policy import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.quantity import Duration, Quantity

@@ -20,8 +20,8 @@ from tests.server.serving import Files, Serving, serving
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_link
 from webhook.cli.controller_status import controller_page
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document.loading import understand
-from webhook.core.draft import Compiled
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, Look
 from webhook.ports import WatchReports

@@ -15,7 +15,7 @@ from webhook import outcome_receiver
 from webhook.adapters.clocks import SystemClock, VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import State, Transition
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.outcomes import Outcomes
 from webhook.core.pushed import BadOutcomesError, Pushed
 from webhook.core.quota import CounterPlan

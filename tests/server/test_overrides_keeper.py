@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.server.overriding import END_US, Still, Told, entry
+from webhook.active_policy import ActivePolicy
 from webhook.core.document import Purpose, load
 from webhook.core.overrides import InForce
 from webhook.core.policy import LoadedPolicy
@@ -149,7 +150,7 @@ async def test_the_generation_changes_only_with_what_is_in_force(kept: Kept) -> 
 
 def judged(loaded: LoadedPolicy, overrides: OverridesKeeper) -> Interceptor:
     offline = Offline(loaded)
-    return Interceptor(offline.policies, offline.store, offline.namespaces, Observers(), overrides)
+    return Interceptor(offline.policies, offline.store, offline.namespaces, Observers(), ActivePolicy(overrides))
 
 
 async def test_reviews_go_by_the_policy_as_it_is_under_the_overrides(kept: Kept) -> None:

@@ -10,7 +10,7 @@ from tests.server.fake_apiserver import until
 from tests.server.records import transition
 from webhook.adapters.clocks import VirtualClock
 from webhook.core.breaker import State, Transition
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.wiring.ticking import Ticking

@@ -21,8 +21,8 @@ from webhook.cli.apiserver import (
 )
 from webhook.cli.committed import committed
 from webhook.cli.manifests import Subject
+from webhook.core.compiled_policy import Compiled
 from webhook.core.decision import Decision, Half, Verdict
-from webhook.core.draft import Compiled
 from webhook.core.explanation import Note, explain
 from webhook.core.review import BadReviewError
 from webhook.errors import UserError

@@ -28,8 +28,8 @@ from webhook.cli.replay_lines import breaker_of, remaining_of, used_of
 from webhook.cli.replay_outcomes import tell
 from webhook.cli.replay_summary import BreakerSummary
 from webhook.cli.watching import Watching
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document import Purpose
-from webhook.core.draft import Compiled
 from webhook.core.policy import LoadedPolicy, Policy
 from webhook.core.quota import CounterPlan
 from webhook.core.review import BadReviewError

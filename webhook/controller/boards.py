@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.core.breaker import BreakerView
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.quota import CounterPlan
 from webhook.core.service_status import service_status
 from webhook.errors import BoardError, NoBoardError

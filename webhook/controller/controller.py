@@ -13,7 +13,7 @@ from webhook.controller.reports import ControllerPace, ControllerReports
 from webhook.controller.resets import Resets
 from webhook.controller.starts import Starts
 from webhook.controller.telling import Telling
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.overrides import Reset
 from webhook.ports import BreakerLedger, Clock, Continuity, NamespaceLabels, PodLedger, PodWatch
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from webhook.controller.pauses import Pauses
 from webhook.controller.reports import ControllerPace, ControllerReports
+from webhook.core.compiled_policy import Compiled
 from webhook.core.disruption import disrupted_us, replacing
-from webhook.core.draft import Compiled
 from webhook.core.pod import Pod
 from webhook.core.watched import Owned
 from webhook.errors import StoreUnavailableError

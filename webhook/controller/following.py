@@ -10,7 +10,7 @@ from webhook.controller.reports import ControllerReports
 from webhook.controller.roster import Change, Roster
 from webhook.controller.untold import Untold
 from webhook.core import watched
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.pod import Pod
 from webhook.core.watched import FOREVER_US, Owned
 from webhook.ports import Clock, Continuity, NamespaceLabels

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from webhook.controller.pauses import Pauses
 from webhook.controller.reports import OVERFLOW, ControllerPace, ControllerReports
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.outcomes import Settlement, Start
 from webhook.core.quota import CounterPlan
 from webhook.core.starting import Result

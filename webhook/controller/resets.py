@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.overrides import Reset
 from webhook.errors import StoreUnavailableError
 from webhook.ports import PodLedger

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from webhook.controller.outcomes import StartOutcomes
 from webhook.controller.reports import OVERFLOW, ControllerPace, ControllerReports
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.pod import Pod
 from webhook.core.stanzas import OutcomeSource
 from webhook.core.starting import Started, cause, created_us, ended, is_gated

@@ -1,12 +1,12 @@
 """One review on its way to a Decision: what the stages found so far, and the finished record."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from webhook.core import answers
+from webhook.core.compiled_policy import Compiled
 from webhook.core.decision import (
     ALLOWED,
     Decision,
@@ -20,56 +20,12 @@ from webhook.core.decision import (
     enforced,
 )
 from webhook.core.findings import Code
-from webhook.core.matching import Matcher
 from webhook.core.patch import Operation
-from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pod import Pod
-from webhook.core.policy import LoadedPolicy, Service
+from webhook.core.policy import Service
 from webhook.core.quota import CounterPlan, Receipt
-from webhook.core.resources import counted
 from webhook.core.review import BadReviewError, Request
-from webhook.core.stanzas import Mode, WhenOpen
-
-
-class Compiled:
-    """A loaded policy with what is worked out once: its matcher, its services by name, what they count."""
-
-    def __init__(self, loaded: LoadedPolicy) -> None:
-        self.policy = loaded.policy
-        self.hash = loaded.hash
-        self.matcher = Matcher(loaded.policy)
-        self.services: Mapping[str, Service] = {service.name: service for service in loaded.policy.services}
-        pools = {pool.name: pool for pool in loaded.policy.pools}
-        refusing = {service.name for service in loaded.policy.services if _may_refuse(service)}
-        guard = loaded.policy.breaker_guard
-        open_max = None if guard is None else guard.open_max(len(refusing))
-        self.plans: Mapping[str, CounterPlan] = {
-            name: CounterPlan.of(
-                service,
-                pools.get(service.pool or ""),
-                open_max=open_max if name in refusing else None,
-                forcing=loaded.forcings.get(name),
-            )
-            for name, service in self.services.items()
-        }
-        self.counted: Mapping[str, tuple[str, ...]] = {name: counted(plan) for name, plan in self.plans.items()}
-
-    def labelled(self, pod: Pod) -> Service | None:
-        """Return the service that a Pod's label names, whoever wrote it."""
-        return self.services.get(pod.labels.get(SERVICE_LABEL, ""))
-
-    def believed(self, pod: Pod, namespace: str, namespace_labels: Mapping[str, str]) -> Service | None:
-        """Return the service that a Pod's label names, where that service may own Pods of the namespace."""
-        service = self.labelled(pod)
-        if service is None or not self.matcher.may_own(service, namespace, namespace_labels):
-            return None
-        return service
-
-
-def _may_refuse(service: Service) -> bool:
-    """Whether an open breaker of the service keeps Pods out; breakerGuard is for no others."""
-    breaker = service.breaker
-    return breaker is not None and service.modes.breaker is Mode.ENFORCE and breaker.when_open is not WhenOpen.DEGRADE
+from webhook.core.stanzas import Mode
 
 
 class Draft(Struct):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.core import resources
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.matching import MIRROR_ANNOTATION, is_exempt_namespace, is_exempt_runtime_class, selects
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pod import Pod

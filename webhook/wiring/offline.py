@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.core.policy import LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from webhook.adapters.clocks import WallClock
 from webhook.controller import Boards, Controller, Hands, Resets
 from webhook.core import overrides
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.ports import Clock, PodWatch
 from webhook.wiring.sources import Loop, Sources
 from webhook.wiring.store import Ledger
@@ -16,31 +16,11 @@ _WALL = WallClock()
 """People write the moments of overrides by it, and entries end by it: counters' clocks may be far from it."""
 
 
-class InForce:
-    """The policy in force under the overrides in force, worked out once for each."""
-
-    def __init__(self, sources: Sources) -> None:
-        self._policies = sources.policies
-        self._overrides = sources.overrides.keeper
-        self._key: tuple[str, int] | None = None
-        self._compiled: Compiled | None = None
-
-    def current(self) -> Compiled | None:
-        loaded = self._policies.current()
-        if loaded is None:
-            return None
-        live = self._overrides.current()
-        if self._key != (loaded.hash, live.generation):
-            self._key = loaded.hash, live.generation
-            self._compiled = Compiled(overrides.overridden(loaded, live.entries))
-        return self._compiled
-
-
 def controller(
     sources: Sources, watch: PodWatch, ledger: Ledger, clock: Clock, telemetry: Telemetry, *, ticks: bool = False
 ) -> Controller:
     """Return a controller, which runs for as long as it leads; it `ticks` where no server does so beside it."""
-    in_force = InForce(sources).current
+    in_force = sources.compiled
     reports, asked = telemetry.controller_reports(), _asked(sources)
     beside = [_hands(sources, ledger, telemetry, in_force).run]
     if ticks:
@@ -52,7 +32,7 @@ def controller(
 
 def by_hand(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
     """Return what a server does itself that has no cluster, and so no controller beside it."""
-    in_force = InForce(sources).current
+    in_force = sources.compiled
     resets = Resets(ledger, in_force, _asked(sources))
     return resets.run, _hands(sources, ledger, telemetry, in_force).run
 

@@ -10,7 +10,6 @@ import uvloop
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.policy_process.parent import PolicyProcess
-from webhook.core.draft import Compiled
 from webhook.edge import AdmissionEdge
 from webhook.edge import Limits as CallLimits
 from webhook.errors import UserError
@@ -60,9 +59,7 @@ class Podgate:
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters = self._store.counters
-        self._interceptor = Interceptor(
-            sources.policies, counters, sources.namespaces, observer, sources.overrides.keeper
-        )
+        self._interceptor = Interceptor(sources.policies, counters, sources.namespaces, observer, sources.active)
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
         self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
         self._door = open_door(settings, telemetry, self._callers)
@@ -71,7 +68,7 @@ class Podgate:
         reviewer = PolicyReviewer(observer, PolicyProcess(), sources.purpose)
         outcome_reports = telemetry.outcome_reports()
         self._outcomes = OutcomeBuffer(counters, clock, observer, outcome_reports)
-        receiver = OutcomeReceiver(self._in_force, self._outcomes, clock, outcome_reports)
+        receiver = OutcomeReceiver(self._sources.compiled, self._outcomes, clock, outcome_reports)
         edge = AdmissionEdge(self._interceptor, reviewer, receiver, self._door.door, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
@@ -109,7 +106,9 @@ class Podgate:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
-        ticking = Ticking(self._store.counters, self._clock, self._in_force, self._telemetry.observer.transitioned)
+        ticking = Ticking(
+            self._store.counters, self._clock, self._sources.compiled, self._telemetry.observer.transitioned
+        )
         loops: tuple[Loop, ...] = (
             *self._sources.loops,
             *self._store.loops,
@@ -193,10 +192,6 @@ class Podgate:
         await asyncio.to_thread(self._telemetry.close)
         self._logs.said("info", "stopped")
         self._logs.close()
-
-    def _in_force(self) -> Compiled | None:
-        loaded = self._sources.policies.current()
-        return None if loaded is None else self._interceptor.compiled(loaded)
 
 
 def _addresses(listener: Listener) -> list[str]:

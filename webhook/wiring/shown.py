@@ -9,7 +9,6 @@ import msgspec
 
 from webhook.core import breaker
 from webhook.core.breaker_guard import guarded
-from webhook.core.draft import Compiled
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import CounterPlan, Look
 from webhook.errors import StoreUnavailableError
@@ -61,7 +60,7 @@ class Shown:
         return reasons
 
     async def _status(self) -> bytes:
-        compiled = self._compiled()
+        compiled = self._sources.compiled()
         document = status_document(
             Snapshot(
                 version=self._version,
@@ -88,7 +87,7 @@ class Shown:
         return msgspec.json.encode(document)
 
     async def _render(self) -> bytes:
-        looks, compiled = await self._looks(), self._compiled()
+        looks, compiled = await self._looks(), self._sources.compiled()
         self._metrics.update(looks, guarded(compiled.plans.values(), looks) if compiled else None)
         self._metrics.certificates(self._certificates())
         return await asyncio.to_thread(self._metrics.render)  # no review should wait for it
@@ -96,12 +95,8 @@ class Shown:
     def _certificates(self) -> dict[str, float]:
         return {**self._tls.expiry_seconds(), **self._door.expiry_seconds()}
 
-    def _compiled(self) -> Compiled | None:
-        loaded = self._policies.current()
-        return self._interceptor.compiled(loaded) if loaded else None
-
     async def _looks(self) -> dict[str, Look]:
-        compiled = self._compiled()
+        compiled = self._sources.compiled()
         if compiled is None:
             return {}
         looks = await asyncio.gather(*(self._look(plan) for plan in compiled.plans.values()))

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from webhook.active_policy import ActivePolicy
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.overrides_file import OverridesFile
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document import Purpose, configmap
 from webhook.fetched_keys import Fetch
 from webhook.overrides_keeper import OverridesKeeper
@@ -50,6 +52,8 @@ class Sources:
     policies: PolicySource
     namespaces: NamespaceLabels
     overrides: OverridesSource
+    active: ActivePolicy
+    """What all who judge or reconcile go by."""
     loops: tuple[Loop, ...]
     close: Loop
     lease: "Lease | None" = None
@@ -68,6 +72,11 @@ class Sources:
     """What a policy may ask of this server."""
     is_alone: bool = False
     """There is no cluster, and so no controller beside it."""
+
+    def compiled(self) -> Compiled | None:
+        """Return the policy in force under the overrides in force."""
+        loaded = self.policies.current()
+        return None if loaded is None else self.active.compiled(loaded)
 
 
 async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
@@ -118,7 +127,12 @@ def follow(
     """Return what a cluster is asked for: the policy, unless the settings name a file, overrides, Namespace labels."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
-    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose)
+    if settings.overrides is not None:
+        overrides = _overrides_file(settings.overrides, telemetry)
+    else:
+        overrides = _overrides_in(client, telemetry)
+    active = _active(overrides)
+    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
     namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
     policies: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
@@ -127,10 +141,6 @@ def follow(
         name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
         reports = telemetry.watched("configmaps")
         policies = kubernetes.ConfigMapPolicy(client, keeper, reports=reports, keeps_last_good=keeps_last_good)
-    if settings.overrides is not None:
-        overrides = _overrides_file(settings.overrides, telemetry)
-    else:
-        overrides = _overrides_in(client, telemetry)
     loops = policies.run, namespaces.run, *overrides.loops
     is_kept = settings.certificates is not Certificates.OFF or settings.token_issuer is not None
     return Sources(
@@ -139,6 +149,7 @@ def follow(
         policies,
         namespaces,
         overrides,
+        active,
         loops,
         client.close,
         board=kubernetes.ServiceStatuses(client),
@@ -195,12 +206,16 @@ def _overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
     return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
 
 
+def _active(overrides: OverridesSource) -> ActivePolicy:
+    active = ActivePolicy(overrides.keeper)
+    overrides.keeper.prepare = active.prepare_overrides
+    return active
+
+
 def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     if settings.policy is None:
         raise LookupError("settings without a cluster have a policy file")
     purpose = Purpose.serving(alone=True, in_process=settings.store == MEMORY)
-    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose)
-    policies = PolicyFile(settings.policy, keeper)
 
     async def nothing() -> None:
         """Do nothing: there is no client."""
@@ -209,6 +224,9 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
         overrides = _overrides_file(settings.overrides, telemetry)
     else:
         overrides = OverridesSource(OverridesKeeper(telemetry.observer, WallClock()), nothing, ())
+    active = _active(overrides)
+    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    policies = PolicyFile(settings.policy, keeper)
     loops = policies.run, *overrides.loops
     return Sources(
         str(settings.policy),
@@ -216,6 +234,7 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
         policies,
         FixedNamespaces(),
         overrides,
+        active,
         loops,
         nothing,
         purpose=purpose,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from webhook.core.breaker import Transition
-from webhook.core.draft import Compiled
+from webhook.core.compiled_policy import Compiled
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, CounterStore
 

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from webhook.core.breaker import Forcing, State
+from webhook.core.compiled_policy import Compiled
 from webhook.core.document import Purpose
 from webhook.core.document import load as load_policy
-from webhook.core.draft import Compiled
 from webhook.core.overrides import Entry, breaker_resets, load, overridden, remarks, resets
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quota import LARGEST_EXACT, CounterPlan

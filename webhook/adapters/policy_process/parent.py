@@ -16,6 +16,7 @@ from webhook.core.document import Loaded, Purpose
 from webhook.core.policy_bytes import Outcome, decode, encode, service_of
 from webhook.core.policy_review import PolicyReview, Question
 from webhook.errors import CheckFailedError
+from webhook.garbage_collection import put_off
 
 TIMEOUT_SECONDS = 60.0
 """From its start. The largest policy takes 5 s of a whole core; a container may have a tenth of one."""
@@ -37,7 +38,7 @@ class PolicyProcess:
 
     async def load(self, raw: bytes, purpose: Purpose) -> Loaded:
         answer = await self._answer(raw, "load", purpose)
-        with _sense():
+        with _sense(), put_off():
             outcome = decode(answer, Outcome)
             services = []
             for piece in outcome.services:
