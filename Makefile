@@ -43,6 +43,7 @@ soak: setup
 	PODGATE_TEST_FUZZ_SECONDS=1800 $(BIN)/pytest tests/server/test_fuzz.py
 	PODGATE_TEST_TRIPS=200 $(BIN)/pytest -s tests/server/test_breakers_serving.py -k seen_by_the_other
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_killed.py -k storm
+	PODGATE_TEST_EXAMPLES=500 $(BIN)/pytest -s tests/cluster/test_generated_workloads.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli --ignore tests/core/test_pairs.py
 
