@@ -11,17 +11,24 @@ import pytest
 
 from certs.files import write_credentials
 from tests.cli.running import BIN, Done
+from tests.redis_servers import RedisServer
 from tests.server.serving import Files, Serving, pod, serving
 from webhook.cli.apiserver import Ask
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+
+def files_in(folder: Path) -> Files:
+    files = Files.create(folder)
+    write_credentials(files.caller, folder / "client.crt", folder / "client.key")
+    (folder / "token").write_text(files.signer.token() + "\n")
+    (folder / "other-token").write_text(files.other.token())
+    return files
 
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Serving]:
-    files = Files.create(tmp_path)
-    write_credentials(files.caller, tmp_path / "client.crt", tmp_path / "client.key")
-    (tmp_path / "token").write_text(files.signer.token() + "\n")
-    (tmp_path / "other-token").write_text(files.other.token())
-    async with serving(files) as running:
+    async with serving(files_in(tmp_path)) as running:
         yield running
 
 
@@ -74,7 +81,7 @@ async def test_a_server_says_the_same_as_the_policy_does_and_names_the_same_obje
     assert shown.out == (await review("--policy", str(server.files.policy), "-o", "yaml", stdin=objects)).out
 
 
-async def test_nothing_is_charged_and_what_is_used_up_already_is_told(server: Serving) -> None:
+async def charges_nothing_and_tells_what_is_used_up(server: Serving) -> None:
     many = listed(*(named(f"p{index}") for index in range(5)))
     assert (await review(*called_with(server), "-o", "json", stdin=many)).code == 0
     status = json.loads((await server.get("/status"))[1])
@@ -87,6 +94,15 @@ async def test_nothing_is_charged_and_what_is_used_up_already_is_told(server: Se
     status = json.loads((await server.get("/status"))[1])
     assert status["services"][0]["breaker"]["state"] == "CLOSED", "five dry denials are none that a breaker counts"
     assert status["services"][0]["windows"][0]["used"] == 3
+
+
+async def test_nothing_is_charged_and_what_is_used_up_already_is_told(server: Serving) -> None:
+    await charges_nothing_and_tells_what_is_used_up(server)
+
+
+async def test_nothing_is_charged_in_redis_either(tmp_path: Path, redis_server: RedisServer) -> None:
+    async with serving(files_in(tmp_path), "--store", redis_server.url, "--store-deadline", "30s") as running:
+        await charges_nothing_and_tells_what_is_used_up(running)
 
 
 async def test_a_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
@@ -155,6 +171,7 @@ async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_ours_is_name
         (["--server", "https://s", "--cert", "c"], "--cert and --key go together"),
         (["--server", "http://s"], "--server: not the URL of an admission port: write one such as https://"),
         (["--server", "https://me:secret@s"], "--server: not the URL of an admission port"),
+        (["--server", "https://s/s3cr3t"], "--server: not the URL of an admission port"),
         (["--server", "https://s", "--ca", "nowhere"], "nowhere: No such file or directory"),
         (["--server", "https://s", "--cert", "secret", "--key", "secret"], "secret, secret: not PEM, or no pair"),
         (["--server", "https://s", "--token-file", "secret"], "secret: holds no token: give a file with one JWT"),

@@ -12,7 +12,7 @@ _COMMANDS = {
     "demo": ("webhook.cli.demo:demo", "the main job on loopback, in half a minute, without a cluster"),
     "serve": ("webhook.cli.serve:serve", "the admission server"),
     "controller": ("webhook.cli.controller:controller", "what became of Pods, held against what was counted"),
-    "review": ("webhook.cli.review:review", "what would become of a Pod or a workload, offline"),
+    "review": ("webhook.cli.review:review", "what would become of the Pods of manifests"),
     "replay": ("webhook.cli.replay:replay", "a sequence of events over virtual time against a policy"),
     "policy": ("webhook.cli.policy:policy", "check, explain and show policy documents"),
     "status": ("webhook.cli.status:status", "services, their quotas and breakers, as a server has them"),

@@ -97,7 +97,8 @@ _LONGEST_ECHO = 1000
 async def remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
     """Be connected to a server within the block."""
     parts = urlsplit(options.url)
-    if parts.scheme != "https" or not parts.hostname or parts.username is not None:
+    # What else may stand in a URL is no address, but a secret: a password, or the path of a server in reduced mode.
+    if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.path not in {"", "/"}:
         raise UserError("--server: not the URL of an admission port", "write one such as https://127.0.0.1:8443")
     context = _context(options)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_TIMEOUT_SECONDS)) as session:

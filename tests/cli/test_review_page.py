@@ -1,0 +1,33 @@
+"""docs/review.md shows what the command prints."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import podgate
+from webhook.cli.files import LARGEST_BYTES
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "review.md").read_text()
+
+
+def test_the_example_is_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    command, diff, told = re.findall(r"^```\w*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[:3]
+    program, *arguments = shlex.split(command)
+    done = podgate(*arguments)
+    assert (program, done.code, done.out, done.err) == ("podgate", 0, diff, told)
+
+
+def test_the_keys_of_a_line_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "docs" / "examples" / "review")
+    for form in ("json", "patch"):
+        (line,) = podgate("review", "payment-api.yaml", "--policy", "policy.yaml", "-o", form).lines
+        (row,) = re.findall(rf"^\| `{form}` \| (.*) \|$", PAGE, re.MULTILINE)
+        assert re.findall(r"`(\w+)`", row)[: len(line)] == list(line)
+
+
+def test_the_bound_is_named() -> None:
+    assert f"at most {LARGEST_BYTES >> 20} MiB of a file" in PAGE
