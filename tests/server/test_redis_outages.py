@@ -7,6 +7,7 @@ too many is an oversell. `make soak` makes fifty outages of 15 s (`PODGATE_TEST_
 import asyncio
 import math
 import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -50,10 +51,11 @@ class Answer(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """When it began, at the earliest and at the latest, and when all replicas had settled."""
+    """When it began, at the earliest and at the latest, when it had ended, and when all replicas had settled."""
 
     began: float
     there: float
+    ended: float
     settled: float
 
 
@@ -140,8 +142,9 @@ class Life:
         there = time.monotonic()
         await asyncio.sleep(AWAY_SECONDS)
         await asyncio.to_thread(end)
+        ended = time.monotonic()
         await self.settled(lost + loses)
-        self.outages.append(Outage(began, there, time.monotonic()))
+        self.outages.append(Outage(began, there, ended, time.monotonic()))
         await asyncio.sleep(SECONDS)
 
     def judge(self) -> None:
@@ -149,6 +152,8 @@ class Life:
         most, bound = self.most(), HARD + self.bound()
         figures = f"{len(self.outages)} outages, {len(self.replicas)} replicas, {len(self.log)} Pods asked"
         print(f"{figures}: at most {most} in {SECONDS} s, hard {HARD}, bound {bound}")  # noqa: T201  a measurement is for people
+        taken = [outage.settled - outage.ended for outage in self.outages]
+        print(f"settled after a median of {statistics.median(taken):.2f} s, {max(taken):.2f} s at most")  # noqa: T201  as above
         assert most <= bound
         for outage in self.outages:
             during = [one for one in self.log if outage.there <= one.sent and one.answered <= outage.settled]

@@ -309,7 +309,7 @@ async def test_a_dry_run_leaves_no_trace(world: World) -> None:
     assert world.booked == []
 
 
-async def test_a_resize_is_judged_by_its_increase_and_not_booked(world: World) -> None:
+async def test_a_resize_is_judged_by_its_increase_and_booked_past_every_limit(world: World) -> None:
     plan = plan_of(window(64, pods=9, cpu=300))
     await world.ask(plan, "a", cost={"pods": 1, "requests.cpu": 100})
     world.store.away = "unreachable: refused"
@@ -317,9 +317,38 @@ async def test_a_resize_is_judged_by_its_increase_and_not_booked(world: World) -
     assert (await world.ask(plan, "a", **grown)).charged
     assert (await world.ask(plan, "a", **grown)).refused is Refusal.QUOTA
     world.store.away = ""
+    await world.ask(plan, "c", guard=world.another(), cost={"pods": 1, "requests.cpu": 200})
     await world.settled()
-    assert await world.used(plan) == [1, 100]
+    assert await world.used(plan) == [2, 450]
     assert world.store.refunded == []
+    assert world.booked == [], "no Pod came in"
+
+
+async def test_a_pod_that_came_in_and_was_resized_without_the_store_is_booked_with_both(world: World) -> None:
+    plan = plan_of(window(64, pods=9, cpu=900))
+    world.store.away = "unreachable: refused"
+    await world.ask(plan, "a", cost={"pods": 1, "requests.cpu": 100})
+    for old, new in ((100, 250), (250, 400)):
+        cost, before = ({"pods": 1, "requests.cpu": amount} for amount in (new, old))
+        assert (await world.ask(plan, "a", cost=cost, resize_from=before)).charged
+    world.store.away = ""
+    await world.settled()
+    assert await world.used(plan) == [1, 400]
+
+
+async def test_a_service_that_nobody_asked_for_while_the_store_was_away_keeps_to_its_share_too(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    world.guard.missed(LOCAL)
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
+    world.store.settled_others = 1
+    await world.settled()
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
+
+
+async def test_one_replica_has_nobody_to_wait_for_where_nothing_was_asked(world: World) -> None:
+    world.guard.missed(LOCAL)
+    assert world.fallbacks == []
 
 
 async def test_a_repeated_uid_is_answered_as_before(world: World) -> None:

@@ -28,12 +28,25 @@ class Cause(StrEnum):
 
 
 class Debt(NamedTuple):
-    """One Pod. `at_us` is the store's time, `counted_at_us` this replica's, by which `Local` has counted it."""
+    """One Pod, or what a resize of one asks more.
+
+    `at_us` is the store's time, `counted_at_us` this replica's, by which `Local` has counted it.
+    """
 
     request: Acquire
     at_us: int
     counted_at_us: int
     cause: Cause
+
+    @property
+    def is_resize(self) -> bool:
+        return self.request.resize_from is not None
+
+    @property
+    def name(self) -> str:
+        """What tells it from others of its service: the uid, and of a resize what it is to as well."""
+        request = self.request
+        return f"{request.uid} {sorted(request.cost.items())}" if self.is_resize else request.uid
 
     @property
     def booking(self) -> Booking:
@@ -42,7 +55,7 @@ class Debt(NamedTuple):
 
 
 class Debts:
-    """By service and uid, oldest first."""
+    """By service and name, oldest first."""
 
     def __init__(self, most: int = DEBTS_MAX) -> None:
         self._most = most
@@ -65,9 +78,9 @@ class Debts:
         if owed is None:
             owed = self._owed[key] = OrderedDict()
             self._keys_of[key[0]] += 1
-        if debt.request.uid in owed:
+        if debt.name in owed:
             return 0
-        owed[debt.request.uid] = debt
+        owed[debt.name] = debt
         self._count += 1
         if self._count <= self._most:
             return 0
@@ -83,8 +96,12 @@ class Debts:
         """Owe it no more; return what was owed."""
         return self._take(plan.key, uid)
 
+    def settle(self, debt: Debt) -> None:
+        """Owe no more what was booked."""
+        self._take(debt.request.plan.key, debt.name)
+
     def oldest(self, key: Key) -> list[Debt]:
-        """Return what is to be booked next: of one plan and cause, so that it can travel in one call."""
+        """Return what is to be booked next: of one plan, cause and kind, so that it can travel in one call."""
         found: list[Debt] = []
         for debt in self._owed.get(key, {}).values():
             if len(found) == BOOKED_AT_ONCE or (found and _travels(debt) != _travels(found[0])):
@@ -95,9 +112,9 @@ class Debts:
     def has_tag(self, tag: str) -> bool:
         return tag in self._keys_of
 
-    def _take(self, key: Key, uid: str) -> Debt | None:
+    def _take(self, key: Key, name: str) -> Debt | None:
         owed = self._owed.get(key)
-        debt = owed.pop(uid, None) if owed is not None else None
+        debt = owed.pop(name, None) if owed is not None else None
         if debt is not None:
             self._count -= 1
             if not owed:
@@ -108,8 +125,8 @@ class Debts:
         return debt
 
 
-def _travels(debt: Debt) -> tuple[int, Cause]:
-    return id(debt.request.plan), debt.cause
+def _travels(debt: Debt) -> tuple[int, Cause, bool]:
+    return id(debt.request.plan), debt.cause, debt.is_resize
 
 
 class Recent:

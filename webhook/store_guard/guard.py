@@ -268,14 +268,16 @@ class StoreGuard:
         )
 
     def _admitted(self, request: Acquire, now_us: int) -> None:
-        """Owe a Pod that was admitted without the store. A resize is not owed: its Pod has its record."""
-        if not request.peek and request.resize_from is None:
+        """Owe what was admitted without the store."""
+        if request.peek:
+            return
+        at_us = self.now_us()
+        if request.resize_from is None:
             if request.uid not in self._recent:
-                self._breakers.admitted(request, self.now_us())
+                self._breakers.admitted(request, at_us)
             self._settling.keep(request.plan, request.uid)
-            at_us = self.now_us()
             self._recent.add(request, at_us)
-            self._settling.owe(Debt(request, at_us, now_us, Cause.AWAY))
+        self._settling.owe(Debt(request, at_us, now_us, Cause.AWAY))
 
     async def _tell(self, key: Key) -> None:
         await self._breakers.tell(key, self._inner.offer, self.now_us())

@@ -14,7 +14,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from webhook.core.quota import CounterPlan
+from webhook.core.stanzas import Mode
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedStore
 from webhook.store_guard.debts import Cause, Debt, Debts, Key
@@ -248,10 +251,14 @@ class Settling:
         return settled >= others or now() >= wait.since + self._pace.others_seconds
 
     async def _book(self, key: Key, debts: list[Debt]) -> None:
-        plan, cause = debts[0].request.plan, debts[0].cause
-        booked = await self._store.book(plan, [debt.booking for debt in debts])
+        plan, cause, booked = debts[0].request.plan, debts[0].cause, 0
+        if debts[0].is_resize:
+            unlimited = replace(plan, quota_mode=Mode.WARN)
+            await asyncio.gather(*(self._store.acquire(replace(debt.request, plan=unlimited)) for debt in debts))
+        else:
+            booked = await self._store.book(plan, [debt.booking for debt in debts])
         for debt in debts:
-            self._debts.remove(plan, debt.request.uid)
+            self._debts.settle(debt)
         if booked:
             self._reports.on_booked(key[1], cause, booked)
 
