@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.server.records import ADMITTED, ADVISED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, policy, review, transition
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.core.breaker import EXPIRED, HELD, State
-from webhook.core.decision import Finding, Status
+from webhook.core.decision import Finding, Status, WouldWrite
 from webhook.core.findings import Code
 from webhook.core.policy import LoadedPolicy
 from webhook.core.quantity import Duration, Quantity
@@ -128,6 +128,14 @@ def test_every_nth_of_the_rest_is_written(output: Output, every: int, written: l
         logs.reviewed(review(replace(ADMITTED, review_uid=str(number))))
     assert [int(line["uid"]) for line in output.lines()] == written
     assert all(line["msg"] == "reviewed" and line["level"] == "info" for line in output.lines())
+
+
+def test_a_line_names_what_enforce_would_write(output: Output) -> None:
+    written = (WouldWrite("placement", Mode.AUDIT, ("spec.affinity",)),)
+    output.logs(sample_every=1).reviewed(review(replace(ADMITTED, would_write=written)))
+    [line] = output.lines()
+    assert line["would_rewrite"] == ["placement/Audit"]
+    assert "findings" not in line
 
 
 def test_a_line_about_a_template_names_the_workload_and_no_pod(output: Output) -> None:

@@ -22,8 +22,9 @@ from tests.server.serving import Files, pod, serving
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX, Traces, open_traces
 from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate
 from webhook.core.breaker import State
-from webhook.core.decision import Half, Status, Step
+from webhook.core.decision import Half, Status, Step, WouldWrite
 from webhook.core.quota import Receipt
+from webhook.core.stanzas import Mode
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-01"
@@ -97,6 +98,12 @@ def test_the_span_says_what_was_decided(drawn: Recorder) -> None:
         "k8s.pod.uid": "pod-1",
         "user.name": "system:serviceaccount:kube-system:replicaset-controller",
     }
+
+
+def test_the_span_says_which_concerns_enforce_would_write(drawn: Recorder) -> None:
+    written = tuple(WouldWrite(concern, Mode.WARN, ("spec.x",)) for concern in ("placement", "resources"))
+    drawn.traces.reviewed(review(replace(ADMITTED, would_write=written)))
+    assert drawn.spans()["review validate"].attributes["podgate.would_rewrite"] == "placement,resources"
 
 
 def test_the_span_of_a_template_names_the_workload_and_no_pod(drawn: Recorder) -> None:
