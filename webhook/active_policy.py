@@ -30,11 +30,11 @@ _POLICIES_KEPT = 8
 class _Active(NamedTuple):
     """A policy under these entries; `changed`: what of it they make another."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, tuple[Entry, ...]]
     changed: Mapping[str, CompiledService]
     compiled: Compiled
 
-    def known(self, entries: Mapping[str, Entry]) -> dict[str, CompiledService]:
+    def known(self, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, CompiledService]:
         """Return what under other entries is the same."""
         return {
             name: one
@@ -61,7 +61,7 @@ class ActivePolicy:
                 self._keep(Compiled(loaded, await _in_parts(compiling(loaded))))
             await self._prepare(self._bases[loaded.hash], self._overrides.current().entries)
 
-    async def prepare_overrides(self, entries: Mapping[str, Entry]) -> None:
+    async def prepare_overrides(self, entries: Mapping[str, tuple[Entry, ...]]) -> None:
         """Compile what is in force as it will be under other overrides, in parts."""
         for base in tuple(self._bases.values()):
             await self._prepare(base, entries)
@@ -75,7 +75,7 @@ class ActivePolicy:
             active = self._active[loaded.hash] = self._settled(loaded, entries)
         return active.compiled
 
-    def _settled(self, loaded: LoadedPolicy, entries: Mapping[str, Entry]) -> _Active:
+    def _settled(self, loaded: LoadedPolicy, entries: Mapping[str, tuple[Entry, ...]]) -> _Active:
         coming = self._coming.pop(loaded.hash, None)
         if coming is not None and coming.entries == entries:
             return coming._replace(entries=entries)
@@ -84,12 +84,12 @@ class ActivePolicy:
         parts = {one.service.name: one for one in compiling_under(base, entries, known)}
         return _active(base, entries, {**known, **parts})
 
-    async def _prepare(self, base: Compiled, entries: Mapping[str, Entry]) -> None:
+    async def _prepare(self, base: Compiled, entries: Mapping[str, tuple[Entry, ...]]) -> None:
         known = self._known(base, entries)
         parts = await _in_parts(compiling_under(base, entries, known))
         self._coming[base.hash] = _active(base, entries, {**known, **parts})
 
-    def _known(self, base: Compiled, entries: Mapping[str, Entry]) -> dict[str, CompiledService]:
+    def _known(self, base: Compiled, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, CompiledService]:
         """Return what is compiled already. How many breakers may be open stands in the plans of all that have one."""
         active = self._active.get(base.hash)
         if active is None or breakers_open_max(active.compiled.policy) != breakers_open_max(base.policy):
@@ -105,7 +105,9 @@ class ActivePolicy:
         return base
 
 
-def _active(base: Compiled, entries: Mapping[str, Entry], changed: Mapping[str, CompiledService]) -> _Active:
+def _active(
+    base: Compiled, entries: Mapping[str, tuple[Entry, ...]], changed: Mapping[str, CompiledService]
+) -> _Active:
     return _Active(entries, changed, under(base, entries, changed))
 
 

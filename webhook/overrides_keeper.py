@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import zip_longest
 
 from webhook.core.document import DocumentError
 from webhook.core.overrides import Document, Entry, InForce, load
@@ -25,7 +26,7 @@ class OverridesKeeper:
 
     def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:
         self.source = source
-        self.prepare: Callable[[Mapping[str, Entry]], Awaitable[None]] | None = None
+        self.prepare: Callable[[Mapping[str, tuple[Entry, ...]]], Awaitable[None]] | None = None
         """What is done before other entries are in force, so that no review has to do it after it."""
         self._observer = observer
         self._clock = clock
@@ -105,7 +106,10 @@ class OverridesKeeper:
         if live != former:
             self._in_force = InForce(self._in_force.generation + 1, live)
         if is_taken:
-            self._observer.overrides_loaded(tuple(live.values()))
+            self._observer.overrides_loaded(self._in_force.all())
         for service in sorted({*former, *live}):
-            if former.get(service) != live.get(service):
-                self._observer.override_changed(service, former.get(service), live.get(service))
+            before, after = former.get(service, ()), live.get(service, ())
+            ended = [entry for entry in before if entry not in after]
+            begun = [entry for entry in after if entry not in before]
+            for old, new in zip_longest(ended, begun):
+                self._observer.override_changed(service, old, new)

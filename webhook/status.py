@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from webhook.core.answers import utc
 from webhook.core.breaker import BreakerView
 from webhook.core.breaker_guard import guarded
-from webhook.core.overrides import Entry, remarks
+from webhook.core.overrides import Entry, combined, remarks
 from webhook.core.policy import LoadedPolicy, Pool, Service
 from webhook.core.quota import CounterPlan, Holder, Look, Use, WindowPlan
 from webhook.core.resources import shown
@@ -53,7 +55,7 @@ class OverridesShown:
 
     source: str = ""
     errors: Sequence[str] = ()
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             "errors": list(snapshot.overrides.errors),
             "entries": [
                 {"service": name, **_override(entry, snapshot)}
-                for name, entry in sorted(snapshot.overrides.entries.items())
+                for name, its in sorted(snapshot.overrides.entries.items())
+                for entry in its
             ],
         },
         "store": {
@@ -138,7 +141,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
 
 def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
     look, plan = snapshot.looks.get(service.name), snapshot.plans.get(service.name)
-    entry = snapshot.overrides.entries.get(service.name)
+    its = snapshot.overrides.entries.get(service.name, ())
     view, told = look.breaker if look else None, look if look and look.is_told else None
     return {
         "name": service.name,
@@ -152,11 +155,19 @@ def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
             "quota": service.modes.quota,
             "breaker": service.modes.breaker,
         },
-        "override": _override(entry, snapshot) if entry else None,
+        "override": _override(_as_one(its), snapshot) if its else None,
         "known": told is not None,
         "windows": [_window(use, namespace, told) for namespace, use in _uses(told, plan)],
         "breaker": _breaker(view, look.at_us, plan) if look and view else None,
     }
+
+
+def _as_one(entries: Sequence[Entry]) -> Entry:
+    """Return all that is done to a service up to the first end, and each reason."""
+    first = min(entries, key=lambda entry: entry.until_us)
+    reasons = "; ".join(dict.fromkeys(entry.reason for entry in entries))
+    by = ", ".join(dict.fromkeys(entry.by for entry in entries if entry.by))
+    return replace(combined(entries), until=first.until, reason=reasons, by=by or None)
 
 
 def _override(entry: Entry, snapshot: Snapshot) -> dict[str, Any]:

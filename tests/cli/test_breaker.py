@@ -1,6 +1,7 @@
 """`podgate breaker`: what open, close and reset write, and the one table of how all breakers stand."""
 
 import json
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def plain(file: Path) -> dict[str, Any]:
     """Return what the one entry does, without until and reason."""
     [entry] = load(file.read_bytes()).entries
-    return {key: value for key, value in entry.plain().items() if key not in {"service", "until", "reason"}}
+    return {key: value for key, value in entry.plain().items() if key not in {"service", "until", "reason", "by"}}
 
 
 @pytest.mark.parametrize(("verb", "word"), [("open", "ForcedOpen"), ("close", "ForcedClosed")])
@@ -51,7 +52,7 @@ def test_open_and_close_force_a_state_for_a_time(file: Path, verb: str, word: st
     assert done.code == 0, done.err
     assert plain(file) == {"breaker": word}
     assert done.out.startswith(f"payment-api: breaker: {word} until ")
-    assert done.out.endswith(": INC-1\n")
+    assert done.out.endswith(f": INC-1 (by {getuser()})\n")
     assert podgate("breaker", verb, "payment-api", "--reason", "x").code == 2, "for how long must be said"
 
 
@@ -65,13 +66,41 @@ def test_reset_carries_its_moment_and_frees_what_was_forced(file: Path) -> None:
     assert entry.reset_at_us < entry.until_us
 
 
-def test_what_is_more_than_a_hand_on_a_breaker_is_not_put_aside_unasked(file: Path) -> None:
+def all_of(file: Path) -> list[set[str]]:
+    """Return what each entry does."""
+    return [set(entry.plain()) - {"service", "until", "reason", "by"} for entry in load(file.read_bytes()).entries]
+
+
+def test_a_hand_on_a_breaker_stands_beside_what_else_is_done_and_takes_the_place_of_the_former_hand(file: Path) -> None:
     assert podgate("override", "payment-api", "--quota-factor", "2", *FOR).code == 0
-    refused = podgate("breaker", "open", "payment-api", *FOR)
-    assert (refused.code, "has an override already: quotaFactor: 2" in refused.err) == (2, True)
-    assert plain(file) == {"quotaFactor": 2}
+    assert podgate("breaker", "open", "payment-api", *FOR).code == 0
+    assert all_of(file) == [{"quotaFactor"}, {"breaker"}]
+    assert podgate("breaker", "reset", "payment-api", *FOR).code == 0
+    assert all_of(file) == [{"quotaFactor"}, {"breaker", "resetAt"}]
     assert podgate("breaker", "open", "payment-api", *FOR, "--merge").code == 0
-    assert plain(file) == {"quotaFactor": 2, "breaker": "ForcedOpen"}
+    assert all_of(file) == [{"quotaFactor", "breaker", "resetAt"}]
+
+
+GRANT = ("quota", "grant", "payment-api", "--window", "1m", "--hard", "pods=5")
+
+
+@pytest.mark.parametrize("first", [GRANT, ("breaker", "reset", "payment-api"), ("quota", "reset", "payment-api")])
+@pytest.mark.parametrize("second", [GRANT, ("breaker", "reset", "payment-api"), ("quota", "reset", "payment-api")])
+def test_a_grant_and_a_reset_are_given_in_any_order_and_each_says_who_did_it(
+    file: Path, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    assert podgate(*first, "--for", "30m", "--reason", "INC-1").code == 0
+    done = podgate(*second, "--for", "10m", "--reason", "INC-2")
+    if first == second == GRANT:
+        assert done.code == 2
+        assert "payment-api has an override of grant of pods in 60s already: grant: " in done.error
+        assert f"INC-1 (by {getuser()}): change it with --merge" in done.error
+        assert "podgate override payment-api --clear" in done.error
+        return
+    assert done.code == 0, done.err
+    entries = load(file.read_bytes()).entries
+    assert [entry.reason for entry in entries] == (["INC-2"] if first == second else ["INC-1", "INC-2"])
+    assert {entry.by for entry in entries} == {getuser()}
 
 
 def test_an_opened_breaker_is_listed_among_overrides_and_cleared_as_any(file: Path) -> None:

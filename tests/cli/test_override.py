@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def entries(file: Path) -> dict[str, Entry]:
 def plain(file: Path, service: str = "payment-api") -> dict[str, Any]:
     """Return what an entry does, without until and reason."""
     found = entries(file)[service].plain()
-    return {key: value for key, value in found.items() if key not in {"service", "until", "reason"}}
+    return {key: value for key, value in found.items() if key not in {"service", "until", "reason", "by"}}
 
 
 def override(*arguments: str) -> Done:
@@ -87,11 +88,10 @@ def test_what_others_have_written_stays_and_what_has_expired_goes(file: Path) ->
 def test_a_live_override_is_shown_and_not_overwritten_by_accident(file: Path) -> None:
     override("--quota-factor", "3", "--until", LATE, "--reason", "INC-1")
     before = file.read_bytes()
-    done = override("--mode", "quota=Audit", *FOR)
+    done = override("--quota-factor", "4", *FOR)
     assert done.code == 2
-    assert (
-        f"payment-api has an override already: quotaFactor: 3 until {LATE}: INC-1: add to it with --merge" in done.err
-    )
+    former = f"quotaFactor: 3 until {LATE}: INC-1 (by {getuser()})"
+    assert f"payment-api has an override of quotaFactor already: {former}: change it with --merge" in done.err
     assert file.read_bytes() == before
 
 

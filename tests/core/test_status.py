@@ -365,8 +365,8 @@ OVERRIDES = OverridesShown(
     "configmap podgate-system/podgate-overrides",
     ["o.yaml:2:3: [1].until: (absent): required: add until"],
     {
-        "payment-api": Entry("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("1.5")),
-        "gone": Entry("gone", "2027-01-15T09:00:00Z", "INC-2", modes=PartialModes(quota=Mode.AUDIT)),
+        "payment-api": (Entry("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("1.5")),),
+        "gone": (Entry("gone", "2027-01-15T09:00:00Z", "INC-2", modes=PartialModes(quota=Mode.AUDIT)),),
     },
 )
 
@@ -498,3 +498,20 @@ def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
 )
 def test_spans_are_written_as_go_does(seconds: int, text: str) -> None:
     assert countdown(seconds) == text
+
+
+def test_several_overrides_of_a_service_are_shown_each_and_in_the_service_as_one_up_to_the_first_end() -> None:
+    its = (
+        Entry("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("2"), by="alice"),
+        Entry("payment-api", "2027-01-15T08:05:00Z", "INC-2", reset_at="2027-01-15T08:00:00Z", by="bob"),
+    )
+    document = status_document(snapshot(overrides=OverridesShown("here", (), {"payment-api": its})))
+    assert [(one["reason"], one["by"]) for one in document["overrides"]["entries"]] == [
+        ("INC-1", "alice"),
+        ("INC-2", "bob"),
+    ]
+    [service] = [one for one in document["services"] if one["name"] == "payment-api"]
+    assert service["override"].items() >= {"quotaFactor": 2, "resetAt": "2027-01-15T08:00:00Z"}.items()
+    assert service["override"].items() >= {"until": "2027-01-15T08:05:00Z", "reason": "INC-1; INC-2"}.items()
+    lines = list(page(document))
+    assert any(line.endswith(" left): INC-1 (by alice)") for line in lines)

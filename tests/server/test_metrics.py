@@ -588,7 +588,11 @@ def test_an_override_that_ended_has_no_series_any_more(metrics: Metrics) -> None
     metrics.overrides_loaded([began])
     metrics.override_changed("payment-api", None, began)
     assert series(metrics, "podgate_override_until_timestamp_seconds")
+    later = replace(began, until="2099-01-01T00:00:00Z", reason="INC-2")
+    metrics.override_changed("payment-api", None, later)
     metrics.override_changed("payment-api", began, None)
+    assert list(series(metrics, "podgate_override_until_timestamp_seconds").values()) == [later.until_us / 1_000_000]
+    metrics.override_changed("payment-api", later, None)
     assert not series(metrics, "podgate_override_until_timestamp_seconds")
     assert samples(metrics)["podgate_overrides_last_reload_successful"] == 1
 

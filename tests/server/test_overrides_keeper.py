@@ -40,7 +40,7 @@ class Kept:
     @property
     def live(self) -> dict[str, str]:
         overrides: Overrides = self.keeper
-        return {name: str(found.quota_factor) for name, found in overrides.current().entries.items()}
+        return {name: str(found.quota_factor) for name, [found] in overrides.current().entries.items()}
 
 
 @pytest.fixture
@@ -127,11 +127,22 @@ async def test_another_entry_for_the_service_is_a_change(kept: Kept) -> None:
     assert kept.told.changes == ["payment-api began", "payment-api changed"]
 
 
+async def test_entries_that_set_different_things_end_one_by_one(kept: Kept) -> None:
+    mode = "- {service: payment-api, modes: {quota: Audit}, until: 2026-12-01T05:00:00Z, reason: INC-2}\n"
+    await kept.offer(entry(), mode)
+    assert len(kept.keeper.current().entries["payment-api"]) == 2
+    assert kept.told.changes == ["payment-api began", "payment-api began"]
+    kept.clock.us = END_US
+    [left] = kept.keeper.current().entries["payment-api"]
+    assert left.reason == "INC-2"
+    assert kept.told.changes[2:] == ["payment-api ended"]
+
+
 async def test_two_live_entries_are_refused_until_one_of_them_has_ended(kept: Kept) -> None:
     await kept.offer(entry(factor="2", until="2026-12-01T06:00:00Z"))
     await kept.offer(entry(factor="3"), entry(factor="4", until="2026-12-01T05:00:00Z"))
     assert kept.live == {"payment-api": "2"}
-    assert "a second live entry for payment-api, first in line 1" in kept.keeper.last_errors()[0]
+    assert "a second live entry for payment-api sets quotaFactor, first in line 1" in kept.keeper.last_errors()[0]
     assert len(kept.told.failed) == 1
     kept.clock.us = END_US
     assert kept.live == {"payment-api": "4"}

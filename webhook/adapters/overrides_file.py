@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import getpass
 import os
 import tempfile
 from collections.abc import Iterator
@@ -69,6 +70,12 @@ class FileBook:
             remedy = "give the path of a file in a folder that you may write to"
             raise UserError(f"{self._path}: cannot be written: {error.strerror or error}", remedy) from None
         return True
+
+    async def author(self) -> str | None:
+        try:
+            return getpass.getuser()
+        except (OSError, KeyError):  # a user without a name, as containers have them
+            return None
 
     async def policy(self) -> bytes | None:
         return None

@@ -17,7 +17,7 @@ from webhook.cli.status import NoSuchServiceError
 from webhook.core.document import DocumentError
 from webhook.core.document.loading import unproved
 from webhook.core.moments import microseconds, written
-from webhook.core.overrides import Document, Entry, cleared, drafted, load, merged, placed, remarks
+from webhook.core.overrides import Document, Entry, cleared, combined, displaced, drafted, load, merged, placed, remarks
 from webhook.core.overrides import written as document_of
 from webhook.core.policy import Policy
 from webhook.core.quantity import Duration
@@ -76,8 +76,8 @@ def timing(default: str | None = None) -> Callable[[Callable[..., None]], Callab
         @click.option("--for", "length", metavar="DURATION", help=f"How long it holds, such as 10m or 1h30m.{suffix}")
         @click.option("--until", metavar="TIME", help="Until when it holds, such as 2026-12-01T04:00:00Z.")
         @click.option("--reason", help="Why: an incident, a ticket, a name.")
-        @click.option("--merge", is_flag=True, help="Add to the override that is in force, and keep what else it does.")
-        @click.option("--replace", is_flag=True, help="Put this in the place of the override that is in force.")
+        @click.option("--merge", is_flag=True, help="Make one of this and of what is in force for the service.")
+        @click.option("--replace", is_flag=True, help="Put this in the place of all that is in force for the service.")
         @wraps(command)
         def run(
             *, length: str | None, until: str | None, reason: str | None, merge: bool, replace: bool, **rest: Any
@@ -134,34 +134,38 @@ def pairs(option: str, given: tuple[str, ...], example: str) -> dict[str, str]:
 
 def put(where: Where, span: Span, plain: dict[str, Any]) -> None:
     """Write an entry, `plain` as it stands in a document but for until and reason, and say what holds now."""
-    new = _entry({**plain, "until": span.until, "reason": span.reason})
+    asked = _entry({**plain, "until": span.until, "reason": span.reason})
     done: list[Entry] = []
 
-    def edit(document: Document, policy: Policy | None) -> tuple[Entry, ...]:
+    def edit(document: Document, policy: Policy | None, author: str | None) -> tuple[Entry, ...]:
+        new = replace(asked, by=author)
         if policy is not None:
             _refuse_idle(policy, new)
-        entry = _beside(document.live(now_us()).get(new.service), new, span)
-        done[:] = [entry]
-        return placed(document.entries, entry, now_us())
+        its = _beside(document.live(now_us()).get(new.service, ()), new, span)
+        done[:] = its[-1:]
+        return placed(document.entries, new.service, its, now_us())
 
     place = asyncio.run(_change(where, edit))
-    click.echo(f"{new.service}: {done[0]}")
+    click.echo(f"{asked.service}: {done[0]}")
     click.echo(f"written to {place}", err=True)
 
 
 def clear(where: Where, service: str) -> None:
-    """End what is in force for a service."""
+    """End all that is in force for a service."""
     ended: list[Entry] = []
 
-    def edit(document: Document, policy: Policy | None) -> tuple[Entry, ...]:
+    def edit(document: Document, policy: Policy | None, _: str | None) -> tuple[Entry, ...]:
         live = document.live(now_us())
         if service not in live and policy is not None:
             _refuse_unknown(policy, service)
-        ended[:] = [live[service]] if service in live else []
+        ended[:] = live.get(service, ())
         return cleared(document.entries, service, now_us())
 
     place = asyncio.run(_change(where, edit))
-    click.echo(f"{service}: ended: {ended[0]}" if ended else f"{service}: there was no override in {place}")
+    for entry in ended:
+        click.echo(f"{service}: ended: {entry}")
+    if not ended:
+        click.echo(f"{service}: there was no override in {place}")
 
 
 def in_force(where: Where) -> list[Entry]:
@@ -170,7 +174,7 @@ def in_force(where: Where) -> list[Entry]:
     async def look() -> list[Entry]:
         async with _opened(where) as book:
             live = _document(await book.read(), book.place).live(now_us())
-            return [live[service] for service in sorted(live)]
+            return [entry for service in sorted(live) for entry in live[service]]
 
     return asyncio.run(look())
 
@@ -181,12 +185,12 @@ def _opened(where: Where) -> AbstractAsyncContextManager[OverridesBook]:
     return open_book(where.kubeconfig, where.file)
 
 
-async def _change(where: Where, edit: Callable[[Document, Policy | None], tuple[Entry, ...]]) -> str:
+async def _change(where: Where, edit: Callable[[Document, Policy | None, str | None], tuple[Entry, ...]]) -> str:
     async with _opened(where) as book:
-        policy = await _policy(where, book)
+        policy, author = await _policy(where, book), await book.author()
         for _ in range(_TRIES):
             document = _document(await book.read(), book.place)
-            entries = edit(document, policy)
+            entries = edit(document, policy, author)
             if entries == document.entries or await book.write(document_of(entries)):
                 return book.place
         raise UserError(f"{book.place}: changed by others again and again", "try once more")
@@ -243,11 +247,20 @@ def _refuse_idle(policy: Policy, entry: Entry) -> None:
         raise UserError(f"{entry.service}: {'; '.join(idle)}", "see podgate policy render for what the service has")
 
 
-def _beside(former: Entry | None, new: Entry, span: Span) -> Entry:
-    if former is None or span.replace or (former.is_of_breaker_alone and new.is_of_breaker_alone and not span.merge):
-        return new  # the newest hand on a breaker is the one that is meant
-    if not span.merge:
-        remedy = "add to it with --merge, put this in its place with --replace, or end it with podgate override --clear"
-        raise UserError(f"{new.service} has an override already: {former}", remedy)
-    both = merged(former, new)
-    return both if span.is_told or former.until_us <= new.until_us else replace(both, until=former.until)
+def _beside(former: tuple[Entry, ...], new: Entry, span: Span) -> tuple[Entry, ...]:
+    """Return the service's entries with the new one, which is the last; UserError where it sets what one has set."""
+    if not former or span.replace:
+        return (new,)
+    if span.merge:
+        both, last = merged(combined(former), new), max(former, key=lambda entry: entry.until_us)
+        return (both if span.is_told or last.until_us <= new.until_us else replace(both, until=last.until),)
+    kept = displaced(former, new)
+    for entry in kept:
+        twice = [thing for thing in new.things if thing in entry.things]
+        if twice:
+            remedy = (
+                "change it with --merge, put this in the place of all with --replace,"
+                f" or end all with podgate override {new.service} --clear"
+            )
+            raise UserError(f"{new.service} has an override of {', '.join(twice)} already: {entry}", remedy)
+    return (*kept, new)

@@ -158,10 +158,11 @@ def _overrides(overrides: dict[str, Any]) -> Iterable[str]:
 
 def override_text(service: str, override: dict[str, Any]) -> str:
     """Say in one line what is done to a service, until when, and why."""
-    told = {"service", "until", "reason", "remainingSeconds", "withoutEffect"}
+    told = {"service", "until", "reason", "by", "remainingSeconds", "withoutEffect"}
     done = as_flow({key: value for key, value in override.items() if key not in told})[1:-1]
     text = click.style(f"{service}: override {done}", fg="yellow")
     left = f"until {override['until']} ({countdown(override['remainingSeconds'])} left): {override['reason']}"
+    left += f" (by {override['by']})" if override.get("by") else ""
     idle = "; ".join(override["withoutEffect"])
     return f"{text} {left}" + (click.style(f"; without effect: {idle}", fg="red") if idle else "")
 

@@ -68,7 +68,9 @@ def compiling(loaded: LoadedPolicy, only: Collection[str] | None = None) -> Iter
         yield CompiledService(service, plan, counted(plan))
 
 
-def compiling_under(base: Compiled, entries: Mapping[str, Entry], known: Collection[str]) -> Iterator[CompiledService]:
+def compiling_under(
+    base: Compiled, entries: Mapping[str, tuple[Entry, ...]], known: Collection[str]
+) -> Iterator[CompiledService]:
     """Yield the services of a policy that overrides make others than in `base`, but for those that are `known`."""
     loaded = overridden(base.loaded, entries)
     changed = {name for name in entries if name in base.services}.difference(known)
@@ -77,7 +79,7 @@ def compiling_under(base: Compiled, entries: Mapping[str, Entry], known: Collect
     return compiling(loaded, changed)
 
 
-def under(base: Compiled, entries: Mapping[str, Entry], changed: Mapping[str, CompiledService]) -> Compiled:
+def under(base: Compiled, entries: Mapping[str, tuple[Entry, ...]], changed: Mapping[str, CompiledService]) -> Compiled:
     """Return a policy as it is under overrides, with `changed` in place of what `base` has."""
     if not changed:
         return base

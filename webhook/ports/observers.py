@@ -57,7 +57,7 @@ class Observer(Protocol):
         ...
 
     def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
-        """Say that another entry is in force for a service: without a former one it began, with none now it ended."""
+        """Say of one of a service's entries that it began (without a former one), ended (with none now) or changed."""
         ...
 
 

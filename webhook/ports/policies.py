@@ -73,6 +73,10 @@ class OverridesBook(Protocol):
         """Replace what was read last; False, and nothing is written, where somebody has changed it meanwhile."""
         ...
 
+    async def author(self) -> str | None:
+        """Return who is writing, as far as that is known."""
+        ...
+
     async def policy(self) -> bytes | None:
         """Return the policy's document beside it; None where there is none."""
         ...

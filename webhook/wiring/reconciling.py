@@ -39,11 +39,11 @@ def by_hand(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loo
 
 def _hands(sources: Sources, ledger: Ledger, telemetry: Telemetry, in_force: Callable[[], Compiled | None]) -> Hands:
     def asked() -> dict[str, int]:
-        return overrides.breaker_resets(sources.overrides.keeper.current().entries.values(), _WALL.now_us())
+        return overrides.breaker_resets(sources.overrides.keeper.current().all(), _WALL.now_us())
 
     return Hands(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
 
 
 def _asked(sources: Sources) -> Callable[[], Iterable[overrides.Reset]]:
     """Return the resets that live overrides ask for."""
-    return lambda: overrides.resets(sources.overrides.keeper.current().entries.values(), _WALL.now_us())
+    return lambda: overrides.resets(sources.overrides.keeper.current().all(), _WALL.now_us())

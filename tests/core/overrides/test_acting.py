@@ -45,7 +45,7 @@ AT_US = 1_796_094_000_000_000
 END_US = AT_US + 3_600_000_000
 
 
-def entries(*bodies: str) -> dict[str, Entry]:
+def entries(*bodies: str) -> dict[str, tuple[Entry, ...]]:
     text = "".join(f"- {{{body}, until: 2026-12-01T04:00:00Z, reason: INC-1}}\n" for body in bodies)
     return load(text.encode()).live(0)
 
@@ -172,16 +172,17 @@ def test_entries_for_nobody_change_nothing() -> None:
     ],
 )
 def test_what_has_no_effect_under_the_policy_is_said_and_is_no_error(body: str, said: list[str]) -> None:
-    [entry] = entries(body).values()
+    [[entry]] = entries(body).values()
     assert list(remarks(POLICY.policy, entry)) == said
 
 
 def test_resets_are_told_by_their_moment_and_not_before_it() -> None:
-    found = entries(
+    lived = entries(
         "service: a, quotaReset: {at: 2026-12-01T03:00:00Z}",
         "service: b, quotaReset: {at: 2026-12-01T03:00:01Z, window: 90s}",
         "service: c, quotaFactor: 2",
     ).values()
+    found = [entry for [entry] in lived]
     assert resets(found, AT_US - 1) == ()
     assert resets(found, AT_US) == (("a", AT_US, None),)
     assert resets(found, AT_US + 1_000_000) == (("a", AT_US, None), ("b", AT_US + 1_000_000, 90))
@@ -189,11 +190,12 @@ def test_resets_are_told_by_their_moment_and_not_before_it() -> None:
 
 
 def test_breakers_are_reset_by_the_moment_too() -> None:
-    found = entries(
+    lived = entries(
         "service: a, resetAt: 2026-12-01T03:00:00Z, breaker: Automatic",
         "service: b, resetAt: 2026-12-01T03:00:01Z",
         "service: c, breaker: ForcedOpen",
     ).values()
+    found = [entry for [entry] in lived]
     assert breaker_resets(found, AT_US - 1) == {}
     assert breaker_resets(found, AT_US) == {"a": AT_US}
     assert breaker_resets(found, AT_US + 1_000_000) == {"a": AT_US, "b": AT_US + 1_000_000}
@@ -234,5 +236,18 @@ def test_a_breaker_that_the_policy_disables_can_be_opened_by_hand() -> None:
     found = plan(overridden(policy, entries("service: tripping, breaker: ForcedOpen")), "tripping")
     assert found.breaker is not None
     assert (found.breaker_mode, found.breaker.forcing) == (Mode.ENFORCE, Forcing(State.FORCED_OPEN, END_US, "INC-1"))
-    [closes] = entries("service: tripping, breaker: ForcedClosed").values()
+    [[closes]] = entries("service: tripping, breaker: ForcedClosed").values()
     assert remarks(policy.policy, closes) == ("breaker: modes.breaker is Disabled",)
+
+
+def test_several_entries_for_one_service_act_together_and_a_forced_state_has_its_own_end_and_reason() -> None:
+    text = """\
+- {service: tripping, quotaFactor: 2, until: 2026-12-01T03:10:00Z, reason: INC-2}
+- {service: tripping, breaker: ForcedClosed, until: 2026-12-01T04:00:00Z, reason: INC-1}
+- {service: tripping, grant: [{window: 1m, hard: {pods: 1}}], until: 2026-12-01T03:30:00Z, reason: INC-3}
+"""
+    found = overridden(POLICY, load(text.encode()).live(0))
+    assert hard(found, "tripping") == {("1m", "pods"): 11}
+    breaker = plan(found, "tripping").breaker
+    assert breaker is not None
+    assert breaker.forcing == Forcing(State.FORCED_CLOSED, END_US, "INC-1")

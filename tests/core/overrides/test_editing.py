@@ -10,6 +10,7 @@ from webhook.core.overrides import (
     PartialModes,
     QuotaReset,
     cleared,
+    displaced,
     load,
     merged,
     placed,
@@ -50,9 +51,19 @@ def test_what_is_written_is_read_back_equal(entry: Entry) -> None:
 
 def test_an_entry_is_placed_in_its_services_place_and_the_expired_go() -> None:
     new = Entry("a", LATE, "INC-3", quota_factor=Quantity.parse("3"))
-    assert placed([TWICE, OTHER], new, EARLY_US - 1) == (OTHER, new)
-    assert placed([TWICE], OTHER, EARLY_US - 1) == (TWICE, OTHER)
-    assert placed([TWICE], OTHER, EARLY_US) == (OTHER,)
+    assert placed([TWICE, OTHER], "a", [new], EARLY_US - 1) == (OTHER, new)
+    assert placed([TWICE], "b", [OTHER], EARLY_US - 1) == (TWICE, OTHER)
+    assert placed([TWICE], "b", [OTHER], EARLY_US) == (OTHER,)
+
+
+def test_a_newer_hand_on_the_breaker_and_a_newer_reset_take_the_place_of_the_former_and_of_nothing_else() -> None:
+    forced = merged(TWICE, Entry("a", LATE, "INC-1", breaker=Hand.FORCED_OPEN))
+    reset = Entry("a", LATE, "INC-2", quota_reset=QuotaReset(EARLY))
+    closes = Entry("a", LATE, "INC-3", breaker=Hand.AUTOMATIC, reset_at=LATE)
+    assert displaced([forced, reset], closes) == (merged(TWICE, Entry("a", LATE, "INC-1")), reset)
+    assert displaced([reset], Entry("a", LATE, "INC-4", quota_reset=QuotaReset(LATE))) == ()
+    assert displaced([reset], Entry("a", LATE, "INC-4", quota_reset=QuotaReset(LATE, Duration.parse("1m")))) == (reset,)
+    assert displaced([TWICE], TWICE) == (TWICE,)
 
 
 def test_clearing_ends_one_service_and_keeps_the_others() -> None:

@@ -91,10 +91,35 @@ def test_two_live_entries_for_one_service_clash_until_one_of_them_ends() -> None
     document = load((entry() + entry("b") + entry(until="2026-12-01T05:00:00Z")).encode())
     [clash] = document.clashes(END_US - 1)
     assert str(clash) == (
-        "3:13: [2].service: a: a second live entry for a, first in line 1: keep one of the two, or put both into one"
+        "3:13: [2].service: a: a second live entry for a sets quotaFactor, first in line 1:"
+        " keep one of the two, or put both into one"
     )
     assert document.clashes(END_US) == ()
-    assert {name: found.until for name, found in document.live(END_US).items()} == {"a": "2026-12-01T05:00:00Z"}
+    assert {name: found.until for name, [found] in document.live(END_US).items()} == {"a": "2026-12-01T05:00:00Z"}
+
+
+def test_entries_for_one_service_that_set_different_things_are_live_at_one_time() -> None:
+    live = [
+        "grant: [{window: 1m, hard: {pods: 1}}]",
+        "grant: [{window: 1m, hard: {cpu: 1}}, {window: 1h, hard: {pods: 1}}]",
+        "quotaReset: {at: 2026-12-01T03:00:00Z}",
+        "resetAt: 2026-12-01T03:00:00Z",
+        "breaker: Automatic",
+        "modes: {quota: Audit}",
+        "modes: {breaker: Warn}, quotaFactor: 2",
+    ]
+    tail = "until: 2026-12-01T04:00:00Z, reason: INC-1, by: alice"
+    text = "".join(f"- {{service: a, {body}, {tail}}}\n" for body in live)
+    document = load(text.encode())
+    assert document.clashes(END_US - 1) == ()
+    assert len(document.live(END_US - 1)["a"]) == len(live)
+    for body, thing in (
+        ("grant: [{window: 60s, hard: {requests.cpu: 1}}]", "grant of requests.cpu in 60s"),
+        ("quotaReset: {at: 2026-12-01T03:30:00Z}", "quotaReset"),
+        ("modes: {breaker: Audit}", "modes.breaker"),
+    ):
+        [clash] = load(f"{text}- {{service: a, {body}, {tail}}}\n".encode()).clashes(END_US - 1)
+        assert f"sets {thing}, first in line" in clash.reason
 
 
 def test_an_expired_entry_beside_a_live_one_is_inert() -> None:

@@ -23,6 +23,7 @@ from webhook.overrides_keeper import OverridesKeeper
 from webhook.ports import WatchReports
 
 PLACE = f"configmap {NAMESPACE}/{OVERRIDES}"
+_WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _OVERRIDES = Collection(
     item=ConfigMap,
@@ -32,6 +33,18 @@ _OVERRIDES = Collection(
     right=f"list and watch configmaps named {OVERRIDES} in {NAMESPACE}",
     object_name=OVERRIDES,
 )
+
+
+class _UserInfo(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _Who(msgspec.Struct, frozen=True, rename="camel"):
+    user_info: _UserInfo = _UserInfo()
+
+
+class _SelfSubjectReview(msgspec.Struct, frozen=True):
+    status: _Who = _Who()
 
 
 class ConfigMapOverrides:
@@ -111,6 +124,14 @@ class ConfigMapBook:
             right = f"{verb} configmaps named {OVERRIDES} in {NAMESPACE}"
             raise UserError(f"cannot {verb} {PLACE}: {error.told(right)}") from None
         return True
+
+    async def author(self) -> str | None:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        try:
+            found = decoded(await answer(self._client, "POST", _WHO, self._seconds, body=review), _SelfSubjectReview)
+        except ApiError:
+            return None  # an older cluster, or no right to ask: its audit log knows
+        return found.status.user_info.username or None
 
     async def policy(self) -> bytes | None:
         found = await self._get(NAME)

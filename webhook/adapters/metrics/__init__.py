@@ -79,6 +79,7 @@ class Metrics:
         self._policy_hash: str | None = None
         self._last_good = False
         self._override_until_seconds: Mapping[str, float] = {}
+        self._overrides_live: dict[str, Sequence[Entry]] = {}
         self._overrides_last_good: bool | None = None  # until there is a document, or known to be none
         self._contact_seconds: dict[str, float] = {}
         self._replicas = 1
@@ -144,10 +145,13 @@ class Metrics:
     def overrides_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
         self._overrides_last_good = False
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:  # noqa: ARG002  as above
+    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+        live = [entry for entry in self._overrides_live.get(service, ()) if entry != former]
+        self._overrides_live[service] = live = [*live, *([now] if now is not None else ())]
         others = {name: at for name, at in self._override_until_seconds.items() if name != service}
+        last = {service: max(entry.until_us for entry in live) / 1_000_000} if live else {}
         # Replaced, never changed in place: a scrape may be reading it.
-        self._override_until_seconds = others if now is None else {**others, service: now.until_us / 1_000_000}
+        self._override_until_seconds = {**others, **last}
 
     def files_read(self, name: str, at_seconds: float, *, is_good: bool) -> None:
         """Count a reading of a watched file, or of files that belong together, at the start or because they changed."""

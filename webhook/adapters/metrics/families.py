@@ -135,7 +135,7 @@ POLICY_RELOADS = _counter("policy_reloads_total", "result", "Readings of a new p
 POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policy documents judged before they were stored.")
 POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
 
-OVERRIDE_UNTIL = _gauge("override_until_timestamp_seconds", "service", "When the override in force ends.")
+OVERRIDE_UNTIL = _gauge("override_until_timestamp_seconds", "service", "When the last override in force for it ends.")
 OVERRIDES_LAST_GOOD = _gauge(
     "overrides_last_reload_successful", "", "1 if the newest document of overrides is in force, else 0."
 )

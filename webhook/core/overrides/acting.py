@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 
 from webhook.core.breaker import Forcing, State
 from webhook.core.overrides.entry import Entry, Hand, PartialModes
+from webhook.core.overrides.merging import combined
 from webhook.core.policy import LoadedPolicy, Modes, Policy, Service
 from webhook.core.quantity import Duration, Quantity
 from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
@@ -19,10 +20,13 @@ _FORCED = {Hand.FORCED_OPEN: State.FORCED_OPEN, Hand.FORCED_CLOSED: State.FORCED
 
 
 class InForce(Struct, frozen=True):
-    """The live entries by service. `generation` is another one whenever they are."""
+    """The live entries by service, each of which sets something else. `generation` is another one whenever they are."""
 
     generation: int = 0
-    entries: Mapping[str, Entry] = {}
+    entries: Mapping[str, tuple[Entry, ...]] = {}
+
+    def all(self) -> tuple[Entry, ...]:
+        return tuple(entry for its in self.entries.values() for entry in its)
 
 
 class Reset(NamedTuple):
@@ -33,19 +37,19 @@ class Reset(NamedTuple):
     seconds: int | None
 
 
-def overridden(loaded: LoadedPolicy, entries: Mapping[str, Entry]) -> LoadedPolicy:
+def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Entry, ...]]) -> LoadedPolicy:
     """Return the policy with its services as they are under live entries, of which one may have no effect."""
     policy = loaded.policy
     if not any(service.name in entries for service in policy.services):
         return loaded
     services = tuple(
-        service if (entry := entries.get(service.name)) is None else _under(entry, service)
-        for service in policy.services
+        _under(combined(its), service) if (its := entries.get(service.name)) else service for service in policy.services
     )
     forcings = {
         service.name: forcing
         for service in policy.services
-        if (entry := entries.get(service.name)) is not None and (forcing := _forcing(entry)) is not None
+        for entry in entries.get(service.name, ())
+        if (forcing := _forcing(entry)) is not None
     }
     return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings)
 

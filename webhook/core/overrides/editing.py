@@ -4,19 +4,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import yaml
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from webhook.core.document.scalars import resolved
-from webhook.core.overrides.entry import Entry, Grant, PartialModes
+from webhook.core.overrides.entry import Entry
 from webhook.core.overrides.loading import load
-from webhook.core.quota import canonical
 
 _WIDEST = 1 << 20
 
 
-def placed(entries: Iterable[Entry], new: Entry, now_us: int) -> tuple[Entry, ...]:
-    """Return the live entries with `new` as the service's one."""
-    return (*cleared(entries, new.service, now_us), new)
+def placed(entries: Iterable[Entry], service: str, its: Iterable[Entry], now_us: int) -> tuple[Entry, ...]:
+    """Return the live entries with `its` as those of the service."""
+    return (*cleared(entries, service, now_us), *its)
 
 
 def cleared(entries: Iterable[Entry], service: str, now_us: int) -> tuple[Entry, ...]:
@@ -24,33 +23,16 @@ def cleared(entries: Iterable[Entry], service: str, now_us: int) -> tuple[Entry,
     return tuple(entry for entry in entries if entry.until_us > now_us and entry.service != service)
 
 
-def merged(former: Entry, new: Entry) -> Entry:
-    """Return `former` with what `new` says: its until and reason hold, and a grant of the same resource is replaced."""
-    return replace(
-        new,
-        quota_factor=new.quota_factor if new.quota_factor is not None else former.quota_factor,
-        modes=_modes(former.modes, new.modes),
-        grant=_grants(former.grant, new.grant),
-        quota_reset=new.quota_reset if new.quota_reset is not None else former.quota_reset,
-        breaker=new.breaker or former.breaker,
-        reset_at=new.reset_at or former.reset_at,
-    )
-
-
-def _modes(former: PartialModes | None, new: PartialModes | None) -> PartialModes | None:
-    if former is None or new is None:
-        return new or former
-    return replace(former, **{name: mode for name, mode in asdict(new).items() if mode is not None})
-
-
-def _grants(former: tuple[Grant, ...], new: tuple[Grant, ...]) -> tuple[Grant, ...]:
-    by_window = {grant.window: grant for grant in former}
-    for grant in new:
-        there = by_window.get(grant.window, grant)
-        named = {canonical(resource) for resource in grant.hard}
-        kept = {resource: hard for resource, hard in there.hard.items() if canonical(resource) not in named}
-        by_window[grant.window] = Grant(there.window, {**kept, **grant.hard})
-    return tuple(by_window.values())
+def displaced(former: Iterable[Entry], new: Entry) -> tuple[Entry, ...]:
+    """Return entries without what a newer one of these takes the place of: a forced state, and a reset of the same."""
+    of_breaker = new.breaker is not None or new.reset_at is not None
+    left = []
+    for entry in former:
+        reset, newer = entry.quota_reset, new.quota_reset
+        is_done_again = reset is not None and newer is not None and reset.window == newer.window
+        kept = replace(entry, quota_reset=None) if is_done_again else entry
+        left.append(replace(kept, breaker=None, reset_at=None) if of_breaker else kept)
+    return tuple(entry for entry in left if entry.things)
 
 
 def written(entries: Iterable[Entry]) -> bytes:

@@ -5,10 +5,12 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from webhook.core.kubernetes import format_of
 from webhook.core.moments import microseconds
 from webhook.core.quantity import Duration, Quantity
+from webhook.core.quota import canonical
 from webhook.core.stanzas import Choice, Mode
 from webhook.core.stanzas.quota import MOST_WINDOWS, Hard
 
@@ -68,15 +70,26 @@ class Entry(Struct, frozen=True, rename="camel"):
     quota_reset: QuotaReset | None = None
     breaker: Hand | None = None
     reset_at: Moment | None = None
+    by: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": MOST_REASON})] | None = None
+    """Who wrote it, as the command that did knows."""
 
     @property
     def until_us(self) -> int:
         return microseconds(self.until)
 
     @property
-    def is_of_breaker_alone(self) -> bool:
-        """Whether it does nothing but what `podgate breaker` does."""
-        return self.quota_factor is None and self.modes is None and not self.grant and self.quota_reset is None
+    def things(self) -> tuple[str, ...]:
+        """Name what it sets. Entries for one service are live at one time where they set different things."""
+        found = ["quotaFactor"] if self.quota_factor is not None else []
+        found += [f"modes.{name}" for name, mode in (asdict(self.modes) if self.modes else {}).items() if mode]
+        found += [
+            f"grant of {canonical(name)} in {_seconds(grant.window)}" for grant in self.grant for name in grant.hard
+        ]
+        if self.quota_reset is not None:
+            window = self.quota_reset.window
+            found.append("quotaReset" if window is None else f"quotaReset of {_seconds(window)}")
+        found += ["breaker"] if self.breaker is not None else []
+        return (*found, "resetAt") if self.reset_at is not None else tuple(found)
 
     @property
     def reset_at_us(self) -> int | None:
@@ -91,9 +104,16 @@ class Entry(Struct, frozen=True, rename="camel"):
 
     def __str__(self) -> str:
         """Say what it does, in one line."""
-        done = {key: value for key, value in self.plain().items() if key not in {"service", "until", "reason"}}
+        told = {"service", "until", "reason", "by"}
+        done = {key: value for key, value in self.plain().items() if key not in told}
         text: str = yaml.safe_dump(done, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_WIDEST)
-        return f"{text.strip()[1:-1]} until {self.until}: {self.reason}"
+        by = f" (by {self.by})" if self.by else ""
+        return f"{text.strip()[1:-1]} until {self.until}: {self.reason}{by}"
+
+
+def _seconds(window: Duration) -> str:
+    """Return a window's length as one text, however it was written: 1m and 60s are the same."""
+    return f"{window.us // 1_000_000}s"
 
 
 def _without_absent(value: Any) -> Any:

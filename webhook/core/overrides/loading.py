@@ -27,21 +27,25 @@ class Document:
     entries: tuple[Entry, ...] = ()
     _nodes: tuple[Node, ...] = ()
 
-    def live(self, now_us: int) -> dict[str, Entry]:
-        """Return what is live by service. Of a document without clashes."""
-        return {entry.service: entry for entry in self.entries if entry.until_us > now_us}
+    def live(self, now_us: int) -> dict[str, tuple[Entry, ...]]:
+        """Return what is live by service, in the document's order. Of a document without clashes."""
+        found: dict[str, tuple[Entry, ...]] = {}
+        for entry in self.entries:
+            if entry.until_us > now_us:
+                found[entry.service] = (*found.get(entry.service, ()), entry)
+        return found
 
     def clashes(self, now_us: int) -> tuple[Problem, ...]:
-        """Return why it cannot be used now: two live entries for one service. With time such a problem goes away."""
+        """Return why it cannot be used now: two live entries set the same thing. With time such a problem goes away."""
         return tuple(self._clashes(now_us))
 
     def _clashes(self, now_us: int) -> Iterator[Problem]:
-        first: dict[str, Node] = {}
+        first: dict[tuple[str, str], Node] = {}
         for entry, node in zip(self.entries, self._nodes, strict=True):
-            if entry.until_us > now_us:
-                there = first.setdefault(entry.service, node)
+            for thing in entry.things if entry.until_us > now_us else ():
+                there = first.setdefault((entry.service, thing), node)
                 if there is not node:
-                    reason = f"a second live entry for {entry.service}, first in line {there.line}"
+                    reason = f"a second live entry for {entry.service} sets {thing}, first in line {there.line}"
                     yield node.child("service").problem(reason, "keep one of the two, or put both into one")
 
     def next_end_us(self, now_us: int) -> int | None:

@@ -1,0 +1,43 @@
+"""Entries of one service put together: all of them as one, and one added to another."""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from msgspec.structs import asdict, replace
+
+from webhook.core.overrides.entry import Entry, Grant, PartialModes
+from webhook.core.quota import canonical
+
+
+def combined(entries: Sequence[Entry]) -> Entry:
+    """Return one entry that does what all of these do; its until and reason are those of the last."""
+    return reduce(merged, entries)
+
+
+def merged(former: Entry, new: Entry) -> Entry:
+    """Return `former` with what `new` says: its until and reason hold, and a grant of the same resource is replaced."""
+    return replace(
+        new,
+        quota_factor=new.quota_factor if new.quota_factor is not None else former.quota_factor,
+        modes=_modes(former.modes, new.modes),
+        grant=_grants(former.grant, new.grant),
+        quota_reset=new.quota_reset if new.quota_reset is not None else former.quota_reset,
+        breaker=new.breaker or former.breaker,
+        reset_at=new.reset_at or former.reset_at,
+    )
+
+
+def _modes(former: PartialModes | None, new: PartialModes | None) -> PartialModes | None:
+    if former is None or new is None:
+        return new or former
+    return replace(former, **{name: mode for name, mode in asdict(new).items() if mode is not None})
+
+
+def _grants(former: tuple[Grant, ...], new: tuple[Grant, ...]) -> tuple[Grant, ...]:
+    by_window = {grant.window: grant for grant in former}
+    for grant in new:
+        there = by_window.get(grant.window, grant)
+        named = {canonical(resource) for resource in grant.hard}
+        kept = {resource: hard for resource, hard in there.hard.items() if canonical(resource) not in named}
+        by_window[grant.window] = Grant(there.window, {**kept, **grant.hard})
+    return tuple(by_window.values())
