@@ -31,6 +31,8 @@ class Replica:
     owing: set[str] = field(default_factory=set)
     """Tags under which it owes something."""
     losses: list[None] = field(default_factory=list)
+    missed: set[str] = field(default_factory=set)
+    """Tags of which a tick had no answer."""
 
     async def ask(self, plan: CounterPlan = PLAN, uid: str = "") -> bool:
         receipt = await self.store.acquire(
@@ -55,6 +57,7 @@ async def replica_on(url: str, *, admits: bool = True) -> AsyncIterator[Replica]
     reports = WatchReports(int, str, str)
     made = Replica(RedisStore(open_link(url), "test", SystemClock(), reports, deadline_seconds=30))
     made.store.on_loss = lambda: made.losses.append(None)
+    made.store.on_missed = lambda plan: made.missed.add(plan.tag)
     if admits:
         made.store.owes = made.owing.__contains__
     await made.store.tick([PLAN, POOLED, BY_NAMESPACE])
@@ -198,3 +201,17 @@ async def test_nodes_of_a_cluster_that_are_reached_at_the_start_are_no_loss(redi
             assert await one.ask(plan)
             assert await one.others(plan, afresh=True) == 0
         assert one.losses == []
+
+
+async def test_a_tick_tells_of_which_services_it_had_no_answer(redis_program: RedisProgram, tmp_path: Path) -> None:
+    with RedisCluster(redis_program, tmp_path / "cluster", "--cluster-require-full-coverage", "no") as cluster:
+        plans = [replace(PLAN, service=str(number), tag=str(number)) for number in range(30)]
+        gone = cluster.owner(plans[0].tag)
+        theirs = {plan.tag for plan in plans if cluster.owner(plan.tag).port == gone.port}
+        async with replica_on(cluster.url) as one:
+            await one.store.tick(plans)
+            assert one.missed == set()
+            gone.kill()
+            with pytest.raises(StoreUnavailableError):
+                await one.store.tick(plans)
+            assert one.missed == theirs != {plan.tag for plan in plans}

@@ -638,9 +638,10 @@ async def test_who_was_admitted_by_another_replica_is_not_refused_by_what_is_rem
     for uid in "abcd":
         await world.ask(uid=uid, guard=other)
     assert (await world.ask()).refused is Refusal.QUOTA
+    asked = world.store.asked
     assert (await world.ask(uid="a")).repeated
     assert (await world.ask()).refused is Refusal.QUOTA
-    assert world.cached == 1
+    assert (world.cached, world.store.asked) == (1, asked), "nobody waits for two answers, one after the other"
 
 
 async def test_refusals_are_not_remembered_while_the_store_is_away(world: World) -> None:
