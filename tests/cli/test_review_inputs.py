@@ -117,6 +117,12 @@ def test_namespaces_among_the_objects_are_known_by_their_labels() -> None:
     assert done.err == "2 reviewed: Admit 1, Unmatched 1\n"
 
 
+def test_a_namespace_alone_is_nothing_to_review_and_no_mistake() -> None:
+    write("all.yaml", namespace("team-a"))
+    done = review("all.yaml")
+    assert (done.code, done.out, done.err) == (0, "", "0 reviewed\n")
+
+
 def test_labels_that_are_told_win_and_a_contradiction_is_said() -> None:
     write("all.yaml", pod("p", "team-a"), namespace("team-a", tier="prod"), namespace("team-a", tier="test"))
     Path("told.yaml").write_text("team-a: {tier: test}")

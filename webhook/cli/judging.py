@@ -45,8 +45,8 @@ class Asker(NamedTuple):
         return Ask(subject.pod, subject.namespace, UID, user or USER, dry_run=True, groups=groups)
 
 
-class Bench(NamedTuple):
-    """Who judges. `policy` returns the policy of a hash; None where the judge is a server, which shows it to nobody."""
+class Evaluator(NamedTuple):
+    """What judges. `policy` returns the policy of a hash; None for a server, which shows its policy to nobody."""
 
     interceptor: Reviewer
     policy: Callable[[str], Compiled] | None = None
@@ -63,22 +63,22 @@ class Judged(NamedTuple):
     """The object of the file, rewritten; of an AdmissionReview the Pod."""
 
 
-async def judge(bench: Bench, subject: Subject, asker: Asker, *, with_notes: bool) -> Judged:
+async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_notes: bool) -> Judged:
     """Ask both halves. UserError: no API server would let the object through, or too little is known.
 
     `with_notes`: say what each entry of the policy did, which takes longer.
     """
     try:
         if subject.review is not None:
-            before, admission = subject.pod, await _recorded(bench, subject.review)
+            before, admission = subject.pod, await _recorded(evaluator, subject.review)
             rewritten = admission.pod
         else:
             ask = asker.ask(subject)
-            before, admission = as_sent_to_mutate(ask), await admit(bench.interceptor, ask)
-            undecided = await _undecided(bench, subject)
+            before, admission = as_sent_to_mutate(ask), await admit(evaluator.interceptor, ask)
+            undecided = await _undecided(evaluator, subject)
             if undecided is not None:
                 admission = Admission(replace(undecided, half=Half.MUTATE, steps=()), undecided, before)
-            rewritten = await _committed(bench, subject, asker, admission.mutated)
+            rewritten = await _committed(evaluator, subject, asker, admission.mutated)
     except BadReviewError as error:
         wrong = _complaint(str(error), subject)
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
@@ -87,11 +87,11 @@ async def judge(bench: Bench, subject: Subject, asker: Asker, *, with_notes: boo
             f"the policy asks for the labels of Namespace {subject.namespace!r}, which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
         ) from None
-    notes = _notes(bench, before, admission.mutated) if with_notes else ()
+    notes = _notes(evaluator, before, admission.mutated) if with_notes else ()
     return Judged(subject, before, admission, notes, rewritten)
 
 
-async def _committed(bench: Bench, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
+async def _committed(evaluator: Evaluator, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
     """Return the object of the file rewritten; what its controller adds to a Pod is none of its template's."""
     holder: Any = subject.document
     for step in subject.template_at:
@@ -99,25 +99,25 @@ async def _committed(bench: Bench, subject: Subject, asker: Asker, mutated: Deci
     if mutated.patch and holder["spec"] != subject.pod["spec"]:
         ask = asker.ask(replace(subject, pod={**subject.pod, "spec": holder["spec"]}))
         review = admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)
-        mutated = (await bench.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
+        mutated = (await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
     is_ours = mutated.service is not None or mutated.patch
     return committed(subject.document, subject.template_at, mutated.patch) if is_ours else dict(subject.document)
 
 
-async def _undecided(bench: Bench, subject: Subject) -> Decision | None:
+async def _undecided(evaluator: Evaluator, subject: Subject) -> Decision | None:
     """Ask about the workload, which the Pods come of; None where what holds for the first holds for each of them."""
     if subject.workload is None or subject.source is None:
         return None
     body = msgspec.json.encode(workload_review(subject.workload, subject.source, subject.namespace))
-    decision = (await bench.interceptor.review(Half.VALIDATE, body)).decision
+    decision = (await evaluator.interceptor.review(Half.VALIDATE, body)).decision
     return decision if decision.verdict is Verdict.DEPENDS else None
 
 
-async def _recorded(bench: Bench, recorded: dict[str, Any]) -> Admission:
+async def _recorded(evaluator: Evaluator, recorded: dict[str, Any]) -> Admission:
     """Judge an AdmissionReview as it was sent; the validating half sees what the mutating half made of it."""
     asked = recorded.get("request")
     dry = {**recorded, "request": {**asked, "dryRun": True}} if isinstance(asked, dict) else recorded
-    mutated = await bench.interceptor.review(Half.MUTATE, msgspec.json.encode(dry))
+    mutated = await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(dry))
     request = recorded["request"]
     given = request.get("object")
     after = patched(given, msgspec.json.decode(mutated.body)["response"]) if isinstance(given, dict) else given
@@ -125,7 +125,7 @@ async def _recorded(bench: Bench, recorded: dict[str, Any]) -> Admission:
         after = {**after, "metadata": {"uid": UID, **after["metadata"]}}
     stored = with_priority(after) if isinstance(after, dict) else after
     again = {**recorded, "request": {**request, "object": stored, "dryRun": True}}
-    validated = await bench.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
+    validated = await evaluator.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
     is_pod = isinstance(after, dict) and request["resource"].get("resource") == "pods"
     return Admission(mutated.decision, validated.decision, after if is_pod else {})
 
@@ -137,12 +137,12 @@ def _complaint(error: str, subject: Subject) -> complaints.Complaint:
     return complaints.of_pod(error, subject.pod, {name: at + name for name in ("metadata", "spec")})
 
 
-def _notes(bench: Bench, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
+def _notes(evaluator: Evaluator, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
     """Return what each entry of the policy did, where it was asked at all."""
     is_new = mutated.operation == "CREATE" and not mutated.sub_resource and not mutated.workload
-    if mutated.service is None or not is_new or bench.policy is None:
+    if mutated.service is None or not is_new or evaluator.policy is None:
         return ()
-    compiled = bench.policy(mutated.policy_hash)
+    compiled = evaluator.policy(mutated.policy_hash)
     # As the mutating call sees it: a recorded one may be of the other half, with a uid.
     metadata = {key: value for key, value in (before.get("metadata") or {}).items() if key != "uid"}
     return explain({**before, "metadata": metadata}, compiled.services[mutated.service], compiled.hash)

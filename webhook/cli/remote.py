@@ -21,6 +21,7 @@ from webhook.errors import UserError
 from webhook.interceptor import Answer
 
 _TIMEOUT_SECONDS = 10
+_LONGEST_ECHO = 1000  # bytes of an answer that is no review
 _IDENTITY = "give --cert, --key and --token-file of an identity that may ask for reviews (docs/identities.md)"
 
 
@@ -86,11 +87,8 @@ class RemoteInterceptor:
             async for chunk in response.content.iter_any():
                 found += chunk
                 if len(found) > LARGEST_BYTES:
-                    raise UserError(f"{url}: more than {LARGEST_BYTES >> 20} MiB", "give the URL of podgate serve")
+                    raise NoAnswerError(f"{url}: more than {LARGEST_BYTES >> 20} MiB", "give the URL of podgate serve")
             return response.status, bytes(found)
-
-
-_LONGEST_ECHO = 1000
 
 
 @asynccontextmanager
@@ -107,16 +105,15 @@ async def remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
 
 def _context(options: ServerOptions) -> ssl.SSLContext:
     files = [path for path in (options.ca, options.certificate, options.key) if path is not None]
+    for path in files:
+        content(path)  # OpenSSL reads them itself, and has no bound
     try:
         context = ssl.create_default_context(cafile=options.ca)
         if options.certificate is not None:
             context.load_cert_chain(options.certificate, options.key, password="")
-    except (OSError, ValueError) as error:  # an ssl.SSLError is one
-        reason = (
-            error.strerror if isinstance(error, FileNotFoundError) else "not PEM, or no pair of certificate and key"
-        )
+    except (OSError, ValueError):  # an ssl.SSLError is one
         remedy = "give certificates in PEM, and a key without passphrase"
-        raise UserError(f"{', '.join(map(str, files))}: {reason}", remedy) from None
+        raise UserError(f"{', '.join(map(str, files))}: not PEM, or no pair of certificate and key", remedy) from None
     return context
 
 

@@ -12,7 +12,7 @@ import click
 from webhook.cli import reasons
 from webhook.cli.apiserver import NoAnswerError
 from webhook.cli.forms import FORMS
-from webhook.cli.judging import Asker, Bench, Judged, judge
+from webhook.cli.judging import Asker, Evaluator, Judged, judge
 from webhook.cli.manifest_files import manifest_files
 from webhook.cli.manifests import KNOWN_KINDS, Subject, subjects
 from webhook.cli.namespaces import is_namespace, known_labels, namespace_labels
@@ -48,8 +48,8 @@ async def _review(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, *,
     summary = ReviewSummary()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     is_another = False
-    async with _bench(inputs, judge_by, summary) as (found, bench):
-        async for judged in _judged(bench, found, asker, summary, with_notes=explain or form == "diff"):
+    async with _evaluator(inputs, judge_by, summary) as (found, evaluator):
+        async for judged in _judged(evaluator, found, asker, summary, with_notes=explain or form == "diff"):
             if form == "diff" and is_another:
                 click.echo()
             click.echo(FORMS[form](judged, width), nl=False)
@@ -64,22 +64,22 @@ async def _review(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, *,
 
 
 @asynccontextmanager
-async def _bench(
+async def _evaluator(
     inputs: Inputs, judge_by: JudgeBy, summary: ReviewSummary
-) -> AsyncIterator[tuple[list[Subject | UserError], Bench]]:
+) -> AsyncIterator[tuple[list[Subject | UserError], Evaluator]]:
     """Within the block there are the objects, and who judges them."""
     if judge_by.server is not None:
         from webhook.cli.remote import remote  # noqa: PLC0415  whoever has a policy needs no HTTP
 
         async with remote(judge_by.server) as interceptor:
-            yield _objects(inputs), Bench(interceptor)
+            yield _objects(inputs), Evaluator(interceptor)
         return
     if judge_by.policy is None:
         raise LookupError("neither a policy nor a server")
     loaded, told = load_policy(judge_by.policy, Purpose.REVIEW), namespace_labels(judge_by.namespaces)
     found = _objects(inputs)
     offline = Offline(loaded, known_labels(told, found, summary.wrong))
-    yield found, Bench(offline.interceptor, offline.compiled)
+    yield found, Evaluator(offline.interceptor, offline.compiled)
 
 
 def _refuse_reading_twice(paths: Sequence[Path | None]) -> None:
@@ -107,20 +107,20 @@ def _found(inputs: Inputs) -> Iterator[Subject | UserError]:
 
 
 async def _judged(
-    bench: Bench, found: list[Subject | UserError], asker: Asker, summary: ReviewSummary, *, with_notes: bool
+    evaluator: Evaluator, found: list[Subject | UserError], asker: Asker, summary: ReviewSummary, *, with_notes: bool
 ) -> AsyncIterator[Judged]:
     """Yield what became of each object that makes Pods, and count the others."""
     for subject in found:
         if isinstance(subject, UserError):
             summary.wrong(subject)
         elif is_namespace(subject):
-            continue
+            summary.read()
         elif subject.idle:
             summary.not_handled()
             click.echo(f"note: {subject.where}: {subject.name}: not handled by Podgate: {subject.idle}", err=True)
         else:
             try:
-                judged = await judge(bench, subject, asker, with_notes=with_notes)
+                judged = await judge(evaluator, subject, asker, with_notes=with_notes)
             except NoAnswerError:
                 raise
             except UserError as error:

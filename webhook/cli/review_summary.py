@@ -18,12 +18,17 @@ class ReviewSummary:
         self._verdicts: Counter[Verdict] = Counter()
         self._is_denied = False
         self._not_handled = 0
+        self._read = 0
         self._errors = 0
         self._told = set[str]()
 
     def judged(self, decision: Decision) -> None:
         self._verdicts[decision.verdict] += 1
         self._is_denied |= not decision.allowed
+
+    def read(self) -> None:
+        """Count an object that others are judged by."""
+        self._read += 1
 
     def not_handled(self) -> None:
         self._not_handled += 1
@@ -42,7 +47,7 @@ class ReviewSummary:
 
     def __str__(self) -> str:
         """One line; "" where nothing but errors came of the input: they speak for themselves."""
-        if not self._verdicts and not self._not_handled:
+        if not self._verdicts and not self._not_handled and not self._read:
             return ""
         total = self._verdicts.total()
         verdicts = ", ".join(f"{verdict} {self._verdicts[verdict]}" for verdict in Verdict if self._verdicts[verdict])
