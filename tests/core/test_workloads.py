@@ -17,6 +17,7 @@ from webhook.core.findings import Code
 from webhook.core.policy import LoadedPolicy, Policy
 from webhook.core.review import BadReviewError
 from webhook.core.stanzas import Mode
+from webhook.interceptor import UnknownNamespaceError
 from webhook.ports import Review
 
 LABEL, ANNOTATION = "podgate.io/service", "podgate.io/policy-hash"
@@ -474,6 +475,26 @@ async def test_a_uid_and_a_name_that_a_dry_run_gave_are_nobodys(*, dry_run: bool
         asked = request({}, "batch", "jobs", object=given, dryRun=dry_run)
         decision = await Gate(asking(key, value)).validate(**asked)
         assert decision.verdict is verdict
+
+
+@pytest.mark.parametrize(("value", "asks"), [("7d4b6c9f5d", True), ("never", False)])
+async def test_labels_of_a_namespace_are_asked_for_where_the_owner_may_depend_on_them(
+    value: str, *, asks: bool
+) -> None:
+    gate = Gate(
+        policy_of(f"""
+- name: canary
+  match:
+    namespaceSelector: {{matchLabels: {{tier: prod}}}}
+    podSelector: {{matchLabels: {{pod-template-hash: {value}}}}}
+""")
+    )
+    asked = request(template(), namespace="nobody-knows-it")
+    if asks:
+        with pytest.raises(UnknownNamespaceError):
+            await gate.validate(**asked)
+    else:
+        assert (await gate.validate(**asked)).verdict is Verdict.UNMATCHED
 
 
 async def test_a_daemon_sets_own_terms_for_nodes_give_way_to_one_node() -> None:

@@ -81,6 +81,32 @@ async def test_a_server_says_the_same_as_the_policy_does_and_names_the_same_obje
     assert shown.out == (await review("--policy", str(server.files.policy), "-o", "yaml", stdin=objects)).out
 
 
+CANARY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: canary
+  match: {namespaces: [payments], podSelector: {matchLabels: {pod-template-hash: 7d4b6c9f5d}}}
+- name: front
+  match: {namespaces: [payments], podSelector: {matchLabels: {pod-template-hash: 5c8f4b, app: web}}}
+"""
+
+
+async def test_what_a_verdict_depends_on_is_told_by_a_server_too(tmp_path: Path) -> None:
+    files = files_in(tmp_path)
+    files.policy.write_text(CANARY)
+    async with serving(files) as server:
+        there = await review(*called_with(server), "-o", "json", stdin=deployment())
+    here = await review("--policy", str(files.policy), "-o", "json", stdin=deployment())
+    assert (there.code, there.lines[0]["decision"], there.lines[0]["allowed"]) == (0, "Depends", None)
+    assert there.lines[0]["dependsOn"] == [
+        {"service": "canary", "labels": ["pod-template-hash"]},
+        {"service": "front", "labels": ["pod-template-hash"]},
+        {"service": None, "labels": []},
+    ]
+    assert [{**line, "trace": 0} for line in there.lines] == [{**line, "trace": 0} for line in here.lines]
+
+
 async def charges_nothing_and_tells_what_is_used_up(server: Serving) -> None:
     many = listed(*(named(f"p{index}") for index in range(5)))
     assert (await review(*called_with(server), "-o", "json", stdin=many)).code == 0

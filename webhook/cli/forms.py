@@ -44,8 +44,10 @@ def _heading(found: Judged) -> dict[str, str]:
     }
 
 
-def _status(decision: Decision) -> dict[str, Any]:
+def _status(decision: Decision) -> dict[str, Any] | None:
     status = decision.status
+    if decision.verdict is Verdict.DEPENDS:
+        return None
     if decision.allowed:
         return {"code": status.code}
     return {"code": status.code, "reason": status.reason, "message": status.message}

@@ -14,7 +14,7 @@ from webhook.cli import echo
 from webhook.cli.apiserver import NoAnswerError
 from webhook.cli.files import LARGEST_BYTES, content
 from webhook.cli.review_options import ServerOptions
-from webhook.core.decision import ALLOWED, Decision, Half, Status, Step, Verdict
+from webhook.core.decision import ALLOWED, Decision, Dependence, Half, Status, Step, Verdict
 from webhook.core.patch import Operation
 from webhook.core.review import BadReviewError
 from webhook.errors import UserError
@@ -145,6 +145,7 @@ def _decision(half: Half, answer: bytes, url: str) -> Decision:
         policy_hash=told.get("policy-hash", ""),
         exemption=told.get("exemption", ""),
         degraded=told.get("degraded", ""),
+        depends_on=tuple(Dependence.parse(one) for one in told.get("depends-on", "").split(",") if one),
         status=status,
         warnings=response.warnings,
         patch=patch,

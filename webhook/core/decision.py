@@ -86,6 +86,15 @@ class Dependence(Struct, frozen=True):
     service: str | None
     labels: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.service or ''}({' '.join(self.labels)})"
+
+    @classmethod
+    def parse(cls, text: str) -> "Dependence":
+        """Read what `str` writes."""
+        service, _, labels = text.removesuffix(")").partition("(")
+        return cls(service or None, tuple(labels.split()))
+
 
 class Decision(Struct, frozen=True):
     """The record of one review, complete. Nothing in it is secret.

@@ -132,6 +132,8 @@ def conclude(draft: Draft, client_id: str) -> Decision:
     audit = {"decision": str(verdict), "policy-hash": draft.compiled.hash, "client-id": client_id}
     if name is not None:
         audit["service"] = name
+    if draft.depends_on:
+        audit["depends-on"] = ",".join(map(str, draft.depends_on))
     if draft.exemption:
         audit["exemption"] = draft.exemption
     if draft.degraded:
