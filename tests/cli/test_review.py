@@ -17,6 +17,7 @@ POLICY = policy_text(
     " modes: {placement: Warn}, placement: {nodeSelector: {disk: ssd}}}\n"
 )
 HEADING = ["file", "place", "kind", "namespace", "name"]
+RANGED = policy_text("- {name: web, match: {namespaces: [shop]}, resources: {container: {max: {memory: 8Gi}}}}\n")
 KEYS = [*HEADING, "decision", "allowed", "status", "warnings", "patch", "pod", "service", "trace", "dependsOn", "hints"]
 
 
@@ -410,7 +411,7 @@ def test_explain_says_stage_by_stage_what_was_found(form: str) -> None:
     assert "#   validate charge   not charged (dry run)\n" in out
 
 
-OURS = ("/metadata/labels/podgate.io~1service", "/metadata/annotations/podgate.io~1policy-hash")
+OURS = ("metadata.labels[podgate.io/service]", "metadata.annotations[podgate.io/policy-hash]")
 
 
 def test_explain_keeps_lines_for_programs_lines_and_speaks_on_stderr() -> None:
@@ -433,7 +434,7 @@ def test_explained_lines_have_the_reasons_as_further_entries_of_the_trace() -> N
             "rewrite",
             f"service: {', '.join(OURS)}",
         ),
-        ("mutate", "rewrite", "placement.schedulerName: /spec/schedulerName"),
+        ("mutate", "rewrite", "placement.schedulerName: spec.schedulerName"),
         (
             "mutate",
             "rewrite",
@@ -444,6 +445,18 @@ def test_explained_lines_have_the_reasons_as_further_entries_of_the_trace() -> N
     ]
 
 
+@pytest.mark.parametrize("form", ["diff", "json"])
+def test_what_clamp_lowers_is_a_warning_by_the_containers_name(form: str) -> None:
+    Path("policy.yaml").write_text(RANGED.replace("container:", "whenOutside: Clamp, container:"))
+    given = owned("Deployment")
+    container = {"name": "vllm", "resources": {"limits": {"memory": "10Gi"}}}
+    given["spec"]["template"]["spec"]["containers"] = [container]
+    out, _ = shown(form, given, explain=True)
+    warning = 'container "vllm": limits.memory 10Gi lowered to 8Gi (resources.container.max, whenOutside Clamp)'
+    assert warning in (json.loads(out)["warnings"][0] if form == "json" else out)
+    assert "/spec/" not in out.partition("#   mutate   rewrite")[2]
+
+
 def test_explain_names_every_rule_under_the_stages_that_rewrite_and_check() -> None:
     out, _ = shown("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)
     (denial,) = [line.removeprefix("# 403 Forbidden: ") for line in out.splitlines() if "# 403" in line]
@@ -451,7 +464,7 @@ def test_explain_names_every_rule_under_the_stages_that_rewrite_and_check() -> N
     assert told == [
         "#   mutate   rewrite  3 operations",
         f"#     + service                       {', '.join(OURS)}",
-        "#     + placement.schedulerName       /spec/schedulerName",
+        "#     + placement.schedulerName       spec.schedulerName",
         "#     ! placement.nodeSelector[disk]  left hdd: the validating half denies it (onConflict Deny)",
         "#   validate own      service web",
         f"#   validate check    Enforce: {denial}",
@@ -686,9 +699,6 @@ def test_an_amount_that_nobody_can_read_is_found_in_its_container() -> None:
         "-: Pod shop/p: spec.initContainers[1].resources.limits[cpu]: 'a lot': not a Kubernetes quantity:"
         " write a number with an optional suffix, such as 500m, 4 or 16Gi"
     )
-
-
-RANGED = policy_text("- {name: web, match: {namespaces: [shop]}, resources: {container: {max: {memory: 8Gi}}}}\n")
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def _default_request(rules: Json, name: str) -> Fraction | None:
     if name not in _BOUNDLESS_AT_ZERO:
         return None
     least, most = (word(rules, "container", key, name) for key in ("min", "max"))
-    return least if least is not None or most is None else Fraction(0)
+    return least if most is None else most
 
 
 def all_settled(pod: Json, rules: Json) -> dict[tuple[str, str], Settled]:

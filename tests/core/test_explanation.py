@@ -346,8 +346,8 @@ def test_a_pointer_leads_to_what_the_rule_wrote() -> None:
 @pytest.mark.parametrize(
     ("mode", "spec", "act", "words"),
     [
-        (Mode.WARN, {}, Act.IDLE, "mode Warn: not acted on, would write /spec/nodeSelector/disk"),
-        (Mode.AUDIT, {}, Act.IDLE, "mode Audit: not acted on, would write /spec/nodeSelector/disk"),
+        (Mode.WARN, {}, Act.IDLE, "mode Warn: not acted on, would write spec.nodeSelector[disk]"),
+        (Mode.AUDIT, {}, Act.IDLE, "mode Audit: not acted on, would write spec.nodeSelector[disk]"),
         (Mode.DISABLED, {}, Act.IDLE, "mode Disabled: not looked at"),
         (Mode.WARN, {"nodeSelector": {"disk": "ssd"}}, Act.NOTHING, "already so"),
         (
@@ -414,14 +414,14 @@ SMALL, LARGE = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
             {},
             "container.max[cpu]",
             Act.WROTE,
-            "bounds what has no limit; an absent request counts 0",
+            "bounds what has no limit; as much as its limit, which is max",
         ),
         (
             {"container": LARGE, "whenOutside": "Clamp"},
             {"name": "c", "resources": {"limits": {"cpu": "9"}}},
             "container.max[cpu]",
             Act.WROTE,
-            "lowered from 9 (whenOutside Clamp); as much as its limit",
+            "lowered from 9 (whenOutside Clamp); as much as its limit, which is max",
         ),
         ({"container": SMALL}, {}, "container.min[cpu]", Act.WROTE, "the least that is allowed"),
         (
@@ -436,7 +436,7 @@ SMALL, LARGE = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
             ASKS_TOO_MUCH,
             "container.max[cpu]",
             Act.LEFT,
-            "bounds what has no limit; left: the validating half denies it (whenOutside Deny)",
+            "left: the validating half denies it (whenOutside Deny)",
         ),
         ({"pod": LARGE}, ASKS_TOO_MUCH, "pod.max[cpu]", Act.LEFT, "left: the validating half denies it"),
         ({"pod": LARGE}, {}, "pod.max[cpu]", Act.NOTHING, "all is within"),
@@ -473,10 +473,9 @@ def test_an_amount_that_cannot_be_read_does_no_harm_where_nobody_looks_at_it() -
 def test_what_a_mode_keeps_from_being_written_has_no_place_in_the_pod() -> None:
     rules = {"container": {**LARGE, "default": {"cpu": "8"}}}
     notes = explain(asking(ASKS_TOO_MUCH), ruled(rules, Modes(resources=Mode.WARN)), HASH)
-    for rule in ("default", "max"):
-        note = noted(notes, f"resources.container.{rule}[cpu]")
-        assert (note.act, note.marks) == (Act.IDLE, ())
-        assert note.words == "mode Warn: not acted on, would write /spec/containers/0/resources/limits/cpu"
+    note = noted(notes, "resources.container.default[cpu]")
+    assert (note.act, note.marks) == (Act.IDLE, ())
+    assert note.words == 'mode Warn: not acted on, would write container "c": limits.cpu'
 
 
 def test_a_qos_class_that_our_patch_changes_is_told() -> None:
@@ -487,13 +486,42 @@ def test_a_qos_class_that_our_patch_changes_is_told() -> None:
     assert "resources" not in {note.rule for note in only_warned}
 
 
-def test_an_amount_that_only_several_rules_bring_about_has_each_of_them_beside_it() -> None:
+@pytest.mark.parametrize("asked", [{}, {"requests": {"cpu": "9"}}, {"limits": {"cpu": "2"}}, {"limits": {"cpu": "9"}}])
+@pytest.mark.parametrize("when_outside", ["Deny", "Clamp"])
+@pytest.mark.parametrize("words", [("min", "max"), ("default", "max"), ("min", "default"), ("min", "default", "max")])
+def test_an_amount_is_credited_to_one_rule(words: tuple[str, ...], when_outside: str, asked: Json) -> None:
+    amounts = {"min": {"cpu": "1"}, "default": {"cpu": "2"}, "max": {"cpu": "8"}}
+    rules = {"container": {word: amounts[word] for word in words}, "whenOutside": when_outside}
+    notes = explain(asking({"name": "c", "resources": asked}), ruled(rules), HASH)
+    marks = [mark.pointer for note in notes for mark in note.marks if note.rule.startswith("resources.")]
+    assert len(marks) == len(set(marks))
+    least = noted(notes, f"resources.container.{words[0]}[cpu]")
+    assert words[0] != "min" or all("/requests/" in mark.pointer for mark in least.marks)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "rule", "told"),
+    [
+        (("min", "default", "max"), {"limits": {"cpu": "4"}}, "default", "as much as its limit"),
+        (("min", "max"), {"limits": {"cpu": "4"}}, "min", "as much as its limit"),
+        (("min", "default"), {}, "default", "set"),
+    ],
+)
+def test_the_rule_that_decided_says_why(words: tuple[str, ...], asked: Json, rule: str, told: str) -> None:
+    amounts = {"min": {"cpu": "1"}, "default": {"cpu": "2"}, "max": {"cpu": "8"}}
+    rules = {"container": {word: amounts[word] for word in words}}
+    notes = explain(asking({"name": "c", "resources": asked}), ruled(rules), HASH)
+    assert [note.rule for note in notes if note.marks][1:2] == [f"resources.container.{rule}[cpu]"]
+    assert noted(notes, f"resources.container.{rule}[cpu]").words == (told if told != "set" else "")
+
+
+def test_an_amount_that_only_several_rules_bring_about_has_the_first_of_them_beside_it() -> None:
     """Huge pages are not given to a container without cpu or memory, and either word means both."""
     words = {"default": {"cpu": "1", "hugepages-2Mi": "2Mi"}, "defaultRequest": {"hugepages-2Mi": "2Mi"}}
     notes = explain(asking({"name": "c"}), ruled({"container": words}), HASH)
-    for rule in ("default", "defaultRequest"):
-        places = {mark.pointer for mark in noted(notes, f"resources.container.{rule}[hugepages-2Mi]").marks}
-        assert "/spec/containers/0/resources/limits/hugepages-2Mi" in places
+    for rule, side in (("default", "limits"), ("defaultRequest", "requests")):
+        (mark,) = noted(notes, f"resources.container.{rule}[hugepages-2Mi]").marks
+        assert mark.pointer == f"/spec/containers/0/resources/{side}/hugepages-2Mi"
 
 
 def test_a_document_is_not_touched_by_being_explained() -> None:

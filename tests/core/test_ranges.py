@@ -62,7 +62,7 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
         ({"default": {"cpu": "1"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
         ({"default": {"cpu": "1"}, "max": {"cpu": "8"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
         ({"max": {"cpu": "8"}}, asks({"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "8"})),
-        ({"max": {"ephemeral-storage": "8Gi"}}, None, asks({"ephemeral-storage": "0"}, {"ephemeral-storage": "8Gi"})),
+        ({"max": {"ephemeral-storage": "8Gi"}}, None, asks({"ephemeral-storage": "8Gi"}, {"ephemeral-storage": "8Gi"})),
         # never below its own request, in the request's own words
         ({"default": {"cpu": "1"}}, asks({"cpu": "1500m"}), asks({"cpu": "1500m"}, {"cpu": "1500m"})),
         ({"default": {"cpu": "1"}}, asks({"cpu": "1000m"}), asks({"cpu": "1000m"}, {"cpu": "1"})),
@@ -72,7 +72,7 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
         ({"max": {"cpu": "8"}}, asks(limits={"cpu": 2}), asks({"cpu": "2"}, {"cpu": 2})),
         # of resources without a rule the API server alone makes it
         ({"max": {"cpu": "8"}}, asks({"cpu": "1"}, BOTH), asks({"cpu": "1"}, BOTH)),
-        # request and limit both absent: defaultRequest, default, min, or nothing
+        # request and limit both absent: defaultRequest, then the default limit, then min, as in a LimitRange
         ({"default_request": {"cpu": "100m"}}, None, asks({"cpu": "100m"})),
         (
             {"default_request": {"cpu": "100m"}, "default": {"cpu": "1"}},
@@ -82,12 +82,12 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
         ({"default_request": {"cpu": "0.1"}, "default": {"cpu": "100m"}}, None, asks({"cpu": "0.1"}, {"cpu": "100m"})),
         ({"default": {"cpu": "1"}, "min": {"cpu": "50m"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
         ({"min": {"cpu": "50m"}}, None, asks({"cpu": "50m"})),
-        ({"min": {"cpu": "50m"}, "max": {"cpu": "8"}}, None, asks({"cpu": "50m"}, {"cpu": "8"})),
+        ({"min": {"cpu": "50m"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
         ({"min": {"cpu": "8"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
-        ({"max": {"cpu": "8"}}, None, asks({"cpu": "0"}, {"cpu": "8"})),
+        ({"max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
         # a least amount of 0 asks for nothing
         ({"min": {"cpu": "0"}}, None, None),
-        ({"min": {"cpu": "0m"}, "max": {"cpu": "8"}}, None, asks({"cpu": "0"}, {"cpu": "8"})),
+        ({"min": {"cpu": "0m"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
         # null is no amount
         ({"min": {"cpu": "50m"}}, asks({"cpu": None}), asks({"cpu": "50m"})),
         ({"default": {"cpu": "1"}}, asks({"cpu": None}, {"cpu": None}), asks({"cpu": "1"}, {"cpu": "1"})),
@@ -248,13 +248,13 @@ WHOLE = {"cpu": "4", "memory": "4Gi"}
         (asks(WHOLE, WHOLE), asks({"cpu": "1"}), asks({"cpu": "1"})),
         (asks(WHOLE), asks({"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "2"})),
         (asks(WHOLE), None, asks({"cpu": "0"}, {"cpu": "2"})),
-        (asks(limits={"memory": "4Gi"}), None, asks({"cpu": "500m"}, {"cpu": "2"})),
+        (asks(limits={"memory": "4Gi"}), None, asks({"cpu": "2"}, {"cpu": "2"})),
         (asks(limits={"cpu": "0"}), None, None),
         # nothing is raised, and lowering works
         (asks(WHOLE), asks({"cpu": "1m"}, {"cpu": "2m"}), asks({"cpu": "1m"}, {"cpu": "2m"})),
         (asks(WHOLE), asks({"cpu": "3"}, {"cpu": "3"}), asks({"cpu": "2"}, {"cpu": "2"})),
         (asks(limits=WHOLE), asks(limits={"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "0"})),
-        (asks({"cpu": None}, {"cpu": None}), None, asks({"cpu": "500m"}, {"cpu": "2"})),
+        (asks({"cpu": None}, {"cpu": None}), None, asks({"cpu": "2"}, {"cpu": "2"})),
         (asks(WHOLE), asks({"cpu": "0"}, {"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "2"})),
     ],
 )
@@ -345,10 +345,7 @@ def test_a_pods_own_limit_of_0_escapes_no_max(rules: Json, limits: list[str]) ->
         (
             "Deny",
             None,
-            (
-                "ResourcesUnfulfilled: container main: limits[cpu] is missing, expected '8'"
-                " and requests[cpu] is missing, expected '100m'"
-            ),
+            "ResourcesUnfulfilled: container main: limits[cpu] is missing, expected '8'",
         ),
         (
             "Deny",

@@ -21,7 +21,7 @@ def _as_json(found: Judged, _width: int | None) -> str:
         "decision": decision.verdict,
         "allowed": None if decision.verdict is Verdict.DEPENDS else decision.allowed,
         "status": _status(decision),
-        "warnings": decision.warnings,
+        "warnings": _warnings(found),
         "patch": admission.mutated.patch,
         "pod": _without_uid(admission.pod),
         "service": decision.service,
@@ -42,6 +42,11 @@ def _heading(found: Judged) -> dict[str, str]:
         "namespace": subject.namespace,
         "name": subject.own_name,
     }
+
+
+def _warnings(found: Judged) -> list[str]:
+    """Return what a user would be warned of, by both halves."""
+    return list(dict.fromkeys((*found.admission.mutated.warnings, *found.admission.validated.warnings)))
 
 
 def _status(decision: Decision) -> dict[str, Any] | None:
@@ -90,7 +95,7 @@ def _comments(found: Judged, width: int | None) -> str:
         status = decision.status
         lines.append((colour, "# ", f"{status.code} {status.reason}: {status.message}"))
     lines += [("yellow", "# depends: ", told) for told in reasons.dependences(decision)]
-    lines += [("yellow", "# warning: ", warning) for warning in decision.warnings]
+    lines += [("yellow", "# warning: ", warning) for warning in _warnings(found)]
     if found.subject.hint:
         lines.append(("cyan", "# hint: ", found.subject.hint))
     return "".join(

@@ -58,7 +58,7 @@ def _ends(decision: Decision, index: int) -> bool:
 
 def _told(notes: Sequence[Note]) -> Iterator[str]:
     for note in notes:
-        places = ", ".join(mark.pointer for mark in note.marks)
+        places = ", ".join(mark.place for mark in note.marks)
         yield ": ".join(part for part in (note.rule, note.words, places) if part)
 
 
@@ -88,7 +88,7 @@ def stages(admission: Admission, notes: Sequence[Note], width: int | None) -> st
 def _under_rewrite(notes: Sequence[Note], width: int | None) -> Iterator[str]:
     column = _column(notes, width)
     for note in notes:
-        told = note.words or ", ".join(_short(mark.pointer) for mark in note.marks)
+        told = note.words or ", ".join(_short(mark.place) for mark in note.marks)
         lines = _beside(note.act, note.rule, column, told, width)
         yield from (click.style(line, fg=_COLOURS.get(note.act), dim=note.act not in _COLOURS) for line in lines)
 

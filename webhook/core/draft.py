@@ -44,6 +44,8 @@ class Draft(Struct):
     findings: list[Finding] = []
     would_write: tuple[WouldWrite, ...] = ()
     patch: tuple[Operation, ...] = ()
+    overwritten: tuple[str, ...] = ()
+    """Warnings about what the rewrite replaced of the user's own."""
     qos_change: str = ""
     receipt: Receipt | None = None
     uncounted: bool = False
@@ -165,7 +167,7 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         status=status,
         findings=findings,
         would_write=would_write,
-        warnings=(*told.warnings, *_note(draft, would_write)),
+        warnings=(*told.warnings, *_note(draft, would_write), *draft.overwritten),
         patch=draft.patch,
         audit=audit,
         receipt=draft.receipt,

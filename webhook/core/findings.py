@@ -15,6 +15,7 @@ class Code(StrEnum):
     NODE_NAME_SET = "NodeNameSet"
     RESOURCES_OUTSIDE = "ResourcesOutside"
     RESOURCES_UNFULFILLED = "ResourcesUnfulfilled"
+    REWRITTEN = "Rewritten"
     WOULD_REWRITE = "WouldRewrite"
     IMMUTABLE = "PodgateFieldImmutable"
     STORE_UNAVAILABLE = "StoreUnavailable"

@@ -69,7 +69,7 @@ def apply(operations: Iterable[Operation], document: Any) -> None:
 
 def _place(document: Any, path: str) -> tuple[Any, Any]:
     """Return the map or list that a pointer ends in, and the key or place there; `-` is the end of a list."""
-    *way, last = _tokens(path)
+    *way, last = tokens_of(path)
     for token in way:
         document = document[int(token) if isinstance(document, list) else token]
     if not isinstance(document, list):
@@ -78,7 +78,7 @@ def _place(document: Any, path: str) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=8192)
-def _tokens(path: str) -> tuple[str, ...]:
+def tokens_of(path: str) -> tuple[str, ...]:
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:])
 
 

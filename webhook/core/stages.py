@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from webhook.core import answers, matching, mutation, resources, unenforced, validation
+from webhook.core import answers, matching, mutation, overwritten, resources, unenforced, validation
 from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.controllers import CONTROLLER, owning_controller
 from webhook.core.decision import Finding, Half, Verdict
@@ -109,6 +109,7 @@ def rewrite(draft: Draft, view: BreakerView | None = None) -> None:
     try:
         draft.patch = mutation.rewrite(draft.pod, draft.owner, draft.compiled.hash, degraded=bool(draft.degraded))
         qos = mutation.qos_change(draft.pod, draft.owner) if draft.patch else None
+        draft.overwritten = overwritten.warnings(draft.pod, draft.owner, draft.patch)
     except ValueError as error:
         raise _unreadable(error) from None
     if qos is not None:

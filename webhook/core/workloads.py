@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from webhook.core import draft as drafts
-from webhook.core import matching, mutation, stages, validation
+from webhook.core import matching, mutation, overwritten, stages, validation
 from webhook.core.decision import Decision, Dependence, Finding, Half, Verdict
 from webhook.core.draft import Draft
 from webhook.core.findings import Code
@@ -81,7 +81,9 @@ def check(draft: Draft) -> None:
 def _objections(draft: Draft) -> tuple[Finding, ...]:
     service, pod = draft.owner, draft.pod
     try:
-        rewritten = mutation.patched(pod, mutation.rewrite(pod, service, draft.compiled.hash))
+        patch = mutation.rewrite(pod, service, draft.compiled.hash)
+        draft.overwritten = overwritten.warnings(pod, service, patch, f"in Pods of {_workload(draft).name}: ")
+        rewritten = mutation.patched(pod, patch)
         return (*_forged_label(pod, service), *stages.check_new(draft, rewritten, hash_known=True))
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None

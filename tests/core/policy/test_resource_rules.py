@@ -117,8 +117,8 @@ def test_what_kubernetes_takes_is_taken(container: str) -> None:
             '{container: {max: {cpu: "8", v.io/gpu: 2}, default: {memory: 1Gi}}}',
             [
                 (
-                    'container.max.cpu: "8": a container without a limit gets all of it as its limit, for want of a'
-                    " default: write default of cpu too, which may be the same"
+                    'container.max.cpu: "8": a container that asks for nothing gets all of it as its limit and as its'
+                    " request, for want of a default: write default of cpu too, which may be the same"
                 )
             ],
         ),

@@ -1,5 +1,6 @@
 """Which entry wrote which small thing: what each does alone, or what is missing without it."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jsonpatch
@@ -73,7 +74,35 @@ def credited(case: Case) -> list[tuple[Entry, frozenset[Piece]]]:
         unclaimed = written.difference(*(mine for _, mine in told))
         if unclaimed:
             told = [(entry, mine | (unclaimed & part(entry, case))) for entry, mine in told]
-    return told
+    return _decided(told, case)
+
+
+def _decided(told: list[tuple[Entry, frozenset[Piece]]], case: Case) -> list[tuple[Entry, frozenset[Piece]]]:
+    """Leave each amount to the one entry that decided it, where several come to the same."""
+    claims: dict[Piece, list[Entry]] = {}
+    for entry, mine in told:
+        for piece in mine if entry.concern == "resources" else ():
+            claims.setdefault(piece, []).append(entry)
+    decided = {piece: min(of, key=_rank(piece, case)).rule for piece, of in claims.items() if len(of) > 1}
+    return [
+        (entry, frozenset(piece for piece in mine if decided.get(piece, entry.rule) == entry.rule))
+        for entry, mine in told
+    ]
+
+
+def _rank(piece: Piece, case: Case) -> Callable[[Entry], tuple[bool, bool, int]]:
+    """Order entries: first one that cannot be spared, then one that says this very value, then by their words."""
+    words = _LIMITS_BY if "limits" in piece.place else _REQUESTS_BY
+
+    def rank(entry: Entry) -> tuple[bool, bool, int]:
+        word = entry.rule.partition("[")[0].rpartition(".")[2]
+        return piece in case.by(entry.rest), entry.amount != msgspec.json.decode(piece.value), words.index(word)
+
+    return rank
+
+
+_LIMITS_BY = ("default", "max", "min", "defaultRequest")
+_REQUESTS_BY = ("defaultRequest", "default", "min", "max")
 
 
 def _speaks_of(entry: Entry, case: Case) -> frozenset[Piece]:

@@ -42,6 +42,14 @@ class Entry(NamedTuple):
     def concern(self) -> str:
         return self.rule.partition(".")[0]
 
+    @property
+    def amount(self) -> str:
+        """What one of `resources` says, "" of any other."""
+        rules = self.alone.resources
+        words = () if rules is None else (rules.container.default_request, rules.container.default)
+        bounds = () if rules is None else (rules.container.min, rules.container.max)
+        return next((str(amounts[self.key]) for amounts in (*words, *bounds) if self.key in amounts), "")
+
 
 class _Part(NamedTuple):
     """One entry by what it leaves of its stanza when it is alone, and when it is gone: fields by name."""

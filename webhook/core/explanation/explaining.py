@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from webhook.core import placement, ranges
-from webhook.core.explanation import words
+from webhook.core.explanation import places, words
 from webhook.core.explanation.changes import Piece
 from webhook.core.explanation.crediting import Case, credited
 from webhook.core.explanation.entries import Entry, entries
@@ -32,6 +32,8 @@ class Mark(NamedTuple):
     """One change, by JSON Pointer: into the Pod as it is afterwards, or for a removal into the Pod as it came."""
 
     pointer: str
+    place: str
+    """The same place as a person names it."""
     words: str
     is_removal: bool
 
@@ -67,8 +69,8 @@ def _note(entry: Entry, case: Case, service: Service, mine: frozenset[Piece]) ->
     mode: Mode = getattr(service.modes, entry.concern)
     marks, lacking = _marks(entry, case, mine), _owed(entry, case.after)
     if marks and mode is not Mode.ENFORCE:
-        places = ", ".join(mark.pointer for mark in marks)
-        act, told, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {places}"], ()
+        would_write = ", ".join(mark.place for mark in marks)
+        act, told, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {would_write}"], ()
     elif marks and not lacking:
         act, told = Act.WROTE, _told(marks)
     else:
@@ -90,6 +92,7 @@ def _marks(entry: Entry, case: Case, mine: frozenset[Piece]) -> tuple[Mark, ...]
     return tuple(
         Mark(
             at,
+            places.in_words(case.pod if change.after is None else case.after, at),
             (shared if change.after is not None else "")
             or words.of_change(
                 entry,
@@ -118,7 +121,12 @@ def _identity(case: Case, service: Service) -> Note:
     if service.modes.all_disabled():
         return Note(rule, Act.IDLE, "all modes are Disabled: neither label nor annotation is written")
     marks = tuple(
-        Mark(at, _OURS[part] + ("" if change.former is None else ", overrides what the Pod had"), is_removal=False)
+        Mark(
+            at,
+            places.in_words(case.after, at),
+            _OURS[part] + ("" if change.former is None else ", overrides what the Pod had"),
+            is_removal=False,
+        )
         for change in case.found
         for at, piece in change.pieces
         if piece in case.ours

@@ -139,16 +139,13 @@ def of_change(entry: Entry, pod: Pod, change: Change, at: str, value: Any) -> st
 
 
 def _of_amount(entry: Entry, change: Change, at: str, value: Any) -> str:
-    rules, is_max, is_request = entry.alone.resources, ".max[" in entry.rule, "/requests/" in at
+    is_max, is_request = ".max[" in entry.rule, "/requests/" in at
     if entry.kind is Kind.BOUND and change.former is not None:
         return f"{'lowered' if is_max else 'raised'} from {change.former} (whenOutside Clamp)"
-    if entry.kind is Kind.BOUND and is_max:
-        return (
-            ("an absent request counts 0" if value == "0" else _AS_LIMIT) if is_request else "bounds what has no limit"
-        )
-    if rules is None or entry.kind is Kind.BOUND:
-        return "the least that is allowed"
-    given = {**rules.container.default_request, **rules.container.default}[entry.key]
-    if str(given) == value:
+    if entry.amount != value:
+        return _AS_LIMIT if is_request else "as much as the container's own request"
+    if entry.kind is not Kind.BOUND:
         return ""
-    return _AS_LIMIT if is_request else "as much as the container's own request"
+    if is_max:
+        return "as much as its limit, which is max" if is_request else "bounds what has no limit"
+    return "the least that is allowed"

@@ -9,9 +9,10 @@ from webhook.core.placement import affinity, names, node_name, required, spread,
 from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
 from webhook.core.pod import Pod
 
-__all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "lacks", "operations"]
+__all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "lacks", "operations", "replaced_single"]
 
 contradiction = required.contradiction
+replaced_single = names.replaced_single
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:

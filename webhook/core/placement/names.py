@@ -72,6 +72,14 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
     return found + set_keys(("spec", "nodeSelector"), own, dict(wanted))
 
 
+def replaced_single(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
+    """Return the user's own value of a field that the policy overrides; None where it was not the user's."""
+    for single in singles(pod, plan) if plan is not None else ():
+        if single.name == name and single.is_users:
+            return single.own
+    return None
+
+
 def _companions(pod: Pod, name: str) -> list[Operation]:
     """Take out what a plugin made of the former name."""
     spec = pod.spec

@@ -46,9 +46,9 @@ class Rule(Struct, frozen=True):
             # Kubernetes takes them equal only, so that either word means both.
             limit, request = limit or request, None
         elif name in COMPUTE:
-            # A container without a limit would not be bounded by max; without a request it asks for nothing.
-            request = request or (None if limit else low or (ZERO if high else None))
+            # As LimitRange fills its own words in: max is the default limit, and that one the default request.
             limit = limit or high
+            request = request or (None if limit else low)
         return cls(name, low, high, limit, request, overcommits(name), name in COMPUTE)
 
 

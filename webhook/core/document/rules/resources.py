@@ -83,11 +83,12 @@ def _can_be_written(resource: str, part: Part) -> Iterator[Problem]:
 
 
 def limits_are_meant(service: Part) -> Iterator[Problem]:
-    """Tell that `max` alone is the limit of every container that has none, which is a lot to give by chance."""
+    """Tell that `max` alone is the default limit, and so the default request: a lot to give by chance."""
     given = _amounts(service, "default")
     for resource, part in _amounts(service, "max").items():
         if resource in COMPUTE and resource not in given:
-            reason = "a container without a limit gets all of it as its limit, for want of a default"
+            gets = "limit" if resource in _amounts(service, "defaultRequest") else "limit and as its request"
+            reason = f"a container that asks for nothing gets all of it as its {gets}, for want of a default"
             yield part.wrong(reason, f"write default of {resource} too, which may be the same")
 
 
