@@ -366,7 +366,10 @@ def test_the_patch_applies_and_the_yaml_is_the_result() -> None:
     assert json.loads(shown("patch", pod())[0]) == line
     done = podgate("review", "result.yaml", "--policy", "policy.yaml", "-o", "patch")
     (again,) = done.lines
-    assert [one["path"] for one in again["patch"]] == [OURS[0], "/metadata/annotations"], "only what is Podgate's own"
+    assert [one["path"] for one in again["patch"]] == [
+        "/metadata/labels/podgate.io~1service",
+        "/metadata/annotations",
+    ], "only what is Podgate's own"
 
 
 def test_a_line_with_a_patch_says_of_which_object_and_whether_it_would_be_admitted() -> None:
