@@ -219,20 +219,18 @@ REFUSED: dict[str, tuple[Json, str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def heavy(plane: ControlPlane) -> Iterator[None]:
+    """Have a RuntimeClass with an overhead."""
+    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "heavy"}, "handler": "h"}
+    plane.apply({**made, "overhead": {"podFixed": {"cpu": "100m"}}})
+    yield
+    plane.kubectl("delete", "runtimeclass", "heavy")
+
+
+@pytest.mark.usefixtures("heavy")
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
-def test_what_plugins_of_the_api_server_compute_is_nobodys_to_set(
-    plane: ControlPlane, tenant: Api, case: tuple[Json, str]
-) -> None:
-    metadata, overhead = {"name": "heavy"}, {"podFixed": {"cpu": "100m"}}
-    plane.apply(
-        {
-            "apiVersion": "node.k8s.io/v1",
-            "kind": "RuntimeClass",
-            "metadata": metadata,
-            "handler": "h",
-            "overhead": overhead,
-        }
-    )
+def test_what_plugins_of_the_api_server_compute_is_nobodys_to_set(tenant: Api, case: tuple[Json, str]) -> None:
     spec, words = case
     status, message = said(tenant.request("POST", PODS, pod("computed", "web", **spec)))
     assert status in {403, 422}
