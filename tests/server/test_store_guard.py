@@ -346,6 +346,22 @@ async def test_a_service_that_nobody_asked_for_while_the_store_was_away_keeps_to
     assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
 
 
+async def test_a_service_that_falls_again_while_it_is_looked_at_waits_for_the_others_again(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    look, looks = world.store.look, []
+
+    async def falling(plan: CounterPlan, namespace: str = "") -> Look:
+        looks.append(plan)
+        if len(looks) == 1:
+            world.guard.missed(plan)
+        return await look(plan, namespace)
+
+    world.store.look = falling  # type: ignore[method-assign]
+    world.guard.missed(LOCAL)
+    await world.settled()
+    assert (len(looks), world.store.asked_of_others) == (2, [True, True])
+
+
 async def test_one_replica_has_nobody_to_wait_for_where_nothing_was_asked(world: World) -> None:
     world.guard.missed(LOCAL)
     assert world.fallbacks == []

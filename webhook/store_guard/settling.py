@@ -21,6 +21,7 @@ from webhook.core.stanzas import Mode
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedStore
 from webhook.store_guard.debts import Cause, Debt, Debts, Key
+from webhook.store_guard.others import Others
 
 REFUNDS_MAX = 10_000
 """Of one service; beyond it what was charged for nobody leaves with its window."""
@@ -56,13 +57,6 @@ class Pace:
     others_seconds: float = 10.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Wait:
-    """One wait for the other replicas: since when, by the loop's clock."""
-
-    since: float
-
-
 class Settling:
     """Runs while anything is owed. `look` takes a service's figures from the store, `settled` hears of a settled tag.
 
@@ -86,7 +80,7 @@ class Settling:
         self._look = look
         self._tell = tell
         self._settled = settled
-        self._others = others
+        self._others = Others(store, others, pace.others_seconds)
         self._reports = reports
         self._pace = pace
         self._debts = Debts()
@@ -95,8 +89,6 @@ class Settling:
         self._fallen: dict[Key, tuple[CounterPlan, str]] = {}
         self._fallen_of: Counter[str] = Counter()
         """By tag: how many of its services have fallen."""
-        self._waiting: dict[str, _Wait] = {}
-        """By tag; none for one that has fallen since, or owes more."""
         self._plans: dict[Key, CounterPlan] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -110,11 +102,11 @@ class Settling:
             self._reports.on_fallback(plan.service, rule, True)  # noqa: FBT003  it begins
         self._fallen_of[plan.tag] += former is None
         self._fallen[key] = plan, rule
-        self._waiting.pop(plan.tag, None)
+        self._others.begin_anew(plan.tag)
         self._begin()
 
     def owe(self, debt: Debt) -> None:
-        self._waiting.pop(debt.request.plan.tag, None)
+        self._others.begin_anew(debt.request.plan.tag)
         for _ in range(self._debts.add(debt)):
             self._reports.on_dropped()
         self._begin()
@@ -214,41 +206,20 @@ class Settling:
 
     async def _stand_up(self, key: Key) -> bool:
         """Let the store judge a service again, if nothing is missing there; return whether it does."""
-        plan, rule = self._fallen[key]
-        if plan.limits and not await self._all_booked(plan):
+        plan, rule = fallen = self._fallen[key]
+        if plan.limits and (self._debts.has_tag(plan.tag) or not await self._others.have_settled(plan)):
             return False
         await self._look(plan)
-        if self._debts.has_tag(plan.tag) or self._fallen.get(key) != (plan, rule):
+        if self._debts.has_tag(plan.tag) or self._fallen[key] is not fallen:
             return True  # it has fallen again meanwhile
         del self._fallen[key]
         self._fallen_of[plan.tag] -= 1
         self._reports.on_fallback(plan.service, rule, False)  # noqa: FBT003  it ends
         if not self._fallen_of[plan.tag]:
             del self._fallen_of[plan.tag]
-            self._waiting.pop(plan.tag, None)
+            self._others.begin_anew(plan.tag)
             self._settled(plan.tag)
         return True
-
-    async def _all_booked(self, plan: CounterPlan) -> bool:
-        """Say whether the store knows what all replicas have admitted under the plan's tag, or has had time to."""
-        tag = plan.tag
-        if self._debts.has_tag(tag):
-            return False
-        others = self._others()
-        if not others:
-            return True
-        now, wait = asyncio.get_running_loop().time, self._waiting.get(tag)
-        afresh = wait is None
-        if wait is None:
-            wait = self._waiting[tag] = _Wait(now())
-        try:
-            settled = await self._store.others_settled(plan, afresh=afresh)
-        except StoreUnavailableError:
-            self._waiting.pop(tag, None)  # whatever the others owe by now
-            raise
-        if self._waiting.get(tag) is not wait:
-            return False
-        return settled >= others or now() >= wait.since + self._pace.others_seconds
 
     async def _book(self, key: Key, debts: list[Debt]) -> None:
         plan, cause, booked = debts[0].request.plan, debts[0].cause, 0
