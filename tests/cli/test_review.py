@@ -171,7 +171,7 @@ def test_what_makes_no_pods_is_left_out_and_named() -> None:
     assert (done.code, len(done.lines)) == (0, 1)
     assert done.err.splitlines() == [
         "note: -: items[0]: Service s: not handled by Podgate: makes no Pods",
-        "note: -: items[2]: X : not handled by Podgate: makes no Pods",
+        "note: -: items[2]: X: not handled by Podgate: makes no Pods",
         "1 reviewed: Admit 1; 2 not handled",
     ]
 

@@ -130,7 +130,7 @@ def owner(kind: str, *, controller: bool = True) -> Json:
 def made_by(kind: str) -> str:
     return (
         f"read from a cluster, made by {kind} web-1: judged as asked for by its controller."
-        f" Review what it is made from: kubectl get {kind.lower()}.apps web-1 -o yaml | podgate review -"
+        f" Review what it is made from: kubectl -n shop get {kind.lower()}.apps web-1 -o yaml | podgate review -"
     )
 
 

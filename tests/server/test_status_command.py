@@ -11,6 +11,7 @@ import pytest
 
 from tests.server.records import AT_US, look, policy
 from webhook.cli import main
+from webhook.cli.files import LARGEST_BYTES
 from webhook.core.breaker import State
 from webhook.core.quota import Use
 from webhook.status import Snapshot, status_document
@@ -187,3 +188,9 @@ def test_a_server_that_is_no_url(podgate: Podgate, capsys: pytest.CaptureFixture
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert error.count("\n") == 1
+
+
+def test_an_answer_without_end_is_refused(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_port(bytes(LARGEST_BYTES + 1)) as url:
+        assert podgate("--server", url) == 2
+    assert f"{url}/status: more than 64 MiB" in capsys.readouterr().err

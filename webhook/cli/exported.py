@@ -31,11 +31,12 @@ def exported(pod: Mapping[str, Any]) -> Exported | None:
     for owner in owners if isinstance(owners, list) else ():
         source = _MAKERS.get(str(_mapping(owner).get("kind")))
         if source is not None and owner.get("controller") is True:
-            name = echo.printable(str(owner.get("name")))
+            name, namespace = (echo.printable(str(one)) for one in (owner.get("name"), metadata.get("namespace")))
             return Exported(
                 source.controller,
                 f"read from a cluster, made by {source.kind} {name}: judged as asked for by its controller."
-                f" Review what it is made from: kubectl get {source.shown} {name} -o yaml | podgate review -",
+                f" Review what it is made from: kubectl -n {namespace} get {source.shown} {name} -o yaml"
+                " | podgate review -",
             )
     return Exported("", "read from a cluster: judged as if it were created anew")
 

@@ -51,9 +51,9 @@ class Subject(Struct, frozen=True):
     @property
     def name(self) -> str:
         """What a person would call it."""
-        if self.review is not None:
-            return " ".join(filter(None, (self.kind, self.own_name)))
-        return f"{self.kind} {self.namespace}/{self.own_name}" if self.namespace else f"{self.kind} {self.own_name}"
+        is_in_namespace = self.namespace and self.review is None
+        name = f"{self.namespace}/{self.own_name}" if is_in_namespace else self.own_name
+        return f"{self.kind} {name}" if name else self.kind
 
 
 class _Place(NamedTuple):
