@@ -38,9 +38,9 @@ class Observers:
         for observer in self._observers:
             observer.policy_failed(errors)
 
-    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         for observer in self._observers:
-            observer.policy_judged(user, errors)
+            observer.policy_judged(user, errors, document)
 
     def overrides_loaded(self, live: Sequence[Entry]) -> None:
         for observer in self._observers:

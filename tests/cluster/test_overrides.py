@@ -1,5 +1,6 @@
 """Overrides on a real API server: written by a person with few rights, acted on by servers under the manifests' own."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,18 @@ def admitted(found: Installation) -> bool:
     return status == 201
 
 
+BAD = "- {service: web}\n"
+
+
+def applied(plane: ControlPlane, text: str) -> str:
+    """Apply overrides as a person does without our commands; return what kubectl said."""
+    metadata = {"name": OVERRIDES, "namespace": NAMESPACE}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"overrides.yaml": text}}
+    how = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    done = plane.kubectl(*how, input=json.dumps(config_map), check=False)
+    return done.stdout + done.stderr
+
+
 def in_force(found: Installation) -> list[list[str]]:
     """Return what each server has in force."""
     documents = [server.status()["overrides"] for server in found.servers]
@@ -94,14 +107,34 @@ def test_an_override_ends_by_itself_and_a_bad_one_takes_nothing_away(
         [server] = found.servers
         assert podgate("override", "web", "--mode", "quota=Audit", "--for", "8s", *options).code == 0
         plane.wait(lambda: in_force(found) == [["web"]], "the override to be in force", server.name)
-        bad = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OVERRIDES, "namespace": NAMESPACE}}
-        plane.apply({**bad, "data": {"overrides.yaml": "- {service: web}\n"}})
+        assert "denied" in applied(plane, BAD)
+        plane.kubectl("delete", "validatingwebhookconfiguration", "podgate-policy")
+        plane.wait(lambda: "denied" not in applied(plane, BAD), "the bad overrides to be stored")
         errors = plane.wait(lambda: server.status()["overrides"]["errors"], "the errors to be shown", server.name)
         assert errors[0].startswith(f"configmap {NAMESPACE}/{OVERRIDES}: overrides.yaml:1:3: [0]")
         refused = podgate("override", "web", "--quota-factor", "2", "--for", "1h", *options)
         assert (refused.code, "mend what is listed here" in refused.err) == (2, True)
         plane.wait(lambda: in_force(found) == [[]], "the override to end", server.name)
         assert "override ended" in found.log(server)
+
+
+def test_bad_overrides_are_refused_at_apply_with_line_and_column_and_so_is_a_service_that_is_not_there(
+    plane: ControlPlane, identities: Identities
+) -> None:
+    entry = "- {service: SERVICE, modes: {quota: Audit}, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
+    with overridden(plane, identities, "overrides-judged") as found:
+        said = applied(plane, BAD)
+        assert 'admission webhook "policy.podgate.io" denied the request: OverridesInvalid: the overrides have ' in said
+        assert "overrides.yaml:1:3: [0].until: (absent): required: add until" in said
+        said = applied(plane, entry.replace("SERVICE", "wob"))
+        assert "overrides.yaml: no service 'wob': the policy has web" in said
+        assert "denied" not in applied(plane, entry.replace("SERVICE", "web"))
+        plane.wait(lambda: in_force(found) == [["web"]], "the override to be in force", found.servers[0].name)
+        options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-2", "--for", "1h")
+        assert podgate("quota", "grant", "web", "--window", "1h", "--hard", "pods=1", *options).code == 0
+        plane.wait(lambda: in_force(found) == [["web", "web"]], "both to be in force", found.servers[0].name)
+        entries = found.servers[0].status()["overrides"]["entries"]
+        assert [one.get("by") for one in entries] == [None, "kubernetes-admin"], "the command knows who asks"
 
 
 def test_who_lacks_a_right_is_told_which_and_who_names_no_service_too(

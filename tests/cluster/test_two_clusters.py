@@ -139,7 +139,7 @@ def test_a_breaker_that_opens_in_one_stays_closed_in_the_other(clusters: Cluster
     assert create(east, "broken") == ""
     assert all("QuotaExceeded" in create(east, "broken") for _ in range(2))
     east.plane.wait(lambda: breaker(east, "broken")["state"] == "OPEN", "the breaker to open", "kube-apiserver")
-    assert "BreakerOpen: service broken: the breaker is open for " in create(east, "broken")
+    assert "BreakerOpen: service broken: the breaker is open until " in create(east, "broken")
     assert breaker(west, "broken")["state"] == "CLOSED"
     assert create(west, "broken") == ""
     assert "QuotaExceeded: service broken" in create(west, "broken")

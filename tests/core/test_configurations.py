@@ -433,5 +433,5 @@ def test_the_policys_own_webhook_is_for_one_config_map_and_fails_open() -> None:
     assert webhook["namespaceSelector"] == {
         "matchExpressions": [{"key": METADATA_NAME, "operator": "In", "values": ["podgate-system"]}]
     }
-    assert expression(webhook, "podgate-policy") == "object.metadata.name == 'podgate-policy'"
+    assert expression(webhook, "podgate-policy") == "object.metadata.name in ['podgate-policy', 'podgate-overrides']"
     assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 30)

@@ -97,7 +97,7 @@ def everything(metrics: Metrics) -> None:
     metrics.refused("authentication_expired", "exp was 3 s ago")
     breakers(metrics)
     metrics.policy_failed(["3:1: services: missing"])
-    metrics.policy_judged("alice", ["3:1: services: missing"])
+    metrics.policy_judged("alice", ["3:1: services: missing"], "policy")
     metrics.overrides_failed(["2:3: [0].until: missing"])
     for service in ("payment-api", "in-no-policy"):
         metrics.override_changed(service, None, override(service))

@@ -16,10 +16,12 @@ from tests.core.reviewing import Gate, policy_of
 from tests.core.test_policy_review import GOOD, config_map
 from tests.server.checking import Here
 from tests.server.test_policy_file import FakeClock, Recorder, document
+from webhook.adapters.clocks import WallClock
 from webhook.adapters.policy_process import parent
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.document import DocumentError, Loaded, Purpose, load
 from webhook.core.document.configmap import ConfigMap
+from webhook.core.policy import LoadedPolicy
 from webhook.core.policy_bytes import Outcome, encode
 from webhook.core.policy_review import PolicyReview, Question, weigh
 from webhook.core.review import BadReviewError
@@ -291,15 +293,33 @@ async def test_a_document_that_was_checked_is_not_checked_again() -> None:
     assert check.asked == 2
 
 
+class Policies:
+    """A `ports.PolicySource` with the policy `GOOD`, or none."""
+
+    def __init__(self, loaded: LoadedPolicy | None = None) -> None:
+        self._loaded = loaded
+
+    def current(self) -> LoadedPolicy | None:
+        return self._loaded
+
+    def by_hash(self, _: str) -> LoadedPolicy | None:
+        return None
+
+    async def refresh(self) -> None:
+        """There is nothing to read."""
+
+
 class Door(Recorder):
     """Hears of policies on their way."""
 
     def __init__(self) -> None:
         super().__init__()
         self.judged: list[tuple[str, Sequence[str]]] = []
+        self.documents: list[str] = []
 
-    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         self.judged.append((user, errors))
+        self.documents.append(document)
 
 
 def asking(text: str, **more: Any) -> bytes:
@@ -318,7 +338,7 @@ def asking(text: str, **more: Any) -> bytes:
 
 async def test_what_needs_no_check_is_answered_without_one() -> None:
     door, check = Door(), Answering()
-    reviewer = PolicyReviewer(door, check)
+    reviewer = PolicyReviewer(door, check, Policies(), WallClock())
     for more in ({"name": "another"}, {"oldObject": config_map(BAD), "operation": "UPDATE"}):
         response = msgspec.json.decode(await reviewer.review(asking(BAD, **more)))["response"]
         assert response["allowed"] is True
@@ -331,7 +351,7 @@ async def test_a_policy_that_could_not_be_judged_is_answered_by_nobody() -> None
     door, check = Door(), Answering()
     check.trouble = "its process was ended by SIGKILL"
     with pytest.raises(CheckFailedError, match="SIGKILL"):
-        await PolicyReviewer(door, check).review(asking(GOOD))
+        await PolicyReviewer(door, check, Policies(), WallClock()).review(asking(GOOD))
     assert door.judged == []
 
 
@@ -339,7 +359,9 @@ async def test_a_policy_at_the_door_is_judged_in_a_process_of_its_own(
     started: list[asyncio.subprocess.Process],
 ) -> None:
     door = Door()
-    response = msgspec.json.decode(await PolicyReviewer(door, PolicyProcess()).review(asking(BAD)))["response"]
+    response = msgspec.json.decode(
+        await PolicyReviewer(door, PolicyProcess(), Policies(), WallClock()).review(asking(BAD))
+    )["response"]
     assert response["status"]["message"].startswith("PolicyInvalid: the policy has 2 errors")
     [(user, errors)] = door.judged
     assert (user, len(errors)) == ("alice", 2)
@@ -373,3 +395,15 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_
         reviews += 1
     assert reviews > 100
     assert keeper.current() != loaded
+
+
+async def test_overrides_are_judged_at_the_same_door_by_the_policy_in_force_and_without_a_process() -> None:
+    door, check = Door(), Answering()
+    reviewer = PolicyReviewer(door, check, Policies(load(GOOD.encode(), Purpose.SERVE).policy), WallClock())
+    entry = "- {service: SERVICE, quotaFactor: 2, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
+    for service, is_allowed in (("a", True), ("nope", False)):
+        held = {"metadata": {}, "data": {"overrides.yaml": entry.replace("SERVICE", service)}}
+        answer = await reviewer.review(asking("", name="podgate-overrides", object=held))
+        assert msgspec.json.decode(answer)["response"]["allowed"] is is_allowed
+    assert [(user, len(errors)) for user, errors in door.judged] == [("alice", 0), ("alice", 1)]
+    assert (check.asked, door.documents) == (0, ["overrides", "overrides"])

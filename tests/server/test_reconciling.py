@@ -12,7 +12,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import State
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.settings import parse
-from webhook.wiring.reconciling import InForce, by_hand
+from webhook.wiring.reconciling import by_hand
 from webhook.wiring.sources import open_sources
 from webhook.wiring.telemetry import Telemetry
 
@@ -29,7 +29,7 @@ async def test_resets_come_at_once_where_the_walls_clock_was_set_forward_since_t
     telemetry, clock = Telemetry(settings, "0"), VirtualClock(WallClock().now_us() - HOUR_US)
     sources, store = await open_sources(settings, telemetry, clock), MemoryStore(clock)
     await asyncio.gather(sources.policies.refresh(), sources.overrides.refresh())
-    in_force = InForce(sources).current()
+    in_force = sources.compiled()
     assert in_force is not None
     plan = in_force.plans["payment-api"]
     for uid in "abcd":

@@ -168,7 +168,7 @@ async def test_a_pod_is_rewritten_counted_refused_and_the_breaker_opens(server: 
     assert [answer["allowed"] for answer in answers] == [True] * 3 + [False] * 4
     assert [answer["status"]["code"] for answer in answers[3:]] == [429, 429, 429, 503]
     assert answers[3]["status"]["message"].startswith("QuotaExceeded: service payment-api: pods in 1h: hard 3, used 3")
-    assert answers[6]["status"]["message"].startswith("BreakerOpen: service payment-api: the breaker is open for ")
+    assert answers[6]["status"]["message"].startswith("BreakerOpen: service payment-api: the breaker is open until ")
     assert not any("patch" in answer for answer in answers)
 
     status = json.loads((await server.get("/status"))[1])

@@ -141,7 +141,7 @@ class Traces:
     def policy_failed(self, errors: Sequence[str]) -> None:
         """Say nothing: logs and metrics do."""
 
-    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Say nothing: logs and metrics do."""
 
     def overrides_loaded(self, live: Sequence[Entry]) -> None:

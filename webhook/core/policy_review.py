@@ -1,4 +1,4 @@
-"""The policy before it is stored: an AdmissionReview of the ConfigMap in, an answer out, all errors at once."""
+"""The policy before it is stored: an AdmissionReview of its ConfigMap in, an answer out, all errors at once."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,15 @@ from msgspec import Struct
 from webhook.core.configurations import ClientConfig, TooManyEntriesError, configurations
 from webhook.core.decision import ALLOWED, Status
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
+from webhook.core.document.configmap import (
+    KEY,
+    NAME,
+    NAMESPACE,
+    OVERRIDES,
+    ConfigMap,
+    NoDocumentError,
+    document_of,
+)
 from webhook.core.document.loading import unproved
 from webhook.core.fresh import starts_empty
 from webhook.core.policy import Policy
@@ -28,6 +36,8 @@ class PolicyReview(Struct, frozen=True):
     user: str
     judged: bool
     errors: tuple[str, ...] = ()
+    document: str = "policy"
+    """What was judged."""
 
 
 class Question(Struct, frozen=True):
@@ -39,6 +49,7 @@ class Question(Struct, frozen=True):
     old: ConfigMap | None
     purpose: Purpose = Purpose.SERVE
     """What kind of server will act on it."""
+    is_of_overrides: bool = False
 
 
 def judge(body: bytes, purpose: Purpose = Purpose.SERVE) -> PolicyReview:
@@ -55,8 +66,13 @@ def question(body: bytes, purpose: Purpose = Purpose.SERVE) -> Question | Policy
     """
     request = request_of(body)
     user = request.user_info.username
-    is_ours = request.resource.resource == "configmaps" and (request.namespace, request.name) == (NAMESPACE, NAME)
-    if not is_ours or request.sub_resource or request.operation not in {"CREATE", "UPDATE"}:
+    is_ours = request.resource.resource == "configmaps" and request.namespace == NAMESPACE
+    if (
+        not is_ours
+        or request.name not in {NAME, OVERRIDES}
+        or request.sub_resource
+        or request.operation not in {"CREATE", "UPDATE"}
+    ):
         return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
     new = object_of(request.object, _config_map, "object")
     if new is None:
@@ -64,7 +80,7 @@ def question(body: bytes, purpose: Purpose = Purpose.SERVE) -> Question | Policy
     old = object_of(request.old_object, _config_map, "oldObject")
     if old is not None and (old.data, old.binary_data) == (new.data, new.binary_data):
         return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
-    return Question(request.uid, user, new, old, purpose)
+    return Question(request.uid, user, new, old, purpose, request.name == OVERRIDES)
 
 
 def weigh(asked: Question) -> PolicyReview:
@@ -117,7 +133,12 @@ def _about_counters(before: Policy | None, policy: Policy) -> Iterator[str]:
 
 
 def _message(errors: tuple[str, ...]) -> str:
-    shown = errors[:_LINES_MAX]
-    more = [f"and {len(errors) - _LINES_MAX} more: see podgate policy lint"] if len(errors) > _LINES_MAX else []
     noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    return "\n".join([f"PolicyInvalid: the policy has {noun}, the one in force stays:", *shown, *more])
+    head = f"PolicyInvalid: the policy has {noun}, the one in force stays:"
+    return "\n".join([head, *shortened(errors, "see podgate policy lint")])
+
+
+def shortened(errors: tuple[str, ...], remedy: str) -> list[str]:
+    """Return as many as an answer has room for."""
+    more = [f"and {len(errors) - _LINES_MAX} more: {remedy}"] if len(errors) > _LINES_MAX else []
+    return [*errors[:_LINES_MAX], *more]

@@ -44,8 +44,11 @@ class Observer(Protocol):
 
     def policy_failed(self, errors: Sequence[str]) -> None: ...
 
-    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
-        """Say that `user` wants to store a policy; it was refused for `errors`, admitted where there are none."""
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+        """Say that `user` wants to store a `document`, a policy or overrides.
+
+        It was refused for `errors`, admitted where there are none.
+        """
         ...
 
     def overrides_loaded(self, live: Sequence[Entry]) -> None:

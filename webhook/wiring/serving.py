@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import uvloop
 
-from webhook.adapters.clocks import SystemClock
+from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.edge import AdmissionEdge
@@ -65,7 +65,7 @@ class Podgate:
         self._door = open_door(settings, telemetry, self._callers)
         telemetry.metrics.reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        reviewer = PolicyReviewer(observer, PolicyProcess(), sources.purpose)
+        reviewer = PolicyReviewer(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
         outcome_reports = telemetry.outcome_reports()
         self._outcomes = OutcomeBuffer(counters, clock, observer, outcome_reports)
         receiver = OutcomeReceiver(self._sources.compiled, self._outcomes, clock, outcome_reports)

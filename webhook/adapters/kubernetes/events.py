@@ -111,7 +111,7 @@ class Events:
     def refused(self, reason: str, detail: str) -> None:
         """Do nothing: nobody knows whose call it was."""
 
-    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Do nothing: `user` was told, and a policy that was refused at the door is not there."""
 
 

@@ -100,9 +100,10 @@ class Logs:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
         self._lines.write("error", "policy refused", errors=shown, count=len(errors))
 
-    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
-        level, message = ("warning", "policy refused at the door") if errors else ("info", "policy let in")
+        level, message = ("warning", "refused at the door") if errors else ("info", "let in")
+        message = f"{document} {message}"
         self._lines.write(level, message, user=clipped(user), errors=shown, count=len(errors) or None)
 
     def overrides_loaded(self, live: Sequence[Entry]) -> None:

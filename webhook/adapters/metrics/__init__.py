@@ -136,7 +136,7 @@ class Metrics:
         self._last_good = False
         self._reloads.add(_FAILURE)
 
-    def policy_judged(self, user: str, errors: Sequence[str]) -> None:  # noqa: ARG002  the user is for the log
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:  # noqa: ARG002  the user is for the log
         self._policy_reviews.add(_FAILURE if errors else _SUCCESS)
 
     def overrides_loaded(self, live: Sequence[Entry]) -> None:  # noqa: ARG002  each is told when it begins

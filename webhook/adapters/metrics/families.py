@@ -132,7 +132,7 @@ OUTCOMES_REFUSED = _counter("outcomes_refused_total", "reason", "Outcomes that t
 
 POLICY_INFO = _gauge("policy_info", "hash", "1 for the policy in force.")
 POLICY_RELOADS = _counter("policy_reloads_total", "result", "Readings of a new policy document.")
-POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policy documents judged before they were stored.")
+POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policies and overrides judged before they were stored.")
 POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
 
 OVERRIDE_UNTIL = _gauge("override_until_timestamp_seconds", "service", "When the last override in force for it ends.")

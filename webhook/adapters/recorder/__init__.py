@@ -176,7 +176,7 @@ class Recorder:
     def policy_failed(self, errors: Sequence[str]) -> None:
         """Not kept: it changes nothing."""
 
-    def policy_judged(self, user: str, errors: Sequence[str]) -> None:
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Not kept: it changes nothing."""
 
     def overrides_loaded(self, live: Sequence[Entry]) -> None:

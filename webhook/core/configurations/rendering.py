@@ -87,9 +87,13 @@ def _warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
 
 
 def _of_the_policy(client: ClientConfig) -> Json:
-    """Return the webhook that judges a policy at `kubectl apply`. It fails open: else the first could never come in."""
+    """Return the webhook that judges a policy, and overrides, as they are applied.
+
+    It fails open: else the first policy could never come in, nor anybody's hand at night while no server is up.
+    """
     here = {"key": METADATA_NAME, "operator": "In", "values": [configmap.NAMESPACE]}
-    only = {"name": "podgate-policy", "expression": f"object.metadata.name == '{configmap.NAME}'"}
+    names = f"['{configmap.NAME}', '{configmap.OVERRIDES}']"
+    only = {"name": "podgate-policy", "expression": f"object.metadata.name in {names}"}
     return {
         **_webhook("policy.podgate.io", client, "validate-policy"),
         "rules": [_rule(["configmaps"], ["CREATE", "UPDATE"])],
