@@ -12,14 +12,14 @@ import pytest
 from certs.files import write_credentials
 from tests.cli.running import BIN, Done
 from tests.redis_servers import RedisServer
-from tests.server.serving import Files, Serving, pod, serving
+from tests.server.serving import POLICY, Files, Serving, pod, serving
 from webhook.cli.apiserver import Ask
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 
-def files_in(folder: Path) -> Files:
-    files = Files.create(folder)
+def files_in(folder: Path, policy: str = POLICY) -> Files:
+    files = Files.create(folder, policy)
     write_credentials(files.caller, folder / "client.crt", folder / "client.key")
     (folder / "token").write_text(files.signer.token() + "\n")
     (folder / "other-token").write_text(files.other.token())
@@ -129,6 +129,20 @@ async def test_nothing_is_charged_and_what_is_used_up_already_is_told(server: Se
 async def test_nothing_is_charged_in_redis_either(tmp_path: Path, redis_server: RedisServer) -> None:
     async with serving(files_in(tmp_path), "--store", redis_server.url, "--store-deadline", "30s") as running:
         await charges_nothing_and_tells_what_is_used_up(running)
+
+
+async def test_where_no_verdict_can_be_given_a_server_gives_none_either(tmp_path: Path) -> None:
+    by_hash = POLICY.replace(
+        "match: {namespaces: [payments]}",
+        "match: {namespaces: [payments], podSelector: {matchLabels: {pod-template-hash: 5d4f8c7b9d}}}",
+        1,
+    )
+    async with serving(files_in(tmp_path, by_hash)) as server:
+        done = await review(*called_with(server), "-o", "json", stdin=deployment())
+        here = await review("--policy", str(server.files.policy), "-o", "json", stdin=deployment())
+    (there,), (line,) = done.lines, here.lines
+    assert (done.code, there["decision"], there["allowed"]) == (0, "Depends", None)
+    assert {**there, "trace": 0, "dependsOn": 0} == {**line, "trace": 0, "dependsOn": 0}
 
 
 async def test_a_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
