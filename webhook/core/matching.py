@@ -133,6 +133,8 @@ class Matcher:
 
         `to_be_named`: where nobody owns it, whether some service names the namespace counts too.
         """
+        if not self.needs_labels(namespace):
+            return False
         candidates = self.candidates(namespace)
         for service in candidates:
             selected = _selects_by_name(service.match, namespace)
