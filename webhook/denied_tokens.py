@@ -8,9 +8,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from webhook.core.document.recognition import Kind
 from webhook.errors import UserError
 from webhook.reloading import Reloading
-from webhook.strict_yaml import read_yaml
+from webhook.strict_yaml import read_yaml, shown_only_as
 
 _FILE_BYTES_MAX = 512 * 1024
 _ENTRIES_MAX = 4096
@@ -18,6 +19,7 @@ _TEXT_LENGTH_MAX = 512
 _KEYS = ("iss", "jti", "until", "reason")
 _US = 1_000_000
 _REMEDY = "write a list of {iss: ISSUER, jti: TOKEN ID} with, if wanted, until (RFC 3339) and reason; [] for none"
+_KIND = Kind.of_keys("a list of tokens", "iss", "jti", remedy=_REMEDY)
 
 Denied = Mapping[tuple[str, str], float]
 """Until when, in microseconds since the Unix epoch, by issuer and id."""
@@ -35,6 +37,11 @@ class DeniedTokens(Reloading[Denied]):
 
 def parse_denied(content: bytes, name: str) -> Denied:
     """Read the list; UserError with every mistake, one a line. An empty file is one: it may be half written."""
+    with shown_only_as(_KIND, content, name):
+        return _parsed(content, name)
+
+
+def _parsed(content: bytes, name: str) -> Denied:
     document = read_yaml(content, name)
     if not isinstance(document, list) or len(document) > _ENTRIES_MAX:
         raise UserError(f"{name}: must be a list of at most {_ENTRIES_MAX} tokens", _REMEDY)

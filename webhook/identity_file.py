@@ -4,12 +4,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from webhook.core.document.recognition import Kind
 from webhook.errors import UserError
 from webhook.identities import SPIFFE, CertificateField, ClientIdSource, Identities, Identity, Proxy, Role
 from webhook.reloading import Reloading
-from webhook.strict_yaml import read_yaml
+from webhook.strict_yaml import read_yaml, shown_only_as
 
 _FILE_BYTES_MAX = 256 * 1024
+_KIND = Kind.of_keys(
+    "a list of identities",
+    "role",
+    "certificate",
+    remedy="give entries such as {role: apiserver, certificate: ..., issuer: ..., audience: ..., subject: ...}",
+)
 _PROXY = "proxy"
 """A role that is no caller's: an entry of its own kind."""
 
@@ -49,6 +56,11 @@ def _check_roles(identities: Identities, name: str, *, behind_proxy: bool) -> No
 
 def parse_identities(content: bytes, name: str) -> Identities:
     """Read the document; UserError with every mistake, one a line."""
+    with shown_only_as(_KIND, content, name):
+        return _parsed(content, name)
+
+
+def _parsed(content: bytes, name: str) -> Identities:
     document = read_yaml(content, name)
     mistakes: list[str] = []
     found: list[Identity | Proxy] = []

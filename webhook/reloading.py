@@ -78,7 +78,7 @@ class Reloading(Generic[_T]):
         except UserError:
             raise
         except Exception as error:  # whatever the parser did not foresee: without this nobody hears which files it is
-            names, fault = ", ".join(map(str, self._paths)), f"{type(error).__name__}: {error}"
+            names, fault = ", ".join(map(str, self._paths)), type(error).__name__  # its words may quote the files
             raise UserError(f"{names}: cannot be understood: {fault}", "give what is wanted there") from error
 
     def _take(self, found: tuple[tuple[bytes, ...], _T] | None) -> None:

@@ -140,17 +140,6 @@ def _address(text: str, default_port: int, form: str) -> Address:
     return Address(host, number)
 
 
-def masked(text: str) -> str:
-    """Return what a user wrote as a URL, good or bad, fit to be shown: whatever may be a password is `***`."""
-    scheme, separator, rest = text.rpartition("://") if "://" in text else ("", "", text)
-    rest = re.sub(r".*@", "***@", rest, flags=re.DOTALL)
-    authority, slash, path = rest.partition("/")
-    # What follows a colon and is no port is a password whose host was left out; what follows a ? may be anything.
-    authority = re.sub(r":(?!\d{1,5}(,|\?|$))(?![0-9a-fA-F:]*\])[^,]*", ":***", authority)
-    rest = re.sub(r"[?#](?!db=\d+$).*", "?***", authority + slash + path, flags=re.DOTALL)
-    return scheme + separator + rest
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFiles:
     """Files that are read for every new connection, so that a rotated one is taken up. None: there is none of it.

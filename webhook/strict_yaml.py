@@ -1,10 +1,12 @@
 """YAML as nobody can misread it: flat, without aliases, and a key that stands twice is an error."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
 
+from webhook.core.document.recognition import Kind
 from webhook.errors import UserError
 
 _DEEPEST = 16
@@ -38,6 +40,17 @@ def read_yaml(content: bytes, name: str) -> Any:
         raise UserError(f"{name}: not UTF-8", "write it in UTF-8") from None
     except _FAULTS as error:
         raise UserError(f"{name}: not YAML: {' '.join(str(error).split())}", "mend the syntax") from None
+
+
+@contextmanager
+def shown_only_as(kind: Kind, content: bytes, name: str) -> Iterator[None]:
+    """Let a UserError about a document pass, but not one about a text of another kind, which it may show."""
+    try:
+        yield
+    except UserError:
+        if kind.is_met_by(content):
+            raise
+        raise UserError(f"{name}: {kind.unlike}", kind.remedy) from None
 
 
 def _check_shape(text: str) -> None:

@@ -41,6 +41,7 @@ THREATS = [
     "Certificates of another purpose",
     "Weak keys",
     "Request smuggling",
+    "Secrets in errors",
 ]
 ROW = re.compile(r"^\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]*) \|$", re.MULTILINE)
 

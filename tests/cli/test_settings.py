@@ -74,7 +74,7 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         ("listen", "host:70000"),
         ("listen", "host:-1"),
         ("listen", "host:²"),
-        ("listen", "host:" + "9" * 5000),
+        ("listen", "host:" + "9" * 50),
         ("drain_seconds", "-1s"),
         ("body_timeout_seconds", "0s"),
         ("drain_seconds", "soon"),
@@ -91,8 +91,6 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
         ("token_leeway_seconds", "31s"),
         ("jwks_url", "http://issuer.example/jwks.json"),
         ("jwks_url", "issuer.example/jwks.json"),
-        ("jwks_url", "https://me:secret@issuer.example/"),
-        ("jwks_url", "https://issuer.example/#keys"),
         ("jwks_url", "https://"),
         ("jwks_url", "file:///etc/jwks.json"),
         ("jwks_max_stale_seconds", "0"),
@@ -107,6 +105,22 @@ def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(fl
 def test_a_bad_value_is_named(flags: dict[str, str | None], name: str, text: str) -> None:
     (mistake,) = mistakes({**flags, name: text})
     assert mistake.startswith(f"{flag_of(name)}: {text!r}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("listen", "host:" + "9" * 5000, f"host:{'9' * 75}..."),
+        ("jwks_url", "https://me:secret@issuer.example/", "https://***@issuer.example/"),
+        ("jwks_url", "https://issuer.example/#keys", "https://issuer.example/?***"),
+        ("denied_tokens", "a-password", "***"),
+    ],
+)
+def test_a_bad_value_is_shown_short_and_without_what_may_be_secret(
+    flags: dict[str, str | None], name: str, text: str, shown: str
+) -> None:
+    (mistake,) = mistakes({**flags, name: text})
+    assert mistake.startswith(f"{flag_of(name)}: {shown!r}: ")
 
 
 @pytest.mark.parametrize(

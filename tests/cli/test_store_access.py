@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.errors import UserError
+from webhook.redaction import masked
 from webhook.settings import Settings, parse
-from webhook.store_access import Address, Layout, StoreFiles, StoreUrl, masked
+from webhook.store_access import Address, Layout, StoreFiles, StoreUrl
 
 CLUSTER, SENTINEL = Layout.CLUSTER, Layout.SENTINEL
 
@@ -103,7 +104,8 @@ def test_a_wrong_one_says_what_to_write(text: str, says: str) -> None:
         ("redis://podgate:s3cret/0", "redis://podgate:***/0"),
         ("redis://redis?password=s3cret", "redis://redis?***"),
         ("redis://redis#s3cret", "redis://redis?***"),
-        ("http://a://:s3cret@redis", "http://a://***@redis"),
+        ("http://a://:s3cret@redis", "http://***@redis"),
+        ("redis://podgate:s3://cret@redis", "redis://***@redis"),
     ],
 )
 def test_what_is_shown_holds_no_password(text: str, shown: str) -> None:
@@ -170,6 +172,6 @@ def test_the_files_of_the_store_are_those_of_the_settings(flags: dict[str, str |
     secret = str(tmp_path / "secret")
     told: Settings = parse({**flags, "store": "redis://podgate@a", "store_password_file": secret}, {})
     assert told.store_files == StoreFiles(password_file=Path(secret))
-    assert mistakes({**flags, "store": "redis://a", "store_password_file": "nowhere"}) == [
-        "--store-password-file: 'nowhere': there is no such file"
+    assert mistakes({**flags, "store": "redis://a", "store_password_file": "./nowhere"}) == [
+        "--store-password-file: './nowhere': there is no such file"
     ]

@@ -114,9 +114,9 @@ def test_what_is_printed_does_not_depend_on_chance(ca: Path) -> None:
         (("--service", "ns/name:0"), "ns/name:0"),
         (("--url", "http://10.0.0.1"), "http://10.0.0.1"),
         (("--url", "https://"), "https://"),
-        (("--url", "https://a:port"), "https://a:port"),
-        (("--url", "https://user@a"), "https://user@a"),
-        (("--url", "https://a?b"), "https://a?b"),
+        (("--url", "https://a:port"), "https://a:***"),
+        (("--url", "https://user@a"), "https://***@a"),
+        (("--url", "https://a?b"), "https://a?***"),
         (("--url", "https://a", "--service", "ns/name:1"), "--service and --url"),
     ],
 )

@@ -72,16 +72,17 @@ def entry(**changed: str | None) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "must be a list of at least one identity, not missing"),
-        ("[]", "must be a list of at least one identity"),
-        ("role: apiserver", "must be a list"),
-        ("- [", "not YAML"),
-        ("- text", "[0]: 'text': must be a mapping"),
+        ("", "does not look like a list of identities: it lacks role or certificate"),
+        ("# role: certificate:\n[]", "must be a list of at least one identity"),
+        ("role: apiserver\ncertificate: x", "must be a list"),
+        ("- {role: x, certificate: [", "not YAML"),
+        (entry() + "- text", "[1]: 'text': must be a mapping"),
+        ("- text", "does not look like a list of identities"),
         (entry() + entry(), "[1]: says the same as [0]"),
-        (entry(role=None), "[0].role: missing: must be one of apiserver, reporter"),
+        (entry() + entry(role=None), "[1].role: missing: must be one of apiserver, reporter"),
         (entry(role="admin"), "[0].role: 'admin': must be one of apiserver, reporter"),
         (entry(role="[apiserver]"), "[0].role: ['apiserver']"),
-        (entry(certificate=None), "[0].certificate: missing: must have exactly one of commonName, uri"),
+        (entry() + entry(certificate=None), "[1].certificate: missing: must have exactly one of commonName, uri"),
         (entry(certificate="{}"), "[0].certificate: {}: must have exactly one of"),
         (entry(certificate="{commonName: a, uri: 'spiffe://a'}"), "must have exactly one of"),
         (entry(certificate="{common_name: a}"), "must have exactly one of"),
@@ -227,7 +228,13 @@ def test_identities_that_change_are_taken_and_bad_ones_change_nothing(tmp_path: 
     path.write_text(entry(subject="t"))
     known.reload()
     assert [one.subject for one in known.value.callers] == ["t"]
-    for text in ("", "- [", entry(role="admin"), entry(role="reporter"), entry(subject="u") + entry(role="admin")):
+    for text in (
+        "",
+        "- {role: x, certificate: [",
+        entry(role="admin"),
+        entry(role="reporter"),
+        entry(subject="u") + entry(role="admin"),
+    ):
         path.write_text(text)
         known.reload()
         assert [one.subject for one in known.value.callers] == ["t"], text

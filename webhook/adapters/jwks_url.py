@@ -9,6 +9,7 @@ import aiohttp
 from webhook.errors import UserError
 from webhook.key_sets import KEY_SET_BYTES_MAX, read_key_set
 from webhook.ports import TokenKey
+from webhook.redaction import masked, without_credentials
 
 _SUCCESS = 200
 _CA_BYTES_MAX = 1024 * 1024
@@ -23,6 +24,7 @@ class JwksUrl:
 
     def __init__(self, url: str, ca: Path | None, on_left_out: Callable[[str], None] = lambda _: None) -> None:
         self._url = url
+        self._name = masked(url)
         self._ca = ca
         self._on_left_out = on_left_out
         self._left_out: tuple[str, ...] = ()
@@ -32,7 +34,7 @@ class JwksUrl:
         """Return the keys by kid; UserError says why there are none."""
         if self._ca is not None:
             self._context = _context(self._ca)  # it may have been renewed
-        found = read_key_set(await self._answer(), self._url)
+        found = read_key_set(await self._answer(), self._name)
         if found.faults != self._left_out:
             self._left_out = found.faults
             self._on_left_out("\n".join(found.faults))
@@ -52,17 +54,18 @@ class JwksUrl:
         try:
             async with session, session.get(self._url, allow_redirects=False) as response:
                 if response.status != _SUCCESS:
-                    raise UserError(f"{self._url}: HTTP {response.status}, and redirects are not followed", _REMEDY)
+                    raise UserError(f"{self._name}: HTTP {response.status}, and redirects are not followed", _REMEDY)
                 return await self._bounded(response)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise UserError(f"{self._url}: {str(error) or type(error).__name__}", _REMEDY) from None
+            said = without_credentials(str(error)) or type(error).__name__
+            raise UserError(f"{self._name}: {said}", _REMEDY) from None
 
     async def _bounded(self, response: aiohttp.ClientResponse) -> bytes:
         body = b""
         async for chunk in response.content.iter_any():
             body += chunk
             if len(body) > KEY_SET_BYTES_MAX:
-                raise UserError(f"{self._url}: more than {KEY_SET_BYTES_MAX} bytes", _REMEDY)
+                raise UserError(f"{self._name}: more than {KEY_SET_BYTES_MAX} bytes", _REMEDY)
         return body
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from webhook.cli.caller_folder import IDENTITY, SECOND
 from webhook.errors import UserError
+from webhook.redaction import masked
 
 _LABEL = "[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"
 # An IPv6 address needs its port: kube-apiserver never arrives at the name of one without.
@@ -35,7 +36,7 @@ def _target(host: str) -> tuple[str, int]:
     port = int(found["port"] or _PORT_DEFAULT) if found else 0
     if found is None or port > _PORT_MAX:
         raise UserError(
-            f"--webhook {host!r}: no host and port, as a webhook has them",
+            f"--webhook {masked(host)!r}: no host and port, as a webhook has them",
             "write HOST or HOST:PORT, such as podgate.podgate-system.svc, without https:// and path",
         )
     return found["name"], port

@@ -16,8 +16,8 @@ from webhook.cli.demo_world import ApiServer, Running, last_words, make_files, s
 from webhook.cli.output import as_diff
 from webhook.core.decision import Half
 from webhook.errors import UserError
+from webhook.redaction import masked
 from webhook.settings import store_of
-from webhook.store_access import masked
 
 _PODS_A_WINDOW = 3  # as in demo_policy.yaml
 _POD: dict[str, Any] = {

@@ -24,11 +24,13 @@ def namespace_labels(path: Path | None) -> Labels:
         if not isinstance(document, dict):
             raise UserError(f"{path}: not a mapping", _NAMESPACES_WANTED)
         if not isinstance(document.get("kind"), str):
+            if not any(not isinstance(found, str) for found in document.values()):
+                raise UserError(f"{path}: holds neither Namespaces nor their labels", _NAMESPACES_WANTED)
             labels |= {name: _labels(found, path, name) for name, found in document.items()}
             continue
         items = (document.get("items") or []) if document["kind"].endswith("List") else [document]
         if not isinstance(items, list):
-            raise UserError(f"{path}: items: {items!r}: not a list", _NAMESPACES_WANTED)
+            raise UserError(f"{path}: items: {_scalar(items)}: not a list", _NAMESPACES_WANTED)
         for item in items:
             name, found = _namespace(item, str(path))
             labels[name] = _labels(found, path, name)
@@ -79,8 +81,14 @@ def _labels(found: Any, path: object, name: Any) -> dict[str, str]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise UserError(f"{path}: {name}: labels: {found!r}: not a mapping", _NAMESPACES_WANTED)
+        raise UserError(f"{path}: {name}: labels: {_scalar(found)}: not a mapping", _NAMESPACES_WANTED)
     for key, value in found.items():
         if not isinstance(value, str):
-            raise UserError(f"{path}: {name}: {key}: {value!r}: a label's value is a string", 'quote it, as in "true"')
+            reason = f"{key}: {_scalar(value)}: a label's value is a string"
+            raise UserError(f"{path}: {name}: {reason}", 'quote it, as in "true"')
     return found
+
+
+def _scalar(value: Any) -> str:
+    """Return what an unquoted word was read as; more may be of another kind of file."""
+    return repr(value) if isinstance(value, bool | int | float | None) else "(not shown)"

@@ -14,6 +14,7 @@ from webhook.cli.controller_status import CONTROLLER, controller_page
 from webhook.cli.files import bounded
 from webhook.cli.yaml_text import as_flow
 from webhook.errors import UserError
+from webhook.redaction import masked
 
 DEFAULT_SERVER = "http://127.0.0.1:8081"
 TIMEOUT_SECONDS = 5
@@ -77,29 +78,31 @@ def read(server: str) -> dict[str, Any]:
         document.get("role") == CONTROLLER or isinstance(document.get("services"), list)
     )
     if not is_podgate:
-        raise UserError(f"{url} answers, but not as Podgate does", _PLAIN_PORT)
+        raise UserError(f"{masked(url)} answers, but not as Podgate does", _PLAIN_PORT)
     return document  # type: ignore[no-any-return]  # a dict, as was just seen
 
 
 def no_services(server: str) -> UserError:
-    remedy = f"{_PLAIN_PORT}; podgate status --server {server} shows the controller itself"
-    return UserError(f"{server} is a controller, which shows no services", remedy)
+    remedy = f"{_PLAIN_PORT}; podgate status --server {masked(server)} shows the controller itself"
+    return UserError(f"{masked(server)} is a controller, which shows no services", remedy)
 
 
 def _read(url: str) -> bytes:
+    name = masked(url)
     if not url.startswith(("http://", "https://")):
-        raise UserError(f"--server: {url!r} is no URL", f"write one such as {DEFAULT_SERVER}")
+        raise UserError(f"--server: {name!r} is no URL", f"write one such as {DEFAULT_SERVER}")
     opener = build_opener(ProxyHandler({}))  # a proxy of the environment would be asked for its own loopback
     try:
         with opener.open(url, timeout=TIMEOUT_SECONDS) as answer:
-            return bounded(answer, url)
+            return bounded(answer, name)
     except HTTPError as error:
         with error:
-            raise UserError(f"{url}: HTTP {error.code}", _PLAIN_PORT) from None
+            raise UserError(f"{name}: HTTP {error.code}", _PLAIN_PORT) from None
     except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
+        unread = "its host and port cannot be read"  # what the error says of them may quote a password
+        reason = (getattr(error, "reason", None) or error) if isinstance(error, OSError) else unread
         remedy = "start one with `podgate serve`, or give --server the URL of its plain port (--plain-listen)"
-        raise UserError(f"no server answers at {url}: {reason}", remedy) from None
+        raise UserError(f"no server answers at {name}: {reason}", remedy) from None
 
 
 def page(document: dict[str, Any]) -> Iterable[str]:

@@ -17,6 +17,7 @@ from webhook.cli.policy import policy, read_document
 from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.errors import UserError
+from webhook.redaction import masked
 from webhook.reduced_paths import read_paths
 
 _SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)(?::([1-9]\d{0,4}))?")
@@ -100,10 +101,10 @@ def _base_url(text: str) -> str:
     try:
         url = urlsplit(text)
         is_whole = url.scheme == "https" and bool(url.hostname) and (url.port is None or url.port > 0)
-    except ValueError as error:
-        raise UserError(f"--url {text!r}: {error}", remedy) from None
+    except ValueError:  # it would quote parts of it
+        raise UserError(f"--url {masked(text)!r}: its host and port cannot be read", remedy) from None
     if not is_whole or url.username is not None or url.query or url.fragment or "@" in url.netloc:
-        raise UserError(f"--url {text!r}: must be https, with a host, and no user, query or fragment", remedy)
+        raise UserError(f"--url {masked(text)!r}: must be https, with a host, and no user, query or fragment", remedy)
     return text
 
 

@@ -146,7 +146,11 @@ class Settings(ControllerSettings):
         modes=_KNOWN_CALLERS,
     )
     jwks_url: str | None = _setting(
-        read.https_url, "the same from a server, fetched every minute", optional=True, modes=_KNOWN_CALLERS
+        read.https_url,
+        "the same from a server, fetched every minute",
+        optional=True,
+        secret=True,
+        modes=_KNOWN_CALLERS,
     )
     jwks_ca: Path | None = _setting(
         read.file,

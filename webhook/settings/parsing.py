@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from webhook.errors import UserError
+from webhook.redaction import masked, path_shown, value_shown
+from webhook.settings import readers
 from webhook.settings.declared import ControllerSettings, Settings, store_files_of
 from webhook.settings.readers import Certificates, ClientIdentity
-from webhook.store_access import MEMORY, masked
+from webhook.store_access import MEMORY
 
 ENVIRONMENT_PREFIX = "PODGATE_"
 # Every API server has a new certificate after 330 s (certs.doors), and it comes with six minutes left of the old one.
@@ -98,9 +100,15 @@ def _read(
         try:
             values[item.name] = declared["read"](text)
         except ValueError as error:
-            shown = masked(text) if declared["secret"] else text
-            mistakes.append(f"{source}: {shown!r}: {error}")
+            mistakes.append(f"{source}: {_shown(text, declared)!r}: {error}")
     return values, mistakes
+
+
+def _shown(text: str, declared: Mapping[str, Any]) -> str:
+    """Return the value as its error quotes it."""
+    if declared["secret"]:
+        return masked(text)
+    return path_shown(text) if declared["read"] in {readers.file, readers.path} else value_shown(text)
 
 
 def _key_mistakes(
@@ -135,11 +143,12 @@ def _certificate_mistakes(
         keeper = values.get(name)
         if keeper in {None, Certificates.OFF}:
             continue
+        shown = value_shown(str(keeper))
         if _source("kubeconfig", flags, environment)[1] is None and not in_cluster(environment):
-            mistakes.append(f"{source}: '{keeper}': there is no cluster to keep them in: give a --kubeconfig")
+            mistakes.append(f"{source}: {shown!r}: there is no cluster to keep them in: give a --kubeconfig")
         if kind is Settings and values.get("store", MEMORY) != MEMORY:
             remedy = "give it to `podgate controller`, which leads where servers share a store"
-            mistakes.append(f"{source}: '{keeper}': a server does this only with --store memory: {remedy}")
+            mistakes.append(f"{source}: {shown!r}: a server does this only with --store memory: {remedy}")
     mistakes += _caller_mistakes(values, flags, environment)
     mistakes += _token_mistakes(values, flags, environment)
     if values.get("token_key_lifetime_seconds", math.inf) < values.get("token_lifetime_seconds", 0):
@@ -172,7 +181,8 @@ def _caller_mistakes(
         source, text = _source("token_issuer", flags, environment)
         instead = "the cluster's own tokens (--cluster-keys true, podgate apiserver-files --token cluster)"
         remedy = f"leave it out, and take {instead}"
-        mistakes.append(f"{source}: '{text}': its token goes into the Secret that cert-manager writes: {remedy}")
+        shown = value_shown(text or "")
+        mistakes.append(f"{source}: {shown!r}: its token goes into the Secret that cert-manager writes: {remedy}")
     return mistakes
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from webhook.core.quantity import Duration
 from webhook.store_access import MEMORY, StoreUrl
@@ -80,7 +80,11 @@ def path(text: str) -> Path:
 
 def file(text: str) -> Path:
     found = path(text)
-    if not found.is_file():
+    try:
+        is_file = found.is_file()
+    except (OSError, ValueError):  # what is no path at all, such as the text of a key: its own error would quote it
+        is_file = False
+    if not is_file:
         raise ValueError("there is no such file")
     return found
 
@@ -178,15 +182,24 @@ def name(text: str) -> str:
     return text
 
 
+def _split(text: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018  it is read only here
+    except ValueError:
+        raise ValueError("write a URL: this one has no host and port that can be read") from None  # it would quote them
+    return parts
+
+
 def url(text: str) -> str:
-    url = urlsplit(text)
+    url = _split(text)
     if url.scheme not in {"http", "https"} or not url.hostname:
         raise ValueError("write a URL, such as http://collector:4318/v1/traces")
     return text
 
 
 def https_url(text: str) -> str:
-    parts = urlsplit(text)
+    parts = _split(text)
     if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.fragment:
         raise ValueError("write an https URL without a user, such as https://issuer.example/jwks.json")
     return text

@@ -138,7 +138,7 @@ def test_nesting_is_bounded() -> None:
 
 def test_the_expansion_of_aliases_is_bounded() -> None:
     doubling = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
-    [problem] = problems("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + doubling)
+    [problem] = problems(HEAD + "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + doubling)
     assert "aliases expanded" in problem
 
 

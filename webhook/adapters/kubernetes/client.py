@@ -95,8 +95,9 @@ def _document(path: Path) -> dict[str, Any]:
         remedy = "check the path and its permissions"
         raise UserError(f"{path}: cannot read the kubeconfig: {error.strerror}", remedy) from None
     except (yaml.YAMLError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise UserError(f"{path}: not a usable kubeconfig: not YAML: {said}", _try_it(path)) from None
+        mark = getattr(error, "problem_mark", None)  # all else that it says may quote the file
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise UserError(f"{path}: not a usable kubeconfig: {where}not YAML", _try_it(path)) from None
     if not isinstance(document, dict) or not document.get("current-context"):
         raise UserError(f"{path}: not a usable kubeconfig: current-context is not set", _try_it(path))
     return document

@@ -13,6 +13,7 @@ from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.objects import Status
 from webhook.ports import WatchReports
+from webhook.redaction import without_credentials
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
 # A list of 100,000 Namespaces takes 120 MB; what is longer is no answer of an API server.
@@ -179,5 +180,5 @@ async def _body(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
 
 
 def _said(error: BaseException) -> str:
-    said = str(error) or type(error).__name__
+    said = without_credentials(str(error)) or type(error).__name__
     return "no answer in time" if isinstance(error, TimeoutError) else said[:_SAID_MAX]

@@ -10,6 +10,8 @@ from typing import Any, TextIO
 
 import msgspec
 
+from webhook.redaction import without_credentials
+
 LINES_PER_SECOND_MAX = 10
 TEXT_LENGTH_MAX = 2_000
 """Characters of one text. What callers send may be long; a line that pipes split is of no use."""
@@ -108,7 +110,8 @@ class StandardLogging(logging.Handler):
             message = record.getMessage()
         except (TypeError, ValueError):  # a library's own mistake in its arguments
             message = str(record.msg)
-        stack = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+        message = without_credentials(message)
+        stack = without_credentials("".join(traceback.format_exception(*record.exc_info)) if record.exc_info else "")
         # The end of a stack names the error.
         self._bounded.write(
             record.levelname.lower(), clipped(message), logger=record.name, stack=stack[-TEXT_LENGTH_MAX:]

@@ -9,7 +9,8 @@ from webhook.adapters.redis_store.link import Link, ServerLink
 from webhook.adapters.redis_store.script import Script
 from webhook.adapters.redis_store.sentinel import SentinelLink, Sentinels
 from webhook.errors import UserError
-from webhook.store_access import Address, Layout, StoreFiles, StoreUrl, masked
+from webhook.redaction import masked
+from webhook.store_access import Address, Layout, StoreFiles, StoreUrl
 
 _NO_FILES = StoreFiles()
 

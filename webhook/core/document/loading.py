@@ -10,6 +10,7 @@ from webhook.core.document.nodes import Node
 from webhook.core.document.parts import Part, Wrong, converted
 from webhook.core.document.problems import DOCUMENT, DocumentError, Problem, ordered
 from webhook.core.document.reading import read
+from webhook.core.document.recognition import POLICY, shown_only_as
 from webhook.core.document.structure import mistakes
 from webhook.core.document.support import Purpose
 from webhook.core.document.syntax import of_template
@@ -52,6 +53,11 @@ def understand(raw: bytes, purpose: Purpose | None) -> Effective:
 
 def unproved(raw: bytes, purpose: Purpose | None) -> Effective:
     """Return the same without the proof, which takes as long as all the rest: for what was proved already."""
+    with shown_only_as(POLICY, raw):
+        return _checked(raw, purpose)
+
+
+def _checked(raw: bytes, purpose: Purpose | None) -> Effective:
     reading = read(raw)
     if reading.is_empty:
         remedy = "write apiVersion, kind and services"

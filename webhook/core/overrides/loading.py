@@ -7,6 +7,7 @@ from webhook.core.document.nodes import Node
 from webhook.core.document.parts import Part, Wrong, converted, sound
 from webhook.core.document.problems import DocumentError, Problem
 from webhook.core.document.reading import read
+from webhook.core.document.recognition import OVERRIDES, shown_only_as
 from webhook.core.document.structure import mistakes
 from webhook.core.overrides.acting import in_units
 from webhook.core.overrides.entry import Entry
@@ -58,6 +59,11 @@ def load(raw: bytes) -> Document:
     if len(raw) > LARGEST_BYTES:
         reason = f"{len(raw)} bytes, and the overrides hold at most {LARGEST_BYTES} (256 KiB)"
         raise DocumentError([Problem(1, 1, "(document)", "(text)", reason, "remove what has expired")])
+    with shown_only_as(OVERRIDES, raw):
+        return _checked(raw)
+
+
+def _checked(raw: bytes) -> Document:
     reading = read(raw)
     root = reading.root
     if root.value is None:
