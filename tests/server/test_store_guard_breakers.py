@@ -435,7 +435,7 @@ class Way:
 
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         if not self.is_cut:
-            self._last = MemoryStore.last_breaker(self._store, plan)
+            self._last = self._store.last_breaker(plan)
         return self._last
 
 

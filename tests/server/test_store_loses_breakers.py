@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER
+from tests.contract.test_counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisProgram, RedisServer
+from tests.server.test_store_guard_breakers import Way
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_link
 from webhook.core.breaker import BreakerView, QuotaEventPlan, State
@@ -19,6 +20,7 @@ from webhook.core.outcomes import Outcomes
 from webhook.core.quota import Acquire, Refusal
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
+from webhook.store_guard import GuardReports, StoreGuard
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -31,9 +33,10 @@ _numbers = iter(range(10**9))
 
 
 @asynccontextmanager
-async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
-    reports = WatchReports(int, str, str)
-    store = RedisStore(open_link(server.url), "test", SystemClock(), reports, deadline_seconds=30)
+async def store_on(server: RedisServer, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
+    reports, time_us = WatchReports(int, str, str), None if clock is None else clock.now_us
+    link = open_link(server.url)
+    store = RedisStore(link, "test", clock or SystemClock(), reports, deadline_seconds=30, time_us=time_us)
     try:
         yield store
     finally:
@@ -122,6 +125,55 @@ async def test_a_close_of_an_old_generation_does_not_undo_a_newer_trip(redis_ser
             await other.offer(PLAN, BreakerView(State.HALF_OPEN, generation, 0, probes_succeeded=2))
             await other.hear(PLAN, [Outcomes(3, 0, 0, generation=generation)])
         assert await view_of(one) == newest
+
+
+ROOMY = plan_of(window(3600, pods=100), breaker=BREAKER)
+
+
+async def fails(store: RedisStore | StoreGuard, clock: HandClock) -> None:
+    """Let outcomes trip it."""
+    for _ in range(3):
+        await store.hear(ROOMY, [Outcomes(0, 10, 0)])
+        clock.sleep(1)
+    with suppress(StoreUnavailableError):
+        await store.tick([ROOMY])
+
+
+async def closes(store: RedisStore | StoreGuard, clock: HandClock) -> None:
+    """Wait until probes are let in, and let them start well."""
+    clock.us += BREAKER.open_for_us
+    for _ in range(BREAKER.probes):
+        receipt = await store.acquire(Acquire(ROOMY, "payments", f"uid-{next(_numbers)}", {"pods": 1}, "controller:x"))
+        assert receipt.refused is None
+    await store.hear(ROOMY, [Outcomes(BREAKER.probes, 0, 0)])
+
+
+async def test_of_two_replicas_the_one_that_was_cut_off_erases_no_trip_of_the_other(redis_server: RedisServer) -> None:
+    clock = HandClock()
+    async with store_on(redis_server, clock) as one, store_on(redis_server, clock) as other:
+        way = Way(other)
+        reports = GuardReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
+        alone = StoreGuard(way, clock, reports, late_us=0)
+        await fails(one, clock)
+        await other.tick([ROOMY])
+        assert way.last_breaker(ROOMY) == one.last_breaker(ROOMY)
+        way.is_cut = True
+        await closes(alone, clock)
+        await fails(alone, clock)
+        await closes(alone, clock)
+        await closes(one, clock)
+        await fails(one, clock)
+        mine, theirs = alone.last_breaker(ROOMY), one.last_breaker(ROOMY)
+        assert mine is not None
+        assert theirs is not None
+        assert (mine.state, mine.generation, theirs.state, theirs.generation) == (State.CLOSED, 6, State.OPEN, 4)
+        way.is_cut = False
+        await alone.close()
+        after = (await one.look(ROOMY)).breaker
+        assert after is not None
+        assert (after.state, after.since_us, after.tripped_at_us) == (State.OPEN, theirs.since_us, theirs.tripped_at_us)
+        assert after.generation > mine.generation
+        assert alone.known_breaker(ROOMY) == after, "it is known there at once, without a tick"
 
 
 async def test_a_record_of_a_former_version_is_read_and_its_newest_move_was_decided_there(
