@@ -1,6 +1,8 @@
 """One AdmissionReview, top to bottom: decode, own, breaker, rewrite or check, charge, answer, record."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter_ns, time_ns
 
 from msgspec import Struct
@@ -11,7 +13,9 @@ from webhook.core.compiled_policy import Compiled
 from webhook.core.decision import Decision, Half
 from webhook.core.draft import Draft, conclude
 from webhook.core.mutation import HASH_ANNOTATION
+from webhook.core.pod_bounds import LARGE_BYTES, excess
 from webhook.core.policy import LoadedPolicy
+from webhook.core.quota import Acquire
 from webhook.core.review import Request
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.overrides_keeper import NoOverrides
@@ -50,6 +54,7 @@ class Interceptor:
         self._namespaces = namespaces
         self._observer = observer
         self._active = active or ActivePolicy(NoOverrides())
+        self._large_pods = ThreadPoolExecutor(1, "large-pod")
         # Cheapest refusal first; what spends comes last.
         self._stages: dict[Half, tuple[Stage, ...]] = {
             Half.MUTATE: (("exempt", stages.leave_alone), ("own", self._own), ("rewrite", self._rewrite)),
@@ -57,7 +62,7 @@ class Interceptor:
                 ("exempt", stages.leave_alone),
                 ("own", self._own),
                 ("breaker", self._breaker),
-                ("check", stages.check),
+                ("check", lambda draft: self._work(draft, stages.check, draft)),
                 ("charge", self._charge),
             ),
         }
@@ -65,7 +70,7 @@ class Interceptor:
         self._of_workloads: tuple[Stage, ...] = (
             ("exempt", workloads.leave_alone),
             ("own", self._own),
-            ("check", workloads.check),
+            ("check", lambda draft: self._work(draft, workloads.check, draft)),
         )
 
     async def review(
@@ -76,9 +81,11 @@ class Interceptor:
         BadReviewError: the body's fault. NoPolicyError, UnknownNamespaceError: there is nothing to judge by.
         """
         wall_ns, started_ns = time_ns(), perf_counter_ns()
-        request = review.decode(body)
+        is_large = len(body) > LARGE_BYTES
+        request = await _of_large(body) if is_large else review.decode(body)
         laps = [("decode", perf_counter_ns() - started_ns)]
         draft = await self._draft(half, request)
+        draft.is_large = is_large
         laps.append(("policy", perf_counter_ns() - started_ns))
         for name, stage in self._stages[half] if request.workload is None else self._of_workloads:
             pending = stage(draft)
@@ -140,19 +147,30 @@ class Interceptor:
         own = stages.own if draft.request.workload is None else workloads.own
         own(draft, namespace_labels)
 
-    def _rewrite(self, draft: Draft) -> None:
+    def _rewrite(self, draft: Draft) -> Awaitable[None] | None:
         breaker = draft.plan.breaker
         degrades = breaker is not None and breaker.degrades
-        stages.rewrite(draft, self._store.known_breaker(draft.plan) if degrades else None)
+        return self._work(draft, stages.rewrite, draft, self._store.known_breaker(draft.plan) if degrades else None)
+
+    def _work(self, draft: Draft, work: Callable[..., None], *arguments: object) -> Awaitable[None] | None:
+        """Do what takes long for a large Pod beside the loop, where other reviews go on; one such Pod at a time."""
+        if draft.is_large:
+            return asyncio.get_running_loop().run_in_executor(self._large_pods, work, *arguments)
+        work(*arguments)
+        return None
 
     def _breaker(self, draft: Draft) -> None:
         view = self._store.known_breaker(draft.plan)
         if view is not None:
             stages.refuse_open(draft, view, self._store.now_us())
 
+    async def _asked(self, draft: Draft) -> Acquire:
+        return await asyncio.get_running_loop().run_in_executor(self._large_pods, stages.acquire, draft)
+
     async def _charge(self, draft: Draft) -> None:
         try:
-            receipt = await self._store.acquire(stages.acquire(draft))
+            asked = stages.acquire(draft) if not draft.is_large else await self._asked(draft)
+            receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:
             stages.uncounted(draft, str(error))
             if draft.uncounted and isinstance(error, UncountedError):
@@ -161,3 +179,10 @@ class Interceptor:
         stages.charged(draft, receipt)
         for transition in receipt.transitions:
             self._observer.transitioned(transition)
+
+
+async def _of_large(body: bytes) -> Request:
+    """Read a large body: counted first, and others have a turn before it is decoded."""
+    found = excess(body)
+    await asyncio.sleep(0)
+    return review.decode(body, found)

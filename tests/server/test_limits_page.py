@@ -3,7 +3,9 @@
 from dataclasses import fields
 from pathlib import Path
 
-from webhook import bodies, headers, listener, outcome_receiver, pacing, protocol, server, tokens
+from webhook import active_policy, bodies, headers, listener, outcome_receiver, pacing, protocol, server, tokens
+from webhook.core import pod_bounds
+from webhook.core.placement import required
 from webhook.settings import Settings, flag_of
 
 PAGE = (Path(__file__).parents[2] / "docs/limits.md").read_text()
@@ -22,6 +24,16 @@ def test_every_setting_that_bounds_a_caller_is_told_with_its_default() -> None:
     bounding = {flag_of(item.name) for item in fields(Settings) if any(word in item.name for word in BOUNDS)}
     assert set(told) == bounding - OF_OTHER_PAGES
     assert told == {flag: declared[flag] for flag in told}
+
+
+def test_every_bound_of_a_pod_is_told_as_it_is() -> None:
+    assert {bound: int(value) for bound, value, *_ in rows("What one Pod may take")} == {
+        "containers": pod_bounds.CONTAINERS_MAX,
+        "entries": pod_bounds.ENTRIES_MAX,
+        "terms of required node affinity": required.MOST_TERMS,
+    }
+    assert f"more than {pod_bounds.LARGE_BYTES >> 10} KiB" in PAGE
+    assert f"{active_policy.AT_A_TIME} services in each turn" in PAGE
 
 
 def test_every_fixed_bound_is_told_as_it_is() -> None:

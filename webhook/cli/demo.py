@@ -177,7 +177,7 @@ class Story:
         for command in (
             f".venv/bin/podgate status --server {plain}",
             f"curl -s {plain}/metrics | grep podgate_breaker",
-            f"$EDITOR {self._folder}/policy.yaml    # saved, it acts on the next Pod",
+            f"$EDITOR {self._folder}/policy.yaml    # saved, it acts within two seconds or so",
             f"tail -f {self._folder}/server.log",
             f".venv/bin/podgate policy lint {self._folder}/policy.yaml",
         ):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from webhook.cli import echo
-from webhook.core.matching import MIRROR_ANNOTATION
+from webhook.core.pod import MIRROR_ANNOTATION
 from webhook.core.templates import SOURCES
 
 _MAKERS = {source.kind: source for source in SOURCES if not source.maker}

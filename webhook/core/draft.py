@@ -35,6 +35,8 @@ class Draft(Struct):
     request: Request
     compiled: Compiled
     hash_known: bool = True
+    is_large: bool = False
+    """Its body is."""
     verdict: Verdict | None = None
     service: Service | None = None
     depends_on: tuple[Dependence, ...] = ()

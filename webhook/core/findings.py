@@ -17,6 +17,7 @@ class Code(StrEnum):
     RESOURCES_UNFULFILLED = "ResourcesUnfulfilled"
     REWRITTEN = "Rewritten"
     WOULD_REWRITE = "WouldRewrite"
+    POD_TOO_LARGE = "PodTooLarge"
     IMMUTABLE = "PodgateFieldImmutable"
     STORE_UNAVAILABLE = "StoreUnavailable"
     QUOTA_EXCEEDED = "QuotaExceeded"

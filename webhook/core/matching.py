@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 from webhook.core.kubernetes import LabelSelector, Requirement
 from webhook.core.patterns import any_fits
-from webhook.core.pod import Pod
+from webhook.core.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, Match, Policy, Service
 from webhook.core.review import Request
 from webhook.core.unsettled import SETTLED, Unsettled, UnsettledLabels
 
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 EXEMPTIONS = ("namespace", "username", "runtimeClass", "daemonSet", "mirror")
 """Why Pods are left alone."""
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
@@ -144,11 +143,15 @@ class Matcher:
         named = {_selects_by_name(one.match, namespace) for one in candidates if not one.match.any_namespace}
         return to_be_named and True not in named and None in named
 
-    def owner(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> Service | None:
-        """Return the first service whose every part of `match` holds."""
+    def owner(
+        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str] | None
+    ) -> Service | None:
+        """Return the first service whose every part of `match` holds; without `labels` any podSelector does."""
         for service in self.candidates(namespace):
             match = service.match
-            if selects(match.namespace_selector, namespace_labels) and selects(match.pod_selector, labels):
+            if selects(match.namespace_selector, namespace_labels) and (
+                labels is None or selects(match.pod_selector, labels)
+            ):
                 return service
         return None
 

@@ -4,6 +4,8 @@ from msgspec import Raw, Struct
 
 from webhook.core.kubernetes import Affinity, Toleration, TopologySpreadConstraint
 
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
 Amounts = dict[str, str | int | float | None]
 """Resource name to quantity as it travels; numbers, and nulls for what is absent, occur in hand-written files."""
 

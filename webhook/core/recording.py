@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from webhook.core.matching import MIRROR_ANNOTATION
 from webhook.core.mutation import HASH_ANNOTATION
 from webhook.core.outcomes import Outcomes
-from webhook.core.pod import Container, Metadata, OwnerReference, Pod, Resources, Spec
+from webhook.core.pod import MIRROR_ANNOTATION, Container, Metadata, OwnerReference, Pod, Resources, Spec
 from webhook.core.review import Request
 
 _HASH = re.compile(r"[0-9a-f]{16}")

@@ -1,6 +1,6 @@
 """What selectors say of one label, put together: can anything fit at all, does one imply another? Syntax alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -102,11 +102,28 @@ ANYTHING = Constraint()
 
 def told(expressions: Iterable[Requirement | NodeRequirement]) -> Constraints:
     """Return what expressions say together, by label."""
-    found: Constraints = {}
+    by_key: dict[str, list[Requirement | NodeRequirement]] = {}
     for expression in expressions:
-        before = found.get(expression.key, ANYTHING)
-        found[expression.key] = before.narrowed(expression.operator, frozenset(expression.values or ()))
-    return found
+        by_key.setdefault(expression.key, []).append(expression)
+    return {key: _together(group) for key, group in by_key.items()}
+
+
+def _together(expressions: Sequence[Requirement | NodeRequirement]) -> Constraint:
+    """Return what expressions say of one label. A tenant may write any number: lists of values are joined once."""
+    if len(expressions) == 1:
+        return ANYTHING.narrowed(expressions[0].operator, frozenset(expressions[0].values or ()))
+    found, denied, allowed = ANYTHING, set[str](), None
+    for expression in expressions:
+        values = frozenset(expression.values or ())
+        if expression.operator == "NotIn":
+            denied |= values
+        elif expression.operator == "In":
+            allowed = values if allowed is None else allowed & values
+        else:
+            found = found.narrowed(expression.operator, values)
+    if denied:
+        found = found.narrowed("NotIn", frozenset(denied))
+    return found if allowed is None else found.narrowed("In", allowed)
 
 
 def constraints(selector: LabelSelector | None) -> Constraints:

@@ -36,7 +36,7 @@ def leave_alone(draft: Draft) -> None:
 def namespace_labels_decide(draft: Draft) -> bool:
     """Return whether the labels of the Pod's namespace must be known to say whose it is."""
     matcher, namespace = draft.compiled.matcher, draft.request.namespace
-    if draft.request.operation == "UPDATE":
+    if draft.request.operation == "UPDATE" or _has_unread_labels(draft):
         return matcher.needs_labels(namespace)
     is_strict = draft.compiled.policy.unmatched is not Unmatched.ADMIT
     workload = draft.request.workload
@@ -51,10 +51,16 @@ def own(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
     if request.operation == "UPDATE":
         draft.service = _owner_of_existing(draft, labels)
     else:
-        draft.service = draft.compiled.matcher.owner(request.namespace, labels, draft.pod.labels)
+        # Where there are too many labels to read, the first service that may own Pods of the namespace speaks.
+        own_labels = None if _has_unread_labels(draft) else draft.pod.labels
+        draft.service = draft.compiled.matcher.owner(request.namespace, labels, own_labels)
     if draft.service is not None:
         return draft.note("own", f"service {draft.service.name}")
     return _unmatched(draft, labels)
+
+
+def _has_unread_labels(draft: Draft) -> bool:
+    return draft.request.excess is not None and not draft.request.excess.has_labels
 
 
 def _owner_of_existing(draft: Draft, labels: Mapping[str, str]) -> Service | None:
@@ -104,6 +110,8 @@ def rewrite(draft: Draft, view: BreakerView | None = None) -> None:
     """Make the patch of a new Pod; an existing one is never rewritten. `view`: how its breaker is known to stand."""
     if draft.request.operation != "CREATE":
         return draft.note("rewrite", "only new Pods are rewritten")
+    if draft.request.excess is not None:
+        return draft.note("rewrite", draft.request.excess.text)
     if view is not None:
         _degrade(draft, view)
     try:
@@ -154,6 +162,10 @@ def check(draft: Draft) -> None:
     request, service = draft.request, draft.owner
     if request.operation == "UPDATE" and request.old_pod is None:
         raise BadReviewError("AdmissionReview.request.oldObject is missing: UPDATE of pods needs it")
+    if request.excess is not None:
+        draft.object_to("check", validation.check_size(service, request.excess))
+        draft.settle(draft.verdict or Verdict.ADMIT, "check", "not judged any further, and not charged")
+        return
     try:
         if request.old_pod is None or request.operation == "CREATE":
             findings = check_new(draft, draft.pod, hash_known=draft.hash_known)

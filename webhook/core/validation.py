@@ -10,6 +10,7 @@ from webhook.core.findings import Code, Lack
 from webhook.core.mutation import HASH_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pod import Pod
+from webhook.core.pod_bounds import Excess
 from webhook.core.policy import FailureMode, Service
 from webhook.core.stanzas import Mode
 
@@ -83,6 +84,16 @@ def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> t
 def _findings(lacks: Iterable[Lack], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
     for lack in lacks:
         yield Finding(lack.code, concern, mode, f"service {service.name}: {lack.text}", lack.field)
+
+
+def check_size(service: Service, excess: Excess) -> tuple[Finding, ...]:
+    """Return what is wrong with a Pod of which not all is read; one that was as large before stays as it is."""
+    if service.modes.all_disabled():
+        return ()
+    mode = own_mode(service)
+    if mode is Mode.ENFORCE and excess.was_before:
+        mode = Mode.WARN
+    return (Finding(Code.POD_TOO_LARGE, "placement", mode, f"service {service.name}: {excess.text}", "spec"),)
 
 
 def check_unowned(named: Service) -> tuple[Finding, ...]:

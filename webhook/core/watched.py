@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from webhook.core import resources
 from webhook.core.compiled_policy import Compiled
-from webhook.core.matching import MIRROR_ANNOTATION, is_exempt_namespace, is_exempt_runtime_class, selects
+from webhook.core.matching import is_exempt_namespace, is_exempt_runtime_class, selects
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.pod import Pod
+from webhook.core.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.quota import Cost, CounterPlan, Sighting
 
 FOREVER_US = 2**63 - 1

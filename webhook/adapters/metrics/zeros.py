@@ -106,6 +106,7 @@ def _reviews(service: Service) -> Series:
     missing = Mode.WARN if own is Mode.ENFORCE and service.failure_mode is FailureMode.OPEN else own
     yield families.FINDINGS, (name, Code.MUTATION_MISSING, missing)
     yield families.FINDINGS, (name, Code.IMMUTABLE, own)
+    yield families.FINDINGS, (name, Code.POD_TOO_LARGE, own)
     for concern in _CONCERNS:
         if not _in_force(service, concern):
             continue

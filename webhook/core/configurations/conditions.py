@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from webhook.core.configurations.expressions import is_one_of, namespace_fits, pieces
 from webhook.core.configurations.names import EVERY, Patterns
 from webhook.core.configurations.regions import Region
-from webhook.core.matching import DAEMON_SET_CONTROLLER, MIRROR_ANNOTATION
+from webhook.core.matching import DAEMON_SET_CONTROLLER
 from webhook.core.mutation import HASH_ANNOTATION
+from webhook.core.pod import MIRROR_ANNOTATION
 from webhook.core.policy import Exemptions
 
 Condition = dict[str, str]

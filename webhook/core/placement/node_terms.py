@@ -17,14 +17,18 @@ _FIELD = "field:"  # no label's key has a colon
 
 
 def said(term: NodeSelectorTerm, node_selector: Mapping[str, str] | None = None) -> Constraints | None:
-    """Return what a term says of a node, by label and field; None where it fits no node at all."""
+    """Return what a term says of a node, by label and field; None where it fits no node at all.
+
+    Of a `node_selector` what concerns the same labels: the others fit some node in any case.
+    """
     if not term.match_expressions and not term.match_fields:
         return None
     found = told(term.match_expressions or ())
     for key, constraint in told(term.match_fields or ()).items():
         found[_FIELD + key] = constraint
-    for key, value in (node_selector or {}).items():
-        found[key] = found.get(key, ANYTHING).narrowed("In", frozenset({value}))
+    selected = node_selector or {}
+    for key in [key for key in found if key in selected]:
+        found[key] = found[key].narrowed("In", frozenset({selected[key]}))
     return None if any(constraint.impossible for constraint in found.values()) else found
 
 
