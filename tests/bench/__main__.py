@@ -1,7 +1,8 @@
 """`make bench`: what a decision costs, as ratios to what is measured beside it in the same run.
 
 First a large Pod, in typed decodes of it, and what a breaker costs a review: a closed one beside none, and a refusal by
-an open one beside an admission. Then one acquire at the counters, beside what others take for it on the same
+an open one beside an admission. Then the longest turns of the loop, beside an idle process. Then one acquire at the
+counters, beside what others take for it on the same
 Redis. Then reviews per server-CPU-second, beside an empty aiohttp handler: all serve TLS 1.3 with client certificates
 on uvloop; 16 keep-alive connections send the validating call of a typical 6 KB Pod, in turns; once of a service with
 room for every Pod, and once of one whose quota is used up, which refuses every Pod. Then new connections, one
@@ -22,7 +23,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from tests.bench import breaking, evaluation, pods
+from tests.bench import breaking, evaluation, pods, stalls
 from tests.bench.acquires import acquires
 from tests.bench.connecting import connections
 from tests.bench.empty import empty_server
@@ -145,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     print("\n".join(evaluation.measured(chosen.rounds)))
     print("\n".join(breaking.measured(chosen.rounds)))
+    print("\n".join(stalls.measured()))
     with real_redis() as redis, checked_out(chosen.before) as before:
         print("\n".join(uvloop.run(acquires(redis, chosen.rounds, chosen.pods))))
         print("\n".join(uvloop.run(bench(variants(redis, before), chosen.rounds, chosen.calls))))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench import breaking, evaluation, pods
+from tests.bench import breaking, evaluation, pods, stalls
 from tests.bench.__main__ import bench, checked_out, real_redis, variants
 from tests.bench.acquires import COLUMNS, acquires
 from tests.bench.measuring import CONNECTIONS, Target, ratio, report
@@ -111,3 +111,11 @@ def test_a_ratio_is_taken_round_by_round() -> None:
 
     assert ratio(own, other).split() == ["own", "0.50", "(from", "0.25", "to", "0.75)"]
     assert report([own])[0].split() == ["own", "100", "(from", "50", "to", "300)"]
+
+
+def test_it_prints_the_longest_turns_of_the_loop_beside_an_idle_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stalls, "SERVICES", 20)
+    monkeypatch.setattr(stalls, "REPEATS", 2)
+    _, *lines = stalls.measured()
+    assert len(lines) == 5
+    assert all(re.fullmatch(r"  \S.*? +[\d.]+  \(by the wall [\d.]+, an idle process [\d.]+\)", line) for line in lines)

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.decision import ALLOWED, Decision, Status
-from webhook.core.pod import MIRROR_ANNOTATION, Metadata, Pod, Spec
+from webhook.core.pod import Pod
 from webhook.core.pod_bounds import Excess
+from webhook.core.short_pod import Decoder, ShortPodDecoder
 from webhook.core.simulation.reading import pod_of
 from webhook.core.templates import BY_RESOURCE
 from webhook.core.unsettled import SETTLED, UnsettledLabels
@@ -99,7 +100,8 @@ class Workload(Struct, frozen=True, gc=False):
 class Request(Struct, frozen=True, gc=False):
     """One request. `pod` and `old_pod` are decoded only where a decision reads them.
 
-    For a `workload` it is the one that its controller would make later: a CREATE of the Pod of its template.
+    For a `workload` it is the one that its controller would make later: a CREATE of the Pod of its template. Where
+    there is an `excess`, they say whose it is, and no more.
     """
 
     uid: str
@@ -113,32 +115,8 @@ class Request(Struct, frozen=True, gc=False):
     old_pod: Pod | None
     workload: Workload | None = None
     excess: Excess | None = None
-    """Why `pod` is there without most of its fields: it has more than is read of one."""
 
 
-class _ShortMetadata(Struct, frozen=True, gc=False, rename="camel"):
-    name: str = ""
-    generate_name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    deletion_timestamp: str | None = None
-    labels: Raw = Raw(b"null")
-    annotations: Raw = Raw(b"null")
-
-
-class _ShortSpec(Struct, frozen=True, gc=False, rename="camel"):
-    runtime_class_name: str | None = None
-
-
-class _ShortPod(Struct, frozen=True, gc=False):
-    """What says whose a Pod is, and whether it is left alone."""
-
-    metadata: _ShortMetadata = _ShortMetadata()
-    spec: _ShortSpec = _ShortSpec()
-
-
-_short_pod = msgspec.json.Decoder(_ShortPod)
-_labels = msgspec.json.Decoder(dict[str, str] | None)
 _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
 _head = msgspec.json.Decoder(_Head)
 _envelope = msgspec.json.Decoder(_Envelope)
@@ -147,7 +125,7 @@ _any_object = msgspec.json.Decoder(dict[str, Any])
 _encoder = msgspec.json.Encoder()
 
 
-def _decode(decoder: "msgspec.json.Decoder[T]", raw: bytes | Raw, where: str) -> T:
+def _decode(decoder: Decoder[T], raw: bytes | Raw, where: str) -> T:
     try:
         return decoder.decode(raw)
     except RecursionError:
@@ -188,51 +166,8 @@ def request_of(body: bytes) -> RawRequest:
 
 
 def decode(body: bytes, excess: Excess | None = None) -> Request:
-    """Read an AdmissionReview of a Pod or a workload; BadReviewError names what is wrong with it.
-
-    Of a Pod with an `excess` only what says whose it is.
-    """
-    if excess is not None:
-        request = request_of(body)
-        if _is_of_pods(request) and (request.operation, request.sub_resource) in _PODS_READ:
-            return _shortened(request, excess)
-    return _at_once(body) or _step_by_step(body)
-
-
-def _is_of_pods(request: RawRequest) -> bool:
-    return request.resource.resource == "pods" and request.resource.group == ""
-
-
-def _shortened(request: RawRequest, excess: Excess) -> Request:
-    def short(raw: Raw, where: str) -> Pod | None:
-        found = object_of(raw, _short_pod, where)
-        if found is None:
-            return None
-        own = found.metadata
-        labels = object_of(own.labels, _labels, f"{where}.metadata.labels") if excess.has_labels else None
-        metadata = Metadata(
-            own.name,
-            own.generate_name,
-            own.namespace,
-            own.uid,
-            labels,
-            {MIRROR_ANNOTATION: ""} if f'"{MIRROR_ANNOTATION}":'.encode() in bytes(own.annotations) else None,
-            deletion_timestamp=own.deletion_timestamp,
-        )
-        return Pod(metadata, Spec(runtime_class_name=found.spec.runtime_class_name))
-
-    return Request(
-        uid=request.uid,
-        operation=request.operation,
-        resource="pods",
-        sub_resource=request.sub_resource,
-        namespace=request.namespace,
-        user=request.user_info.username,
-        dry_run=bool(request.dry_run),
-        pod=short(request.object, "object"),
-        old_pod=short(request.old_object, "oldObject"),
-        excess=excess,
-    )
+    """Read an AdmissionReview of a Pod or a workload; BadReviewError names what is wrong with it."""
+    return (_at_once(body) if excess is None else None) or _step_by_step(body, excess)
 
 
 def _at_once(body: bytes) -> Request | None:
@@ -260,13 +195,14 @@ def _at_once(body: bytes) -> Request | None:
     )
 
 
-def _step_by_step(body: bytes) -> Request:
+def _step_by_step(body: bytes, excess: Excess | None = None) -> Request:
     request = request_of(body)
     of_template = _of_template(request)
     if of_template is not None:
         return of_template
-    is_pod = _is_of_pods(request)
+    is_pod = request.resource.resource == "pods" and request.resource.group == ""
     has_pods = is_pod and (request.operation, request.sub_resource) in _PODS_READ
+    pods = _pod if excess is None else ShortPodDecoder(excess)
     return Request(
         uid=request.uid,
         operation=request.operation,
@@ -275,8 +211,9 @@ def _step_by_step(body: bytes) -> Request:
         namespace=request.namespace,
         user=request.user_info.username,
         dry_run=bool(request.dry_run),
-        pod=object_of(request.object, _pod, "object") if has_pods else None,
-        old_pod=object_of(request.old_object, _pod, "oldObject") if has_pods else None,
+        pod=object_of(request.object, pods, "object") if has_pods else None,
+        old_pod=object_of(request.old_object, pods, "oldObject") if has_pods else None,
+        excess=excess if has_pods else None,
     )
 
 
@@ -306,7 +243,7 @@ def _of_template(request: RawRequest) -> Request | None:
     )
 
 
-def object_of(raw: Raw, decoder: "msgspec.json.Decoder[T]", where: str) -> T | None:
+def object_of(raw: Raw, decoder: Decoder[T], where: str) -> T | None:
     """Decode `object` or `oldObject`, None where it is null; BadReviewError names the field that is wrong."""
     return None if bytes(raw) == b"null" else _decode(decoder, raw, f"AdmissionReview.request.{where}")
 

@@ -1,0 +1,166 @@
+"""The longest turn of a server's loop: while large Pods are judged, and while policy and overrides change.
+
+It is measured in CPU time of the loop's thread, which a busy machine does not change, and by the wall, as a caller
+notices it; an idle process looks at the clock meanwhile: what that misses, the machine took from everybody.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import uvloop
+
+from tests.core.reviewing import body, pod
+from tests.server.spinner import spinning
+from webhook.active_policy import ActivePolicy
+from webhook.adapters.clocks import SystemClock, WallClock
+from webhook.adapters.fixed import FixedNamespaces
+from webhook.adapters.memory_store import MemoryStore
+from webhook.adapters.metrics import Duty, Metrics
+from webhook.adapters.policy_file import PolicyFile
+from webhook.adapters.policy_process.parent import PolicyProcess
+from webhook.core.decision import Half
+from webhook.core.pod_bounds import CONTAINERS_MAX
+from webhook.interceptor import Interceptor
+from webhook.observers import Observers
+from webhook.overrides_keeper import OverridesKeeper
+from webhook.policy_keeper import PolicyKeeper
+
+SERVICES = 1_000
+REPEATS = 5
+_SWITCH_SECONDS = 0.001
+_WIDTH = 46
+
+
+@dataclass
+class Turns:
+    """The longest turn of the loop so far, by the wall and in CPU time."""
+
+    wall_ms: float = 0.0
+    cpu_ms: float = 0.0
+    _last: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), time.thread_time()))
+
+    def take(self) -> None:
+        now = time.perf_counter(), time.thread_time()
+        self.wall_ms = max(self.wall_ms, (now[0] - self._last[0]) * 1e3)
+        self.cpu_ms = max(self.cpu_ms, (now[1] - self._last[1]) * 1e3)
+        self._last = now
+
+
+class Server:
+    """Keepers and interceptor as a server has them, on one loop."""
+
+    def __init__(self) -> None:
+        metrics, clock = Observers(Metrics("bench", Duty.REVIEWS)), SystemClock()
+        self.overrides = OverridesKeeper(metrics, WallClock(), "here")
+        active = ActivePolicy(self.overrides)
+        self.overrides.prepare = active.prepare_overrides
+        self.keeper = PolicyKeeper(metrics, clock, PolicyProcess(), prepare=active.prepare)
+        source = PolicyFile("/nowhere", self.keeper)
+        self._interceptor = Interceptor(source, MemoryStore(clock), FixedNamespaces(), metrics, active)
+
+    async def swap(self, number: int) -> None:
+        if not await self.keeper.offer(policy(number), "policy.yaml"):
+            raise SystemExit(f"error: {self.keeper.last_errors()}")
+        await self.review(asked(number))
+
+    async def override(self, number: int) -> None:
+        await self.overrides.offer(overrides(number), "overrides.yaml")
+        await self.review(asked(number))
+
+    async def review(self, given: bytes) -> None:
+        await self._interceptor.review(Half.MUTATE, given)
+
+
+def asked(number: int, **spec: Any) -> bytes:
+    return body(namespace=f"n{number}", object=pod(**spec))
+
+
+def policy(number: int) -> bytes:
+    """Return one of many services, different for each number."""
+    services = "".join(
+        f"""\
+- name: s{n}
+  match: {{namespaces: [n{n}]}}
+  placement: {{schedulerName: x{number}, nodeSelector: {{disk: ssd}}, topology: [{{level: Zone, in: [a, b]}}]}}
+  resources: {{container: {{default: {{cpu: 1, memory: 1Gi}}, max: {{cpu: 4}}}}}}
+  quota: {{windows: [{{window: 1m, hard: {{pods: 50, cpu: 100}}}}, {{window: 1h, hard: {{pods: 500}}}}]}}
+  breaker: {{quotaExceeded: {{count: 10}}}}
+"""
+        for n in range(SERVICES)
+    )
+    return f"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n{services}".encode()
+
+
+def overrides(number: int) -> bytes:
+    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return "".join(
+        f"- {{service: s{n}, until: {until}, reason: bench, quotaFactor: {number + 2}}}\n" for n in range(10)
+    ).encode()
+
+
+@asynccontextmanager
+async def watching() -> AsyncIterator[Turns]:
+    """Take every turn of the loop until the block ends."""
+    turns = Turns()
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(0)
+            turns.take()
+
+    task = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    try:
+        yield turns
+    finally:
+        task.cancel()
+
+
+async def _worst(deed: Callable[[int], Awaitable[None]]) -> Turns:
+    async with watching() as turns:
+        for number in range(REPEATS):
+            await deed(number)
+    return turns
+
+
+def _large(containers: int) -> list[dict[str, Any]]:
+    return [{"name": f"c{n}", "resources": {"requests": {"cpu": f"{n + 1}m"}}} for n in range(containers)]
+
+
+async def _measured() -> list[str]:
+    server, many, beyond = Server(), asked(0, containers=_large(CONTAINERS_MAX)), asked(0, containers=_large(40_000))
+    long = asked(0, containers=[{"name": "c", "env": [{"name": "E", "value": "x" * 100}] * 40_000}])
+    deeds: dict[str, Callable[[int], Awaitable[None]]] = {
+        f"swap of {SERVICES} services": server.swap,
+        "overrides of 10 of them": server.override,
+        f"a review of {CONTAINERS_MAX} containers": lambda _: server.review(many),
+        "a review of 40000 containers, refused": lambda _: server.review(beyond),
+        "a review of 5 MB of environment": lambda _: server.review(long),
+    }
+    await server.swap(REPEATS)
+    lines = [f"the longest turn of the loop, of {REPEATS} times, ms"]
+    for name, deed in deeds.items():
+        async with spinning() as gaps:
+            turns = await _worst(deed)
+        cpu, beside = (
+            f"{turns.cpu_ms:7.1f}",
+            f"by the wall {turns.wall_ms:.1f}, an idle process {gaps.largest * 1e3:.1f}",
+        )
+        lines.append(f"  {name:{_WIDTH - 2}} {cpu}  ({beside})")
+    return lines
+
+
+def measured() -> list[str]:
+    """Return what there is to print."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        return uvloop.run(_measured())
+    finally:
+        sys.setswitchinterval(interval)
