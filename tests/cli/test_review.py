@@ -118,12 +118,21 @@ def test_what_depends_on_a_label_that_is_not_known_yet_gets_no_verdict() -> None
     assert (line["decision"], line["allowed"], line["status"]) == ("Depends", None, None)
     assert (line["service"], line["patch"]) == (None, [])
     assert line["dependsOn"] == [
-        {"service": "canary", "labels": ["pod-template-hash"]},
-        {"service": "web", "labels": []},
+        {"service": "canary", "labels": ["pod-template-hash"], "denied": True},
+        {"service": "web", "labels": [], "denied": False},
     ]
     (warning,) = line["warnings"]
     assert "will be denied if service canary owns them, which depends on label pod-template-hash: " in warning
     assert line["pod"]["metadata"]["labels"] == {"app": "web", "pod-template-hash": "<pod-template-hash>"}
+
+
+def test_what_every_possible_service_denies_is_denied() -> None:
+    Path("policy.yaml").write_text(CANARY.replace("{app: web}}}}", "{app: web}}}, placement: {schedulerName: mine}}"))
+    deployment = owned("Deployment")
+    deployment["spec"]["template"]["spec"]["schedulerName"] = "theirs"
+    (line,) = review(deployment)
+    assert (line["decision"], line["allowed"]) == ("Depends", False)
+    assert [one["denied"] for one in line["dependsOn"]] == [True, True]
 
 
 def test_a_person_is_shown_what_it_depends_on() -> None:

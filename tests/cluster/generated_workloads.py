@@ -159,7 +159,7 @@ def _selector(random: Random, names: list[str]) -> dict[str, Any]:
 
 
 def _requirement(random: Random, key: str, names: list[str]) -> dict[str, Any]:
-    operator = random.choice(["In", "In", "In", "NotIn", "Exists", "Exists", "DoesNotExist"])
+    operator = random.choice([*["In"] * 4, "NotIn", "NotIn", "Exists", "DoesNotExist"])
     found: dict[str, Any] = {"key": key, "operator": operator}
     if operator in {"In", "NotIn"}:
         found["values"] = sorted({*_values(random, key, names)})
@@ -173,9 +173,9 @@ def _values(random: Random, key: str, names: list[str]) -> list[str]:
         "app": random.sample(["web", "batch", "db"], 2),
         "tier": [random.choice(["front", "back"])],
         **dict.fromkeys(_JOB_NAMES, of_jobs),
-        **{key: [random.choice([_UID, "own", "no-uid"])] for key in _JOB_UIDS},
+        **{key: [random.choice([_UID, "own"])] for key in _JOB_UIDS},
         _POD_NAME: [f"{name}-{random.choice('012')}" for name in some],
         "controller-revision-hash": [random.choice([*_HASHES, f"{some[0]}-7d4b6c9f5d"])],
-        "pod-template-hash": [random.choice(_HASHES)],
+        "pod-template-hash": [random.choice(_HASHES), "7d4b6c9f5d"],
     }
     return known.get(key) or random.sample(_INDEXES, 2)

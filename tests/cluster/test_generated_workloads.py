@@ -66,8 +66,8 @@ def _faults(reviewed: dict[str, Any], told: list[str], became: set[Outcome]) -> 
     """Yield what was said and is not so."""
     decision, service = reviewed["decision"], reviewed["service"]
     if decision == "Depends":
-        possible = {one["service"] for one in reviewed["dependsOn"]}
-        if not {outcome.service for outcome in became} <= possible:
+        possible = {Outcome(one["service"], one["denied"]) for one in reviewed["dependsOn"]}
+        if not became <= possible:
             yield f"review: one of {possible}"
         if any(_claims_denial(warning) for warning in reviewed["warnings"]):
             yield "review: claims a denial"
@@ -121,8 +121,10 @@ def _became(installation: Installation, made: Generated) -> dict[str, set[Outcom
         found: dict[str, set[Outcome]] = {}
         for namespace in made.namespaces:
             for pod in installation.pods(namespace):
-                labels = pod["metadata"]["labels"]
-                found.setdefault(labels[ID], set()).add(Outcome(labels.get("podgate.io/service"), is_denied=False))
+                labels, annotations = pod["metadata"]["labels"], pod["metadata"].get("annotations", {})
+                # Without the annotation the label is what the template's author wrote: an exempt Pod keeps it.
+                service = labels.get("podgate.io/service") if "podgate.io/policy-hash" in annotations else None
+                found.setdefault(labels[ID], set()).add(Outcome(service, is_denied=False))
             events = installation.plane.api.get(f"/api/v1/namespaces/{namespace}/events")["items"]
             for event in events:
                 denied = _DENIED.search(event["message"])

@@ -87,6 +87,7 @@ kind: Policy
 services:
 - name: canary
   match: {namespaces: [payments], podSelector: {matchLabels: {pod-template-hash: 7d4b6c9f5d}}}
+  placement: {nodeSelector: {disk: ssd}}
 - name: front
   match: {namespaces: [payments], podSelector: {matchLabels: {pod-template-hash: 5c8f4b, app: web}}}
 """
@@ -95,14 +96,16 @@ services:
 async def test_what_a_verdict_depends_on_is_told_by_a_server_too(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     files.policy.write_text(CANARY)
+    refused = deployment()
+    refused["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "hdd"}
     async with serving(files) as server:
-        there = await review(*called_with(server), "-o", "json", stdin=deployment())
-    here = await review("--policy", str(files.policy), "-o", "json", stdin=deployment())
+        there = await review(*called_with(server), "-o", "json", stdin=refused)
+    here = await review("--policy", str(files.policy), "-o", "json", stdin=refused)
     assert (there.code, there.lines[0]["decision"], there.lines[0]["allowed"]) == (0, "Depends", None)
     assert there.lines[0]["dependsOn"] == [
-        {"service": "canary", "labels": ["pod-template-hash"]},
-        {"service": "front", "labels": ["pod-template-hash"]},
-        {"service": None, "labels": []},
+        {"service": "canary", "labels": ["pod-template-hash"], "denied": True},
+        {"service": "front", "labels": ["pod-template-hash"], "denied": False},
+        {"service": None, "labels": [], "denied": False},
     ]
     assert [{**line, "trace": 0} for line in there.lines] == [{**line, "trace": 0} for line in here.lines]
 

@@ -19,7 +19,7 @@ def _as_json(found: Judged, _width: int | None) -> str:
     line = {
         **_heading(found),
         "decision": decision.verdict,
-        "allowed": None if decision.verdict is Verdict.DEPENDS else decision.allowed,
+        "allowed": decision.pods_allowed,
         "status": _status(decision),
         "warnings": _warnings(found),
         "patch": admission.mutated.patch,
@@ -63,7 +63,7 @@ def _as_patch(found: Judged, _width: int | None) -> str:
     line = {
         **_heading(found),
         "decision": decision.verdict,
-        "allowed": None if decision.verdict is Verdict.DEPENDS else decision.allowed,
+        "allowed": decision.pods_allowed,
         "status": _status(decision),
         "patch": found.admission.mutated.patch,
     }
@@ -88,7 +88,7 @@ def _comments(found: Judged, width: int | None) -> str:
     decision = found.admission.validated
     whose = f" (service {decision.service})" if decision.service else ""
     why = f" (by {decision.exemption})" if decision.exemption else ""
-    colour = "yellow" if decision.verdict is Verdict.DEPENDS else "green" if decision.allowed else "red"
+    colour = {None: "yellow", True: "green", False: "red"}[decision.pods_allowed]
     place = "" if found.subject.file == "-" else f"{found.subject.where}: "
     lines = [(colour, "# ", f"{place}{found.subject.name}: {decision.verdict}{whose}{why}")]
     if not decision.allowed:

@@ -34,7 +34,8 @@ def dependences(decision: Decision) -> Iterator[str]:
     """Yield what a verdict waits for: labels whose value is not known before the Pod exists, or differs among Pods."""
     for one in decision.depends_on:
         asked = f", if its podSelector fits the Pod's label {', '.join(one.labels)}" if one.labels else " otherwise"
-        yield f"{f'service {one.service}' if one.service else 'no service'} owns the Pod{asked}"
+        owner = f"service {one.service}" if one.service else "no service"
+        yield f"{owner} owns the Pod{asked}{' (denied)' * one.denied}"
 
 
 def trace(admission: Admission, notes: Sequence[Note]) -> list[dict[str, str]]:

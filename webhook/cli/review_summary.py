@@ -24,7 +24,7 @@ class ReviewSummary:
 
     def judged(self, decision: Decision) -> None:
         self._verdicts[decision.verdict] += 1
-        self._is_denied |= not decision.allowed
+        self._is_denied |= decision.pods_allowed is False
 
     def read(self) -> None:
         """Count an object that others are judged by."""

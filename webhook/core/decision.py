@@ -81,19 +81,24 @@ class Step(Struct, frozen=True):
 
 
 class Dependence(Struct, frozen=True):
-    """A service that may own the Pods of a workload, None: no service; and the labels that decide it."""
+    """A service that may own the Pods of a workload, None: no service; and the labels that decide it.
+
+    `denied`: Pods that it owns would be.
+    """
 
     service: str | None
     labels: tuple[str, ...] = ()
+    denied: bool = False
 
     def __str__(self) -> str:
-        return f"{self.service or ''}({' '.join(self.labels)})"
+        return f"{self.service or ''}({' '.join(self.labels)}){' denied' * self.denied}"
 
     @classmethod
     def parse(cls, text: str) -> "Dependence":
         """Read what `str` writes."""
-        service, _, labels = text.removesuffix(")").partition("(")
-        return cls(service or None, tuple(labels.split()))
+        service, _, rest = text.partition("(")
+        labels, _, denied = rest.partition(")")
+        return cls(service or None, tuple(labels.split()), bool(denied))
 
 
 class Decision(Struct, frozen=True):
@@ -136,6 +141,13 @@ class Decision(Struct, frozen=True):
     @property
     def allowed(self) -> bool:
         return self.status is ALLOWED
+
+    @property
+    def pods_allowed(self) -> bool | None:
+        """Whether the Pods that it is about are; None where that depends on which service owns them."""
+        if not self.depends_on:
+            return self.allowed
+        return False if all(one.denied for one in self.depends_on) else None
 
     @property
     def denials(self) -> tuple[Finding, ...]:

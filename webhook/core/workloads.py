@@ -47,11 +47,14 @@ def own(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
     found = draft.compiled.matcher.possible_owners(namespace, labels, draft.pod.labels, _workload(draft).unsettled)
     if len(found) == 1:
         return stages.own(draft, namespace_labels)
-    draft.depends_on = tuple(Dependence(_name_of(one.service), one.labels) for one in found)
+    told = []
     for one in found:
         possible = Draft(draft.half, draft.request, draft.compiled, service=one.service)
         findings = stages.unowned(possible, labels) if one.service is None else _objections(possible)
-        draft.findings += _advice(findings, draft, one.service)
+        told.append((one.service, findings))
+        dependence = Dependence(_name_of(one.service), one.labels, any(map(_denies, findings)))
+        draft.depends_on = (*draft.depends_on, dependence)
+    draft.findings = [advice for service, findings in told for advice in _advice(findings, draft, service)]
     return draft.settle(Verdict.DEPENDS, "own", _whose(draft))
 
 
@@ -136,8 +139,12 @@ def _advice(findings: Iterable[Finding], draft: Draft, service: Service | None) 
     for finding in findings:
         if finding.mode not in {Mode.ENFORCE, Mode.WARN}:
             continue
-        # Our label is written over, or taken off, before the Pod is judged.
-        denied = finding.mode is Mode.ENFORCE and finding.code is not Code.IMMUTABLE
-        pods = f"Pods of {workload} will be denied{condition}" if denied else f"in Pods of {workload}{condition}"
+        denied = f"Pods of {workload} will be denied{condition}"
+        pods = denied if _denies(finding) else f"in Pods of {workload}{condition}"
         told.append(replace(finding, mode=Mode.WARN, message=f"{pods}: {finding.message}"))
     return told
+
+
+def _denies(finding: Finding) -> bool:
+    """Say whether a finding keeps Pods out: our label is written over, or taken off, before the Pod is judged."""
+    return finding.mode is Mode.ENFORCE and finding.code is not Code.IMMUTABLE
