@@ -9,6 +9,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from webhook.core.document.recognition import NOT_SHOWN
 from webhook.errors import UserError
 from webhook.ports import TokenKey
 from webhook.weak_keys import RSA_BITS_MIN, weakness
@@ -20,6 +21,8 @@ _KEYS_MAX = 128
 _RSA_BITS_MAX = 8192
 """Each token that names a longer one would cost milliseconds."""
 _ISSUER_LENGTH_MAX = 512
+_LONGEST_SHOWN = 66
+"""A kid in quotes, as thumbprints are: base64url of 32 bytes, or in hexadecimal digits."""
 _PRIVATE_MEMBERS = ("d", "p", "q", "dp", "dq", "qi", "oth", "k")
 # One algorithm a key, so that a token cannot choose; the first one where the key names none.
 _ALGORITHMS = {"EC": ("ES256",), "RSA": ("RS256", "PS256"), "OKP": ("EdDSA",)}
@@ -58,7 +61,7 @@ def read_key_set(content: bytes, name: str, issuer: str | None = None, *, may_bi
             keys[key.kid] = key
         except ValueError as error:
             kid = entry.get("kid") if isinstance(entry, dict) else None
-            faults.append(f"{name}: keys[{position}] (kid {kid!r}): {error}")
+            faults.append(f"{name}: keys[{position}] (kid {_shown(kid)}): {error}")
     # Which of two keys of one name is meant nobody can tell: neither is.
     return KeySet({kid: key for kid, key in keys.items() if kid not in twice}, tuple(faults))
 
@@ -75,17 +78,17 @@ def _key(entry: Any, issuer: str | None) -> TokenKey:
     if not isinstance(kid, str) or not KID.fullmatch(kid):
         raise ValueError("kid must be a text of 1 to 128 letters, digits and ._~:/+=@-")
     if kty not in ("EC", "RSA", "OKP"):
-        raise ValueError(f"kty is {kty!r}: must be EC, RSA or OKP (shared secrets are not accepted)")
+        raise ValueError(f"kty is {_shown(kty)}: must be EC, RSA or OKP (shared secrets are not accepted)")
     if private := [member for member in _PRIVATE_MEMBERS if member in entry]:
         raise ValueError(f"holds private key material ({', '.join(private)}): this key is burnt, make a new one")
     if entry.get("use", "sig") != "sig":
-        raise ValueError(f"use is {entry['use']!r}: must be sig")
+        raise ValueError(f"use is {_shown(entry['use'])}: must be sig")
     operations = entry.get("key_ops", ["verify"])
     if not isinstance(operations, list) or "verify" not in operations:
-        raise ValueError(f"key_ops is {entry['key_ops']!r}: must contain verify")
+        raise ValueError(f"key_ops is {_shown(entry['key_ops'])}: must contain verify")
     fits = _ALGORITHMS[kty]
     if algorithm is not None and algorithm not in fits:
-        raise ValueError(f"alg is {algorithm!r}: a key of kty {kty} verifies {' or '.join(fits)}")
+        raise ValueError(f"alg is {_shown(algorithm)}: a key of kty {kty} verifies {' or '.join(fits)}")
     bound = algorithm or fits[0]
     try:
         key = jwt.PyJWK(entry, bound).key
@@ -95,12 +98,18 @@ def _key(entry: Any, issuer: str | None) -> TokenKey:
     return TokenKey(kid, bound, key, issuer)
 
 
+def _shown(value: Any) -> str:
+    """Return a member as its fault quotes it: what is as long as a secret is none of the words that belong there."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else NOT_SHOWN
+
+
 def _own_issuer(entry: Any) -> str | None:
     if not isinstance(entry, dict) or "iss" not in entry:
         return None
     issuer = entry["iss"]
     if not isinstance(issuer, str) or not 0 < len(issuer) <= _ISSUER_LENGTH_MAX:
-        raise ValueError(f"iss is {str(issuer)[:80]!r}: must name the issuer whose tokens the key signs")
+        raise ValueError(f"iss is {_shown(issuer)}: must name the issuer whose tokens the key signs")
     return issuer
 
 

@@ -7,6 +7,7 @@ NO_PROXY knows no address ranges, so a proxy for the world outside would get the
 """
 
 import asyncio
+import binascii
 import os
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
@@ -119,7 +120,11 @@ def _why(error: Exception) -> str:
             return "the exec plugin's command is not there"
         case TypeError() | AttributeError():
             return "a part of it is of the wrong type, or the current context's user is not there"
-    return str(error) or repr(error)
+        case binascii.Error():
+            return "data in it that is not base64"
+        case ConfigException() | OSError():
+            return str(error) or repr(error)
+    return type(error).__name__  # its words may quote the file
 
 
 def _try_it(path: Path) -> str:
