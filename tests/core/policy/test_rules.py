@@ -263,3 +263,26 @@ def test_a_rule_of_on_conflict_needs_its_field_in_one_of_the_services_that_inher
     document = HEAD + "defaults: {placement: {onConflict: {default: Keep, schedulerName: Keep}}}\n" + services
     assert ["sets no schedulerName" in line for line in warnings(document + "}\n")] == [True]
     assert warnings(document + ", placement: {schedulerName: s}}\n") == []
+
+
+@pytest.mark.parametrize("written", ["0", "-5", "5", "1.5", "1e3", "9" * 70, "true", "[]", "{}", "null", "1d", "-1m"])
+@pytest.mark.parametrize(
+    "field",
+    ["quota: {{windows: [{{window: {}, hard: {{pods: 1}}}}]}}", "breaker: {{openFor: {}, quotaExceeded: {{}}}}"],
+)
+def test_the_duration_that_a_remedy_names_is_taken(field: str, written: str) -> None:
+    first, *_ = [line for line in problems(with_service(f"  {field.format(written)}\n")) if written in line]
+    example = first.rpartition("such as ")[2].partition(",")[0].partition(" or ")[0].partition(" (")[0]
+    repaired = problems(with_service(f"  {field.format(example)}\n"))
+    assert [line for line in repaired if example in line] == []
+
+
+def test_a_number_is_to_be_quoted_only_where_the_text_would_be_taken() -> None:
+    names = [problems(f"{HEAD}services:\n- name: {number}\n  match: {{namespaces: [a]}}\n") for number in ("-1", "7")]
+    assert [line.rpartition(": ")[2][:20] for (line,) in names] == ["use at most 63 of a-", '"7"']
+
+
+def test_no_amount_is_more_than_kubernetes_holds() -> None:
+    assert problems(with_service(f"  resources: {{container: {{max: {{memory: {2**63 - 1}}}}}}}\n")) == []
+    [line] = problems(with_service("  resources: {container: {max: {memory: 8Ei}}}\n"))
+    assert "8Ei: above 2^63 - 1, the most that Kubernetes holds: write a smaller amount" in line

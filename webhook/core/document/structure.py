@@ -7,7 +7,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, validators
 
 from webhook.core.document.defaults import NO_DEFAULT
-from webhook.core.document.formats import FormatError, checker, fits
+from webhook.core.document.formats import FormatError, check, checker, fits
 from webhook.core.document.nodes import Node, Written
 from webhook.core.document.problems import Path, Problem, close_to, listed, quoted, shown, suggestion
 from webhook.core.document.schema import closed, in_force
@@ -75,6 +75,8 @@ def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
             remedy = f"write a unit, such as {node.text}s"
     elif node.value is None and path[-1] not in _INDISPENSABLE:
         remedy += ", or remove the line"
+    elif remedy.startswith("quote it") and name:
+        remedy = _remedy_of(node.text, name) or remedy
     yield Mistake(node.problem(reason, remedy), path)
 
 
@@ -96,6 +98,15 @@ def _type_reason(node: Node, expected: list[str], wanted: str, remedy: str) -> t
     if expected == ["array"] and not isinstance(value, dict):
         remedy = f"write [{shown(text)}]"
     return f"{kind}, where {wanted} belongs", remedy
+
+
+def _remedy_of(text: str, name: str) -> str:
+    """Return what to write where a text does not fit its format even in quotes, "" where it does."""
+    try:
+        check(text, name)
+    except FormatError as error:
+        return error.remedy
+    return ""
 
 
 def _is_number(value: object) -> bool:
