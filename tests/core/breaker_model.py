@@ -312,6 +312,8 @@ class Model:
         )
         here, there = self.line[fork:], other.line[fork:]
         if not there:
+            if not here and other.generation > self.generation:  # time has passed there, which a hand holds up here
+                self._take(other.view(), other.generation)
             return
         view, is_decided_here = other.view(), any(who == STORE for who, _ in here)
         is_reset = view.state in {State.OPEN, State.HALF_OPEN} and view.since_us < self.reset_us
