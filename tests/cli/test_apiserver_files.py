@@ -234,6 +234,7 @@ BAD_PAIRS: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     "expired": (lambda: secret_of(client(NOW - timedelta(days=8))), "not now"),
     "not yet valid": (lambda: secret_of(client(NOW + timedelta(days=1))), "not now"),
     "a server's": (lambda: secret_of(CA.issue_server("a", (san("a"),), now=NOW)), "not made for a client"),
+    "a CA": (lambda: secret_of(CA.credentials), "a CA is no client"),
     "another CA's": (lambda: secret_of(client(ca=OTHER_CA)), "none of the CAs in its ca.crt"),
     "no key": (lambda: {**secret_of(client()), "tls.key": b""}, "holds no private key"),
     "no certificate": (lambda: {**secret_of(client()), "tls.crt": b"x"}, "tls.crt: holds no certificate"),

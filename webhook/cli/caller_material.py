@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.inspection import signed_by
 from certs.tokens import PrivateKey
+from webhook.certificates import UNREADABLE
 from webhook.cli.token_reading import read_token
+from webhook.client_leaves import fault_of_leaf
 from webhook.errors import UserError
 
 _LITTLE_SHARE = 100
@@ -43,8 +45,8 @@ def pair(secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
     if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
         lives = f"{leaf.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ} to {leaf.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
         raise UserError(f"{place}: tls.crt: valid from {lives}, not now", _ISSUE)
-    if not _is_for_clients(leaf):
-        raise UserError(f"{place}: tls.crt: not made for a client (no extended key usage clientAuth)", _ISSUE)
+    if (fault := _fault_of(leaf)) is not None:
+        raise UserError(f"{place}: tls.crt: {fault}", _ISSUE)
     if secret.get("ca.crt") and not any(signed_by(leaf, ca) for ca in _chain(secret, "ca.crt", place)):
         issuer = leaf.issuer.rfc4514_string()
         raise UserError(f"{place}: tls.crt: signed by {issuer}, which is none of the CAs in its ca.crt", _ISSUE)
@@ -120,9 +122,9 @@ def _key(secret: Mapping[str, bytes], place: str) -> PrivateKey:
         raise UserError(f"{place}: tls.key: holds no private key in PEM without a passphrase", _ISSUE) from None
 
 
-def _is_for_clients(leaf: x509.Certificate) -> bool:
+def _fault_of(leaf: x509.Certificate) -> str | None:
+    """Return why Podgate would not take it as a client's."""
     try:
-        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return True
-    return ExtendedKeyUsageOID.CLIENT_AUTH in usages
+        return fault_of_leaf(leaf)
+    except (UnsupportedAlgorithm, *UNREADABLE):
+        return "cannot be read"
