@@ -83,7 +83,7 @@ def state(running: Reconciling, service: str) -> str:
 
 
 def moves(running: Reconciling, service: str) -> dict[tuple[str, str, str], int]:
-    """Return all changes of state, whoever made them: from, to, why."""
+    """Return all changes of state that there were, whoever made them: from, to, why."""
     found: dict[tuple[str, str, str], int] = {}
     for one in {*running.found.servers, *running.found.controllers}:
         for name, count in one.metrics().items():
@@ -91,7 +91,7 @@ def moves(running: Reconciling, service: str) -> dict[tuple[str, str, str], int]
                 labels = dict(part.split("=") for part in name.partition("{")[2].rstrip("}").split(","))
                 key = (labels["from"].strip('"'), labels["to"].strip('"'), labels["reason"].strip('"'))
                 found[key] = found.get(key, 0) + int(count)
-    return found
+    return {key: count for key, count in found.items() if count}
 
 
 def outcomes(running: Reconciling, service: str) -> dict[str, int]:
@@ -102,7 +102,7 @@ def outcomes(running: Reconciling, service: str) -> dict[str, int]:
             if name.startswith("podgate_outcomes_total{") and f'service="{service}"' in name:
                 result = name.partition('result="')[2].partition('"')[0]
                 found[result] = found.get(result, 0) + int(count)
-    return found
+    return {result: count for result, count in found.items() if count}
 
 
 def trip(running: Reconciling, namespace: str, service: str, replicas: int = 4, name: str = "web") -> None:
