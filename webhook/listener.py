@@ -17,7 +17,7 @@ from webhook.connection import Connection
 from webhook.errors import UserError
 from webhook.handshake import handshake_failure
 from webhook.pacing import Pace
-from webhook.tls_context import duplicate, send_alert, unsent
+from webhook.tls_context import Spares, send_alert, unsent
 
 _BACKLOG = 512
 _UNREAD_BYTES = 64 * 1024
@@ -70,6 +70,7 @@ class Listener:
         self._newcomers: dict[Connection, None] = {}  # in the order of their coming, from the first byte on
         self._earned: dict[Connection, None] = {}
         self._live: dict[asyncio.BaseTransport, Connection] = {}  # those of both whose handshake is over
+        self._spares = Spares()
         self._pace: Pace[Connection] = Pace(self._loop.time)
         self._next_turn: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
@@ -244,23 +245,20 @@ class Listener:
     async def _shake_hands(self, connection: Connection) -> bool:
         """Set a connection up; return whether it could be, and say why not."""
         is_tls = connection.context is not None
-        spare = duplicate(connection.accepted) if is_tls else None
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: connection,
-                connection.accepted,
-                ssl=connection.context,
-                ssl_handshake_timeout=self._limits.handshake_timeout_seconds if is_tls else None,
-                ssl_shutdown_timeout=_CLOSE_NOTIFY_SECONDS if is_tls else None,
-            )
-        except OSError as error:  # ssl.SSLError is one
-            self._on_refused(handshake_failure(error), str(error) or type(error).__name__)
-            if spare is not None and (alert := unsent(error)):
-                await send_alert(spare, alert)
-            return False
-        finally:
-            if spare is not None:
-                spare.close()
+        with self._spares.of(connection.accepted) as spare:
+            try:
+                await self._loop.connect_accepted_socket(
+                    lambda: connection,
+                    connection.accepted,
+                    ssl=connection.context,
+                    ssl_handshake_timeout=self._limits.handshake_timeout_seconds if is_tls else None,
+                    ssl_shutdown_timeout=_CLOSE_NOTIFY_SECONDS if is_tls else None,
+                )
+            except OSError as error:  # ssl.SSLError is one
+                self._on_refused(handshake_failure(error), str(error) or type(error).__name__)
+                if spare is not None and (alert := unsent(error)):
+                    await send_alert(spare, alert)
+                return False
         return True
 
     def _shaken(self, connection: Connection, task: "asyncio.Task[bool]") -> None:

@@ -6,12 +6,14 @@ asyncio and uvloop close the connection of a failed handshake at once, and drop 
 import asyncio
 import socket
 import ssl
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 _READING_SECONDS = 1.0
 """How long a refused client is read on, so that it gets to read its alert."""
 _READS_MAX = 64
+SPARES_MAX = 64
 _READ_BYTES = 64 * 1024
 _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -56,12 +58,32 @@ def unsent(error: BaseException) -> bytes:
     return getattr(error, "unsent", b"")
 
 
-def duplicate(accepted: socket.socket) -> socket.socket | None:
-    """Return a second handle of a socket, for `send_alert`: the event loop closes the first one."""
-    try:
-        return accepted.dup()
-    except OSError:  # no descriptor is left: then there is no alert
-        return None
+class Spares:
+    """Second handles of sockets, for `send_alert`: the event loop closes the first one when a handshake fails.
+
+    Only so many at one time: a flood of handshakes must not take all the descriptors that a process may have.
+    """
+
+    def __init__(self) -> None:
+        self._held = 0
+
+    @contextmanager
+    def of(self, accepted: socket.socket) -> Iterator[socket.socket | None]:
+        """Give one for as long as the block lasts; None where there is none to be had, and so no alert."""
+        if self._held >= SPARES_MAX:
+            yield None
+            return
+        try:
+            spare = accepted.dup()
+        except OSError:
+            yield None
+            return
+        self._held += 1
+        try:
+            yield spare
+        finally:
+            self._held -= 1
+            spare.close()
 
 
 async def send_alert(spare: socket.socket, alert: bytes) -> None:

@@ -3,7 +3,18 @@
 from dataclasses import fields
 from pathlib import Path
 
-from webhook import active_policy, bodies, headers, listener, outcome_receiver, pacing, protocol, server, tokens
+from webhook import (
+    active_policy,
+    bodies,
+    headers,
+    listener,
+    outcome_receiver,
+    pacing,
+    protocol,
+    server,
+    tls_context,
+    tokens,
+)
 from webhook.core import pod_bounds
 from webhook.core.placement import required
 from webhook.settings import Settings, flag_of
@@ -51,6 +62,7 @@ def test_every_fixed_bound_is_told_as_it_is() -> None:
         "newcomers' handshakes at once": pacing._AT_ONCE,
         "newcomers' handshakes a second, beyond those": pacing._A_SECOND,
         "strangers that wait for their handshakes": pacing._STRANGERS_MAX,
+        "handshakes that a failure can be told of by a TLS alert, at one time": tls_context.SPARES_MAX,
         "addresses that go before others": pacing._ADDRESSES_KEPT,
         "connections of the plain port": server._PLAIN_LIMITS.connections_max,
     }

@@ -22,6 +22,7 @@ from tests.server.identity import Pki
 from tests.server.loopback import Loopback, loopback
 from tests.server.rsa_keys import roca_key
 from tests.server.test_listener import hello
+from webhook import tls_context
 from webhook.client_chains import ClientChains, ForeignCertificateError
 from webhook.errors import AuthenticationError
 from webhook.peers import Peers
@@ -104,6 +105,21 @@ async def test_a_refused_client_that_does_not_hang_up_is_let_go_of(pki: Pki) -> 
             client.sendall(b"\x16\x03\x01\x00\x05hello")
             await running.until(lambda: bool(running.refused))
             await running.until(lambda: running.listener.connections == 0)
+
+
+async def test_beyond_so_many_handshakes_the_refused_are_cut_without_an_alert(
+    pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_context, "SPARES_MAX", 1)
+    context = server_context(pki.paths)
+    async with loopback(hello, lambda: context) as running:
+        with socket.create_connection(("127.0.0.1", running.port)):  # it stalls, and holds the only one
+            await running.until(lambda: running.listener.connections == 1)
+            heard = await asyncio.to_thread(_ask, running.port, pki.context())
+            assert heard != "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+            assert running.reasons == ["handshake_no_certificate"]
+        await running.until(lambda: running.listener.connections == 0)
+        assert await asyncio.to_thread(_ask, running.port, pki.context()) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 
 def leaf(authority: Authority, *extensions: x509.ExtensionType, key: rsa.RSAPrivateKey | None = None) -> Credentials:
