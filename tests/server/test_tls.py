@@ -71,7 +71,7 @@ def test_a_serving_certificate_with_extensions_that_are_none_is_named(pki: Pki) 
     builder = builder.public_key(key.public_key()).add_extension(garbled, critical=False)
     leaf = Credentials(builder.sign(pki.authority.credentials.key, hashes.SHA256()), key)
     write_credentials(leaf, pki.paths.certificate, pki.paths.key, replace=True)
-    with pytest.raises(UserError, match=r"server\.crt: its extensions cannot be read"):
+    with pytest.raises(UserError, match=r"server\.crt: its extensions or its key cannot be read"):
         TlsFiles(pki.paths)
 
 
