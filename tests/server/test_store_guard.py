@@ -640,6 +640,43 @@ async def test_an_answer_by_which_a_loss_is_noticed_admits_nobody_beyond_the_sha
     assert (await world.used(), world.store.refunded) == ([4], ["late"])
 
 
+async def test_a_pod_that_came_in_before_a_loss_is_not_refused_by_the_answer_that_shows_the_loss(world: World) -> None:
+    for uid in "abcd":
+        await world.ask(uid=uid)
+    world.store.forget_all()
+    world.store.on_asked = world.guard.lost
+    receipt = await world.ask(uid="a")
+    assert (receipt.refused, receipt.repeated) == (None, True)
+    world.store.on_asked = lambda: None
+    await world.settled()
+    assert (await world.used(), world.store.refunded) == ([4], []), "it is one Pod, and counts"
+
+
+async def test_nor_by_a_refusal_of_a_store_that_others_have_filled_since(world: World) -> None:
+    await world.ask(uid="a")
+    world.store.forget_all()
+    for _ in range(4):
+        await world.ask(guard=world.another())
+    world.store.on_asked = world.guard.lost
+    receipt = await world.ask(uid="a")
+    assert (receipt.refused, receipt.repeated) == (None, True)
+
+
+async def test_nor_by_a_refusal_that_is_remembered_from_before_the_loss(world: World) -> None:
+    for uid in "abcd":
+        await world.ask(uid=uid)
+    assert (await world.ask()).refused is Refusal.QUOTA
+    world.store.forget_all()
+    knows = world.store.knows
+
+    async def knows_no_more(plan: CounterPlan, uid: str) -> bool:
+        world.guard.lost()
+        return await knows(plan, uid)
+
+    world.store.knows = knows_no_more  # type: ignore[method-assign]
+    assert (await world.ask(uid="a")).repeated
+
+
 async def test_a_service_without_quota_is_judged_as_soon_as_the_store_is_back(world: World) -> None:
     world.store.away = "unreachable: refused"
     await world.uncounted(NO_QUOTA, admitted=True)

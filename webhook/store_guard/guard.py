@@ -71,8 +71,8 @@ class StoreGuard:
         replica's share, too. What it refuses is refused justly, for nothing that it counts is too much.
         """
         plan, now_us, share = request.plan, self._clock.now_us(), None
-        if self._settling and request.resize_from is None and self._settling.owes(plan, request.uid):
-            return Receipt(self.now_us(), repeated=True, local=True)
+        if (owed := self._if_owed(request)) is not None:
+            return owed
         cached = self._denied.find(request, now_us) if self._denied else None
         if cached is None and self._settling:
             share = self._shared(request, now_us)
@@ -85,7 +85,8 @@ class StoreGuard:
         except StoreUnavailableError as error:
             self._release(request, share, now_us)
             return self._alone(request, error)
-        if receipt.refused is not None or receipt.repeated:
+        owed = self._if_owed(request)  # the answer told of a loss, and the Pod is one of those that were lost
+        if owed is not None or receipt.refused is not None or receipt.repeated:
             self._release(request, share, now_us)
         elif share is None and self._settling:
             share = self._shared(request, now_us)  # it fell, or heard of a loss, while the store was asked
@@ -93,7 +94,7 @@ class StoreGuard:
                 self._undo(request)
                 return share
         self._heard(request, receipt)
-        return receipt
+        return receipt if owed is None else replace(owed, transitions=receipt.transitions)
 
     def _shared(self, request: Acquire, now_us: int) -> Receipt | None:
         """Count a Pod within this replica's share, where the store may lack what it should be held against."""
@@ -112,7 +113,12 @@ class StoreGuard:
             known = request.resize_from is None and await self._inner.knows(request.plan, request.uid)
         except StoreUnavailableError as error:
             raise NoAnswerError(str(error), sent=False) from error  # it was only asked, and will do nothing
-        return Receipt(self.now_us(), repeated=True) if known else None
+        return Receipt(self.now_us(), repeated=True) if known else self._if_owed(request)  # heard of a loss meanwhile
+
+    def _if_owed(self, request: Acquire) -> Receipt | None:
+        """Return that a Pod was admitted here already, where the store is still to be told."""
+        is_owed = self._settling and request.resize_from is None and self._settling.owes(request.plan, request.uid)
+        return Receipt(self.now_us(), repeated=True, local=True) if is_owed else None
 
     def _from_cache(self, plan: CounterPlan, cached: Receipt) -> Receipt:
         self._reports.on_cached(plan.service)
