@@ -37,7 +37,7 @@ soak: setup
 	PODGATE_TEST_DEEDS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 $(BIN)/pytest -s tests/contract
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/test_pairs.py
 	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/server/test_redis_serving.py -k stands_still
-	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/server/test_redis_outages.py
+	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/server/test_redis_outages.py tests/server/test_redis_partitions.py
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/server/test_store_guard_bound.py
 	PODGATE_TEST_FLOOD=soak $(BIN)/pytest -s tests/server/test_flood.py
 	PODGATE_TEST_FUZZ_SECONDS=1800 $(BIN)/pytest tests/server/test_fuzz.py
