@@ -17,6 +17,17 @@ POLICY = policy_text(
     " modes: {placement: Warn}, placement: {nodeSelector: {disk: ssd}}}\n"
 )
 HEADING = ["file", "place", "kind", "namespace", "name"]
+
+
+def test_the_diff_of_a_recorded_pod_that_has_a_uid_shows_no_line_that_merely_moved() -> None:
+    given = pod()
+    given["metadata"] |= {"uid": "u", "annotations": {"zone": "b"}}
+    out, _ = shown("diff", recorded("CREATE", object=given))
+    assert "\n+  schedulerName: podgate-scheduler" in out
+    assert "name: p\n" in out
+    assert not [line for line in out.splitlines() if line[:1] in "+-" and line[1:].strip() in {"uid: u", "metadata:"}]
+
+
 RANGED = policy_text("- {name: web, match: {namespaces: [shop]}, resources: {container: {max: {memory: 8Gi}}}}\n")
 KEYS = [*HEADING, "decision", "allowed", "status", "warnings", "patch", "pod", "service", "trace", "dependsOn", "hints"]
 
@@ -279,7 +290,8 @@ BAD = {
     ): "AdmissionReview r1: request.object.metadata: null: expected a mapping",
     json.dumps(recorded("UPDATE", object=LABELLED)): "request.oldObject is missing",
     json.dumps(recorded("CREATE", namespace="team-a", object=pod("team-a"))): "labels of Namespace 'team-a'",
-    json.dumps(pod("team-a")): "labels of Namespace 'team-a', which are not known here: give them with --namespaces",
+    json.dumps(pod("team-a")): "-: Pod team-a/p: the policy asks for the labels of Namespace 'team-a', "
+    "which are not known here: give them with --namespaces",
 }
 
 

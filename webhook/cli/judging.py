@@ -84,7 +84,8 @@ async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_no
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
     except UnknownNamespaceError:
         raise UserError(
-            f"the policy asks for the labels of Namespace {subject.namespace!r}, which are not known here",
+            f"{subject.where}: {subject.name}: the policy asks for the labels of Namespace {subject.namespace!r}, "
+            "which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
         ) from None
     notes = _notes(evaluator, before, admission.mutated) if with_notes else ()
@@ -122,7 +123,8 @@ async def _recorded(evaluator: Evaluator, recorded: dict[str, Any]) -> Admission
     given = request.get("object")
     after = patched(given, msgspec.json.decode(mutated.body)["response"]) if isinstance(given, dict) else given
     if request["operation"] == "CREATE" and isinstance(after, dict) and isinstance(after.get("metadata"), dict):
-        after = {**after, "metadata": {"uid": UID, **after["metadata"]}}
+        metadata = after["metadata"]
+        after = {**after, "metadata": {**metadata, "uid": metadata.get("uid", UID)}}
     stored = with_priority(after) if isinstance(after, dict) else after
     again = {**recorded, "request": {**request, "object": stored, "dryRun": True}}
     validated = await evaluator.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
