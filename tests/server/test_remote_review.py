@@ -195,13 +195,20 @@ async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_ours_is_name
     usual = called_with(server)
     strange = await review(*without(usual, "--ca"), stdin=named("p"))
     assert strange.code == 2
-    assert "certificate" in strange.error.lower()
+    assert "/mutate: self-signed certificate in certificate chain: check the URL, and --ca" in strange.error
     named_wrong = await review(*usual, "--tls-server-name", "elsewhere.example", stdin=named("p"))
     assert named_wrong.code == 2
     assert "elsewhere.example" in named_wrong.error
     two = listed(named("p"), named("q", schedulerName="mine"))
     gone = await review(*without(usual, "--server"), "--server", "https://127.0.0.1:1", stdin=two)
     assert (gone.code, gone.error.startswith("https://127.0.0.1:1/mutate: ")) == (2, True)
+    assert "/mutate: Connection refused: check the URL" in gone.error
+    bare = await review(*without(without(usual, "--cert"), "--key"), stdin=two)
+    assert (bare.code, "certificate required: check the URL" in bare.error) == (2, True)
+    plain = await review(*without(usual, "--server"), "--server", f"https://{server.plain}", stdin=two)
+    assert (plain.code, "/mutate: wrong version number: check the URL" in plain.error) == (2, True)
+    for done in (strange, named_wrong, gone, bare, plain):
+        assert "ssl" not in done.error, "words for a person, and no object of a library"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The running server behind `podgate review --server`: called as the API server calls it, with dry runs alone."""
 
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from webhook.core.patch import Operation
 from webhook.core.review import BadReviewError
 from webhook.errors import UserError
 from webhook.interceptor import Answer
+from webhook.trial import reason_of
 
 _TIMEOUT_SECONDS = 10
 _LONGEST_ECHO = 1000  # bytes of an answer that is no review
@@ -62,9 +64,8 @@ class RemoteInterceptor:
         try:
             status, answer = await self._post(url, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            reason = str(error) or f"no answer within {_TIMEOUT_SECONDS}s"
-            remedy = "see whether a server is there, and give --ca, --cert and --tls-server-name as it wants them"
-            raise NoAnswerError(f"{url}: {reason}", remedy) from None
+            remedy = "check the URL, and --ca, --cert, --key and --tls-server-name"
+            raise NoAnswerError(f"{url}: {_reason(error)}", remedy) from None
         if status == HTTPStatus.OK:
             return Answer(answer, _decision(half, answer, url))
         said = echo.printable(answer[:_LONGEST_ECHO].decode(errors="replace").strip())
@@ -89,6 +90,14 @@ class RemoteInterceptor:
                 if len(found) > LARGEST_BYTES:
                     raise NoAnswerError(f"{url}: more than {LARGEST_BYTES >> 20} MiB", "give the URL of podgate serve")
             return response.status, bytes(found)
+
+
+def _reason(error: Exception) -> str:
+    """Say why a server could not be reached. What the client library says around the cause is of no use to a person."""
+    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    if isinstance(cause, ConnectionError) and cause.errno:
+        return os.strerror(cause.errno)
+    return reason_of(cause).rstrip(".") or f"no answer within {_TIMEOUT_SECONDS}s"
 
 
 @asynccontextmanager
