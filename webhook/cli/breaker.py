@@ -28,8 +28,9 @@ def breaker() -> None:
 def open_(service: str, span: Callable[[], Span], where: Where) -> None:
     """Keep all new Pods of SERVICE out, for a time, whatever its breaker would do and its mode in the policy says.
 
-    An override, see `podgate override`: all servers act on it at once, and it ends by itself: closed, with nothing
-    counted yet. Where the service degrades (whenOpen: Degrade) nobody is kept out. Exits as `podgate override` does.
+    An override, see `podgate override`: servers act on it within a second or so, and it ends by itself: closed, with
+    nothing counted yet. Where the service degrades (whenOpen: Degrade) nobody is kept out. Exits as `podgate
+    override` does.
     """
     hands.put(where, span(), {"service": service, "breaker": Hand.FORCED_OPEN.value})
 
@@ -41,7 +42,8 @@ def open_(service: str, span: Callable[[], Span], where: Where) -> None:
 def close(service: str, span: Callable[[], Span], where: Where) -> None:
     """Let Pods of SERVICE in, for a time, whatever its breaker would do by itself: it hears nothing meanwhile.
 
-    An override, see `podgate override`: all servers act on it at once, and it ends by itself. Exits as that does.
+    An override, see `podgate override`: servers act on it within a second or so, and it ends by itself. Exits as
+    that does.
     """
     hands.put(where, span(), {"service": service, "breaker": Hand.FORCED_CLOSED.value})
 

@@ -38,7 +38,9 @@ def override(  # noqa: PLR0913  one argument an option
     output: str | None,
     where: Where,
 ) -> None:
-    """Override the policy for one SERVICE, for a time: all servers act on it at once, and it ends by itself.
+    """Override the policy for one SERVICE, for a time. It ends by itself.
+
+    Servers act on it as soon as they have read it, usually within a second.
 
     Written to ConfigMap podgate-system/podgate-overrides with your own kubeconfig, so with your own rights and in
     Kubernetes' own audit; or to a file that servers were given with --overrides.
