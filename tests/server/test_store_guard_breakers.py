@@ -531,6 +531,20 @@ async def test_of_two_replicas_that_were_both_alone_the_more_shut_holds(world: W
     assert stored(world, LOCAL).state is State.OPEN
 
 
+async def test_a_replica_that_is_cut_off_alone_lets_in_its_part_of_the_probes_beside_those_of_the_others(
+    world: World,
+) -> None:
+    await trip(world, LOCAL)
+    world.store.away = ""
+    guard, way = await cut_off(world)
+    guard.share(2, 1)
+    world.sleep(OPEN_SECONDS)
+    assert (await refusals(world, LOCAL, 5, guard=guard)).count(None) == 2
+    assert (await refusals(world, LOCAL, 5)).count(None) == BREAKER.probes
+    await heal(guard, way)
+    assert stored(world, LOCAL).probes_leased == BREAKER.probes
+
+
 async def test_an_outcome_of_the_branch_that_was_given_up_changes_nothing(world: World) -> None:
     await trip(world, LOCAL)
     world.store.away = ""
