@@ -210,3 +210,23 @@ async def test_a_server_that_is_not_there_is_named(link: Link) -> None:
 def test_a_url_that_is_none_is_told_without_its_password() -> None:
     with pytest.raises(UserError, match=r"--store: 'reddis://\*\*\*@redis'"):
         open_link("reddis://:s3cret@redis")
+
+
+async def test_a_server_that_does_not_name_its_process_is_connected_to_all_the_same() -> None:
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while asked := await reader.read(1024):
+            writer.write(b"$8\r\n# Server\r\n" if b"INFO" in asked else b"+PONG\r\n")
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    told: list[tuple[str, str]] = []
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with linked(f"redis://127.0.0.1:{port}") as link:
+            link.on_connected = lambda *who: told.append(who)
+            await link.ping()
+        await ended.wait()
+    assert told == []

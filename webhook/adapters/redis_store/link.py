@@ -94,9 +94,11 @@ async def greet(connection: AbstractConnection, lane: str, on_connected: Connect
     """Tell which process a new connection has reached; nothing where nobody wants to know, or it does not say."""
     if on_connected is None:
         return
+    await connection.send_command("INFO", "server")
     with suppress(ResponseError):
-        await connection.send_command("INFO", "server")
-        on_connected(lane, told(await connection.read_response(), "run_id"))
+        info = await connection.read_response()
+        with suppress(InvalidResponse):
+            on_connected(lane, told(info, "run_id"))
 
 
 async def run_id(line: Line) -> str:
