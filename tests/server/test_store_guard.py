@@ -46,6 +46,8 @@ class Switched(MemoryStore):
         self.asked_of_others: list[bool] = []
         self.on_asked: Callable[[], None] = lambda: None
         """What happens while an Acquire is under way."""
+        self.on_booked: Callable[[], None] = lambda: None
+        """What is noticed with the first booking."""
         self.away = ""
         self.swallows = False
         self.asked = 0
@@ -80,6 +82,8 @@ class Switched(MemoryStore):
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         self._check()
+        noticed, self.on_booked = self.on_booked, lambda: None
+        noticed()
         return await super().book(plan, bookings)
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
@@ -778,6 +782,18 @@ async def test_at_the_end_the_store_is_told_what_can_be_told(world: World) -> No
     world.store.away = ""
     await world.guard.close()
     assert await world.used() == [3]
+
+
+async def test_a_loss_that_is_noticed_at_the_end_leaves_nothing_running(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    await asyncio.sleep(0)  # it has begun to settle
+    world.store.away = ""
+    world.store.on_booked = world.guard.lost
+    await world.guard.close()
+    assert world.lost == 1
+    assert world.guard._settling._task is None
+    assert await world.used() == [1]
 
 
 LIVE = replace(LOCAL, standing=standing(pods=2))

@@ -91,6 +91,7 @@ class Settling:
         """By tag: how many of its services have fallen."""
         self._plans: dict[Key, CounterPlan] = {}
         self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
 
     def fall(self, plan: CounterPlan, rule: str) -> None:
         """Take note that a service goes by its own rule, until the store has shown it again."""
@@ -144,7 +145,8 @@ class Settling:
             self._refunds.get(plan.key, {}).pop(uid, None)
 
     async def close(self) -> None:
-        """Tell the store what can be told at once."""
+        """Tell the store what can be told at once; what comes after it stays untold."""
+        self._is_closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -159,7 +161,7 @@ class Settling:
             pass  # what is not told by now is lost with this process
 
     def _begin(self) -> None:
-        if self._task is None:
+        if self._task is None and not self._is_closing:
             self._task = asyncio.create_task(self._run(), name="store-settling")
 
     async def _run(self) -> None:
@@ -237,6 +239,7 @@ class Settling:
         refunds = self._refunds.get(key)
         if not refunds:
             self._refunds.pop(key, None)
+            self._plans.pop(key, None)
             return False
         now = asyncio.get_running_loop().time()
         due = [uid for uid, moment in refunds.items() if moment is not None and moment <= now]
