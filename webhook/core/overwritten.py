@@ -5,15 +5,14 @@ from collections.abc import Iterable, Sequence
 from webhook.core.findings import Code
 from webhook.core.patch import Operation, tokens_of
 from webhook.core.placement import replaced_single
+from webhook.core.places import in_words
 from webhook.core.pod import Pod
 from webhook.core.policy import Service
-from webhook.core.ranges import shown_name
 from webhook.core.totals import cut, nano
 
 _MOST = 10
 _LONGEST = 120
 """Characters of a warning that API clients are advised to show."""
-_KINDS = {"containers": "container", "initContainers": "init container"}
 
 
 def warnings(pod: Pod, service: Service, patch: Iterable[Operation], whose: str = "") -> tuple[str, ...]:
@@ -42,8 +41,8 @@ def _bounded(what: str, rule: str) -> str:
 def _told(pod: Pod, service: Service, operation: Operation) -> tuple[str, str] | None:
     """Return what became of one value, and by which rule; None where it was not the user's own."""
     _, field, *rest = tokens_of(operation.path)
-    if field in _KINDS:
-        return _of_amount(pod, field, rest, operation.value)
+    if field in {"containers", "initContainers"}:
+        return _of_amount(pod, field, rest, operation)
     rule = f"placement.{field}, onConflict Override"
     if field == "nodeSelector":
         own = (pod.spec.node_selector or {}).get(rest[0], "")
@@ -55,14 +54,14 @@ def _told(pod: Pod, service: Service, operation: Operation) -> tuple[str, str] |
     return None if former is None else (f"{field} {former} replaced by {operation.value}", rule)
 
 
-def _of_amount(pod: Pod, field: str, rest: Sequence[str], value: str) -> tuple[str, str] | None:
+def _of_amount(pod: Pod, field: str, rest: Sequence[str], operation: Operation) -> tuple[str, str]:
     index, _, side, name = rest
     containers = pod.spec.containers if field == "containers" else pod.spec.init_containers
     container = (containers or ())[int(index)]
     amounts = getattr(container.resources, side) or {}
-    own = str(amounts[name])
+    own, value = str(amounts[name]), operation.value
     is_lowered = nano(own) > nano(value) or (side == "limits" and nano(own) == 0)
     verb, bound = ("lowered", "max") if is_lowered else ("raised", "min")
     shown = "0 (no limit)" if side == "limits" and nano(own) == 0 else cut(own)
-    where = f'{_KINDS[field]} "{shown_name(container)}": {side}.{name}'
-    return f"{where} {shown} {verb} to {value}", f"resources.container.{bound}, whenOutside Clamp"
+    what = f"{in_words(pod, operation.path)} {shown} {verb} to {value}"
+    return what, f"resources.container.{bound}, whenOutside Clamp"

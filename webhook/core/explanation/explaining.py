@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from webhook.core import placement, ranges
-from webhook.core.explanation import places, words
+from webhook.core import placement, places, ranges
+from webhook.core.explanation import words
 from webhook.core.explanation.changes import Piece
 from webhook.core.explanation.crediting import Case, credited
 from webhook.core.explanation.entries import Entry, entries
