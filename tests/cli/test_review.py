@@ -144,6 +144,9 @@ def test_what_every_possible_service_denies_is_denied() -> None:
     (line,) = review(deployment)
     assert (line["decision"], line["allowed"]) == ("Depends", False)
     assert [one["denied"] for one in line["dependsOn"]] == [True, True]
+    out, err = shown("diff", deployment)
+    assert "# Deployment shop/web: Depends, denied in any case\n" in out
+    assert err == "1 reviewed: Depends 1 (1 denied in any case)\n", "exit code 3 has its reason in sight"
 
 
 def test_a_person_is_shown_what_it_depends_on() -> None:
@@ -290,8 +293,7 @@ BAD = {
     ): "AdmissionReview r1: request.object.metadata: null: expected a mapping",
     json.dumps(recorded("UPDATE", object=LABELLED)): "request.oldObject is missing",
     json.dumps(recorded("CREATE", namespace="team-a", object=pod("team-a"))): "labels of Namespace 'team-a'",
-    json.dumps(pod("team-a")): "-: Pod team-a/p: the policy asks for the labels of Namespace 'team-a', "
-    "which are not known here: give them with --namespaces",
+    json.dumps(pod("team-a")): "labels of Namespace 'team-a', which are not known here: give them with --namespaces",
 }
 
 

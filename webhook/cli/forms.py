@@ -88,6 +88,8 @@ def _comments(found: Judged, width: int | None) -> str:
     decision = found.admission.validated
     whose = f" (service {decision.service})" if decision.service else ""
     why = f" (by {decision.exemption})" if decision.exemption else ""
+    if decision.verdict is Verdict.DEPENDS and decision.pods_allowed is False:
+        why = ", denied in any case"
     colour = {None: "yellow", True: "green", False: "red"}[decision.pods_allowed]
     place = "" if found.subject.file == "-" else f"{found.subject.where}: "
     lines = [(colour, "# ", f"{place}{found.subject.name}: {decision.verdict}{whose}{why}")]

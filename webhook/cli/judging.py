@@ -84,8 +84,7 @@ async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_no
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
     except UnknownNamespaceError:
         raise UserError(
-            f"{subject.where}: {subject.name}: the policy asks for the labels of Namespace {subject.namespace!r}, "
-            "which are not known here",
+            f"the policy asks for the labels of Namespace {subject.namespace!r}, which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
         ) from None
     notes = _notes(evaluator, before, admission.mutated) if with_notes else ()

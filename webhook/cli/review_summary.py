@@ -17,6 +17,7 @@ class ReviewSummary:
     def __init__(self) -> None:
         self._verdicts: Counter[Verdict] = Counter()
         self._is_denied = False
+        self._denied_in_any_case = 0
         self._not_handled = 0
         self._read = 0
         self._errors = 0
@@ -25,6 +26,7 @@ class ReviewSummary:
     def judged(self, decision: Decision) -> None:
         self._verdicts[decision.verdict] += 1
         self._is_denied |= decision.pods_allowed is False
+        self._denied_in_any_case += decision.verdict is Verdict.DEPENDS and decision.pods_allowed is False
 
     def read(self) -> None:
         """Count an object that others are judged by."""
@@ -51,6 +53,8 @@ class ReviewSummary:
             return ""
         total = self._verdicts.total()
         verdicts = ", ".join(f"{verdict} {self._verdicts[verdict]}" for verdict in Verdict if self._verdicts[verdict])
+        if self._denied_in_any_case:  # the last of the verdicts
+            verdicts += f" ({self._denied_in_any_case} denied in any case)"
         parts = [f"{total} reviewed" + (f": {verdicts}" if verdicts else "")]
         parts += [f"{self._not_handled} not handled"] * bool(self._not_handled)
         parts += [f"{self._errors} in error"] * bool(self._errors)
