@@ -57,9 +57,9 @@ class ActivePolicy:
     async def prepare(self, loaded: LoadedPolicy) -> None:
         """Compile a policy that is to be in force, in parts."""
         with put_off():
-            if loaded.hash not in self._bases:
-                self._keep(Compiled(loaded, await _in_parts(compiling(loaded))))
-            await self._prepare(self._bases[loaded.hash], self._overrides.current().entries)
+            base = self._bases.pop(loaded.hash, None) or Compiled(loaded, await _in_parts(compiling(loaded)))
+            self._keep(base)  # as the newest, also where it was in force before
+            await self._prepare(base, self._overrides.current().entries)
 
     async def prepare_overrides(self, entries: Mapping[str, tuple[Entry, ...]]) -> None:
         """Compile what is in force as it will be under other overrides, in parts."""
@@ -87,7 +87,8 @@ class ActivePolicy:
     async def _prepare(self, base: Compiled, entries: Mapping[str, tuple[Entry, ...]]) -> None:
         known = self._known(base, entries)
         parts = await _in_parts(compiling_under(base, entries, known))
-        self._coming[base.hash] = _active(base, entries, {**known, **parts})
+        if base.hash in self._bases:  # else others have come meanwhile, and it is kept no longer
+            self._coming[base.hash] = _active(base, entries, {**known, **parts})
 
     def _known(self, base: Compiled, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, CompiledService]:
         """Return what is compiled already. How many breakers may be open stands in the plans of all that have one."""

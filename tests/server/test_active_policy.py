@@ -219,6 +219,18 @@ def test_policies_come_and_go_and_few_are_kept() -> None:
     assert len(active._bases) == len(active._active) == 8
 
 
+async def test_a_policy_that_is_in_force_again_is_kept_while_older_ones_go(counting: Counting) -> None:
+    active = Server().active
+    policies = [policy_of(f"- {{name: s{number}, match: {{namespaces: [shop]}}}}\n") for number in range(9)]
+    again, *others, new = policies
+    for loaded in (again, *others, again, new):
+        await active.prepare(loaded)
+    counting.made = 0
+    assert set(active.compiled(again).services) == {"s0"}
+    assert counting.made == 0
+    assert len(active._bases) == 8
+
+
 def test_garbage_is_not_collected_while_a_policy_is_built_and_what_was_built_is_set_aside() -> None:
     before = gc.get_freeze_count()
     with put_off():
