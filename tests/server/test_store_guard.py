@@ -556,6 +556,17 @@ async def test_until_the_other_replicas_owe_nothing_a_pod_must_fit_the_share_too
     assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
 
 
+async def test_what_the_store_did_for_nobody_is_given_back_while_others_still_owe(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    world.store.swallows = True
+    await world.uncounted(DENY, "a", admitted=False)
+    world.store.swallows = False
+    await world.until(lambda: len(world.store.asked_of_others) > 3)
+    assert world.store.refunded == ["a"]
+    assert world.fallbacks == [("payment-api", "Deny", True)]
+
+
 async def test_a_pod_that_another_replica_admitted_is_not_refused_by_a_share(world: World) -> None:
     world.guard = world.another(replicas=4)
     world.store.settled_others = 0

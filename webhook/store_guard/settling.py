@@ -207,10 +207,12 @@ class Settling:
             return None
 
     async def _stand_up(self, key: Key) -> bool:
-        """Let the store judge a service again, if nothing is missing there; return whether it does."""
+        """Let the store judge a service again, if nothing is missing there; return whether anything came of it."""
         plan, rule = fallen = self._fallen[key]
-        if plan.limits and (self._debts.has_tag(plan.tag) or not await self._others.have_settled(plan)):
+        if plan.limits and self._debts.has_tag(plan.tag):
             return False
+        if plan.limits and not await self._others.have_settled(plan):
+            return await self._give_back(key)  # it is back: what it did for nobody need not wait for them
         await self._look(plan)
         if self._debts.has_tag(plan.tag) or self._fallen[key] is not fallen:
             return True  # it has fallen again meanwhile
