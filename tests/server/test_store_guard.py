@@ -489,16 +489,6 @@ async def test_a_refund_of_what_was_lost_takes_nothing_from_this_replicas_own_co
     assert await world.used() == [3]
 
 
-async def test_a_loss_of_some_tags_concerns_no_other(world: World) -> None:
-    other = replace(LOCAL, service="other", tag="other")
-    await world.ask()
-    await world.ask(other)
-    world.store.forget_all()
-    world.guard.lost({"other"})
-    await world.settled()
-    assert [await world.used(), await world.used(other)] == [[0], [1]]
-
-
 async def test_a_store_that_is_back_admits_nobody_before_it_knows_what_came_in_without_it(world: World) -> None:
     await world.ask()
     world.store.away = "unreachable: refused"

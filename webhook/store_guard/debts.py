@@ -1,7 +1,7 @@
 """What the store is still to be told: Pods that were admitted without it, and those whose record may be lost."""
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -151,8 +151,6 @@ class Recent:
         while self._admitted and next(iter(self._admitted.values()))[1] + RECENT_US < now_us:
             self._admitted.popitem(last=False)
 
-    def of(self, tags: Collection[str] | None) -> Iterator[tuple[Acquire, int]]:
-        """Return what was admitted under these tags, or under all of them, with the store's time."""
-        for request, at_us in self._admitted.values():
-            if tags is None or request.plan.tag in tags:
-                yield request, at_us
+    def all(self) -> Collection[tuple[Acquire, int]]:
+        """Return what was admitted, with the store's time."""
+        return self._admitted.values()

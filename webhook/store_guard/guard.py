@@ -5,7 +5,7 @@ replica ended; and its refund may be lost with the store. What is then counted f
 window, or is given back by whoever watches Pods.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -206,15 +206,15 @@ class StoreGuard:
         """Return how a breaker stands here while the store is away; None where the store alone knows."""
         return self._breakers.view(plan, self.now_us()) if self._breakers else None
 
-    def lost(self, tags: Collection[str] | None = None) -> None:
-        """Hear that the store may have lost what it had acknowledged, of these tags or of all: it is told again."""
+    def lost(self) -> None:
+        """Hear that the store may have lost what it had acknowledged: it is told again."""
         self._reports.on_loss()
         now_us, fallen = self._clock.now_us(), {plan.key: plan for plan in self._plans}
-        for request, at_us in self._recent.of(tags):
+        for request, at_us in self._recent.all():
             fallen.setdefault(request.plan.key, request.plan)
             self._settling.owe(Debt(request, at_us, now_us, Cause.LOSS))
         for plan in fallen.values():
-            if plan.limits and (tags is None or plan.tag in tags):
+            if plan.limits:
                 self._settling.fall(plan, _rule(plan))  # others may have lost something, too
 
     def missed(self, plan: CounterPlan) -> None:
