@@ -152,6 +152,7 @@ def test_the_demo_tells_its_story_in_order_and_leaves_nothing_behind(demos: Demo
     assert "counters are in this process" in done.out
     assert_story(done)
     assert "\x1b" not in done.out, "no colours where there is no terminal"
+    assert not re.search(r"_total\{.*\} 0\.0$", done.out, re.MULTILINE), "of the counters, only what happened"
     assert leftovers(demos.once.temporary) == []
 
 

@@ -168,7 +168,8 @@ class Story:
         _fact(f"{breaker['state']}: {breaker['reason']}", holds=breaker["state"] == "CLOSED")
         _title("What a scrape shows of it")
         for line in (await self._api.metrics()).splitlines():
-            if line.startswith(("podgate_breaker_transitions", "podgate_breaker_state", "podgate_quota_denied")):
+            shown = line.startswith(("podgate_breaker_transitions", "podgate_breaker_state", "podgate_quota_denied"))
+            if shown and not ("_total{" in line and line.endswith(" 0.0")):  # counters of what did not happen
                 _say(line)
 
     def what_next(self) -> None:
