@@ -169,6 +169,16 @@ def test_what_is_given_back_makes_room_and_what_the_store_was_told_is_forgotten(
     assert admitted(ledger) == 10
 
 
+def test_what_was_forgotten_is_not_given_back_from_what_was_counted_since() -> None:
+    ledger = LocalLedger()
+    one = asked()
+    assert ledger.acquire(one, NOW_US).charged
+    ledger.forget(PLAN.tag)
+    assert admitted(ledger, NOW_US + 1) == 10
+    ledger.give_back(one, NOW_US, NOW_US + 2)
+    assert admitted(ledger, NOW_US + 2) == 0
+
+
 def test_changed_limits_find_what_was_heard_under_the_former_ones() -> None:
     before, after = plan_of(window(64, pods=10, cpu=500)), plan_of(window(32, pods=9), window(64, cpu=900, pods=8))
     ledger = LocalLedger()

@@ -42,12 +42,13 @@ _Account = tuple[str, ...]
 
 
 class _Window(Struct, frozen=True):
-    """A window with what this replica let in, and from when on the last reply says nothing of it any more."""
+    """A window with what this replica let in since a moment, and from when on the last reply says nothing of it."""
 
     holder: Holder
     name: str
     plan: WindowPlan
     ring: Ring
+    began_us: int
     used: Mapping[str, int]
     silent_from_us: int
     replicas: int
@@ -74,7 +75,8 @@ class LocalLedger:
     def __init__(self, replicas: int = 1, ordinal: int = 0) -> None:
         self._shared = Replicas(replicas, ordinal)
         self._replies: dict[_Account, tuple[CounterPlan, int, tuple[int, ...]]] = {}
-        self._rings: dict[tuple[_Account, int], Ring] = {}
+        self._rings: dict[tuple[_Account, int], tuple[Ring, int]] = {}
+        """By account and window, with when each began: what was counted before it is not in it."""
 
     def share(self, replicas: int, ordinal: int, now_us: int) -> None:
         """Share among so many replicas from now on."""
@@ -113,7 +115,8 @@ class LocalLedger:
     def give_back(self, request: Acquire, counted_at_us: int, now_us: int) -> None:
         """Uncount a Pod that was counted here."""
         for window in self._windows(request, now_us):
-            if amounts := window.plan.amounts(_asked(request)):
+            amounts = window.plan.amounts(_asked(request))
+            if amounts and counted_at_us >= window.began_us:
                 window.ring.refund(now_us, counted_at_us, amounts)
 
     def forget(self, tag: str) -> None:
@@ -122,7 +125,7 @@ class LocalLedger:
 
     def sweep(self, now_us: int) -> None:
         """Forget what no longer counts."""
-        for key in [key for key, ring in self._rings.items() if ring.idle(now_us)]:
+        for key in [key for key, (ring, _) in self._rings.items() if ring.idle(now_us)]:
             del self._rings[key]
 
     def _windows(self, request: Acquire, now_us: int) -> Iterator[_Window]:
@@ -139,16 +142,16 @@ class LocalLedger:
             if window.seconds > JUDGED_SECONDS_MAX:
                 continue
             key = (account, window.seconds)
-            ring = self._rings.get(key)
-            if ring is None:
-                ring = self._rings[key] = Ring(window.seconds)
+            known = self._rings.get(key)
+            if known is None:
+                known = self._rings[key] = Ring(window.seconds), now_us
             used: Mapping[str, int] = {}
             silent_from_us, since_us = 0, now_us - _length_us(window)
             if reply is not None:
                 used = _used(reply[0], reply[2], holder, window.seconds)
                 silent_from_us = reply[1] + _length_us(window)
                 since_us = max(since_us, reply[1])
-            yield _Window(holder, pool, window, ring, used, silent_from_us, *self._shared.most_since(since_us))
+            yield _Window(holder, pool, window, *known, used, silent_from_us, *self._shared.most_since(since_us))
 
     def _over(self, window: _Window, cost: Cost, now_us: int, ahead_us: int) -> Iterator[Use]:
         """Yield the limits that do not hold the Pod: in `hard` this replica's share, in `used` what it let in."""
