@@ -312,6 +312,12 @@ def test_files_that_cannot_be_read_are_named(name: str) -> None:
         assert done.error.startswith(f"{name}: ")
 
 
+def test_a_file_in_utf_16_is_told_how_to_save_it() -> None:
+    Path("pod.yaml").write_text(json.dumps(pod()), "utf-16")
+    done = podgate("review", "pod.yaml", "--policy", "policy.yaml")
+    assert (done.code, done.error) == (2, "pod.yaml: not UTF-8: save the file as UTF-8")
+
+
 def test_a_bad_policy_is_told_whole() -> None:
     Path("bad.yaml").write_text(POLICY.replace("match:", "mach:"))
     done = podgate("review", "-", "--policy", "bad.yaml", stdin=json.dumps(pod()))

@@ -100,7 +100,7 @@ def documents(path: Path) -> list[Any]:
     try:
         text = content(path).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UserError(f"{path}: cannot be read: not UTF-8", "give a readable file") from None
+        raise UserError(f"{path}: not UTF-8", "save the file as UTF-8") from None
     found: list[Any] = []
     try:
         # What `kubectl get -o json` writes is long, and YAML is read a hundred times as slowly.
