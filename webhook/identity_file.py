@@ -1,21 +1,24 @@
 """The identity tuples from a YAML file: typed, strict, every mistake at once."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from webhook.core.document.recognition import Kind
+from webhook.core.document.recognition import Kind, mark_of
 from webhook.errors import UserError
 from webhook.identities import SPIFFE, CertificateField, ClientIdSource, Identities, Identity, Proxy, Role
 from webhook.reloading import Reloading
 from webhook.strict_yaml import read_yaml, shown_only_as
 
 _FILE_BYTES_MAX = 256 * 1024
-_KIND = Kind.of_keys(
+_A_ROLE = mark_of("role", r"\s*[\"']?(apiserver|reporter|proxy)\b").pattern
+_KIND = Kind(
     "a list of identities",
-    "role",
-    "certificate",
-    remedy="give entries such as {role: apiserver, certificate: ..., issuer: ..., audience: ..., subject: ...}",
+    # An entry whose certificate was forgotten is known by its role.
+    (mark_of("role"), re.compile(f"{_A_ROLE}|{mark_of('certificate').pattern}", re.MULTILINE)),
+    "it lacks role or certificate",
+    "give entries such as {role: apiserver, certificate: ..., issuer: ..., audience: ..., subject: ...}",
 )
 _PROXY = "proxy"
 """A role that is no caller's: an entry of its own kind."""

@@ -31,8 +31,7 @@ class Kind:
     @classmethod
     def of_keys(cls, name: str, *keys: str, remedy: str) -> "Kind":
         """Return a kind that is known by these keys, in YAML or JSON."""
-        marks = tuple(re.compile(rf"(?:^|[\s{{,\[\-])[\"']?{key}[\"']?\s*:", re.MULTILINE) for key in keys)
-        return cls(name, marks, f"it lacks {' or '.join(keys)}", remedy)
+        return cls(name, tuple(map(mark_of, keys)), f"it lacks {' or '.join(keys)}", remedy)
 
     def is_met_by(self, content: bytes) -> bool:
         text = content.decode("utf-8", "replace")
@@ -42,6 +41,11 @@ class Kind:
     def unlike(self) -> str:
         """Say of a text that it is none of these."""
         return f"does not look like {self.name}: {self.lacks}"
+
+
+def mark_of(key: str, values: str = "") -> re.Pattern[str]:
+    """Return what a key looks like, in YAML or JSON, wherever it stands; `values`: a pattern of what follows it."""
+    return re.compile(rf"(?:^|[\s{{,\[\-])[\"']?{key}[\"']?\s*:{values}", re.MULTILINE)
 
 
 POLICY = Kind(
