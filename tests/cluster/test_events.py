@@ -1,6 +1,7 @@
 """Events on a real API server, under the rights of the manifests: kubectl shows them, and each only once."""
 
 import asyncio
+import json
 from collections import Counter
 from typing import Any
 
@@ -105,21 +106,25 @@ def test_what_becomes_of_overrides_is_shown_with_theirs(plane: ControlPlane, ide
     metadata = {"name": configmap.OVERRIDES, "namespace": NAMESPACE}
     entry = "- {service: counted, until: 2999-01-01T00:00:00Z, reason: INC-1, quotaFactor: 3}"
 
-    def put(text: str) -> None:
-        plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"overrides.yaml": text}})
+    def put(text: str) -> str:
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"overrides.yaml": text}}
+        done = plane.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(manifest), check=False)
+        return done.stdout + done.stderr
 
     def described() -> str:
         return plane.kubectl("describe", "configmap", configmap.OVERRIDES, "-n", NAMESPACE).stdout
 
     with installed(plane, identities.files, QUOTA, ["events-overrides"]) as found:
         [server] = found.servers
+        # It refuses what cannot act; here it is stored all the same.
+        plane.kubectl("delete", "validatingwebhookconfiguration", "podgate-policy")
         try:
             for text, words in (
                 (entry, "OverrideInForce"),
                 ("- {service: counted}", "OverridesRefused"),
                 ("[]", "OverrideEnded"),
             ):
-                put(text)
+                plane.wait(lambda text=text: "serverside-applied" in put(text), f"{text} to be stored")  # type: ignore[misc]  # mypy: a default
                 plane.wait(lambda words=words: words in described(), f"{words} to be shown", server.name)  # type: ignore[misc]  # mypy: a default
             [began] = of_config_map(found, configmap.OVERRIDES, "OverrideInForce")
         finally:
