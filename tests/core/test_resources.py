@@ -62,6 +62,9 @@ def sidecar(request: str) -> Json:
         ({"containers": [box("5")], "resources": {"requests": {"memory": "1Gi"}}}, 5000),
         ({"containers": [box()], "resources": {"limits": {"cpu": "4"}}}, 4000),
         ({"containers": [box("1")], "resources": {"limits": {"cpu": "4"}}}, 1000),
+        # 0 is an amount: the API server fills in the limit only where no container names the resource
+        ({"containers": [box("0")], "resources": {"limits": {"cpu": "4"}}}, 0),
+        ({"containers": [box()], "initContainers": [box(limit="0")], "resources": {"limits": {"cpu": "4"}}}, 0),
         ({"containers": [box("0.1m"), box("0.1m")]}, 1),
         ({"containers": [box("1e-3")]}, 1),
         ({"containers": [{"name": "c", "resources": {"requests": {"cpu": 2}}}]}, 2000),

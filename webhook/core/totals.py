@@ -75,12 +75,25 @@ def whole(pod: Pod, side: Side, name: str, containers: int) -> int:
     """Return what a Pod takes whose containers take `containers`: its own resources come first, overhead is added."""
     taken = containers
     if pod.spec.resources is not None:
-        # A request that is absent is what the containers ask together; where they ask nothing, it is the limit.
+        # A request that is absent is what the containers ask together; where none of them names it, it is the limit.
         own = amount_of(getattr(pod.spec.resources, side), name)
-        taken = (containers or amount_of(pod.spec.resources.limits, name) or 0) if own is None else own
+        if own is not None:
+            taken = own
+        elif not containers and not _names(pod, name):
+            taken = amount_of(pod.spec.resources.limits, name) or 0
     overhead = amount_of(pod.spec.overhead, name) or 0
     # The scheduler adds overhead to a limit only where there is one: 0 means "no limit".
     return taken + overhead if side == "requests" or taken else taken
+
+
+def _names(pod: Pod, name: str) -> bool:
+    """Whether any container says something of a resource, be it 0."""
+    return any(
+        name in (amounts or ())
+        for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+        if container.resources is not None
+        for amounts in (container.resources.requests, container.resources.limits)
+    )
 
 
 def is_sidecar(container: Container) -> bool:
