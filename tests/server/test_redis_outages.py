@@ -147,8 +147,11 @@ class Life:
         self.outages.append(Outage(began, there, ended, time.monotonic()))
         await asyncio.sleep(SECONDS)
 
-    def judge(self) -> None:
-        """Hold the log to what docs/redis.md says may come in, and see that the load was kept up."""
+    def judge(self, *, is_away_for_long: bool) -> None:
+        """Hold the log to what docs/redis.md says may come in, and see that the load was kept up.
+
+        A share of a full window is empty: only of an outage that lasts longer than it, somebody surely has room.
+        """
         most, bound = self.most(), HARD + self.bound()
         figures = f"{len(self.outages)} outages, {len(self.replicas)} replicas, {len(self.log)} Pods asked"
         print(f"{figures}: at most {most} in {SECONDS} s, hard {HARD}, bound {bound}")  # noqa: T201  a measurement is for people
@@ -158,7 +161,7 @@ class Life:
         for outage in self.outages:
             during = [one for one in self.log if outage.there <= one.sent and one.answered <= outage.settled]
             assert during, "somebody asked meanwhile"
-        assert any(one.admitted and one.local for one in self.log)
+        assert any(one.local and (one.admitted or not is_away_for_long) for one in self.log)
         assert any(one.admitted and not one.local and one.sent > self.outages[-1].settled for one in self.log)
 
     def most(self) -> int:
@@ -228,7 +231,7 @@ async def test_no_more_come_in_than_the_limit_whatever_happens_to_redis(
             life = await stack.of(server.url, replicas)
             for begin, end, loses in islice(cycle(deeds.values()), outages):
                 await life.live_through(begin, end, loses=loses)
-        life.judge()
+        life.judge(is_away_for_long=True)
 
 
 async def test_no_more_come_in_than_the_limit_when_a_replica_of_redis_takes_over(tmp_path: Path) -> None:
@@ -240,4 +243,4 @@ async def test_no_more_come_in_than_the_limit_when_a_replica_of_redis_takes_over
                 await life.live_through(former.kill, partial(group.wait_for_failover, former), loses=True)
                 former.start()
                 await asyncio.to_thread(group.wait_for_replica, former)
-        life.judge()
+        life.judge(is_away_for_long=False)  # Sentinel is quicker
