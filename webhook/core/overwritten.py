@@ -20,10 +20,13 @@ def warnings(pod: Pod, service: Service, patch: Iterable[Operation], whose: str 
 
     `pod` is as it came; `whose` names the workload whose Pods it stands for.
     """
-    replaced = [one for one in patch if one.op == "replace" and one.path.startswith("/spec/")]
-    if not replaced:
+    said = [
+        told
+        for one in patch
+        if one.op == "replace" and one.path.startswith("/spec/") and (told := _told(pod, service, one)) is not None
+    ]
+    if not said:
         return ()
-    said = [told for one in replaced if (told := _told(pod, service, one)) is not None]
     head = f"{Code.REWRITTEN}: {whose}"
     found = [_bounded(f"{head}{what}", f" ({rule})") for what, rule in said[:_MOST]]
     if len(said) > _MOST:

@@ -41,23 +41,38 @@ class Single(Struct, frozen=True):
 
 def singles(pod: Pod, plan: PlacementPlan) -> list[Single]:
     """Return the fields that the policy sets."""
-    spec, rule = pod.spec, plan.rule_for
-    found: list[Single] = []
-    if plan.scheduler_name is not None:
-        # The API server has defaulted an empty name already.
-        is_users = (spec.scheduler_name or DEFAULT_SCHEDULER) not in {DEFAULT_SCHEDULER, plan.scheduler_name}
-        found.append(
-            Single("schedulerName", rule("scheduler_name"), plan.scheduler_name, spec.scheduler_name, is_users)
-        )
-    if plan.priority_class_name is not None:
-        own, wanted = spec.priority_class_name, plan.priority_class_name
-        is_users = bool(own) and own != wanted and not _is_the_default(pod.metadata)
-        found.append(Single("priorityClassName", rule("priority_class_name"), wanted, own, is_users))
-    if plan.runtime_class_name is not None:
-        own, wanted = spec.runtime_class_name, plan.runtime_class_name
-        is_users = bool(own) and own != wanted
-        found.append(Single("runtimeClassName", rule("runtime_class_name"), wanted, own, is_users))
-    return found
+    return [found for of in _SINGLES.values() if (found := of(pod, plan)) is not None]
+
+
+def _scheduler_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+    own, wanted = pod.spec.scheduler_name, plan.scheduler_name
+    if wanted is None:
+        return None
+    # The API server has defaulted an empty name already.
+    is_users = (own or DEFAULT_SCHEDULER) not in {DEFAULT_SCHEDULER, wanted}
+    return Single("schedulerName", plan.rule_for("scheduler_name"), wanted, own, is_users)
+
+
+def _priority_class_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+    own, wanted = pod.spec.priority_class_name, plan.priority_class_name
+    if wanted is None:
+        return None
+    is_users = bool(own) and own != wanted and not _is_the_default(pod.metadata)
+    return Single("priorityClassName", plan.rule_for("priority_class_name"), wanted, own, is_users)
+
+
+def _runtime_class_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+    own, wanted = pod.spec.runtime_class_name, plan.runtime_class_name
+    if wanted is None:
+        return None
+    return Single("runtimeClassName", plan.rule_for("runtime_class_name"), wanted, own, bool(own) and own != wanted)
+
+
+_SINGLES = {
+    "schedulerName": _scheduler_name,
+    "priorityClassName": _priority_class_name,
+    "runtimeClassName": _runtime_class_name,
+}
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
@@ -74,10 +89,8 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
 
 def replaced_single(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
     """Return the user's own value of a field that the policy overrides; None where it was not the user's."""
-    for single in singles(pod, plan) if plan is not None else ():
-        if single.name == name and single.is_users:
-            return single.own
-    return None
+    single = _SINGLES[name](pod, plan) if plan is not None and name in _SINGLES else None
+    return single.own if single is not None and single.is_users else None
 
 
 def _companions(pod: Pod, name: str) -> list[Operation]:
