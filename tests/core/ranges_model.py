@@ -178,7 +178,9 @@ def total(pod: Json, side: str, name: str) -> Fraction:
     most = max(sum((_share(box, side, name) for box in moment), Fraction(0)) for moment in moments)
     if pod["spec"].get("resources") is not None:
         whole = own(pod, side).get(name)
-        most = whole if whole is not None else most or own(pod, "limits").get(name, Fraction(0))
+        is_named = any(name in {**box.requests, **box.limits} for box in all_boxes(pod))
+        fallback = most if most or is_named else own(pod, "limits").get(name, Fraction(0))
+        most = whole if whole is not None else fallback
     overhead = amounts(pod["spec"].get("overhead")).get(name, Fraction(0))
     return most + overhead if side == "requests" or most else most
 
