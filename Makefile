@@ -35,17 +35,17 @@ check: setup
 # The long form of what `make test` proves in short.
 soak: setup
 	PODGATE_TEST_DEEDS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 $(BIN)/pytest -s tests/contract
-	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/test_pairs.py
-	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/server/test_redis_serving.py -k stands_still
-	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/server/test_redis_outages.py tests/server/test_redis_partitions.py
-	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/server/test_store_guard_bound.py
+	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/admission/test_pairs.py
+	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/app/test_redis_serving.py -k stands_still
+	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/adapters/redis_store/test_outages.py tests/adapters/redis_store/test_partitions.py
+	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/store/test_fallback_bound.py
 	PODGATE_TEST_FLOOD=soak $(BIN)/pytest -s tests/server/test_flood.py
 	PODGATE_TEST_FUZZ_SECONDS=1800 $(BIN)/pytest tests/server/test_fuzz.py
-	PODGATE_TEST_TRIPS=200 $(BIN)/pytest -s tests/server/test_breakers_serving.py -k seen_by_the_other
+	PODGATE_TEST_TRIPS=200 $(BIN)/pytest -s tests/app/test_breakers_serving.py -k seen_by_the_other
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_killed.py -k storm
 	PODGATE_TEST_EXAMPLES=500 $(BIN)/pytest -s tests/cluster/test_generated_workloads.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
-	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli --ignore tests/core/test_pairs.py
+	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli --ignore tests/core/admission/test_pairs.py
 
 # `make bench BEFORE=REVISION` measures the server of another commit beside today's.
 bench: setup

@@ -17,14 +17,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs import line as lines
+from certs import ca_generations as lines
 from certs.authority import Authority, Credentials, may_sign
+from certs.ca_generations import Generation, Line, issuer_of
 from certs.errors import CertsError
 from certs.files import read, read_certificates, read_credentials, read_private_key, write
 from certs.lifetimes import Lifetimes
-from certs.line import Generation, Line, issuer_of
 from certs.rotation import Adopt, Drop, Issue, Leaf, Make, Mark, Publish, Step, View, due
-from certs.tokens import key_pem
+from certs.tokens.issuer import key_pem
 
 CA, CA_KEY, MEMORY = "ca.crt", "ca.key", "rotation.json"
 _STEPS_MAX = 100

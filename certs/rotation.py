@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 from cryptography import x509
 
+from certs.ca_generations import Generation, Line, issuer_of
 from certs.lifetimes import Lifetimes, renewal
-from certs.line import Generation, Line, issuer_of
 
 Bundle: TypeAlias = frozenset[x509.Certificate]
 

@@ -1,9 +1,18 @@
 """What all tests share: the one flag that rewrites golden files, and property tests that never fail for being slow."""
 
+import asyncio
 import os
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from webhook.support.event_loop import EventLoop
+
+_LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "uvloop": EventLoop,
+    "asyncio": asyncio.new_event_loop,
+}
 
 # On top of what Hypothesis chooses itself: in CI the same examples every time, at a desk new ones.
 settings.register_profile(
@@ -18,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the golden files with what the code says today; read the difference before it is kept",
     )
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run on uvloop, as the server does; a module that must work elsewhere too names its LOOPS."""
+    names = getattr(getattr(item, "module", None), "LOOPS", ("uvloop",))
+    return {name: _LOOPS[name] for name in names}
 
 
 def pytest_collection_finish() -> None:

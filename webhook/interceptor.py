@@ -7,20 +7,20 @@ from time import perf_counter_ns, time_ns
 
 from msgspec import Struct
 
-from webhook.active_policy import ActivePolicy
-from webhook.core import review, stages, workloads
+from webhook.core.admission import review, stages, workloads
+from webhook.core.admission.decision import Decision, Half
+from webhook.core.admission.evaluation import Draft, conclude
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import Compiled
-from webhook.core.decision import Decision, Half
-from webhook.core.draft import Draft, conclude
-from webhook.core.mutation import HASH_ANNOTATION
-from webhook.core.pod_bounds import LARGE_BYTES, excess
-from webhook.core.policy import LoadedPolicy
+from webhook.core.kubernetes.pod_bounds import LARGE_BYTES, excess
+from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire
-from webhook.core.review import Request
 from webhook.errors import NoPolicyError, StoreUnavailableError
-from webhook.overrides_keeper import NoOverrides
+from webhook.policy.active_overrides import NoOverrides
+from webhook.policy.active_policy import ActivePolicy
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PolicySource, Review
-from webhook.uncounted import UncountedError
+from webhook.store.errors import UncountedError
 
 
 class UnknownNamespaceError(Exception):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from webhook.core.breaker import Transition
 from webhook.core.overrides import Entry
-from webhook.core.policy import LoadedPolicy
+from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Observer, Review
 
 

@@ -20,10 +20,10 @@ from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import Metrics
-from webhook.core.decision import Half
+from webhook.core.admission.decision import Half
+from webhook.core.breaker.outcome import Outcomes
 from webhook.core.document import Purpose, load
-from webhook.core.outcomes import Outcomes
-from webhook.core.policy import LoadedPolicy
+from webhook.core.policy.model import LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 from webhook.ports import Caller

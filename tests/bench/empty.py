@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from webhook.tls import TlsPaths, server_context
+from webhook.tls.context import TlsPaths, server_context
 
 ANSWER = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":true}}'
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import jsonpatch
 import msgspec
 
+from webhook.core.admission.mutation import rewrite
+from webhook.core.admission.validation import check
 from webhook.core.document import Purpose, load
-from webhook.core.mutation import rewrite
-from webhook.core.pod import Pod
-from webhook.core.validation import check
+from webhook.core.kubernetes.pod import Pod
 
 POD_BYTES = 65_000
 CONTAINERS = 60

@@ -22,10 +22,10 @@ from aiohttp import web
 
 from tests.bench.measuring import cpu_seconds
 from tests.bench.traffic import typical_pod
+from tests.harness.fake_apiserver import PODS, FakeApiServer, fake_apiserver
 from tests.redis_servers import RedisServer
-from tests.server.fake_apiserver import PODS, FakeApiServer, fake_apiserver
-from webhook.adapters.kubernetes.objects import Event
-from webhook.core.pod import Pod
+from webhook.adapters.kubernetes.api.objects import Event
+from webhook.core.kubernetes.pod import Pod
 
 WATCHED = 20_000
 SERVICES = 20

@@ -16,20 +16,20 @@ from typing import Any
 import uvloop
 
 from tests.core.reviewing import body, pod
-from tests.server.spinner import spinning
-from webhook.active_policy import ActivePolicy
+from tests.harness.spinner import spinning
 from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import Duty, Metrics
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
-from webhook.core.decision import Half
-from webhook.core.pod_bounds import CONTAINERS_MAX
+from webhook.core.admission.decision import Half
+from webhook.core.kubernetes.pod_bounds import CONTAINERS_MAX
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
-from webhook.overrides_keeper import OverridesKeeper
-from webhook.policy_keeper import PolicyKeeper
+from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_policy import ActivePolicy
+from webhook.policy.current_policy import PolicyKeeper
 
 SERVICES = 1_000
 REPEATS = 5

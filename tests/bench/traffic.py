@@ -3,8 +3,8 @@
 import json
 import uuid
 
-from webhook.cli.apiserver import Ask, admission_review, as_sent_to_validate
-from webhook.core.decision import Half
+from webhook.core.admission.decision import Half
+from webhook.offline.simulator import Ask, admission_review, as_sent_to_validate
 
 POD_BYTES = 6_000
 _UID = "00000000-0000-4000-8000-000000000000"

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from certs.api import Api, Json, OvertakenError
-from certs.duties import Duty
+from certs.cluster.api import Api, Json, OvertakenError
+from certs.cluster.ca_controller import Plan
+from certs.cluster.secrets import LABELS
+from certs.cluster.tasks import Duty
+from certs.cluster.trust_domain import certificates
+from certs.cluster.webhooks import CONFIGURATIONS, INJECTED_FROM
 from certs.errors import CertsError
-from certs.keeping import Plan
 from certs.lifetimes import Lifetimes
-from certs.sides import certificates
-from certs.vault import LABELS
-from certs.webhooks import CONFIGURATIONS, INJECTED_FROM
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

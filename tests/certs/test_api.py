@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import pytest
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from certs.api import WEBHOOKS, Api, _checked
+from certs.cluster.api import WEBHOOKS, Api, _checked
 from certs.errors import CertsError
 
 

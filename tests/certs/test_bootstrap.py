@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from certs.keeping import CLIENT, Keeping
-from certs.turning import DOORS, PEMS, Turning
+from certs.cluster.ca_controller import CLIENT, Keeping
+from certs.cluster.port_switch import DOORS, PEMS, Turning
 from tests.certs.objects import PLAN, SECRETS, Objects, settle
 from tests.cli.running import Done, podgate
 from webhook.adapters import kubernetes
@@ -23,7 +23,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Objects:
         return ApiClient(Configuration(host="http://127.0.0.1:1"))
 
     monkeypatch.setattr(kubernetes, "connect", connect)
-    monkeypatch.setattr("certs.api.Api", lambda *_: objects)
+    monkeypatch.setattr("certs.cluster.api.Api", lambda *_: objects)
     return objects
 
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from certs.authority import server_names
-from certs.injection import CERTIFICATE
-from certs.keeping import CLIENT, SERVING, Plan
-from certs.vault import NAMESPACE
-from certs.webhooks import CONFIGURATIONS
+from certs.cluster.ca_controller import CLIENT, SERVING, Plan
+from certs.cluster.injection import CERTIFICATE
+from certs.cluster.secrets import NAMESPACE
+from certs.cluster.webhooks import CONFIGURATIONS
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 

@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority
 from certs.files import read_certificates
-from certs.tokens import certificate_binding
+from certs.tokens.issuer import certificate_binding
+from webhook.authentication.tokens.jwks import read_key_set
 from webhook.cli import root
 from webhook.errors import UserError
-from webhook.key_sets import read_key_set
 
 
 def run(*words: object) -> str:

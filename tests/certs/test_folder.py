@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from certs import line as lines
+from certs import ca_generations as lines
 from certs.authority import Authority
 from certs.errors import CertsError
 from certs.files import read_certificates, read_credentials

@@ -12,17 +12,17 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs import line as lines
+from certs import ca_generations as lines
 from certs.authority import Authority, server_names
-from certs.injection import CERTIFICATE
+from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA, Keeping, Plan
+from certs.cluster.injection import CERTIFICATE
+from certs.cluster.port_switch import Turning
+from certs.cluster.secrets import NAMESPACE
+from certs.cluster.trust_domain import certificates
+from certs.cluster.webhooks import CONFIGURATIONS
 from certs.inspection import signed_by
-from certs.keeping import CLIENT, CLIENT_CA, SERVING, SERVING_CA, Keeping, Plan
 from certs.lifetimes import Lifetimes
-from certs.sides import certificates
-from certs.tokens import key_pem
-from certs.turning import Turning
-from certs.vault import NAMESPACE
-from certs.webhooks import CONFIGURATIONS
+from certs.tokens.issuer import key_pem
 from tests.certs.objects import DAY, GROUP, PLAN, SECRETS, START, Objects, settle
 from tests.core.strategies import examples
 

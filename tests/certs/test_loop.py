@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 from kubernetes_asyncio.client import ApiClient
 
-from certs import loop
-from certs.api import Api, OvertakenError
-from certs.duties import OTHER, Done, Looked
-from certs.loop import Reports, look, run
+from certs.cluster import loop
+from certs.cluster.api import Api, OvertakenError
+from certs.cluster.loop import Reports, look, run
+from certs.cluster.tasks import OTHER, Done, Looked
 
 NO_CLIENT = cast("ApiClient", None)  # these duties ask nothing of it
 

@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 from cryptography import x509
 
 from certs.authority import Authority, Credentials, server_names
+from certs.ca_generations import Generation, Line, changed, signing
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
-from certs.line import Generation, Line, changed, signing
 from certs.rotation import Adopt, Bundle, Drop, Issue, Leaf, Make, Mark, Publish, Step, View, due
 
 T = TypeVar("T")

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from tests.app.test_status_command import plain_port
 from tests.cli.running import podgate
-from tests.core.test_status import LOOKS, NOW_US, OPEN, snapshot
-from tests.server.test_status_command import plain_port
+from tests.core.reporting.test_status import LOOKS, NOW_US, OPEN, snapshot
 from webhook.core.breaker import BreakerView, State
-from webhook.core.overrides import load
+from webhook.core.overrides_document import load
 from webhook.core.quota import Look
-from webhook.status import status_document
+from webhook.core.reporting.status import status_document
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

@@ -11,8 +11,9 @@ import pytest
 
 from tests.cli.running import Done, podgate
 from webhook.adapters import overrides_file
-from webhook.core.moments import microseconds
-from webhook.core.overrides import Entry, load
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.overrides import Entry
+from webhook.core.overrides_document import load
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -73,7 +74,7 @@ def test_for_and_until_say_when_it_ends(file: Path) -> None:
 
 
 def overrides_now() -> int:
-    from webhook.cli.hands import now_us  # noqa: PLC0415  the clock that the command goes by
+    from webhook.cli.options.override_options import now_us  # noqa: PLC0415  the clock that the command goes by
 
     return now_us()
 

@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 
 from tests.cli.running import podgate
-from webhook.core.overrides import load
-from webhook.core.overrides.loading import ACTIONS
+from webhook.core.overrides_document import load
+from webhook.core.overrides_document.loading import ACTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "overrides.md").read_text()
 

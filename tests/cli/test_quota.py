@@ -5,10 +5,10 @@ import json
 import msgspec
 import pytest
 
+from tests.app.test_status_command import plain_port
 from tests.cli.running import podgate
-from tests.core.test_status import OVERRIDES, snapshot
-from tests.server.test_status_command import plain_port
-from webhook.status import status_document
+from tests.core.reporting.test_status import OVERRIDES, snapshot
+from webhook.core.reporting.status import status_document
 
 DOCUMENT = msgspec.json.encode(status_document(snapshot(overrides=OVERRIDES)))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import TRACE, Json, installed, podgate, policy_text
-from webhook.core.templates import SOURCES
+from webhook.core.kubernetes.pod_templates import SOURCES
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import podgate
-from webhook.cli.files import LARGEST_BYTES
+from webhook.support.input_files import LARGEST_BYTES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "review.md").read_text()

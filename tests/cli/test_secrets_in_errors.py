@@ -7,8 +7,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.harness.identity import IDENTITIES, Pki, jwks, signer
 from tests.secrets import PASSWORD, PLANTED, Planted
-from tests.server.identity import IDENTITIES, Pki, jwks, signer
 from webhook.cli import root
 from webhook.errors import UserError
 from webhook.settings import Settings, parse, readers, variable_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from certs.tokens import key_set, new_key, public_jwk, sign
+from certs.tokens.issuer import key_set, new_key, public_jwk, sign
 from tests.cli.running import Done, installed, podgate
 
 KEY, OTHER = new_key("ES256"), new_key("ES256")

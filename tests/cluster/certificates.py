@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs.authority import Authority, Credentials, san, server_names
 from certs.files import write, write_credentials
-from certs.tokens import key_pem
+from certs.tokens.issuer import key_pem
 
 _LIFETIME = timedelta(days=30)
 

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.templates import SOURCES
+from webhook.core.kubernetes.pod_templates import SOURCES
 
 ID = "example.com/id"
 """A label of every template, by which its Pods are found."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from certs import loop
+from certs.cluster import loop
 from webhook.adapters.kubernetes import Lease, LeasePace
 from webhook.cli import main
 from webhook.controller import BoardPace, Boards, Controller, ControllerPace

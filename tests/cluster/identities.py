@@ -7,8 +7,8 @@ from pathlib import Path
 from certs.authority import Credentials, server_names
 from certs.files import write_credentials
 from tests.cluster.callers import SERVICE_HOST, Caller
-from tests.server.identity import AUDIENCE, Pki, Signer, segment
-from tests.server.serving import Files
+from tests.harness.identity import AUDIENCE, Pki, Signer, segment
+from tests.harness.serving import Files
 
 CLUSTER_TOKEN = "cluster-token"
 """Good certificate, and a token file that a test fills, such as from `kubectl create token`."""

@@ -13,7 +13,7 @@ from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.entrances import Entrance
 from tests.cluster.server import PODGATE, Server
-from tests.server.serving import Files
+from tests.harness.serving import Files
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, configmap, load
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from cryptography import x509
 
-from certs.keeping import CLIENT, CLIENT_CA, SERVING, SERVING_CA
-from certs.line import Line, read
+from certs.ca_generations import Line, read
+from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA
 from tests.cluster.callers import NAMESPACE, Caller
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 from tests.cluster.kubelet import mounted
-from tests.server.serving import Files
+from tests.harness.serving import Files
 
 SECRETS = (SERVING_CA, CLIENT_CA, SERVING, CLIENT)
 ENTRANCE = "kept"

@@ -9,7 +9,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from tests.cluster.background import BackgroundLoop
-from webhook.tls import TlsPaths
+from webhook.tls.context import TlsPaths
 
 Answer = Callable[[str, bytes], Awaitable[bytes]]
 """From the path and the body of a call to the body of the answer."""

@@ -13,7 +13,7 @@ from tests.cluster.installation import MANIFESTS, installed
 from tests.cluster.keeping import CONFIGURATIONS, Keeping
 from tests.cluster.kubelet import mounted
 from tests.cluster.server import PODGATE, Server
-from tests.server.serving import Files
+from tests.harness.serving import Files
 
 ENTRANCE, SECOND = "rotating", "rotating-2"
 """Two ports of one Service: the API server's certificate changes behind the one that it does not use."""

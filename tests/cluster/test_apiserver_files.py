@@ -13,11 +13,11 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.api import Api
-from certs.issuing import KEY_SET
-from certs.tokens import key_pem
-from certs.turning import Turning
-from certs.webhooks import CONFIGURATIONS, find
+from certs.cluster.api import Api
+from certs.cluster.port_switch import Turning
+from certs.cluster.token_controller import KEY_SET
+from certs.cluster.webhooks import CONFIGURATIONS, find
+from certs.tokens.issuer import key_pem
 from tests.cluster.callers import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
 from tests.cluster.components import ISSUER
 from tests.cluster.controlplane import API_ALONE, ControlPlane
@@ -29,8 +29,8 @@ from tests.cluster.test_callers import is_rewritten
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes import connect
 from webhook.cli.apiserver_files import apiserver_files
-from webhook.cli.caller_folder import CONFIGURATION, DEFAULT, FILES, IDENTITY, SECOND, TOKEN
-from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES
+from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
+from webhook.node_agent.credential_folder import CONFIGURATION, DEFAULT, FILES, IDENTITY, SECOND, TOKEN
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

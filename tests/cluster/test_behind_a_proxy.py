@@ -11,10 +11,10 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.entrances import Target
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
+from tests.harness.forwarding import BEHIND_A_PROXY, PROXY, Forwarding
+from tests.harness.identity import Pki
+from tests.harness.serving import Files
 from tests.proxies import Hop, hop, names
-from tests.server.forwarding import BEHIND_A_PROXY, PROXY, Forwarding
-from tests.server.identity import Pki
-from tests.server.serving import Files
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

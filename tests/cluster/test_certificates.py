@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from certs import loop
-from certs.api import Api, OvertakenError
 from certs.authority import Authority, san, server_names
-from certs.injection import CERTIFICATE
+from certs.ca_generations import bundle, pem
+from certs.cluster import loop
+from certs.cluster.api import Api, OvertakenError
+from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA, Plan
+from certs.cluster.ca_controller import Keeping as KeepingDuty
+from certs.cluster.injection import CERTIFICATE
+from certs.cluster.secrets import MANAGED_BY, OURS, Kept, Vault
+from certs.cluster.webhooks import INJECTED_FROM, find
 from certs.inspection import signed_by
-from certs.keeping import CLIENT, CLIENT_CA, SERVING, SERVING_CA, Plan
-from certs.keeping import Keeping as KeepingDuty
 from certs.lifetimes import Lifetimes
-from certs.line import bundle, pem
-from certs.tokens import key_pem
-from certs.vault import MANAGED_BY, OURS, Kept, Vault
-from certs.webhooks import INJECTED_FROM, find
+from certs.tokens.issuer import key_pem
 from tests.cluster.callers import NAMESPACE, stand_in_service
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities

@@ -11,9 +11,10 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.entrances import Entrance
 from tests.cluster.identities import Identities
 from tests.cluster.recorder import Recorder
+from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
-from webhook.core.matching import DAEMON_SET_CONTROLLER, MIRROR_ANNOTATION
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 
 ODD_USER = "o'neil\\ || true || \" é"
 POLICY = f"""\

@@ -10,10 +10,10 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import POLICY, Installation, installed
 from tests.cluster.server import Server
+from tests.harness.fake_apiserver import until
 from tests.redis_servers import RedisServer
-from tests.server.fake_apiserver import until
 from webhook.adapters.kubernetes import EventSender, connect
-from webhook.adapters.kubernetes.event_object import Happening, Kind, Regarding, in_bounds
+from webhook.adapters.kubernetes.events.event_object import Happening, Kind, Regarding, in_bounds
 from webhook.core.document import configmap
 from webhook.ports import WatchReports
 

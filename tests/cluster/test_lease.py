@@ -30,7 +30,7 @@ services:
 _LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/podgate-leader"
 QUICK = LeasePace(duration_seconds=3600, renew_seconds=0.05, retry_seconds=0.05)
 SECOND = "podgate-second"
-IMPATIENT = "import webhook.wiring.serving as s; s._LEASE_PATIENCE_SECONDS = 1; from webhook.cli import main; main()"
+IMPATIENT = "import webhook.app.server as s; s._LEASE_PATIENCE_SECONDS = 1; from webhook.cli import main; main()"
 
 
 def spec(plane: ControlPlane) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from webhook.core.pod import Pod
-from webhook.core.quantity import Quantity, quantity_value
-from webhook.core.ranges import RangePlan, lacks, operations
-from webhook.core.stanzas import ResourceRules
+from webhook.core.container_resources import RangePlan, lacks, operations
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.quantity import Quantity, quantity_value
+from webhook.core.policy_spec import ResourceRules
 
 Json = dict[str, Any]
 NAMES = ("cpu", "memory", "ephemeral-storage")

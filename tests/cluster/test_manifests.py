@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from certs.api import Api
+from certs.cluster.api import Api
+from certs.cluster.ca_controller import SERVING_CA
+from certs.cluster.injection import Injection
+from certs.cluster.secrets import Vault
+from certs.cluster.webhooks import CONFIGURATIONS
 from certs.errors import CertsError
-from certs.injection import Injection
-from certs.keeping import SERVING_CA
-from certs.vault import Vault
-from certs.webhooks import CONFIGURATIONS
 from tests.cluster import shipped
 from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
@@ -26,10 +26,10 @@ from tests.cluster.kwok import NODES
 from tests.cluster.readme import SERVER, Site, mounted
 from webhook import settings
 from webhook.adapters.kubernetes import LeasePace, connect
+from webhook.app import server
 from webhook.cli.webhooks import yaml_stream
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
-from webhook.wiring import serving
 
 HEADER = """\
 # What `podgate policy webhooks` prints for the policy in 20-policy.yaml, to be read beside it.
@@ -127,8 +127,8 @@ def test_the_old_server_is_asked_to_end_before_the_new_one_is_ready(site: Site) 
 def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_let_go() -> None:
     [container] = shipped.pod_spec()["containers"]
     before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert before + 10 < serving._LEASE_PATIENCE_SECONDS
-    assert LeasePace().duration_seconds + 10 < serving._LEASE_PATIENCE_SECONDS, "nor for that of a dead one to expire"
+    assert before + 10 < server._LEASE_PATIENCE_SECONDS
+    assert LeasePace().duration_seconds + 10 < server._LEASE_PATIENCE_SECONDS, "nor for that of a dead one to expire"
 
 
 def test_the_services_lead_to_the_servers_pod(site: Site) -> None:

@@ -14,17 +14,17 @@ import yaml
 
 from certs.authority import server_names
 from certs.files import write_credentials
+from tests.authentication.test_secret_path import OTHER, SECRET, Reduced
 from tests.cluster import shipped
 from tests.cluster.callers import SERVICE_HOST, stand_in_service
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.entrances import Entrances
 from tests.cluster.installation import RBAC, Installation
 from tests.cluster.readme import Site as Person
-from tests.server.test_reduced import OTHER, SECRET, Reduced
 from webhook import settings
+from webhook.authentication.secret_path_file import read_paths
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
-from webhook.reduced_paths import read_paths
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

@@ -15,8 +15,8 @@ import aiohttp
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from certs.keeping import SERVING
-from certs.line import issuer_of
+from certs.ca_generations import issuer_of
+from certs.cluster.ca_controller import SERVING
 from tests.cluster.identities import Identities
 from tests.cluster.load import PLACEMENT, POD, Load
 from tests.cluster.reconciling import leads

@@ -8,8 +8,8 @@ from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
+from tests.harness.fake_apiserver import until
 from tests.redis_servers import RedisServer
-from tests.server.fake_apiserver import until
 from webhook.adapters.kubernetes import ServerLeases, ServerPace, connect
 from webhook.ports import WatchReports
 

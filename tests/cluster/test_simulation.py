@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from webhook.cli.manifests import Subject, subjects
+from webhook.core.kubernetes.pod_templates import SOURCES
 from webhook.core.simulation import SimulatedPod, simulate
-from webhook.core.templates import SOURCES
+from webhook.offline.manifests import Subject, subjects
 
 NAMESPACE, TWIN = "simulated", "simulated-twin"
 NOBODY = "nobody-serves-this"

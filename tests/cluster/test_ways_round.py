@@ -15,7 +15,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 from tests.cluster.placement.pods import deployment, pod, policy, service
-from webhook.core.matching import MIRROR_ANNOTATION
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 
 Json = dict[str, Any]
 SPACE = "ways-round"

@@ -17,7 +17,7 @@ from tests.cluster.shipped import arguments, pod_spec
 from tests.compose import shipped
 from webhook.cli import root
 from webhook.core.document import Purpose, load
-from webhook.core.quantity import Duration
+from webhook.core.kubernetes.quantity import Duration
 
 SCHEMA = Path(__file__).parent / "schema"
 EXAMPLES = shipped.ROOT / "docs" / "examples"

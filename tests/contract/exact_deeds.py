@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from tests.contract.witness import Wall
+from webhook.core.policy_spec import Mode
 from webhook.core.quota import Cost, Limit, WindowPlan, canonical
-from webhook.core.stanzas import Mode
 
 SECOND_US = 1_000_000
 Deed = tuple[Any, ...]

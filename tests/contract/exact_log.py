@@ -7,6 +7,7 @@ every window of which n lies less than 65 buckets after m, each 1/64 of the wind
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
     Acquire,
     Booking,
@@ -20,7 +21,6 @@ from webhook.core.quota import (
     Use,
     WindowPlan,
 )
-from webhook.core.stanzas import Mode
 
 Account = tuple[str, str, bool, str]
 """Service or pool, its name, whether the whole fleet's, and the namespace where each counts apart."""

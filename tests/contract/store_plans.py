@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from tests.contract.test_counter_store import BREAKER, SECOND_US, HandClock
 from tests.core.plans import plan_of, standing, window
 from webhook.core.breaker import Forcing, State
+from webhook.core.policy_spec import Mode
 from webhook.core.quota import PoolPlan, StandingPlan
-from webhook.core.stanzas import Mode
 
 START_US = HandClock().us + 123_456
 LATE_US = 300_000

@@ -14,9 +14,9 @@ from tests.redis_servers import RedisServer
 from webhook.adapters.redis_store import RedisStore, open_link
 from webhook.adapters.redis_store.keys import PlanKeys, channel_of
 from webhook.core.breaker import HELD, BreakerView, Forcing, QuotaEventPlan, State
-from webhook.core.outcomes import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.ledger.tag_clock import PATIENCE_US
 from webhook.core.quota import CounterPlan, PoolPlan, Refusal
-from webhook.core.tag_clock import PATIENCE_US
 from webhook.ports import CounterStore, WatchReports
 
 __all__ = ["clock", "store"]

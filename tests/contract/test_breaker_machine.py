@@ -17,15 +17,15 @@ from msgspec.structs import replace
 from tests.contract.staging import STORES, Stage, staged
 from tests.contract.test_counter_store import HandClock
 from tests.core import plans as counter_plans
+from tests.core.breaker.test_random_walks import offered, plain, plans, told
 from tests.core.breaker_model import Model, Move
-from tests.core.test_breaker_walks import offered, plain, plans, told
 from tests.redis_servers import RedisServer
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, State, Transition
-from webhook.core.breaker.hands import EXCUSED_US
-from webhook.core.outcomes import Outcomes, Settlement, Start
+from webhook.core.breaker.manual import EXCUSED_US
+from webhook.core.breaker.outcome import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
-from webhook.store_guard.breakers import LocalBreakers
+from webhook.store.local_breakers import LocalBreakers
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -11,9 +11,9 @@ from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.redis_store import RedisStore, open_link
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, State
-from webhook.core.outcomes import Outcomes
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.policy_spec import Mode
 from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
-from webhook.core.stanzas import Mode
 from webhook.ports import CounterStore, WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

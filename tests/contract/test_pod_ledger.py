@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tests.contract.test_counter_store import ONE, SECOND_US, HandClock, ask, clock, store, used
 from tests.core.plans import plan_of, standing, window
+from webhook.core.ledger.live_set import KNOWN_US, SURGE_US
 from webhook.core.quota import HOUR_US, Booking, CounterPlan, Holder, PoolPlan, Refusal, Seen, Sighting, Use, Waiting
-from webhook.core.standing import KNOWN_US, SURGE_US
 from webhook.ports import CounterStore, PodLedger
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.watching import Watching
-from tests.server.fake_apiserver import CONFIGMAPS, NAMESPACES, FakeApiServer, drop, fake_apiserver
+from tests.harness.fake_apiserver import CONFIGMAPS, NAMESPACES, FakeApiServer, drop, fake_apiserver
 
 
 class FakeWorld:

@@ -6,10 +6,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.server.checking import Here
+from tests.harness.checking import Here
 from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, WatchedNamespaces, connect
-from webhook.core.policy import LoadedPolicy
-from webhook.policy_keeper import PolicyKeeper
+from webhook.core.policy.model import LoadedPolicy
+from webhook.policy.current_policy import PolicyKeeper
 from webhook.ports import WatchReports
 
 QUICK = Pace(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.contract.exact_log import Place, limits_of
+from webhook.core.policy_spec import Mode
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Use
-from webhook.core.stanzas import Mode
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.controller.world import SECOND_US, World, at
 from webhook.core.breaker import Transition
-from webhook.core.outcomes import Settlement, Start
-from webhook.core.pod import Condition, ContainerState, ContainerStatus, Halt, SchedulingGate
+from webhook.core.breaker.outcome import Settlement, Start
+from webhook.core.kubernetes.pod import Condition, ContainerState, ContainerStatus, Halt, SchedulingGate
 from webhook.core.quota import CounterPlan
 
 DEADLINE = 60

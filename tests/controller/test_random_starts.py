@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from tests.controller.starting import DEADLINE, GATE, Starting
 from tests.controller.world import SECOND_US
-from webhook.core.pod import Pod
+from webhook.core.kubernetes.pod import Pod
 
 DEEDS = {
     "create": 5,

@@ -10,18 +10,17 @@ from msgspec.structs import replace
 
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
-from webhook.adapters.kubernetes.objects import Listed, ListMetadata
+from webhook.adapters.kubernetes.api.objects import Listed, ListMetadata
 from webhook.adapters.kubernetes.pods import WatchedPods
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Controller, ControllerPace, ControllerReports
-from webhook.core import resources
 from webhook.core.breaker import Transition
 from webhook.core.compiled_policy import Compiled
 from webhook.core.document.loading import understand
-from webhook.core.pod import Container, Metadata, Pod, PodStatus, Resources, Spec
-from webhook.core.policy import LoadedPolicy
-from webhook.core.quota import Acquire, CounterPlan, Receipt
-from webhook.core.watched import ends_at_us
+from webhook.core.kubernetes.pod import Container, Metadata, Pod, PodStatus, Resources, Spec
+from webhook.core.pods.ownership import ends_at_us
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.quota import Acquire, CounterPlan, Receipt, pod_cost
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Continuity, Found, PodTaker, WatchReports
 
@@ -269,7 +268,7 @@ class World:
 
     async def admit(self, new: Pod, service: str = "web") -> Receipt:
         """Charge a Pod, as the validating half does."""
-        cost = resources.taken(new, self.policy.counted[service])
+        cost = pod_cost.taken(new, self.policy.counted[service])
         place = new.metadata.namespace, new.metadata.uid, cost, "user:alice"
         return await self.store.acquire(Acquire(self.policy.plans[service], *place, name=new.metadata.name))
 

@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from webhook.core.breaker import BreakerPlan, BreakerView, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, State
-from webhook.core.outcomes import Outcomes
+from webhook.core.breaker.outcome import Outcomes
 
 FORCED = {State.FORCED_OPEN, State.FORCED_CLOSED}
 SHUT = [State.CLOSED, State.HALF_OPEN, State.OPEN, State.FORCED_CLOSED, State.FORCED_OPEN]

@@ -15,8 +15,8 @@ from webhook.core.breaker import (
     Step,
     Transition,
 )
+from webhook.core.breaker.outcome import Outcomes
 from webhook.core.breaker.record import ALONE, Around
-from webhook.core.outcomes import Outcomes
 
 SECOND_US = 1_000_000
 ERRORS = ErrorRatePlan(percent=95, interval_us=SECOND_US, consecutive=3, minimum=10)

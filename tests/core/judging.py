@@ -7,8 +7,8 @@ from tests.core.oracle.steps import steps
 from tests.core.oracle.validating import Named, expected
 from tests.core.rewriting import applied, lacking, patch_of, plain, read
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Pair
-from webhook.core.policy import Service
-from webhook.core.validation import check
+from webhook.core.admission.validation import check
+from webhook.core.policy.model import Service
 
 
 def found_wrong(pair: Pair, after: Json) -> list[str]:

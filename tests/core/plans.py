@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from webhook.core.policy_spec import Mode
 from webhook.core.quota import CounterPlan, Limit, StandingPlan, WindowPlan, canonical
-from webhook.core.stanzas import Mode
 
 
 def window(seconds: int, **hard: int) -> WindowPlan:

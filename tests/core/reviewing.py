@@ -9,9 +9,9 @@ from tests.core.strategies import Json
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.decision import Decision, Half
+from webhook.core.admission.decision import Decision, Half
 from webhook.core.document import Purpose, load
-from webhook.core.policy import LoadedPolicy
+from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, Receipt
 from webhook.interceptor import Answer, Interceptor
 from webhook.observers import Observers

@@ -8,10 +8,10 @@ import msgspec
 
 from tests.core.generating.words import HASH
 from tests.core.oracle.nodes import Json
-from webhook.core.mutation import rewrite
+from webhook.core.admission.mutation import rewrite
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import Operation
-from webhook.core.pod import Pod
-from webhook.core.policy import Service
+from webhook.core.policy.model import Service
 
 Patch = Sequence[Json]
 

@@ -16,8 +16,8 @@ from tests.core.generating.pods import pods, real_pods
 from tests.core.generating.policies import Governed, drawn_placements, governed, policies, real_policies, services
 from tests.core.generating.tolerations import tolerations
 from tests.core.generating.words import HASH, ODD, OUR_ANNOTATION, OUR_LABEL, REAL, REGION, ZONE, Json, fields
-from webhook.core.policy import Match, Service
-from webhook.core.stanzas import Placement
+from webhook.core.policy.model import Match, Service
+from webhook.core.policy_spec import Placement
 
 __all__ = [
     "HASH",

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.core import ledger, sightings
+from webhook.core.ledger import observed_pods, operations
+from webhook.core.ledger.tag_state import TagState
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
-from webhook.core.tag_state import TagState
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -25,40 +25,40 @@ class Watched:
 
     def ask(self, uid: str, cost: dict[str, int] = ONE, namespace: str = "shop", **more: Any) -> Receipt:
         request = Acquire(self.plan, namespace, uid, cost, f"controller:{uid}", name=f"{uid}-pod", **more)
-        return ledger.acquire(self.state, request, self.now_us)
+        return operations.acquire(self.state, request, self.now_us)
 
     def see(self, uid: str, cost: dict[str, int] = ONE, namespace: str = "shop", **more: Any) -> Seen:
         sighting = Sighting(namespace, f"{uid}-pod", uid, cost, **{"lives": True, "created_at_us": self.now_us, **more})
-        return sightings.see(self.state, self.plan, sighting, self.now_us)
+        return observed_pods.see(self.state, self.plan, sighting, self.now_us)
 
     def gone(self, uid: str, namespace: str = "shop") -> Seen:
         return self.see(uid, namespace=namespace, lives=False, created_at_us=0)
 
     def refund(self, uid: str) -> bool:
-        return ledger.refund(self.state, self.plan, uid, self.now_us)
+        return operations.refund(self.state, self.plan, uid, self.now_us)
 
     def book(self, uid: str, cost: dict[str, int] = ONE, at_us: int | None = None) -> bool:
         booking = Booking("shop", uid, cost, self.now_us if at_us is None else at_us, f"{uid}-pod")
-        return ledger.book(self.state, self.plan, booking, self.now_us)
+        return operations.book(self.state, self.plan, booking, self.now_us)
 
     def let_be(self, uid: str) -> None:
-        sightings.let_be(self.state, self.plan, uid, self.now_us)
+        observed_pods.let_be(self.state, self.plan, uid, self.now_us)
 
     def overdue(self, age_us: int = 0, most: int = 100) -> Sequence[Waiting]:
-        return sightings.overdue(self.state, self.plan, age_us, most, self.now_us)
+        return observed_pods.overdue(self.state, self.plan, age_us, most, self.now_us)
 
     def counted(self, *scopes: str) -> None:
-        sightings.counted(self.state, self.plan, scopes or ("",), self.now_us)
+        observed_pods.counted(self.state, self.plan, scopes or ("",), self.now_us)
 
     def live(self, scope: str = "") -> set[str]:
         """Return who stands and has been seen."""
-        return set(sightings.live(self.state, self.plan, scope, self.now_us))
+        return set(observed_pods.live(self.state, self.plan, scope, self.now_us))
 
     def reset(self, at_us: int, seconds: int | None = None) -> bool:
-        return sightings.reset(self.state, self.plan, at_us, seconds, self.now_us)
+        return observed_pods.reset(self.state, self.plan, at_us, seconds, self.now_us)
 
     def look(self, namespace: str = "") -> Look:
-        return ledger.look(self.state, self.plan, self.now_us, namespace)
+        return operations.look(self.state, self.plan, self.now_us, namespace)
 
     def used(self, namespace: str = "") -> list[int]:
         """Return what each limit of the service's own holds: windows first, then what stands."""

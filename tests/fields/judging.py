@@ -8,7 +8,12 @@ import msgspec
 
 from tests.core.reviewing import Gate
 from tests.fields.cases import Case, Golden
-from webhook.cli.apiserver import (
+from webhook.core.admission.decision import Decision, Half
+from webhook.core.admission.review import BadReviewError
+from webhook.core.document.loading import understand
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.policy_spec import Mode
+from webhook.offline.simulator import (
     Ask,
     admission_review,
     as_sent_to_mutate,
@@ -17,11 +22,6 @@ from webhook.cli.apiserver import (
     patched,
     with_priority,
 )
-from webhook.core.decision import Decision, Half
-from webhook.core.document.loading import understand
-from webhook.core.policy import LoadedPolicy
-from webhook.core.review import BadReviewError
-from webhook.core.stanzas import Mode
 
 Pod = dict[str, Any]
 

@@ -10,8 +10,8 @@ import pytest
 from msgspec import Struct
 
 from tests.fields.cases import FILES, HERE, NEEDED, Golden, Row, path_of, rows
-from webhook.core.kubernetes import Affinity, NodeAffinity, PodAffinity
-from webhook.core.stanzas import (
+from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity
+from webhook.core.policy_spec import (
     ConflictRules,
     ContainerRange,
     OnConflict,

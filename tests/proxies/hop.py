@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.processes import ComponentError, Processes, free_ports
+from tests.harness.forwarding import Forwarding, pem
 from tests.proxies.inventory import program
-from tests.server.forwarding import Forwarding, pem
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 SERVICE = "podgate.podgate-system.svc"

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.server.attackers import Attack, attacking
-from tests.server.identity import Signer
-from tests.server.raw import BODY, eventually, head, line, sized, status
-from tests.server.serving import Files, Serving, serving
-from tests.server.spinner import Gaps, spinning
-from tests.server.test_reduced import SECRET, Reduced, reduced
+from tests.authentication.test_secret_path import SECRET, Reduced, reduced
+from tests.harness.attackers import Attack, attacking
+from tests.harness.identity import Signer
+from tests.harness.raw import BODY, eventually, head, line, sized, status
+from tests.harness.serving import Files, Serving, serving
+from tests.harness.spinner import Gaps, spinning
 
 SOAK = os.environ.get("PODGATE_TEST_FLOOD", "") == "soak"
 STALLED, DRIPPING, BAD, SECONDS = (500, 500, 50, 60.0) if SOAK else (500, 500, 20, 5.0)

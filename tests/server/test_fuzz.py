@@ -21,12 +21,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.core.admission.test_review import anything, places
 from tests.core.strategies import pods
-from tests.core.test_review import anything, places
-from tests.server.raw import BODY, Line, head, sized
-from tests.server.serving import POLICY, Files, Serving, serving
-from tests.server.test_policy_route import review as policy_review
-from webhook.wiring.event_loop import EventLoop
+from tests.harness.raw import BODY, Line, head, sized
+from tests.harness.serving import POLICY, Files, Serving, serving
+from tests.policy.test_policy_webhook import review as policy_review
+from webhook.support.event_loop import EventLoop
 
 SECONDS = float(os.environ.get("PODGATE_TEST_FUZZ_SECONDS", "60"))
 AT_ONCE = 24

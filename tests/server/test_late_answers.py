@@ -13,9 +13,9 @@ from tests.contract.test_counter_store import BREAKER
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, batch, open_link
+from webhook.adapters.redis_store import RedisStore, micro_batcher, open_link
 from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, Transition
-from webhook.core.outcomes import Outcomes, Start
+from webhook.core.breaker.outcome import Outcomes, Start
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
@@ -84,7 +84,7 @@ async def late(store: RedisStore, act: Act, monkeypatch: pytest.MonkeyPatch, in_
         return answer
 
     with monkeypatch.context() as patched:
-        patched.setattr(batch, "_PATIENT_SECONDS", 0.01)
+        patched.setattr(micro_batcher, "_PATIENT_SECONDS", 0.01)
         patched.setattr(store, "_deadline_seconds", 0.01)
         patched.setattr(store._link, "run", run_late)
         store._lanes.clear()
@@ -110,6 +110,6 @@ async def test_what_was_answered_in_time_is_told_though_the_next_of_the_same_ans
 ) -> None:
     starts = [Start(uid, ok=False, latency_us=0) for uid in ("uid", "another")]
     async with store_on(redis_server) as store:
-        monkeypatch.setattr(batch, "_PATIENT_MAX", 1)
+        monkeypatch.setattr(micro_batcher, "_PATIENT_MAX", 1)
         await late(store, lambda store: store.started(PLAN, starts), monkeypatch, in_time=1)
         await told(store, PLAN, ["HALF_OPEN OPEN"])

@@ -3,21 +3,14 @@
 from dataclasses import fields
 from pathlib import Path
 
-from webhook import (
-    active_policy,
-    bodies,
-    headers,
-    listener,
-    outcome_receiver,
-    pacing,
-    protocol,
-    server,
-    tls_context,
-    tokens,
-)
-from webhook.core import pod_bounds
+from webhook.authentication.tokens import jwt
+from webhook.core.kubernetes import pod_bounds
 from webhook.core.placement import required
+from webhook.outcomes import endpoint
+from webhook.policy import active_policy
+from webhook.server import handshake_throttle, header_limits, http1, listener, request_body, server
 from webhook.settings import Settings, flag_of
+from webhook.tls import server_context
 
 PAGE = (Path(__file__).parents[2] / "docs/limits.md").read_text()
 BOUNDS = ("max_", "timeout", "keep_alive", "leeway")
@@ -50,19 +43,19 @@ def test_every_bound_of_a_pod_is_told_as_it_is() -> None:
 def test_every_fixed_bound_is_told_as_it_is() -> None:
     told = {bound: int(value.split()[0]) for bound, value, *_ in rows("Fixed")}
     assert told == {
-        "one line of a header": protocol._HEADER_LINE_MAX_BYTES,
-        "lines of a header": protocol._HEADERS_MAX,
-        "a header as a whole, and what trails a body": headers._HEADER_MAX_BYTES,
-        "a token": tokens._TOKEN_BYTES_MAX,
-        "a token's header": tokens._HEADER_BYTES_MAX,
-        "bodies that still arrive, all together": bodies._HELD_MAX_BYTES,
-        "reports that wait to be taken, all together": outcome_receiver._WAITING_MAX_BYTES,
+        "one line of a header": http1._HEADER_LINE_MAX_BYTES,
+        "lines of a header": http1._HEADERS_MAX,
+        "a header as a whole, and what trails a body": header_limits._HEADER_MAX_BYTES,
+        "a token": jwt._TOKEN_BYTES_MAX,
+        "a token's header": jwt._HEADER_BYTES_MAX,
+        "bodies that still arrive, all together": request_body._HELD_MAX_BYTES,
+        "reports that wait to be taken, all together": endpoint._WAITING_MAX_BYTES,
         "answers left unread": listener.Limits().unread_timeout_seconds,
         "what a connection has sent and is not read yet": listener._UNREAD_BYTES,
-        "newcomers' handshakes at once": pacing._AT_ONCE,
-        "newcomers' handshakes a second, beyond those": pacing._A_SECOND,
-        "strangers that wait for their handshakes": pacing._STRANGERS_MAX,
-        "handshakes that a failure can be told of by a TLS alert, at one time": tls_context.SPARES_MAX,
-        "addresses that go before others": pacing._ADDRESSES_KEPT,
+        "newcomers' handshakes at once": handshake_throttle._AT_ONCE,
+        "newcomers' handshakes a second, beyond those": handshake_throttle._A_SECOND,
+        "strangers that wait for their handshakes": handshake_throttle._STRANGERS_MAX,
+        "handshakes that a failure can be told of by a TLS alert, at one time": server_context.SPARES_MAX,
+        "addresses that go before others": handshake_throttle._ADDRESSES_KEPT,
         "connections of the plain port": server._PLAIN_LIMITS.connections_max,
     }

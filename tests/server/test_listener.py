@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.server.identity import Pki
-from tests.server.loopback import Loopback, loopback, post
-from webhook import listener, pacing
+from tests.harness.identity import Pki
+from tests.harness.loopback import Loopback, loopback, post
 from webhook.errors import UserError
-from webhook.listener import Limits
-from webhook.tls import server_context
+from webhook.server import handshake_throttle, listener
+from webhook.server.listener import Limits
+from webhook.tls.context import server_context
 
 LOOPS = ("uvloop", "asyncio")
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -254,17 +254,19 @@ async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goe
     async with loopback(hello, lambda: context) as running:
         assert (await friend(running.port, client)).endswith(b"hello")
         seconds = standing_still(running)
-        crowd = pacing._AT_ONCE + pacing._STRANGERS_MAX
+        crowd = handshake_throttle._AT_ONCE + handshake_throttle._STRANGERS_MAX
         strangers = [await opened(running.port, None) for _ in range(crowd + 1)]
-        assert await _rest(strangers[pacing._AT_ONCE][0]) == b""  # of those that wait, the oldest makes room
+        assert (
+            await _rest(strangers[handshake_throttle._AT_ONCE][0]) == b""
+        )  # of those that wait, the oldest makes room
         assert running.reasons == ["connection_limit"]
         newcomer = asyncio.create_task(friend(running.port, client))
-        await running.until(lambda: running.listener._pace.waiting == pacing._STRANGERS_MAX + 1)
+        await running.until(lambda: running.listener._pace.waiting == handshake_throttle._STRANGERS_MAX + 1)
         assert not newcomer.done()
-        seconds[0] += 1.5 / pacing._A_SECOND
+        seconds[0] += 1.5 / handshake_throttle._A_SECOND
         assert (await newcomer).endswith(b"hello")
         # It gave back what it cost, and one stranger had that.
-        await running.until(lambda: running.listener._pace.waiting == pacing._STRANGERS_MAX - 1)
+        await running.until(lambda: running.listener._pace.waiting == handshake_throttle._STRANGERS_MAX - 1)
         for _, writer in strangers:
             writer.close()
 
@@ -272,18 +274,18 @@ async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goe
 async def test_at_the_cap_strangers_in_line_make_room_for_who_was_good_before(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
-    cap = 2 * pacing._AT_ONCE
+    cap = 2 * handshake_throttle._AT_ONCE
     async with loopback(hello, lambda: context, Limits(connections_max=cap)) as running:
         assert (await friend(running.port, client)).endswith(b"hello")
         await running.until(lambda: running.listener.connections == 0)
         seconds = standing_still(running)
-        strangers = [await opened(running.port, None) for _ in range(pacing._AT_ONCE)]
+        strangers = [await opened(running.port, None) for _ in range(handshake_throttle._AT_ONCE)]
         newcomer = asyncio.create_task(friend(running.port, client))
         await running.until(lambda: running.listener._pace.waiting == 1)
         strangers += [await opened(running.port, None) for _ in range(2 * cap)]
-        await running.until(lambda: running.reasons.count("connection_limit") == pacing._AT_ONCE + 1 + cap)
+        await running.until(lambda: running.reasons.count("connection_limit") == handshake_throttle._AT_ONCE + 1 + cap)
         assert running.listener.connections == cap
-        seconds[0] += 1.5 / pacing._A_SECOND
+        seconds[0] += 1.5 / handshake_throttle._A_SECOND
         assert (await newcomer).endswith(b"hello")
         for _, writer in strangers:
             writer.close()
@@ -320,7 +322,7 @@ async def test_aborting_cuts_those_that_wait_for_their_handshakes_too(pki: Pki) 
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         standing_still(running)
-        strangers = [await opened(running.port, None) for _ in range(pacing._AT_ONCE + 3)]
+        strangers = [await opened(running.port, None) for _ in range(handshake_throttle._AT_ONCE + 3)]
         await running.until(lambda: running.listener._pace.waiting == 3)
         running.listener.abort()
         await running.listener.wait_idle()
@@ -334,7 +336,7 @@ async def test_nobody_waits_on_a_plain_port() -> None:
     """Nobody earns a place there, and a probe that waits may end us."""
     async with loopback(hello, None) as running:
         standing_still(running)
-        held = [await opened(running.port, None) for _ in range(2 * pacing._AT_ONCE)]
+        held = [await opened(running.port, None) for _ in range(2 * handshake_throttle._AT_ONCE)]
         async with asyncio.timeout(10):
             assert await post(running.port, None) == (200, "hello")
         for _, writer in held:

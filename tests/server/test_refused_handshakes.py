@@ -18,15 +18,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
 from certs.authority import Authority, Credentials
 from certs.files import write_credentials
-from tests.server.identity import Pki
-from tests.server.loopback import Loopback, loopback
-from tests.server.rsa_keys import roca_key
+from tests.harness.identity import Pki
+from tests.harness.loopback import Loopback, loopback
+from tests.harness.rsa_keys import roca_key
 from tests.server.test_listener import hello
-from webhook import tls_context
-from webhook.client_chains import ClientChains, ForeignCertificateError
+from webhook.authentication.chain_verifier import ClientChains, ForeignCertificateError
+from webhook.authentication.peer_recheck import Peers
 from webhook.errors import AuthenticationError
-from webhook.peers import Peers
-from webhook.tls import TlsFiles, server_context
+from webhook.tls import server_context as tls_context
+from webhook.tls.context import TlsFiles, server_context
 
 LOOPS = ("uvloop", "asyncio")
 BODY = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000

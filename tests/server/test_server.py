@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.server.identity import Pki, segment
-from tests.server.serving import POLICY, Files, Serving, pod, serving
-from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate
-from webhook.core.decision import Half
+from tests.harness.identity import Pki, segment
+from tests.harness.serving import POLICY, Files, Serving, pod, serving
+from webhook.core.admission.decision import Half
+from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 
 GOOD = Ask(pod(), "free", "uid-1")
 

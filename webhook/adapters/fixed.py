@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from webhook.core.history import PolicyHistory
-from webhook.core.policy import LoadedPolicy
+from webhook.core.policy.history import PolicyHistory
+from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Clock
 
 

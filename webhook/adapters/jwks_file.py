@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX, REMEDY, KeySet, claimed_by, read_key_set
 from webhook.errors import UserError
-from webhook.key_sets import KEY_SET_BYTES_MAX, REMEDY, KeySet, claimed_by, read_key_set
 from webhook.ports import TokenKey
-from webhook.reloading import Reloading
+from webhook.support.watched_file import Reloading
 
 
 class JwksFile(Reloading[KeySet]):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import aiohttp
 
+from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX, read_key_set
 from webhook.errors import UserError
-from webhook.key_sets import KEY_SET_BYTES_MAX, read_key_set
 from webhook.ports import TokenKey
-from webhook.redaction import masked, without_credentials
+from webhook.support.redaction import masked, without_credentials
 
 _SUCCESS = 200
 _CA_BYTES_MAX = 1024 * 1024

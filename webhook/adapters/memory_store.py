@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from webhook.core import breaker as machine
-from webhook.core import breaker_ledger, ledger, store_time
-from webhook.core import sightings as rolls
 from webhook.core.breaker import BreakerView, State, Transition
+from webhook.core.breaker.outcome import Outcomes, Settlement, Start
 from webhook.core.breaker.record import Around
-from webhook.core.breaker_ledger import BreakerScript
-from webhook.core.outcomes import Outcomes, Settlement, Start
+from webhook.core.ledger import breaker_operations, operations, store_time
+from webhook.core.ledger import observed_pods as rolls
+from webhook.core.ledger.breaker_operations import BreakerScript
+from webhook.core.ledger.tag_state import TagState
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
-from webhook.core.tag_state import TagState
 from webhook.ports import Clock
 
 _OPEN = frozenset({State.OPEN, State.HALF_OPEN})
@@ -29,7 +29,7 @@ class MemoryStore:
         self._guarded: tuple[CounterPlan, ...] = ()
 
     async def acquire(self, request: Acquire) -> Receipt:
-        return ledger.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
+        return operations.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
         """Say whether a Pod was admitted and not refunded."""
@@ -37,11 +37,11 @@ class MemoryStore:
         return state.pod(uid, state.clock(plan).now(self._clock.now_us())) is not None
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        return ledger.refund(self._state(plan), plan, uid, self._clock.now_us())
+        return operations.refund(self._state(plan), plan, uid, self._clock.now_us())
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         state, now_us = self._state(plan, keep=True), self._clock.now_us()
-        return sum([ledger.book(state, plan, booking, now_us) for booking in bookings])
+        return sum([operations.book(state, plan, booking, now_us) for booking in bookings])
 
     async def see(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
         state, now_us = self._state(plan, keep=True), self._clock.now_us()
@@ -73,26 +73,26 @@ class MemoryStore:
         return rolls.reset(self._state(plan, keep=True), plan, at_us, seconds, self._clock.now_us())
 
     async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
-        return breaker_ledger.hear(self._state(plan, keep=True), plan, outcomes, self._clock.now_us())
+        return breaker_operations.hear(self._state(plan, keep=True), plan, outcomes, self._clock.now_us())
 
     async def started(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
         state, now_us = self._state(plan), self._clock.now_us()
-        told = [breaker_ledger.started(state, plan, start, now_us) for start in starts]
+        told = [breaker_operations.started(state, plan, start, now_us) for start in starts]
         return [settlement for settlement, _ in told], [move for _, moves in told for move in moves]
 
     async def excuse(self, plan: CounterPlan, sources: Sequence[str]) -> None:
-        breaker_ledger.excuse(self._state(plan, keep=True), plan, sources, self._clock.now_us())
+        breaker_operations.excuse(self._state(plan, keep=True), plan, sources, self._clock.now_us())
 
     async def by_hand(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
-        return breaker_ledger.by_hand(self._state(plan, keep=True), plan, reset_at_us, self._clock.now_us())
+        return breaker_operations.by_hand(self._state(plan, keep=True), plan, reset_at_us, self._clock.now_us())
 
     async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
-        breaker_ledger.offer(self._state(plan, keep=True), plan, view, self._clock.now_us())
+        breaker_operations.offer(self._state(plan, keep=True), plan, view, self._clock.now_us())
 
     async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
-        return ledger.look(self._state(plan), plan, self._clock.now_us(), namespace)
+        return operations.look(self._state(plan), plan, self._clock.now_us(), namespace)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         now_us = self._clock.now_us()
@@ -101,7 +101,7 @@ class MemoryStore:
         for plan in plans:
             state = self._states.get(plan.tag)
             if state is not None:
-                transitions += breaker_ledger.tick(state, plan, now_us)
+                transitions += breaker_operations.tick(state, plan, now_us)
         planned = {plan.tag for plan in plans}
         for tag, state in tuple(self._states.items()):
             if state.sweep(now_us) and tag not in planned:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from webhook.core.overrides.loading import LARGEST_BYTES
+from webhook.core.overrides_document.loading import LARGEST_BYTES
 from webhook.errors import UserError
-from webhook.overrides_keeper import OverridesKeeper
-from webhook.reloading import regular_content
+from webhook.policy.active_overrides import OverridesKeeper
+from webhook.support.watched_file import regular_content
 
 POLL_SECONDS = 1.0
 

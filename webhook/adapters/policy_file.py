@@ -7,10 +7,10 @@ system's clock, events would miss the symlink swap of a mounted ConfigMap; a doc
 import asyncio
 from pathlib import Path
 
-from webhook.core.document.text import LARGEST_BYTES
-from webhook.core.policy import LoadedPolicy
-from webhook.policy_keeper import PolicyKeeper
-from webhook.reloading import regular_content
+from webhook.core.document.yaml.text import LARGEST_BYTES
+from webhook.core.policy.model import LoadedPolicy
+from webhook.policy.current_policy import PolicyKeeper
+from webhook.support.watched_file import regular_content
 
 POLL_SECONDS = 1.0
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from webhook.core.admission.decision import Decision
 from webhook.core.breaker import Transition
-from webhook.core.decision import Decision
 from webhook.core.overrides import Entry
-from webhook.core.policy import LoadedPolicy
+from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Review
 
 if TYPE_CHECKING:

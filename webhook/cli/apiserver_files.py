@@ -9,19 +9,27 @@ from typing import Any
 
 import click
 
-from webhook.cli import caller_material
-from webhook.cli.caller_folder import CONFIGURATION, DEFAULT, IDENTITIES, IDENTITY, KUBECONFIG, TOKEN, CallerFolder
-from webhook.cli.caller_renewal import TOKEN_LEFT_MIN_SECONDS, Plan, look
-from webhook.cli.caller_users import users_of
-from webhook.core.quantity import Duration
+from webhook.app.node_agent import look_until_asked_to_end, open_credentials
+from webhook.core.kubernetes.quantity import Duration
 from webhook.errors import UserError
-from webhook.wiring.node import look_until_asked_to_end, open_credentials
+from webhook.node_agent import credential_check
+from webhook.node_agent.credential_folder import (
+    CONFIGURATION,
+    DEFAULT,
+    IDENTITIES,
+    IDENTITY,
+    KUBECONFIG,
+    TOKEN,
+    CallerFolder,
+)
+from webhook.node_agent.credential_renewal import TOKEN_LEFT_MIN_SECONDS, Plan, look
+from webhook.node_agent.kubeconfig import users_of
 
 _US = 1_000_000
 _SECOND = "Where the Service has it: what its certificate changes behind. 0: no such port."
 _PATH = click.Path(path_type=Path)
 _HOST = "podgate.podgate-system.svc"
-_EVERY_SECONDS_MAX = 20  # certs.doors has to know when every node has what the Secret has
+_EVERY_SECONDS_MAX = 20  # certs.dual_port_rollover has to know when every node has what the Secret has
 _TOKEN_SECONDS_MIN = 600  # a TokenRequest for less is refused
 _IDENTITY_LEFT_MIN_SECONDS = 300  # kube-apiserver reads a certificate again after so long
 
@@ -126,8 +134,8 @@ def _rows(folder: CallerFolder, now: datetime) -> Iterator[dict[str, Any]]:
 def _end(name: str, content: bytes) -> datetime | None:
     try:
         if name in IDENTITIES:
-            return caller_material.expiry_of(content)
-        return datetime.fromtimestamp(caller_material.token_of(content.decode("ascii")).expires_at_seconds, UTC)
+            return credential_check.expiry_of(content)
+        return datetime.fromtimestamp(credential_check.token_of(content.decode("ascii")).expires_at_seconds, UTC)
     except ValueError:
         return None
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from webhook.cli import hands
-from webhook.cli.hands import Span, Where
+from webhook.cli.options import override_options
+from webhook.cli.options.override_options import Span, Where
 from webhook.cli.status import COLOURS, DEFAULT_SERVER, fetch, table
-from webhook.core.answers import utc
+from webhook.core.admission.denials import utc
 from webhook.core.overrides import Hand
 
 _HEADINGS = ("SERVICE", "STATE", "SINCE", "TRIGGERED AT", "SECONDS TO RECOVERY", "REASON")
@@ -23,8 +23,8 @@ def breaker() -> None:
 
 @breaker.command(name="open")
 @click.argument("service")
-@hands.timing()
-@hands.placing
+@override_options.timing()
+@override_options.placing
 def open_(service: str, span: Callable[[], Span], where: Where) -> None:
     """Keep all new Pods of SERVICE out, for a time, whatever its breaker would do and its mode in the policy says.
 
@@ -32,33 +32,35 @@ def open_(service: str, span: Callable[[], Span], where: Where) -> None:
     nothing counted yet. Where the service degrades (whenOpen: Degrade) nobody is kept out. Exits as `podgate
     override` does.
     """
-    hands.put(where, span(), {"service": service, "breaker": Hand.FORCED_OPEN.value})
+    override_options.put(where, span(), {"service": service, "breaker": Hand.FORCED_OPEN.value})
 
 
 @breaker.command()
 @click.argument("service")
-@hands.timing()
-@hands.placing
+@override_options.timing()
+@override_options.placing
 def close(service: str, span: Callable[[], Span], where: Where) -> None:
     """Let Pods of SERVICE in, for a time, whatever its breaker would do by itself: it hears nothing meanwhile.
 
     An override, see `podgate override`: servers act on it within a second or so, and it ends by itself. Exits as
     that does.
     """
-    hands.put(where, span(), {"service": service, "breaker": Hand.FORCED_CLOSED.value})
+    override_options.put(where, span(), {"service": service, "breaker": Hand.FORCED_CLOSED.value})
 
 
 @breaker.command()
 @click.argument("service")
-@hands.timing("10m")
-@hands.placing
+@override_options.timing("10m")
+@override_options.placing
 def reset(service: str, span: Callable[[], Span], where: Where) -> None:
     """Close SERVICE's breaker once, with nothing of before counted; it goes on by itself from there.
 
     It also ends what `open` or `close` did. An override too, which the controller takes up; its end only ends the
     waiting for that. Exits as `podgate override` does.
     """
-    hands.put(where, span(), {"service": service, "breaker": Hand.AUTOMATIC.value, "resetAt": utc(hands.now_us())})
+    override_options.put(
+        where, span(), {"service": service, "breaker": Hand.AUTOMATIC.value, "resetAt": utc(override_options.now_us())}
+    )
 
 
 @breaker.command(name="list")

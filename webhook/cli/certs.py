@@ -158,7 +158,7 @@ def bootstrap(*, kubeconfig: str | None) -> None:
         raise UserError("--kubeconfig: missing, and this is no Pod with a service account's token", "name the cluster")
     flags = {"kubeconfig": kubeconfig, "certificates": str(settings.Certificates.OWN)}
     parsed = settings.parse_as(settings.ControllerSettings, flags, os.environ)
-    from webhook.wiring.certificates import bootstrap as begin  # noqa: PLC0415 - its libraries take long to load
+    from webhook.app.certificates import bootstrap as begin  # noqa: PLC0415 - its libraries take long to load
 
     found = asyncio.run(begin(parsed))
     for line in found.done:

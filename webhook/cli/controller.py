@@ -5,7 +5,7 @@ import os
 import click
 
 from webhook import settings
-from webhook.cli.options import options_of
+from webhook.cli.options.settings import options_of
 
 
 @click.command(
@@ -19,6 +19,6 @@ def controller(**flags: str | None) -> None:
     Of several, one leads, by Lease podgate-system/podgate-leader; the others stand by.
     """
     parsed = settings.parse_as(settings.ControllerSettings, flags, os.environ)
-    from webhook.wiring.controlling import run  # noqa: PLC0415  --help and a wrong flag need no event loop
+    from webhook.app.controller import run  # noqa: PLC0415  --help and a wrong flag need no event loop
 
     run(parsed)

@@ -11,13 +11,13 @@ from typing import Any
 import aiohttp
 import click
 
-from webhook.cli.apiserver import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
-from webhook.cli.demo_world import ApiServer, Running, last_words, make_files, server
-from webhook.cli.output import as_diff
-from webhook.core.decision import Half
+from webhook.core.admission.decision import Half
+from webhook.demo.environment import ApiServer, Running, last_words, make_files, server
 from webhook.errors import UserError
-from webhook.redaction import masked
+from webhook.offline.output.yaml_page import as_diff
+from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 from webhook.settings import store_of
+from webhook.support.redaction import masked
 
 _PODS_A_WINDOW = 3  # as in demo_policy.yaml
 _POD: dict[str, Any] = {

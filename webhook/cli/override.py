@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from webhook.cli import hands
-from webhook.cli.hands import Span, Where
+from webhook.cli.options import override_options
+from webhook.cli.options.override_options import Span, Where
 from webhook.cli.status import countdown, table
 from webhook.core.overrides import Entry
 from webhook.errors import UserError
@@ -20,13 +20,13 @@ from webhook.errors import UserError
 @click.option(
     "--mode", "modes", multiple=True, metavar="CONCERN=MODE", help="Another mode, such as quota=Audit; repeatable."
 )
-@hands.timing()
+@override_options.timing()
 @click.option("--clear", is_flag=True, help="End what is in force for the service.")
 @click.option("--list", "listing", is_flag=True, help="Show what is in force.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
 )
-@hands.placing
+@override_options.placing
 def override(  # noqa: PLR0913  one argument an option
     *,
     service: str | None,
@@ -48,14 +48,14 @@ def override(  # noqa: PLR0913  one argument an option
     Exits 0, 2 for a mistake, 4 if there is no such service.
     """
     if listing:
-        _show(hands.in_force(where), output)
+        _show(override_options.in_force(where), output)
         return
     if service is None:
         raise click.UsageError("Missing argument 'SERVICE', or --list")
     if clear:
-        hands.clear(where, service)
+        override_options.clear(where, service)
         return
-    told = hands.pairs("--mode", modes, "quota=Audit")
+    told = override_options.pairs("--mode", modes, "quota=Audit")
     plain: dict[str, Any] = {"service": service}
     if quota_factor is not None:
         plain["quotaFactor"] = quota_factor
@@ -63,7 +63,7 @@ def override(  # noqa: PLR0913  one argument an option
         plain["modes"] = told
     if len(plain) == 1:
         raise UserError("nothing to do", "give --quota-factor or --mode, or --clear or --list")
-    hands.put(where, span(), plain)
+    override_options.put(where, span(), plain)
 
 
 def _show(entries: list[Entry], output: str | None) -> None:
@@ -75,4 +75,4 @@ def _show(entries: list[Entry], output: str | None) -> None:
 
 
 def _left(entry: Entry) -> str:
-    return countdown(max(0, -(-(entry.until_us - hands.now_us()) // 1_000_000)))
+    return countdown(max(0, -(-(entry.until_us - override_options.now_us()) // 1_000_000)))

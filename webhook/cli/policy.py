@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from webhook.cli.files import content
 from webhook.core.document import DocumentError, Problem, Purpose, load, render, schema
-from webhook.core.document.problems import suggestion
 from webhook.core.document.rendering import plain, sources, yaml_lines
+from webhook.core.document.yaml.problems import suggestion
+from webhook.support.input_files import content
 
 NO_SUCH_SERVICE = 4
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from webhook.cli import hands
-from webhook.cli.hands import Span, Where
+from webhook.cli.options import override_options
+from webhook.cli.options.override_options import Span, Where
 from webhook.cli.status import DEFAULT_SERVER, LIMIT, NoSuchServiceError, fetch, limits, override_text, table
-from webhook.core.answers import utc
+from webhook.core.admission.denials import utc
 
 _SHOWN = ("name", "pool", "scope", "modes", "known", "windows", "standing", "override")
 
@@ -55,28 +55,28 @@ def show(service: str, server: str, output: str | None) -> None:
 @click.option(
     "--hard", "hard", required=True, multiple=True, metavar="RESOURCE=AMOUNT", help="How much more; repeatable."
 )
-@hands.timing()
-@hands.placing
+@override_options.timing()
+@override_options.placing
 def grant(service: str, window: str, hard: tuple[str, ...], span: Callable[[], Span], where: Where) -> None:
     """Add to the limits of one of SERVICE's own windows, for a time: an override, see `podgate override`.
 
     With --merge a grant of the same window and resource takes the former one's place. Exits as that does.
     """
-    amounts = hands.pairs("--hard", hard, "pods=100")
-    hands.put(where, span(), {"service": service, "grant": [{"window": window, "hard": amounts}]})
+    amounts = override_options.pairs("--hard", hard, "pods=100")
+    override_options.put(where, span(), {"service": service, "grant": [{"window": window, "hard": amounts}]})
 
 
 @quota.command()
 @click.argument("service")
 @click.option("--window", metavar="DURATION", help="Only this one of its own windows.")
-@hands.timing("10m")
-@hands.placing
+@override_options.timing("10m")
+@override_options.placing
 def reset(service: str, window: str | None, span: Callable[[], Span], where: Where) -> None:
     """Forget what SERVICE's own windows have counted until now, once; what comes afterwards counts as ever.
 
     An override too, which the controller takes up; its end only ends the waiting for that. Exits as `podgate override`.
     """
-    wanted: dict[str, Any] = {"at": utc(hands.now_us())}
+    wanted: dict[str, Any] = {"at": utc(override_options.now_us())}
     if window is not None:
         wanted["window"] = window
-    hands.put(where, span(), {"service": service, "quotaReset": wanted})
+    override_options.put(where, span(), {"service": service, "quotaReset": wanted})

@@ -9,11 +9,11 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from webhook.cli.events import EXAMPLES, Event, parse
-from webhook.cli.files import bounded_lines, standard_input
-from webhook.cli.replaying import Replay
 from webhook.cli.status import table
 from webhook.errors import StoreUnavailableError, UserError
+from webhook.replay.engine import Replay
+from webhook.replay.events import EXAMPLES, Event, parse
+from webhook.support.input_files import bounded_lines, standard_input
 
 _EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (behind some: what may be added):\n" + "\n".join(
     f"  {example}" for example in EXAMPLES

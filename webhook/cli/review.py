@@ -9,19 +9,19 @@ from pathlib import Path
 
 import click
 
-from webhook.cli import reasons
-from webhook.cli.apiserver import NoAnswerError
-from webhook.cli.forms import FORMS
-from webhook.cli.judging import Asker, Evaluator, Judged, judge
-from webhook.cli.manifest_files import manifest_files
-from webhook.cli.manifests import KNOWN_KINDS, Subject, subjects
-from webhook.cli.namespaces import is_namespace, known_labels, namespace_labels
-from webhook.cli.policy_argument import load_policy
-from webhook.cli.review_options import Inputs, JudgeBy, asking, judging_by, reading
-from webhook.cli.review_summary import ReviewSummary
+from webhook.app.offline import Offline
 from webhook.core.document import Purpose
 from webhook.errors import UserError
-from webhook.wiring.offline import Offline
+from webhook.offline.manifest_files import manifest_files
+from webhook.offline.manifests import KNOWN_KINDS, Subject, subjects
+from webhook.offline.namespace_labels import is_namespace, known_labels, namespace_labels
+from webhook.offline.output import explain_view
+from webhook.offline.output.review_output import FORMS
+from webhook.offline.output.review_summary import ReviewSummary
+from webhook.offline.policy_argument import load_policy
+from webhook.offline.review_object import Asker, Evaluator, Judged, judge
+from webhook.offline.review_options import Inputs, JudgeBy, asking, judging_by, reading
+from webhook.offline.simulator import NoAnswerError
 
 
 @click.command()
@@ -55,7 +55,7 @@ async def _review(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, *,
             click.echo(FORMS[form](judged, width), nl=False)
             if explain:
                 # Lines for programs stay lines.
-                stages = reasons.stages(judged.admission, judged.notes, width)
+                stages = explain_view.stages(judged.admission, judged.notes, width)
                 click.echo(stages, nl=False, err=form in {"json", "patch"})
             is_another = True
     if str(summary):
@@ -69,7 +69,7 @@ async def _evaluator(
 ) -> AsyncIterator[tuple[list[Subject | UserError], Evaluator]]:
     """Within the block there are the objects, and who judges them."""
     if judge_by.server is not None:
-        from webhook.cli.remote import remote  # noqa: PLC0415  whoever has a policy needs no HTTP
+        from webhook.offline.remote_server import remote  # noqa: PLC0415  whoever has a policy needs no HTTP
 
         async with remote(judge_by.server) as interceptor:
             yield _objects(inputs), Evaluator(interceptor)

@@ -5,7 +5,7 @@ import os
 import click
 
 from webhook import settings
-from webhook.cli.options import options_of
+from webhook.cli.options.settings import options_of
 
 
 @click.command(
@@ -16,6 +16,6 @@ from webhook.cli.options import options_of
 def serve(**flags: str | None) -> None:
     """Answer the API server's admission calls over mutual TLS with a JWT, until SIGTERM."""
     parsed = settings.parse(flags, os.environ)
-    from webhook.wiring.serving import run  # noqa: PLC0415  --help and a wrong flag need no web server
+    from webhook.app.server import run  # noqa: PLC0415  --help and a wrong flag need no web server
 
     run(parsed)

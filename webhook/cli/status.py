@@ -11,10 +11,10 @@ from urllib.request import ProxyHandler, build_opener
 import click
 
 from webhook.cli.controller_status import CONTROLLER, controller_page
-from webhook.cli.files import bounded
-from webhook.cli.yaml_text import as_flow
 from webhook.errors import UserError
-from webhook.redaction import masked
+from webhook.offline.output.yaml_text import as_flow
+from webhook.support.input_files import bounded
+from webhook.support.redaction import masked
 
 DEFAULT_SERVER = "http://127.0.0.1:8081"
 TIMEOUT_SECONDS = 5

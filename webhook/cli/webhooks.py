@@ -12,13 +12,13 @@ import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.files import read, read_certificates
+from webhook.authentication.secret_path_file import read_paths
 from webhook.cli.certs import user_errors
 from webhook.cli.policy import policy, read_document
 from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.errors import UserError
-from webhook.redaction import masked
-from webhook.reduced_paths import read_paths
+from webhook.support.redaction import masked
 
 _SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)(?::([1-9]\d{0,4}))?")
 _PORT, _LARGEST_PORT = 443, 65535

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from webhook.controller.excuses import Excuses
-from webhook.controller.following import Following
-from webhook.controller.outcomes import StartOutcomes
+from webhook.controller.counter_resets import Resets
+from webhook.controller.disruption_exemptions import Excuses
+from webhook.controller.drift_repair import Repair
+from webhook.controller.outcome_sender import StartOutcomes
+from webhook.controller.pod_tracker import Following
 from webhook.controller.refunds import Refunds
-from webhook.controller.repair import Repair
 from webhook.controller.reports import ControllerPace, ControllerReports
-from webhook.controller.resets import Resets
-from webhook.controller.starts import Starts
-from webhook.controller.telling import Telling
+from webhook.controller.sighting_sender import Telling
+from webhook.controller.start_tracker import Starts
 from webhook.core.compiled_policy import Compiled
 from webhook.core.overrides import Reset
 from webhook.ports import BreakerLedger, Clock, Continuity, NamespaceLabels, PodLedger, PodWatch

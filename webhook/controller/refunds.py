@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from webhook.controller.following import Following
+from webhook.controller.pod_tracker import Following
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED, ControllerPace, ControllerReports
-from webhook.controller.telling import Telling
+from webhook.controller.sighting_sender import Telling
+from webhook.core.pods.ownership import Owned
 from webhook.core.quota import CounterPlan, Waiting
-from webhook.core.watched import Owned
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger, PodWatch
 

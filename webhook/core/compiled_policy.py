@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from webhook.core.matching import Matcher
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.overrides import Entry, overridden
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.pod import Pod
-from webhook.core.policy import LoadedPolicy, Policy, Service
+from webhook.core.policy.matching import Matcher
+from webhook.core.policy.model import LoadedPolicy, Policy, Service
+from webhook.core.policy_spec import Mode, WhenOpen
 from webhook.core.quota import CounterPlan
-from webhook.core.resources import counted
-from webhook.core.stanzas import Mode, WhenOpen
+from webhook.core.quota.pod_cost import counted
 
 
 class CompiledService(NamedTuple):

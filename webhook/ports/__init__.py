@@ -1,11 +1,11 @@
 """The named seams: everything that the decision needs from the world comes in through one of these."""
 
-from webhook.ports.boards import StatusBoard
 from webhook.ports.callers import Caller, Denials, Kept, KeySource, TokenKey, TokenKeys
 from webhook.ports.credentials import Credentials
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, Found, PodTaker, PodWatch
 from webhook.ports.policies import NamespaceLabels, Overrides, OverridesBook, PolicyCheck, PolicySource
+from webhook.ports.service_statuses import StatusBoard
 from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
 

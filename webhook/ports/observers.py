@@ -6,11 +6,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.review import Request
 from webhook.core.breaker import Transition
-from webhook.core.decision import Decision
 from webhook.core.overrides import Entry
-from webhook.core.policy import LoadedPolicy
-from webhook.core.review import Request
+from webhook.core.policy.model import LoadedPolicy
 from webhook.ports.callers import Caller
 
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from webhook.core.pod import Pod
+from webhook.core.kubernetes.pod import Pod
 
 
 class Continuity(Struct, frozen=True):

@@ -5,8 +5,8 @@ from typing import Protocol
 
 from webhook.core.document import Loaded, Purpose
 from webhook.core.overrides import InForce
-from webhook.core.policy import LoadedPolicy
-from webhook.core.policy_review import PolicyReview, Question
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.policy_admission.policy_review import PolicyReview, Question
 
 
 class PolicySource(Protocol):
@@ -33,7 +33,7 @@ class PolicyCheck(Protocol):
         ...
 
     async def weigh(self, asked: Question) -> PolicyReview:
-        """Return what `webhook.core.policy_review.weigh` does."""
+        """Return what `webhook.core.policy_admission.policy_review.weigh` does."""
         ...
 
 

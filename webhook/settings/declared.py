@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from webhook.authentication.tokens.jwt import Binding
 from webhook.settings import readers as read
 from webhook.settings.readers import Address, Certificates, ClientIdentity, TraceParent
-from webhook.store_access import MEMORY, StoreFiles
-from webhook.tokens import Binding
+from webhook.store.store_url import MEMORY, StoreFiles
 
 _MIB = 1 << 20
 _KNOWN_CALLERS = (ClientIdentity.MUTUAL, ClientIdentity.FORWARDED)

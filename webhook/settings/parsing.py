@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from webhook.errors import UserError
-from webhook.redaction import masked, path_shown, value_shown
 from webhook.settings import readers
 from webhook.settings.declared import ControllerSettings, Settings, store_files_of
 from webhook.settings.readers import Certificates, ClientIdentity
-from webhook.store_access import MEMORY
+from webhook.store.store_url import MEMORY
+from webhook.support.redaction import masked, path_shown, value_shown
 
 ENVIRONMENT_PREFIX = "PODGATE_"
-# Every API server has a new certificate after 330 s (certs.doors), and it comes with six minutes left of the old one.
+# Every API server has a new certificate after 330 s (certs.dual_port_rollover), six minutes before the old one ends.
 _TURNING_LIFETIME_SECONDS_MIN = 720
 # The next one comes at a tenth. In the rest the leader looks (10 s), the writer (20 s) and kube-apiserver (60 s).
 _TOKEN_LIFETIME_SECONDS_MIN = 120

@@ -6,9 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from webhook.core.quantity import Duration
-from webhook.store_access import MEMORY, StoreUrl
-from webhook.tokens import LEEWAY_MAX_SECONDS, Binding
+from webhook.authentication.tokens.jwt import LEEWAY_MAX_SECONDS, Binding
+from webhook.core.kubernetes.quantity import Duration
+from webhook.store.store_url import MEMORY, StoreUrl
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_CLAIM = 512  # a server takes no longer one

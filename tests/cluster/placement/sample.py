@@ -11,7 +11,7 @@ from tests.core.generating.words import NAMESPACE, OUR_LABEL, SERVICE, THEIR_SCH
 from tests.core.pairs import accepted
 from tests.core.resource_strategies import pod_resources, resource_rules
 from webhook.core.document import Purpose, load
-from webhook.core.document.problems import DocumentError
+from webhook.core.document.yaml.problems import DocumentError
 
 Json = dict[str, Any]
 _OWNER_LABEL = "owner"

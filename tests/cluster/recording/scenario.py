@@ -9,7 +9,7 @@ from tests.cluster.recording.acts import Act, apply_policy, create, kubectl, pat
 from tests.cluster.recording.objects import pod, workload
 from tests.cluster.recording.scene import CAPACITY, KUBELET, SPACE, Scene, staged
 from tests.cluster.recording.webhooks import CONFIGURATIONS, HALVES, POLICY_PATH, by_podgate, configurations
-from tests.server.serving import Files
+from tests.harness.serving import Files
 from webhook.core.document.configmap import NAME, NAMESPACE
 
 

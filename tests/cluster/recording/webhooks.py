@@ -8,10 +8,10 @@ from tests.cluster.recorder import Answer
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.decision import Half
+from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
 from webhook.core.document.configmap import NAME, NAMESPACE
-from webhook.core.policy_review import judge
+from webhook.core.policy_admission.policy_review import judge
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 

@@ -31,8 +31,8 @@ from tests.core.generating.words import (
 )
 from tests.core.resource_strategies import resource_rules
 from webhook.core.document.loading import unproved
-from webhook.core.document.problems import DocumentError
-from webhook.core.policy import Service
+from webhook.core.document.yaml.problems import DocumentError
+from webhook.core.policy.model import Service
 
 
 class Governed(NamedTuple):

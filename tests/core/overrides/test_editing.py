@@ -3,21 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.overrides import (
-    Entry,
-    Grant,
-    Hand,
-    PartialModes,
-    QuotaReset,
-    cleared,
-    displaced,
-    load,
-    merged,
-    placed,
-    written,
-)
-from webhook.core.quantity import Duration, Quantity
-from webhook.core.stanzas import Mode
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.overrides import Entry, Grant, Hand, PartialModes, QuotaReset, merged
+from webhook.core.overrides_document import cleared, displaced, load, placed, written
+from webhook.core.policy_spec import Mode
 
 EARLY, LATE = "2026-12-01T04:00:00Z", "2026-12-01T05:00:00Z"
 EARLY_US = 1_796_097_600_000_000

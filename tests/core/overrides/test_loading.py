@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from webhook.core.document import DocumentError
-from webhook.core.overrides import Document, Entry, Grant, Hand, PartialModes, QuotaReset, load
-from webhook.core.overrides.loading import LARGEST_BYTES
-from webhook.core.quantity import Duration, Quantity
-from webhook.core.stanzas import Mode
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.overrides import Entry, Grant, Hand, PartialModes, QuotaReset
+from webhook.core.overrides_document import Document, load
+from webhook.core.overrides_document.loading import LARGEST_BYTES
+from webhook.core.policy_spec import Mode
 
 HERE = Path(__file__).parent
 BAD = sorted((HERE / "bad").glob("*.yaml"))

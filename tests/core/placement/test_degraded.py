@@ -12,10 +12,10 @@ from tests.core.judging import found_wrong
 from tests.core.placement.examples import IN_ZONES, ZONES, pod
 from tests.core.rewriting import applied, read, rewritten
 from tests.core.strategies import HASH, ZONE, Json, Pair, examples, pairs, service_of
-from webhook.core.mutation import rewrite
-from webhook.core.policy import Service
+from webhook.core.admission.mutation import rewrite
+from webhook.core.admission.validation import check
+from webhook.core.policy.model import Service
 from webhook.core.proof.corpus import CORPUS, Sample
-from webhook.core.validation import check
 
 NEAR = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "cache"}}}
 HOST = {**NEAR, "topologyKey": "kubernetes.io/hostname"}

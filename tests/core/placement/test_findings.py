@@ -11,9 +11,9 @@ from tests.core.oracle.validating import CONFLICT, CONTRADICTION
 from tests.core.pairs import usual
 from tests.core.rewriting import read, rewritten
 from tests.core.strategies import Pair, examples, pairs
-from webhook.core.policy import Modes
-from webhook.core.stanzas import Mode
-from webhook.core.validation import check
+from webhook.core.admission.validation import check
+from webhook.core.policy.model import Modes
+from webhook.core.policy_spec import Mode
 
 
 @examples(120)

@@ -10,8 +10,8 @@ from tests.core.pairs import series, usual
 from tests.core.rewriting import patch_of, plain, rewritten
 from tests.core.strategies import drawn_placements
 from webhook.core.document.loading import understand, unproved
-from webhook.core.document.problems import DocumentError
-from webhook.core.policy import Modes
+from webhook.core.document.yaml.problems import DocumentError
+from webhook.core.policy.model import Modes
 
 
 def test_few_placements_are_thrown_away_and_what_the_rules_take_the_proof_takes() -> None:

@@ -19,8 +19,8 @@ from tests.core.strategies import (
     pairs,
     policies,
 )
-from webhook.core.policy import Modes
-from webhook.core.stanzas import Mode
+from webhook.core.policy.model import Modes
+from webhook.core.policy_spec import Mode
 
 
 @examples(120)

@@ -10,8 +10,8 @@ from tests.core.oracle.policy import preferences, required_terms, rule
 from tests.core.oracle.taints import TAINTS, seconds_tolerated
 from tests.core.rewriting import rewritten
 from tests.core.strategies import Json, Pair, examples, pairs, some_node_labels, tolerations
-from webhook.core.kubernetes import Toleration
-from webhook.core.placement.bearing import covers
+from webhook.core.kubernetes.types import Toleration
+from webhook.core.placement.toleration_match import covers
 
 nodes = st.builds(Node, st.sampled_from(["n1", "n2", "n3"]), some_node_labels)
 several = st.lists(nodes, min_size=8, max_size=8)

@@ -7,7 +7,7 @@ from tests.core.oracle.nodes import terms_of
 from tests.core.placement.examples import IN_ZONES, TERMS, ZONES, asking, operations, pod, says, with_terms
 from tests.core.rewriting import read, rewritten
 from tests.core.strategies import service_of
-from webhook.core.validation import check
+from webhook.core.admission.validation import check
 
 
 def test_each_of_several_terms_is_narrowed_not_only_the_last() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from kubernetes_asyncio.client import ApiClient
 from msgspec import MsgspecError, Struct, json
 
-from webhook.adapters.kubernetes.requests import ApiError, document
+from webhook.adapters.kubernetes.api.requests import ApiError, document
+from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX, read_key_set
 from webhook.errors import UserError
-from webhook.key_sets import KEY_SET_BYTES_MAX, read_key_set
 from webhook.ports import TokenKey
 
 DISCOVERY = "/.well-known/openid-configuration"

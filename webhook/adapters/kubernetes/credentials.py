@@ -6,9 +6,9 @@ import binascii
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.collection import decoded
-from webhook.adapters.kubernetes.pace import Pace
-from webhook.adapters.kubernetes.requests import ApiError, answer
+from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.requests import ApiError, answer
+from webhook.adapters.kubernetes.api.timing import Pace
 from webhook.core.document.configmap import NAMESPACE
 from webhook.errors import UserError
 

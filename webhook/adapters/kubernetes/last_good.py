@@ -5,10 +5,10 @@ from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.collection import decoded
-from webhook.adapters.kubernetes.objects import LABELS
-from webhook.adapters.kubernetes.pace import Backoff, Pace
-from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, Told, answer
+from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.objects import LABELS
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, Told, answer
+from webhook.adapters.kubernetes.api.timing import Backoff, Pace
 from webhook.core.document.configmap import KEY, LAST_GOOD, NAMESPACE, ConfigMap, NoDocumentError, document_of
 from webhook.ports import WatchReports
 

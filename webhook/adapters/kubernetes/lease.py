@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from kubernetes_asyncio.client import ApiClient
 
+from webhook.adapters.kubernetes.api.requests import TOO_MANY, ApiError, RefusedError, Told
 from webhook.adapters.kubernetes.lease_object import PLACE, RIGHT, LeaseObject, Sight, read, write
-from webhook.adapters.kubernetes.requests import TOO_MANY, ApiError, RefusedError, Told
 from webhook.errors import UserError
 from webhook.ports import WatchReports
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw, Struct
 
-from webhook.adapters.kubernetes.collection import decoded
-from webhook.adapters.kubernetes.objects import LABELS, Metadata
-from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, GarbledError, RefusedError, answer
+from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.objects import LABELS, Metadata
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, GarbledError, RefusedError, answer
 from webhook.core.document.configmap import NAMESPACE
 
 NAME = "podgate-leader"

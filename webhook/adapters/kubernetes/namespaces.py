@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.collection import Collection, Snapshot, listed
-from webhook.adapters.kubernetes.objects import Listed, Namespace
-from webhook.adapters.kubernetes.requests import ApiError, Told
-from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
+from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, listed
+from webhook.adapters.kubernetes.api.objects import Listed, Namespace
+from webhook.adapters.kubernetes.api.requests import ApiError, Told
+from webhook.adapters.kubernetes.api.watch import Pace, Taker, Watch
 from webhook.ports import WatchReports
 
 _NAMESPACES = Collection(

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.collection import Collection, Snapshot, decoded, listed
-from webhook.adapters.kubernetes.objects import LABELS, Listed
-from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
-from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
+from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, decoded, listed
+from webhook.adapters.kubernetes.api.objects import LABELS, Listed
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.watch import Pace, Taker, Watch
 from webhook.core.document.configmap import (
     NAME,
     NAMESPACE,
@@ -19,7 +19,7 @@ from webhook.core.document.configmap import (
     document_of,
 )
 from webhook.errors import UserError
-from webhook.overrides_keeper import OverridesKeeper
+from webhook.policy.active_overrides import OverridesKeeper
 from webhook.ports import WatchReports
 
 PLACE = f"configmap {NAMESPACE}/{OVERRIDES}"

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.collection import Collection, decoded, listed
-from webhook.adapters.kubernetes.objects import Listed
-from webhook.adapters.kubernetes.requests import GONE, ApiError, GarbledError, RefusedError, Told, answer
-from webhook.adapters.kubernetes.versions import number
-from webhook.adapters.kubernetes.watch import Begun, Pace, Taker, Watch
-from webhook.core.pod import Pod
-from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES
+from webhook.adapters.kubernetes.api.collection import Collection, decoded, listed
+from webhook.adapters.kubernetes.api.objects import Listed
+from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, Told, answer
+from webhook.adapters.kubernetes.api.versions import number
+from webhook.adapters.kubernetes.api.watch import Begun, Pace, Taker, Watch
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
 from webhook.ports import Clock, Continuity, Found, PodTaker, WatchReports
 
 VERSION = "podgate.io/watched-version"

@@ -9,16 +9,16 @@ import asyncio
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.collection import Collection, Snapshot, listed
+from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, listed
+from webhook.adapters.kubernetes.api.objects import Listed
+from webhook.adapters.kubernetes.api.requests import ApiError, Told
+from webhook.adapters.kubernetes.api.versions import number
+from webhook.adapters.kubernetes.api.watch import Pace, Taker, Watch
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
-from webhook.adapters.kubernetes.objects import Listed
-from webhook.adapters.kubernetes.requests import ApiError, Told
-from webhook.adapters.kubernetes.versions import number
-from webhook.adapters.kubernetes.watch import Pace, Taker, Watch
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
-from webhook.core.policy import LoadedPolicy
-from webhook.policy_keeper import PolicyKeeper
+from webhook.core.policy.model import LoadedPolicy
+from webhook.policy.current_policy import PolicyKeeper
 from webhook.ports import WatchReports
 
 _PLACE = f"configmap {NAMESPACE}/{NAME}"

@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw, Struct
 
-from webhook.adapters.kubernetes.collection import decoded
-from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, Sight, absent, present, write
-from webhook.adapters.kubernetes.objects import ListMetadata
-from webhook.adapters.kubernetes.requests import (
+from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.objects import ListMetadata
+from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
     NOT_FOUND,
     ApiError,
@@ -27,6 +26,7 @@ from webhook.adapters.kubernetes.requests import (
     Told,
     answer,
 )
+from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, Sight, absent, present, write
 from webhook.core.document.configmap import NAMESPACE
 from webhook.ports import WatchReports
 

@@ -7,9 +7,9 @@ from typing import Any
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct, field
 
-from webhook.adapters.kubernetes.collection import decoded
-from webhook.adapters.kubernetes.objects import LABELS, Metadata
-from webhook.adapters.kubernetes.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.objects import LABELS, Metadata
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
 from webhook.errors import BoardError, NoBoardError
 
 NAME = "servicestatuses.podgate.io"

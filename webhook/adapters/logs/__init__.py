@@ -6,12 +6,12 @@ from itertools import islice
 from typing import Any
 
 from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
+from webhook.core.admission.decision import Decision
 from webhook.core.breaker import HELD, State, Transition
-from webhook.core.decision import Decision
-from webhook.core.fresh import starts_empty
 from webhook.core.overrides import Entry
-from webhook.core.policy import LoadedPolicy, Policy
-from webhook.core.stanzas import Mode
+from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.policy_spec import Mode
+from webhook.core.quota.counter_resets import starts_empty
 from webhook.ports import Review
 
 __all__ = ["JsonLines", "Logs"]

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from webhook.redaction import without_credentials
+from webhook.support.redaction import without_credentials
 
 LINES_PER_SECOND_MAX = 10
 TEXT_LENGTH_MAX = 2_000

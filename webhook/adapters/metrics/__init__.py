@@ -10,25 +10,25 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 from prometheus_client import CollectorRegistry, generate_latest
 
 from webhook.adapters.metrics import families
+from webhook.adapters.metrics.accumulators import Row, Totals
 from webhook.adapters.metrics.certificates import CertificateTotals
 from webhook.adapters.metrics.decisions import Decisions
 from webhook.adapters.metrics.families import Family
 from webhook.adapters.metrics.ledger import PodLedgerHealth
 from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
-from webhook.adapters.metrics.standing import Standing
+from webhook.adapters.metrics.service_gauges import Standing
 from webhook.adapters.metrics.store import StoreHealth
-from webhook.adapters.metrics.tallies import Row, Totals
 from webhook.adapters.metrics.transitions import Transitions
 from webhook.adapters.metrics.zeros import Duty, Labels, zeros
+from webhook.authentication.reasons import REASONS
 from webhook.core.breaker import Transition
-from webhook.core.breaker_guard import Guarded
 from webhook.core.overrides import Entry
-from webhook.core.policy import LoadedPolicy, Policy
+from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.policy_spec import WhenOpen
 from webhook.core.quota import Look
-from webhook.core.stanzas import WhenOpen
+from webhook.core.quota.open_breaker_limit import Guarded
 from webhook.ports import Review
-from webhook.refusals import REASONS
 
 __all__ = ["CONTENT_TYPE", "Duty", "Metrics"]
 

@@ -4,12 +4,12 @@ But for what is done to it: that the mutating half alone knows.
 """
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.tallies import OTHER, Durations, Totals
+from webhook.adapters.metrics.accumulators import OTHER, Durations, Totals
+from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
-from webhook.core.decision import Decision, Half, Verdict
 from webhook.core.findings import Code
+from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt, Refusal
-from webhook.core.stanzas import Mode
 from webhook.ports import Review
 
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from webhook.adapters.metrics import families
+from webhook.adapters.metrics.accumulators import Row, Totals
 from webhook.adapters.metrics.families import Family
-from webhook.adapters.metrics.tallies import Row, Totals
 
 
 class PodLedgerHealth:

@@ -1,7 +1,7 @@
 """Counts outcomes: what breakers were told of, what nobody was told of and why, and what reporters may not say."""
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.tallies import Totals
+from webhook.adapters.metrics.accumulators import Totals
 
 
 class OutcomeTotals:

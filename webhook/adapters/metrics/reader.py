@@ -24,8 +24,8 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import CollectorRegistry
 
+from webhook.adapters.metrics.accumulators import BOUNDS_SECONDS, Durations, Row
 from webhook.adapters.metrics.families import Family, Kind
-from webhook.adapters.metrics.tallies import BOUNDS_SECONDS, Durations, Row
 
 SCOPE = "podgate"
 

@@ -1,7 +1,7 @@
 """What breakers did, and why, as one of a few fixed words: free text never becomes a label."""
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.tallies import Totals
+from webhook.adapters.metrics.accumulators import Totals
 from webhook.core.breaker import EXPIRED, HELD, Cause, State, Transition
 
 OTHER = "other"

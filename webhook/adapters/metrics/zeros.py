@@ -9,16 +9,16 @@ from enum import Flag, auto
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.families import Family
+from webhook.core.admission.decision import Half, Verdict
+from webhook.core.admission.exemptions import EXEMPTIONS
+from webhook.core.admission.validation import own_mode
 from webhook.core.breaker import State
-from webhook.core.decision import Half, Verdict
+from webhook.core.breaker.outcome import Settlement
 from webhook.core.findings import Code
-from webhook.core.matching import EXEMPTIONS
-from webhook.core.outcomes import Settlement
-from webhook.core.policy import FailureMode, Policy, Pool, Service, Unmatched
+from webhook.core.pods.start_outcome import Result
+from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched
+from webhook.core.policy_spec import Breaker, Mode, OutcomeSource, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import STANDING, Holder
-from webhook.core.stanzas import Breaker, Mode, OutcomeSource, WhenOpen, WhenStoreUnavailable
-from webhook.core.starting import Result
-from webhook.core.validation import own_mode
 
 Labels = tuple[str, ...]
 Series = Iterator[tuple[Family, Labels]]

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 
 from webhook.core.document import Problem, Purpose
-from webhook.core.document.problems import DOCUMENT
-from webhook.core.policy_bytes import Outcome, decode, encode, outcome
-from webhook.core.policy_review import Question, weigh
+from webhook.core.document.yaml.problems import DOCUMENT
+from webhook.core.policy_admission.check_codec import Outcome, decode, encode, outcome
+from webhook.core.policy_admission.policy_review import Question, weigh
 
 CPU_SECONDS_MAX = 60
 """An orphan ends, too."""
@@ -37,7 +37,7 @@ def loaded(given: bytes, purpose: str) -> bytes:
 
 
 def weighed(given: bytes) -> bytes:
-    """Check a document on its way into the cluster as `webhook.core.policy_review.weigh`."""
+    """Check a document on its way into the cluster as `webhook.core.policy_admission.policy_review.weigh`."""
     return encode(weigh(decode(given, Question)))
 
 

@@ -13,10 +13,10 @@ import msgspec
 
 import webhook
 from webhook.core.document import Loaded, Purpose
-from webhook.core.policy_bytes import Outcome, decode, encode, service_of
-from webhook.core.policy_review import PolicyReview, Question
+from webhook.core.policy_admission.check_codec import Outcome, decode, encode, service_of
+from webhook.core.policy_admission.policy_review import PolicyReview, Question
 from webhook.errors import CheckFailedError
-from webhook.garbage_collection import put_off
+from webhook.support.garbage_collection import put_off
 
 TIMEOUT_SECONDS = 60.0
 """From its start. The largest policy takes 5 s of a whole core; a container may have a tenth of one."""

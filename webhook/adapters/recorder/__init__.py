@@ -11,13 +11,13 @@ from zlib import crc32
 import msgspec
 
 from webhook.adapters.recorder.file import FullError, RecordFile
+from webhook.core.admission.decision import Half
+from webhook.core.admission.replay_record import is_kept, labels_event, outcomes_event, pod_event
+from webhook.core.admission.review import Request
 from webhook.core.breaker import Transition
-from webhook.core.decision import Half
-from webhook.core.outcomes import Outcomes
+from webhook.core.breaker.outcome import Outcomes
 from webhook.core.overrides import Entry
-from webhook.core.policy import LoadedPolicy, Policy
-from webhook.core.recording import is_kept, labels_event, outcomes_event, pod_event
-from webhook.core.review import Request
+from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.ports import Review, WatchReports
 
 __all__ = ["Recorder"]

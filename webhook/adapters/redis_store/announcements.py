@@ -13,8 +13,8 @@ from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
-from webhook.adapters.redis_store import troubles, wire
-from webhook.adapters.redis_store.dialling import Dial
+from webhook.adapters.redis_store import codec, error_classes
+from webhook.adapters.redis_store.transport.connect import Dial
 from webhook.core.breaker import BreakerView
 from webhook.ports import WatchReports
 
@@ -58,7 +58,7 @@ class Announcements:
             try:
                 await self._listen(await self._dial())
             except (RedisError, OSError, TimeoutError) as error:
-                self._deaf = self._told(self._deaf, troubles.described(error))
+                self._deaf = self._told(self._deaf, error_classes.described(error))
             await asyncio.sleep(self._pause_seconds * random.uniform(0.5, 1))  # noqa: S311  it guards nothing
             self._pause_seconds = min(self._pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
 
@@ -94,14 +94,14 @@ class Announcements:
                 announcement = read(content)
             except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as error:
                 self._puzzled = self._told(
-                    self._puzzled, f"{troubles.SCRIPT}: an announcement cannot be read: {error!r}"
+                    self._puzzled, f"{error_classes.SCRIPT}: an announcement cannot be read: {error!r}"
                 )
             else:
                 self._puzzled = self._over(self._puzzled)
                 self._learn(announcement)
 
     def _told(self, before: str, reason: str) -> str:
-        if troubles.word(before) == troubles.word(reason):
+        if error_classes.word(before) == error_classes.word(reason):
             return before
         self._over(before)
         self._reports.on_trouble(reason)
@@ -116,7 +116,7 @@ class Announcements:
 def read(content: bytes) -> Announcement:
     """Return what the script published; one of the errors of `_heard` where it is not the script's."""
     tag, service, at_us, packed = _decode(content)
-    view = wire.breaker_view(packed[:_FIELDS])  # that of a newer version may say more
+    view = codec.breaker_view(packed[:_FIELDS])  # that of a newer version may say more
     if view is None:
         raise ValueError("it says nothing of a breaker")
     return Announcement((tag, service), at_us, msgspec.convert(msgspec.structs.asdict(view), BreakerView))

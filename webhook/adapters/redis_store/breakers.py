@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from webhook.adapters.redis_store import wire
-from webhook.adapters.redis_store.batch import Operation
+from webhook.adapters.redis_store import codec
+from webhook.adapters.redis_store.breaker_cache import Views
+from webhook.adapters.redis_store.micro_batcher import Operation
 from webhook.adapters.redis_store.plans import Plans
 from webhook.adapters.redis_store.pods import PodQuestions
-from webhook.adapters.redis_store.views import Views
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
-from webhook.core.outcomes import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome import Outcomes, Settlement, Start
 from webhook.core.quota import CounterPlan
 
 
@@ -46,7 +46,7 @@ class BreakerQuestions(PodQuestions):
             return ()
         keys = self._plans.of(plan).keys
         records = tuple(keys.pod(heard.uid) for heard in outcomes if heard.uid is not None)
-        request = "hear", wire.packed_outcomes(outcomes)
+        request = "hear", codec.packed_outcomes(outcomes)
         return self._moved(plan, await self._ask(plan, request, records, tuple(range(len(records)))))
 
     async def started(
@@ -73,16 +73,16 @@ class BreakerQuestions(PodQuestions):
 
     async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
         if plan.breaker is not None:
-            self._moved(plan, await self._ask(plan, ("offer", wire.packed_view(view))))
+            self._moved(plan, await self._ask(plan, ("offer", codec.packed_view(view))))
 
     def _moved(self, plan: CounterPlan, answer: Sequence[Any]) -> Sequence[Transition]:
         """Learn how a breaker stands from an answer; return what it did."""
         moves, view, now_us = answer
-        self._learn(plan, wire.breaker_view(view), now_us)
-        return wire.transitions(plan, moves)
+        self._learn(plan, codec.breaker_view(view), now_us)
+        return codec.transitions(plan, moves)
 
     def _late(self, asked: Operation, result: Sequence[Any]) -> None:
-        self._untold += wire.transitions(asked.plan, wire.moves(asked.request[0], result))
+        self._untold += codec.transitions(asked.plan, codec.moves(asked.request[0], result))
 
     def _take_untold(self) -> Sequence[Transition]:
         untold, self._untold = self._untold, []

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import Raw
 
-from webhook.adapters.redis_store import wire
+from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.core.quota import CounterPlan
 
@@ -34,7 +34,7 @@ class Plans:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
             keys = self.keys(plan, plan.service, fleet=plan.fleet)
             known = self._known[id(plan)] = Planned(
-                plan, keys, wire.packed_plan(plan, self._cluster, self._channel), longest_us
+                plan, keys, codec.packed_plan(plan, self._cluster, self._channel), longest_us
             )
         return known
 

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.adapters.redis_store import wire
+from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.plans import Plans
 from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, Waiting
@@ -56,7 +56,7 @@ class PodQuestions(ABC):
 
     async def _book(self, plan: CounterPlan, keys: PlanKeys, booking: Booking) -> bool:
         scope = plan.scope_of(booking.namespace)
-        request = wire.packed_booking(booking, scope)
+        request = codec.packed_booking(booking, scope)
         (booked,) = await self._ask(plan, request, own_keys(plan, keys, scope, booking.uid), POD_STRINGS)
         return bool(booked)
 
@@ -66,7 +66,7 @@ class PodQuestions(ABC):
 
     async def _see(self, plan: CounterPlan, keys: PlanKeys, seen: Sighting) -> Seen:
         scope = plan.scope_of(seen.namespace)
-        request = wire.packed_sighting(seen, scope)
+        request = codec.packed_sighting(seen, scope)
         return Seen(*await self._ask(plan, request, own_keys(plan, keys, scope, seen.uid), POD_STRINGS))
 
     async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[Waiting]:

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 from redis.exceptions import RedisError, ResponseError
 
-from webhook.adapters.redis_store import troubles, wire
+from webhook.adapters.redis_store import codec, error_classes
 from webhook.adapters.redis_store.announcements import Announcement, Announcements
-from webhook.adapters.redis_store.batch import Batch, Operation, Probe
 from webhook.adapters.redis_store.breakers import BreakerQuestions
 from webhook.adapters.redis_store.keys import PlanKeys, all_of, channel_of
-from webhook.adapters.redis_store.link import Link
-from webhook.adapters.redis_store.losses import Losses
+from webhook.adapters.redis_store.loss_detector import Losses
+from webhook.adapters.redis_store.micro_batcher import Batch, Operation, Probe
 from webhook.adapters.redis_store.plans import Planned, Plans
 from webhook.adapters.redis_store.pods import POD_STRINGS, own_keys
+from webhook.adapters.redis_store.transport.topology import Link
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt
 from webhook.errors import StoreUnavailableError
@@ -75,9 +75,9 @@ class RedisStore(BreakerQuestions):
         plan = request.plan
         planned, scope = self._plans.of(plan), plan.scope_of(request.namespace)
         own = own_keys(plan, planned.keys, scope, request.uid)
-        asked = Operation(plan, own, wire.packed_acquire(request, scope), POD_STRINGS)
+        asked = Operation(plan, own, codec.packed_acquire(request, scope), POD_STRINGS)
         result = await self._lane(plan).ask(asked)
-        receipt = wire.receipt(plan, result)
+        receipt = codec.receipt(plan, result)
         if receipt.breaker is not None or self._ahead_us is None:
             is_written = not (receipt.repeated or request.peek or request.resize_from is not None)
             self._learn(plan, receipt.breaker if is_written else None, receipt.at_us)
@@ -103,10 +103,10 @@ class RedisStore(BreakerQuestions):
         rings = [key for scope in scopes for key in _rings(plan, keys, scope)]
         now_us, figures, pool, view, is_known = await self._ask(plan, ("look",), tuple(rings))
         self._learn(plan, None, now_us)
-        own = {scope: wire.uses(plan, _OWN, found) for scope, found in zip(scopes, figures, strict=True)}
+        own = {scope: codec.uses(plan, _OWN, found) for scope, found in zip(scopes, figures, strict=True)}
         limits_own = plan.windows or plan.standing
-        pooled = wire.uses(plan, (Holder.POOL,), pool)
-        return Look(now_us, own if limits_own else {}, wire.breaker_view(view), pooled, is_known)
+        pooled = codec.uses(plan, (Holder.POOL,), pool)
+        return Look(now_us, own if limits_own else {}, codec.breaker_view(view), pooled, is_known)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         self._plans.keep(plans)
@@ -166,7 +166,8 @@ class RedisStore(BreakerQuestions):
         """Tell once that losses go unnoticed, unless the store is away, which is told by whoever asks it."""
         if not is_told and reason != self._nameless:
             self._nameless = reason
-            self._reports.on_trouble(f"{troubles.SCRIPT}: who answers is not known, a loss goes unnoticed: {reason}")
+            unknown = "who answers is not known, a loss goes unnoticed"
+            self._reports.on_trouble(f"{error_classes.SCRIPT}: {unknown}: {reason}")
 
     def _announced(self, told: Announcement) -> None:
         self._views.announced(told.key, told.view, told.at_us)
@@ -272,7 +273,7 @@ async def _ours(call: Awaitable[Any]) -> Any:
     try:
         return await call
     except (RedisError, OSError, TimeoutError) as error:
-        raise StoreUnavailableError(troubles.described(error)) from error
+        raise StoreUnavailableError(error_classes.described(error)) from error
 
 
 _OWN = Holder.SERVICE, Holder.STANDING

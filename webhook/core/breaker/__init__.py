@@ -5,15 +5,15 @@
 one, with what happened on the way.
 """
 
+from webhook.core.breaker.advance import advance, restarted, rests_until_us, view
 from webhook.core.breaker.forks import holds, offer
-from webhook.core.breaker.hands import by_hand, excuse
-from webhook.core.breaker.hearing import hear, quota_event
-from webhook.core.breaker.law import TRANSITIONS, Cause
-from webhook.core.breaker.passing import advance, restarted, rests_until_us, view
+from webhook.core.breaker.manual import by_hand, excuse
+from webhook.core.breaker.outcomes import hear, quota_event
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, span
 from webhook.core.breaker.probes import admits, give_back_probe, may_probe_early, take_probe
 from webhook.core.breaker.record import ALONE, Around, Record, Step, from_view, moved, outranks, shown
-from webhook.core.breaker.words import EXPIRED, HELD, BreakerView, State, Transition
+from webhook.core.breaker.states import EXPIRED, HELD, BreakerView, State, Transition
+from webhook.core.breaker.transitions import TRANSITIONS, Cause
 
 __all__ = [
     "ALONE",

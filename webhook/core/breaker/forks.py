@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.record import FORCED, SHUT, Record, from_view
-from webhook.core.breaker.words import BreakerView, State
+from webhook.core.breaker.states import BreakerView, State
 
 _OPENED = frozenset({State.OPEN, State.HALF_OPEN})
 

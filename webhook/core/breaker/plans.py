@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from webhook.core.breaker.words import State
-from webhook.core.stanzas import Breaker, CountBy, ErrorRate, Latency, Outcomes, OutcomeSource, WhenOpen
+from webhook.core.breaker.states import State
+from webhook.core.policy_spec import Breaker, CountBy, ErrorRate, Latency, Outcomes, OutcomeSource, WhenOpen
 
 
 def span(us: int) -> str:

@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
-from webhook.core.breaker.law import Cause, move, then
-from webhook.core.breaker.passing import advance
+from webhook.core.breaker.advance import advance
 from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.record import ALONE, Around, Lease, Record, Step, early_left, forced, live_leases
+from webhook.core.breaker.states import State
+from webhook.core.breaker.transitions import Cause, move, then
 from webhook.core.breaker.triggers import known
-from webhook.core.breaker.words import State
-from webhook.core.controllers import CONTROLLER
+from webhook.core.kubernetes.controllers import CONTROLLER
 
 
 def admits(record: Record, plan: BreakerPlan, now_us: int, source: str = "", around: Around = ALONE) -> bool:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from webhook.core.breaker.plans import BreakerPlan
+from webhook.core.breaker.states import BreakerView, State, Transition
 from webhook.core.breaker.triggers import EMPTY, Windows
-from webhook.core.breaker.words import BreakerView, State, Transition
 
 FORCED = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from webhook.core.breaker.outcome import Outcomes
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, LatencyPlan
-from webhook.core.outcomes import Outcomes
 
 FAILED_MAX = 16
 """So many sources of failures are kept; where there were more, nobody can be told from them."""

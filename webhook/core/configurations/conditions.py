@@ -6,13 +6,13 @@ Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions, 1.36.
 
 from collections.abc import Iterator
 
+from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
+from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.configurations.expressions import is_one_of, namespace_fits, pieces
 from webhook.core.configurations.names import EVERY, Patterns
 from webhook.core.configurations.regions import Region
-from webhook.core.matching import DAEMON_SET_CONTROLLER
-from webhook.core.mutation import HASH_ANNOTATION
-from webhook.core.pod import MIRROR_ANNOTATION
-from webhook.core.policy import Exemptions
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
+from webhook.core.policy.model import Exemptions
 
 Condition = dict[str, str]
 
@@ -34,7 +34,7 @@ def of_region(region: Region) -> Iterator[Condition]:
 
 
 def of_exemptions(exemptions: Exemptions) -> Iterator[Condition]:
-    """Yield what `matching.exemption` judges beside namespaces, so that the exempt go on while we are away."""
+    """Yield what `exemptions.exemption` judges beside namespaces, so that the exempt go on while we are away."""
     for number, users in enumerate(pieces(exemptions.usernames), 1):
         yield _condition(_numbered("not-exempt-users", number), f"!({is_one_of(_USER, users)})")
     for number, classes in enumerate(pieces(filter(None, exemptions.runtime_classes)), 1):

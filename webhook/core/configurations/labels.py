@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from webhook.core.kubernetes import Requirement
-from webhook.core.selectors import Constraint, Constraints
+from webhook.core.kubernetes.selectors import Constraint, Constraints
+from webhook.core.kubernetes.types import Requirement
 
 _OPPOSITE = {"In": "NotIn", "NotIn": "In", "Exists": "DoesNotExist", "DoesNotExist": "Exists"}
 _ANYTHING = Constraint()

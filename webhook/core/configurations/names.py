@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from webhook.core.patterns import any_fits
+from webhook.core.kubernetes.name_patterns import any_fits
 
 Patterns = frozenset[str]
 EVERY = "*"

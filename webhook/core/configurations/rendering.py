@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from webhook.core import workloads
+from webhook.core.admission import workloads
 from webhook.core.configurations import conditions
 from webhook.core.configurations.client import ClientConfig, Json
 from webhook.core.configurations.expressions import pieces
 from webhook.core.configurations.names import Names
 from webhook.core.configurations.regions import METADATA_NAME, Region, all_regions, regions
 from webhook.core.document import configmap
-from webhook.core.policy import Policy
+from webhook.core.policy.model import Policy
 
 # The mutating half is only a convenience to the user, who waits; the validating half may have to ask a store.
 _TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 30}

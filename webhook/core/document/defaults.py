@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from webhook.core.document.nodes import MOST_NODES, Node
-from webhook.core.document.problems import DocumentError
+from webhook.core.document.yaml.nodes import MOST_NODES, Node
+from webhook.core.document.yaml.problems import DocumentError
 
 NO_DEFAULT = ("name", "match", "pool")
 """What tells services apart cannot come from `defaults`."""

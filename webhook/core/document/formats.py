@@ -6,9 +6,9 @@ from fractions import Fraction
 
 from jsonschema import FormatChecker
 
-from webhook.core.document.problems import close_to
-from webhook.core.moments import microseconds
-from webhook.core.quantity import Duration, quantity_value
+from webhook.core.document.yaml.problems import close_to
+from webhook.core.kubernetes.quantity import Duration, quantity_value
+from webhook.core.kubernetes.timestamps import microseconds
 
 _LONGEST_US = 720 * 3_600_000_000  # 30 days, as windows: nothing that is counted lives longer
 _INTERVAL_US = (100_000, 3_600_000_000)

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from webhook.core.document import rules, support
+from webhook.core.document import feature_gates, rules
 from webhook.core.document.defaults import with_defaults
-from webhook.core.document.nodes import Node
-from webhook.core.document.parts import Part, Wrong, converted
-from webhook.core.document.problems import DOCUMENT, DocumentError, Problem, ordered
-from webhook.core.document.reading import read
-from webhook.core.document.recognition import POLICY, shown_only_as
+from webhook.core.document.feature_gates import Purpose
 from webhook.core.document.structure import mistakes
-from webhook.core.document.support import Purpose
-from webhook.core.document.syntax import of_template
-from webhook.core.document.text import decoded, syntax_problem
-from webhook.core.policy import LoadedPolicy, Policy
+from webhook.core.document.yaml.fields import Part, Wrong, converted
+from webhook.core.document.yaml.nodes import Node
+from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem, ordered
+from webhook.core.document.yaml.reader import read
+from webhook.core.document.yaml.recognition import POLICY, shown_only_as
+from webhook.core.document.yaml.syntax import of_template
+from webhook.core.document.yaml.text import decoded, syntax_problem
+from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.proof import Proof, prove
 
 
@@ -69,7 +69,7 @@ def _checked(raw: bytes, purpose: Purpose | None) -> Effective:
     root = Part(document, (), Wrong(path for mistake in found for path in mistake.wrong))
     problems += rules.errors(root)
     if purpose is not None:
-        problems += support.objections(root, purpose)
+        problems += feature_gates.objections(root, purpose)
     if problems:
         raise DocumentError(_of_a_template(raw) or problems)
     return Effective(document, _policy(document), ordered(rules.advice(root)))

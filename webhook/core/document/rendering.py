@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from webhook.core.document.loading import understand
-from webhook.core.document.nodes import Node, Written
-from webhook.core.document.problems import Path, written_path
-from webhook.core.document.scalars import resolved
-from webhook.core.stanzas import OutcomeSource
+from webhook.core.document.yaml.nodes import Node, Written
+from webhook.core.document.yaml.problems import Path, written_path
+from webhook.core.document.yaml.scalars import resolved
+from webhook.core.policy_spec import OutcomeSource
 
 # Read as text by every YAML reader, old or new; durations and percentages are worth the second half.
 _PLAIN = re.compile(r"[A-Za-z_][\w./*%@+-]+|[A-MO-XZa-mo-xz]|[1-9]\d*[A-Za-z%]+", re.ASCII)

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from webhook.core.document.defaults import ATOMIC, NO_DEFAULT
-from webhook.core.policy import Policy
-from webhook.core.quantity import Duration, Quantity
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.policy.model import Policy
 
 Schema = dict[str, Any]
 

@@ -8,9 +8,9 @@ from jsonschema import Draft202012Validator, validators
 
 from webhook.core.document.defaults import NO_DEFAULT
 from webhook.core.document.formats import FormatError, check, checker, fits
-from webhook.core.document.nodes import Node, Written
-from webhook.core.document.problems import Path, Problem, close_to, listed, quoted, shown, suggestion
 from webhook.core.document.schema import closed, in_force
+from webhook.core.document.yaml.nodes import Node, Written
+from webhook.core.document.yaml.problems import Path, Problem, close_to, listed, quoted, shown, suggestion
 
 
 class Mistake:

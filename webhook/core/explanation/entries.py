@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from webhook.core.kubernetes import Affinity, NodeAffinity, PodAffinity
-from webhook.core.policy import Modes, Service
-from webhook.core.stanzas import ContainerRange, Placement, PodRange, ResourceRules, TopologyEntry
+from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity
+from webhook.core.policy.model import Modes, Service
+from webhook.core.policy_spec import ContainerRange, Placement, PodRange, ResourceRules, TopologyEntry
 
 
 class Kind(StrEnum):

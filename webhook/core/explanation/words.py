@@ -6,11 +6,19 @@ from typing import Any
 from webhook.core.explanation.changes import Change
 from webhook.core.explanation.entries import Entry, Kind
 from webhook.core.findings import Code, Lack
-from webhook.core.kubernetes import NodeRequirement, NodeSelectorTerm, Toleration
-from webhook.core.placement import bearing, meaning, names, node_terms, required, tolerations, wording
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm, Toleration
+from webhook.core.placement import (
+    canonical_form,
+    display,
+    node_terms,
+    required,
+    scalar_fields,
+    toleration_match,
+    tolerations,
+)
 from webhook.core.placement.plan import required_expressions
-from webhook.core.pod import Pod
-from webhook.core.stanzas import Mode, Placement
+from webhook.core.policy_spec import Mode, Placement
 
 _USERS_OWN = frozenset({Code.PLACEMENT_CONFLICT, Code.RESOURCES_OUTSIDE})
 _VERBS = {Mode.ENFORCE: "denies", Mode.WARN: "warns of", Mode.AUDIT: "counts", Mode.DISABLED: "does not look at"}
@@ -41,7 +49,7 @@ def _own(entry: Entry, pod: Pod) -> str | None:
     """Return the Pod's own value where a field has a single one."""
     plan = entry.alone.placement_plan
     if plan is not None and entry.kind is Kind.SINGLE:
-        return names.singles(pod, plan)[0].own
+        return scalar_fields.singles(pod, plan)[0].own
     return (pod.spec.node_selector or {}).get(entry.key) if entry.kind is Kind.NODE_SELECTOR else None
 
 
@@ -72,7 +80,7 @@ def _implied(pod: Pod, placement: Placement) -> str:
     own = [one for term in fitting for one in _requirements(term) if one.key in keys]
     if all(_plain(one) in wanted for one in own):
         return _SO
-    return f"implied by {', '.join(list(dict.fromkeys(map(wording.of_requirement, own)))[:_MOST_SHOWN])}"
+    return f"implied by {', '.join(list(dict.fromkeys(map(display.of_requirement, own)))[:_MOST_SHOWN])}"
 
 
 def _wanted(placement: Placement) -> list[NodeRequirement]:
@@ -91,12 +99,14 @@ def _plain(one: NodeRequirement) -> tuple[str, str, frozenset[str]]:
 
 def _has_spread(entry: Entry, pod: Pod) -> bool:
     plan = entry.alone.placement_plan
-    own = {meaning.of_spread(one, pod.labels) for one in pod.spec.topology_spread_constraints or ()}
-    return plan is not None and all(meaning.of_spread(wanted.entry, pod.labels) in own for wanted in plan.spreads)
+    own = {canonical_form.of_spread(one, pod.labels) for one in pod.spec.topology_spread_constraints or ()}
+    return plan is not None and all(
+        canonical_form.of_spread(wanted.entry, pod.labels) in own for wanted in plan.spreads
+    )
 
 
 def _covered(pod: Pod, wanted: Toleration) -> str:
-    covering = [own for own in pod.spec.tolerations or () if bearing.covers(own, wanted)]
+    covering = [own for own in pod.spec.tolerations or () if toleration_match.covers(own, wanted)]
     if wanted in covering or not covering:
         return _SO
     return f"covered by {tolerations.in_words(covering[0])}"
@@ -127,7 +137,7 @@ def of_change(entry: Entry, pod: Pod, change: Change, at: str, value: Any) -> st
     if plan is None:
         return _of_amount(entry, change, at, value)
     if entry.kind is Kind.SINGLE and own:
-        (single,) = names.singles(pod, plan)
+        (single,) = scalar_fields.singles(pod, plan)
         return (
             f"overrides {own} (onConflict Override)" if single.is_users else f"{own} is only the default, no conflict"
         )

@@ -7,12 +7,12 @@ import yaml
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from webhook.core.kubernetes import format_of
-from webhook.core.moments import microseconds
-from webhook.core.quantity import Duration, Quantity
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.kubernetes.types import format_of
+from webhook.core.policy_spec import Choice, Mode
+from webhook.core.policy_spec.quota import MOST_WINDOWS, Hard
 from webhook.core.quota import canonical
-from webhook.core.stanzas import Choice, Mode
-from webhook.core.stanzas.quota import MOST_WINDOWS, Hard
 
 MOST_REASON = 500
 """Characters: enough for an incident and a sentence, and a line of a log holds it."""

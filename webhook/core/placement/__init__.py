@@ -4,21 +4,21 @@ The order is that of the patch.
 """
 
 from webhook.core.findings import Lack
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import Operation
-from webhook.core.placement import affinity, names, node_name, required, spread, tolerations
+from webhook.core.placement import affinity, node_name, required, scalar_fields, spread, tolerations
 from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
-from webhook.core.pod import Pod
 
 __all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "lacks", "operations", "replaced_single"]
 
 contradiction = required.contradiction
-replaced_single = names.replaced_single
+replaced_single = scalar_fields.replaced_single
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
     """Return what gives a Pod its service's placement; empty where it has it. f(f(x)) = f(x)."""
     return [
-        *names.operations(pod, plan),
+        *scalar_fields.operations(pod, plan),
         *affinity.operations(pod, plan),
         *spread.operations(pod, plan),
         *tolerations.operations(pod, plan),
@@ -29,7 +29,7 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
     """Return what a Pod owes of what is required."""
     return [
         *node_name.lacks(pod, plan),
-        *names.lacks(pod, plan),
+        *scalar_fields.lacks(pod, plan),
         *required.lacks(pod, plan),
         *affinity.lacks(pod, plan),
         *spread.lacks(pod, plan),

@@ -4,11 +4,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from webhook.core.findings import Code, Lack
-from webhook.core.kubernetes import PodAffinity, PodAffinityTerm
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.types import PodAffinity, PodAffinityTerm
 from webhook.core.patch import Operation, add, append
-from webhook.core.placement import meaning, required, wording
+from webhook.core.placement import canonical_form, display, required
 from webhook.core.placement.plan import PlacementPlan, PodTerms, Wanted
-from webhook.core.pod import Pod
 
 T = TypeVar("T")
 
@@ -70,7 +70,9 @@ def _node_affinity(pod: Pod, plan: PlacementPlan) -> _Parts:
             parts.changes.extend(required.narrowed(terms, plan))
     if plan.preferred:
         preferred = own.preferred if own is not None else None
-        parts.put(_lacking(preferred, plan.preferred, meaning.of_preferred), preferred, "nodeAffinity", PREFERRED)
+        parts.put(
+            _lacking(preferred, plan.preferred, canonical_form.of_preferred), preferred, "nodeAffinity", PREFERRED
+        )
     return parts
 
 
@@ -79,10 +81,14 @@ def _pod_terms(pod: Pod, plan: PlacementPlan, kind: str) -> _Parts:
     wanted, own = _sides(pod, plan, kind)
     namespace, labels = pod.metadata.namespace, pod.labels
     if wanted.required:
-        lacking = _lacking(own.required, wanted.required, lambda term: meaning.of_pod_term(term, namespace, labels))
+        lacking = _lacking(
+            own.required, wanted.required, lambda term: canonical_form.of_pod_term(term, namespace, labels)
+        )
         parts.put(lacking, own.required, kind, required.REQUIRED)
     if wanted.preferred:
-        lacking = _lacking(own.preferred, wanted.preferred, lambda term: meaning.of_weighted(term, namespace, labels))
+        lacking = _lacking(
+            own.preferred, wanted.preferred, lambda term: canonical_form.of_weighted(term, namespace, labels)
+        )
         parts.put(lacking, own.preferred, kind, PREFERRED)
     return parts
 
@@ -127,9 +133,9 @@ def _owed(pod: Pod, plan: PlacementPlan, kind: str) -> list[str]:
     if not wanted.required:
         return []
     namespace, labels = pod.metadata.namespace, pod.labels
-    missing = _missing(own.required, wanted.required, lambda term: meaning.of_pod_term(term, namespace, labels))
+    missing = _missing(own.required, wanted.required, lambda term: canonical_form.of_pod_term(term, namespace, labels))
     return [_in_words(one.entry) for one in missing]
 
 
 def _in_words(term: PodAffinityTerm) -> str:
-    return f"{term.topology_key} {wording.of_selector(term.label_selector)}"
+    return f"{term.topology_key} {display.of_selector(term.label_selector)}"

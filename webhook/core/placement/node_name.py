@@ -5,8 +5,8 @@ The kubelet of that node still looks at required node affinity and nodeSelector.
 """
 
 from webhook.core.findings import Code, Lack
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement.plan import PlacementPlan
-from webhook.core.pod import Pod
 
 _FIELD = "spec.nodeName"
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from webhook.core.kubernetes import NodeRequirement, NodeSelectorTerm
-from webhook.core.selectors import ANYTHING, Constraint, Constraints, told
+from webhook.core.kubernetes.selectors import ANYTHING, Constraint, Constraints, told
+from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
 
 _FIELD = "field:"  # no label's key has a colon
 

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from webhook.core.kubernetes import (
+from webhook.core.kubernetes.types import (
     LabelSelector,
     NodeRequirement,
     NodeSelectorTerm,
@@ -17,10 +17,10 @@ from webhook.core.kubernetes import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from webhook.core.placement import meaning
-from webhook.core.placement.bearing import reduced
+from webhook.core.placement import canonical_form
 from webhook.core.placement.node_terms import Asked, joined, least, said, with_asked
-from webhook.core.stanzas import ConflictRules, OnConflict, Placement, TopologyEntry
+from webhook.core.placement.toleration_match import reduced
+from webhook.core.policy_spec import ConflictRules, OnConflict, Placement, TopologyEntry
 
 SERVICE_LABEL = "podgate.io/service"
 DO_NOT_SCHEDULE = "DoNotSchedule"
@@ -66,8 +66,8 @@ class PodTerms(Struct, frozen=True):
         if terms is None:
             return cls()
         return cls(
-            Wanted.each(terms.required, meaning.of_pod_term),
-            Wanted.each(terms.preferred, meaning.of_weighted),
+            Wanted.each(terms.required, canonical_form.of_pod_term),
+            Wanted.each(terms.preferred, canonical_form.of_weighted),
         )
 
 
@@ -97,7 +97,7 @@ class PlacementPlan(Struct, frozen=True):
         affinity, node_affinity = placement.affinity, placement.affinity.node_affinity
         native = node_affinity.preferred if node_affinity is not None else None
         required = _required(placement)
-        preferred = Wanted.each((*(native or ()), *_preferred(placement.topology)), meaning.of_preferred)
+        preferred = Wanted.each((*(native or ()), *_preferred(placement.topology)), canonical_form.of_preferred)
         pod_affinity, pod_anti_affinity = PodTerms.of(affinity.pod_affinity), PodTerms.of(affinity.pod_anti_affinity)
         return cls(
             scheduler_name=placement.scheduler_name,
@@ -107,7 +107,7 @@ class PlacementPlan(Struct, frozen=True):
             pod_affinity=pod_affinity,
             pod_anti_affinity=pod_anti_affinity,
             spreads=Wanted.each(
-                [_own_pods(service, one) for one in placement.topology_spread_constraints], meaning.of_spread
+                [_own_pods(service, one) for one in placement.topology_spread_constraints], canonical_form.of_spread
             ),
             tolerations=Wanted.each(reduced(placement.tolerations), lambda toleration: toleration),
             priority_class_name=placement.priority_class_name,

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from webhook.core.findings import Code, Lack
-from webhook.core.kubernetes import NodeRequirement, NodeSelectorTerm
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.selectors import Constraints, told
+from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
 from webhook.core.patch import Operation, append, copy, pointer
 from webhook.core.placement import node_terms
+from webhook.core.placement.display import of_requirement
 from webhook.core.placement.node_terms import Asked
 from webhook.core.placement.plan import PlacementPlan, RequiredTerm
-from webhook.core.placement.wording import of_requirement
-from webhook.core.pod import Pod
-from webhook.core.selectors import Constraints, told
 
 MOST_TERMS = 1000
 """Of one Pod, before and after. Nobody needs as many, and to read more would hold up everybody else's reviews."""

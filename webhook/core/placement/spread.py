@@ -3,12 +3,12 @@
 from collections.abc import Hashable
 
 from webhook.core.findings import Code, Lack
-from webhook.core.kubernetes import TopologySpreadConstraint
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.types import TopologySpreadConstraint
 from webhook.core.patch import Operation, append, replace
-from webhook.core.placement import meaning, wording
+from webhook.core.placement import canonical_form, display
 from webhook.core.placement.plan import DO_NOT_SCHEDULE, PlacementPlan, Wanted
-from webhook.core.pod import Pod
-from webhook.core.stanzas import OnConflict
+from webhook.core.policy_spec import OnConflict
 
 _FIELD = "topology_spread_constraints"
 _PATH = ("spec", "topologySpreadConstraints")
@@ -51,13 +51,15 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
 def _same_key(
     own: tuple[TopologySpreadConstraint, ...] | None, wanted: TopologySpreadConstraint
 ) -> list[tuple[int, TopologySpreadConstraint]]:
-    key = meaning.spread_key(wanted)
-    return [(index, one) for index, one in enumerate(own or ()) if meaning.spread_key(one) == key]
+    key = canonical_form.spread_key(wanted)
+    return [(index, one) for index, one in enumerate(own or ()) if canonical_form.spread_key(one) == key]
 
 
-def _is_equal(own: TopologySpreadConstraint, wanted: Wanted[TopologySpreadConstraint], labels: meaning.Labels) -> bool:
-    meant = meaning.of_spread(own, labels)
-    return meant == wanted.meant or meant == meaning.of_spread(wanted.entry, labels)
+def _is_equal(
+    own: TopologySpreadConstraint, wanted: Wanted[TopologySpreadConstraint], labels: canonical_form.Labels
+) -> bool:
+    meant = canonical_form.of_spread(own, labels)
+    return meant == wanted.meant or meant == canonical_form.of_spread(wanted.entry, labels)
 
 
 def _contradicts(pod: Pod, index: int, wanted: TopologySpreadConstraint, *, is_users: bool) -> Lack:
@@ -70,7 +72,7 @@ def _contradicts(pod: Pod, index: int, wanted: TopologySpreadConstraint, *, is_u
 
 
 def _differing(
-    own: TopologySpreadConstraint, wanted: TopologySpreadConstraint, labels: meaning.Labels
+    own: TopologySpreadConstraint, wanted: TopologySpreadConstraint, labels: canonical_form.Labels
 ) -> tuple[str, str]:
     """Return, in words, what each of two constraints says where they differ."""
     theirs, ours = _parts(own, labels), _parts(wanted, labels)
@@ -79,13 +81,13 @@ def _differing(
     return theirs_said, ours_said
 
 
-def _parts(constraint: TopologySpreadConstraint, labels: meaning.Labels) -> dict[str, tuple[Hashable, str]]:
+def _parts(constraint: TopologySpreadConstraint, labels: canonical_form.Labels) -> dict[str, tuple[Hashable, str]]:
     """Return what each field but the key's own means, and how it reads."""
     keys = constraint.match_label_keys or ()
     selector = constraint.label_selector
     return {
         "maxSkew": (constraint.max_skew, str(constraint.max_skew)),
-        "labelSelector": (meaning.of_selector(selector, labels, keys), wording.of_selector(selector)),
+        "labelSelector": (canonical_form.of_selector(selector, labels, keys), display.of_selector(selector)),
         "minDomains": (constraint.min_domains or 1, str(constraint.min_domains or 1)),
         **{
             name: (said, said)

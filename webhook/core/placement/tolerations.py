@@ -7,11 +7,11 @@ longer one behind it. DefaultTolerationSeconds has put 300 s for not-ready and u
 from collections.abc import Iterable
 
 from webhook.core.findings import Code, Lack
-from webhook.core.kubernetes import Toleration
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.types import Toleration
 from webhook.core.patch import Operation, add
-from webhook.core.placement.bearing import covers, shortens
 from webhook.core.placement.plan import PlacementPlan
-from webhook.core.pod import Pod
+from webhook.core.placement.toleration_match import covers, shortens
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:

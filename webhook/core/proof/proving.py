@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from webhook.core.policy import Modes, Policy, Service
+from webhook.core.policy.model import Modes, Policy, Service
 from webhook.core.proof.corpus import CORPUS, Sample
 from webhook.core.proof.trial import Trouble, trouble_with
 

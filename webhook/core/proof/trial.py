@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import jsonpatch
 import msgspec
 
-from webhook.core.decision import Finding
-from webhook.core.mutation import rewrite
+from webhook.core.admission.decision import Finding
+from webhook.core.admission.mutation import rewrite
+from webhook.core.admission.validation import USERS_OWN, check
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import Operation
-from webhook.core.pod import Pod
-from webhook.core.policy import Service
+from webhook.core.policy.model import Service
 from webhook.core.proof.corpus import Sample
-from webhook.core.validation import USERS_OWN, check
 
 _HASH = "0" * 16
 _DEFECT = "this is a defect of Podgate: report it, and write these rules in a simpler way meanwhile"

@@ -1,9 +1,9 @@
-"""What a store is asked and what it answers: plans, acquires, receipts. The counting itself stands in `ring.py`."""
+"""What a store is asked and what it answers: plans, acquires, receipts. `ledger/window_ring.py` counts."""
 
 from webhook.core.quota.amounts import HOUR_US, LARGEST_EXACT, Cost, amount, canonical, is_cpu
-from webhook.core.quota.answering import Look, Receipt, Refusal, Use, all_free_at_us
-from webhook.core.quota.asking import Acquire, Booking
 from webhook.core.quota.plans import STANDING, CounterPlan, Holder, Limit, PoolPlan, StandingPlan, WindowPlan
+from webhook.core.quota.receipts import Look, Receipt, Refusal, Use, all_free_at_us
+from webhook.core.quota.requests import Acquire, Booking
 from webhook.core.quota.sightings import Seen, Sighting, Waiting
 
 __all__ = [

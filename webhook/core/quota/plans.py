@@ -8,10 +8,10 @@ from math import ceil
 from msgspec import Struct
 
 from webhook.core.breaker import BreakerPlan, Forcing
-from webhook.core.policy import Pool, Service
-from webhook.core.quantity import Quantity
+from webhook.core.kubernetes.quantity import Quantity
+from webhook.core.policy.model import Pool, Service
+from webhook.core.policy_spec import Mode, Scope, Standing, WhenStoreUnavailable, Window
 from webhook.core.quota.amounts import HOUR_US, Cost, amount, canonical
-from webhook.core.stanzas import Mode, Scope, Standing, WhenStoreUnavailable, Window
 
 STANDING = "standing"
 """Stands where a window's name does."""

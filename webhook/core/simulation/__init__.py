@@ -6,12 +6,12 @@ Source: pkg/controller/controller_utils.go (`GetPodFromTemplate`) of Kubernetes 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from webhook.core.kubernetes.pod_templates import Source
+from webhook.core.kubernetes.unsettled_labels import Unsettled, UnsettledLabels
 from webhook.core.simulation.daemon_sets import of_daemon_set
 from webhook.core.simulation.jobs import of_cron_job, of_job
 from webhook.core.simulation.stateful_sets import of_stateful_set
 from webhook.core.simulation.workload import HASH, Additions, Json, Name, Workload, items, mapping
-from webhook.core.templates import Source
-from webhook.core.unsettled import Unsettled, UnsettledLabels
 
 __all__ = ["SimulatedPod", "simulate"]
 

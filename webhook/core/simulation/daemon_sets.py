@@ -5,8 +5,8 @@ Source: pkg/controller/daemon/util/daemonset_util.go of Kubernetes 1.36.
 
 from typing import Any
 
+from webhook.core.kubernetes.unsettled_labels import Unsettled
 from webhook.core.simulation.workload import HASH, REVISION_LABEL, Additions, Json, Workload, items, mapping
-from webhook.core.unsettled import Unsettled
 
 GENERATION_LABEL = "pod-template-generation"
 _GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"

@@ -6,8 +6,8 @@ Source: pkg/registry/batch/job/strategy.go and pkg/controller/job of Kubernetes 
 from collections.abc import Mapping
 from typing import Any
 
+from webhook.core.kubernetes.unsettled_labels import Unsettled
 from webhook.core.simulation.workload import GENERATED_FROM_MAX, Additions, Json, Name, Workload, items, mapping, whole
-from webhook.core.unsettled import Unsettled
 
 JOB_NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
 JOB_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")

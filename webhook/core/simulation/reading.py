@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from webhook.core.pod import Pod
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_templates import Source
+from webhook.core.kubernetes.unsettled_labels import UnsettledLabels
 from webhook.core.simulation import simulate
 from webhook.core.simulation.workload import Json, mapping
-from webhook.core.templates import Source
-from webhook.core.unsettled import UnsettledLabels
 
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", list: "array"}
 

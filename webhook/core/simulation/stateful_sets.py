@@ -5,8 +5,8 @@ Source: pkg/controller/statefulset/stateful_set_utils.go of Kubernetes 1.36.
 
 from typing import Any
 
+from webhook.core.kubernetes.unsettled_labels import Unsettled
 from webhook.core.simulation.workload import HASH, REVISION_LABEL, Additions, Workload, items, mapping, whole
-from webhook.core.unsettled import Unsettled
 
 POD_NAME_LABEL, POD_INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.templates import Source
-from webhook.core.unsettled import Unsettled
+from webhook.core.kubernetes.pod_templates import Source
+from webhook.core.kubernetes.unsettled_labels import Unsettled
 
 Json = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
--- The rings of one account, in one hash: `core/ring.py` and `core/tag_clock.py`, on Redis.
+-- The rings of one account, in one hash: `ledger/window_ring.py` and `ledger/tag_clock.py`, on Redis.
 -- Field "h" is the head, {last, offset, behind_since, born, windows}: the tag's clock (in the tag's home hash), when the
 -- hash was made, and by seconds of a window {number of the newest bucket, its amounts, sums}; and, where a replica has
 -- returned from an absence just now, who it was, when, and which others have shown since that they owe nothing. Field "W:S" is what an

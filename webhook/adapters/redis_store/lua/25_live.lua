@@ -1,4 +1,4 @@
--- Who lives, and who was let in and has not been seen yet: `core/standing.py` and `core/roll.py`, on Redis.
+-- Who lives, and who was let in and has not been seen yet: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
 -- The live Pods of a service, or of one namespace of it, are one hash: field "h" is {sums, since when over, how many},
 -- "u:UID" what a Pod stands with, and behind it the cluster. In the service's own hash, "c:CLUSTER" is when the list of
 -- that cluster's Pods was last known to be complete, and "l:NAMESPACE" tells that there is a hash of that namespace.

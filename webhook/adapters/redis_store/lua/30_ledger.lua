@@ -1,4 +1,4 @@
--- One Pod against its service's counters: `core/ledger.py` and `core/tag_state.py`, on Redis.
+-- One Pod against its service's counters: `ledger/operations.py` and `ledger/tag_state.py`, on Redis.
 -- A plan knows its keys: home, the hash with the tag's clock (the pool's, or the service's own); index, the service's own
 -- hash, where "n:NAMESPACE" is until when that one counts; and the breaker. An operation adds the hash with the service's
 -- own ring, which is a namespace's where each counts apart, the uid record, and the live Pods where they are limited.

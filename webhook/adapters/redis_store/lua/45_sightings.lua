@@ -1,4 +1,4 @@
--- What became of Pods, against what was charged: `core/sightings.py`, on Redis.
+-- What became of Pods, against what was charged: `ledger/observed_pods.py`, on Redis.
 
 -- Charge what a Pod takes above the most that it was ever charged for; what it was never charged for is another limit's.
 local function raise(plan, b, pod_key, scope, cost, p, now)

@@ -2,25 +2,19 @@
 
 from collections.abc import Callable, Iterator
 
-from webhook.core.document.parts import Part, sound
-from webhook.core.document.problems import Problem
-from webhook.core.document.rules import (
-    amounts,
-    breaker,
-    match,
+from webhook.core.document.rules import amounts, breaker, match, pools, quota, resources, services
+from webhook.core.document.rules.placement import (
+    mode,
     node_affinity,
     node_fit,
-    placement,
     pod_affinity,
-    pools,
     preferences,
-    quota,
     repetition,
-    resources,
-    services,
     spread,
     tolerations,
 )
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
 
 Rule = Callable[[Part], Iterator[Problem]]
 
@@ -38,8 +32,8 @@ _OF_THE_DOCUMENT: tuple[Rule, ...] = (
 _OF_A_SERVICE: tuple[Rule, ...] = (
     match.a_match_says_where,
     match.selectors_make_sense,
-    placement.topology_names_one_label,
-    placement.topology_can_be_fulfilled,
+    mode.topology_names_one_label,
+    mode.topology_can_be_fulfilled,
     node_affinity.node_terms_are_kubernetes,
     node_affinity.required_terms_are_few,
     node_affinity.no_required_term_is_empty,
@@ -63,7 +57,7 @@ _OF_A_SERVICE: tuple[Rule, ...] = (
 _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     pools.pools_have_members,
     pools.pools_can_bind,
-    placement.conflicts_can_happen,
+    mode.conflicts_can_happen,
     quota.longer_windows_can_bind,
     amounts.units_are_meant,
 )

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from webhook.core.document.parts import Part, sound
-from webhook.core.document.problems import Problem
-from webhook.core.quantity import Quantity
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.quota import canonical
 
 _LEAST_BYTES = {"memory": 1 << 20, "ephemeral-storage": 1 << 10}

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.parts import Part
-from webhook.core.document.problems import Problem
-from webhook.core.policy import Modes
-from webhook.core.stanzas import ErrorRate, Latency, Mode, OutcomeSource
+from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.policy.model import Modes
+from webhook.core.policy_spec import ErrorRate, Latency, Mode, OutcomeSource
 
 _TRIGGERS = ("errorRate", "latency", "quotaExceeded")
 _SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: shorter intervals see single Pods

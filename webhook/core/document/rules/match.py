@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.parts import Part, WrongError, sound
-from webhook.core.document.problems import Problem
-from webhook.core.kubernetes import LabelSelector
-from webhook.core.policy import Match
-from webhook.core.selectors import Constraints, constraints, coverers, imply
+from webhook.core.document.yaml.fields import Part, WrongError, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.selectors import Constraints, constraints, coverers, imply
+from webhook.core.kubernetes.types import LabelSelector
+from webhook.core.policy.model import Match
 
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 _SELECTORS: tuple[tuple[str, ...], ...] = (

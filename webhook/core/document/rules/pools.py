@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.parts import Part, sound
-from webhook.core.document.problems import Problem, suggestion
 from webhook.core.document.rules.services import all_items, name_of
-from webhook.core.policy import Modes
-from webhook.core.quantity import Duration, Quantity
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem, suggestion
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.policy.model import Modes
+from webhook.core.policy_spec import Mode, Per
 from webhook.core.quota import amount, canonical
-from webhook.core.resources import shown
-from webhook.core.stanzas import Mode, Per
+from webhook.core.quota.pod_cost import shown
 
 
 def pools_exist(document: Part) -> Iterator[Problem]:

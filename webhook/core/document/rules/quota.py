@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from operator import itemgetter
 
-from webhook.core.document.parts import Part, sound
-from webhook.core.document.problems import Problem
-from webhook.core.policy import Modes
-from webhook.core.quantity import Duration, Quantity
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.policy.model import Modes
+from webhook.core.policy_spec import Mode, WhenExceeded
 from webhook.core.quota import LARGEST_EXACT, canonical
-from webhook.core.stanzas import Mode, WhenExceeded
 
 _LIMITED = (
     ("services", "*", "quota", "windows", "*", "hard"),

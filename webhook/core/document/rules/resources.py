@@ -2,12 +2,19 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.parts import Part, sound
-from webhook.core.document.problems import Problem
-from webhook.core.quantity import Quantity
-from webhook.core.ranges.kinds import COMPUTE, DECIDE_QOS, is_extended, is_huge_pages, overcommits, page_size
-from webhook.core.stanzas import WhenOutside
-from webhook.core.totals import HUGE_PAGES
+from webhook.core.container_resources.kinds import (
+    COMPUTE,
+    DECIDE_QOS,
+    is_extended,
+    is_huge_pages,
+    overcommits,
+    page_size,
+)
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.pod_requests import HUGE_PAGES
+from webhook.core.kubernetes.quantity import Quantity
+from webhook.core.policy_spec import WhenOutside
 
 _ASCENDING = ("min", "defaultRequest", "default", "max")
 

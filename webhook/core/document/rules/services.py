@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from webhook.core.document.parts import Part, sound
-from webhook.core.document.problems import Problem, suggestion
-from webhook.core.policy import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
-from webhook.core.selectors import coverers
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem, suggestion
+from webhook.core.kubernetes.selectors import coverers
+from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
 
 _NAMED = ("services", "pools", "slaClasses")
 _SETS = (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from webhook.core.pod import Pod
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.proof.corpus.building import Json
 from webhook.core.proof.corpus.containers import CONTAINERS
 from webhook.core.proof.corpus.places import PLACES

@@ -1,0 +1,99 @@
+"""The three webhook configurations, as certificates see them: whom the API server trusts there, and whom it calls."""
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+from certs.authority import san, server_names
+from certs.cluster.api import WEBHOOKS, Api, Json
+from certs.errors import CertsError
+
+CONFIGURATIONS = (
+    "mutatingwebhookconfigurations/podgate",
+    "validatingwebhookconfigurations/podgate",
+    "validatingwebhookconfigurations/podgate-policy",
+)
+INJECTED_FROM = "cert-manager.io/inject-ca-from"
+"""By this annotation cert-manager's injector writes the bundles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One of them, as it was read."""
+
+    place: str
+    whole: Json = field(repr=False)
+
+    @property
+    def trusts(self) -> tuple[frozenset[x509.Certificate], ...]:
+        """Whom each entry trusts; nobody where its bundle is missing, or is none."""
+        return tuple(_certificates(entry["clientConfig"].get("caBundle")) for entry in self._entries)
+
+    @property
+    def names(self) -> Iterable[x509.GeneralName]:
+        """Return every name that the API server calls us by; CertsError for one that no certificate can bear."""
+        for entry in self._entries:
+            client = entry["clientConfig"]
+            if "service" in client:
+                yield from server_names(f"{client['service']['name']}.{client['service']['namespace']}.svc")
+            else:
+                yield _host(client.get("url", ""), f"{self.place}: webhook {entry['name']}: url")
+
+    @property
+    def ports(self) -> tuple[int | None, ...]:
+        """The Service's port that each entry leads to: None where it names none, -1 where it leads to a URL."""
+        clients = [entry["clientConfig"] for entry in self._entries]
+        return tuple(client["service"].get("port") if "service" in client else -1 for client in clients)
+
+    @property
+    def injected_from(self) -> str | None:
+        return (self.whole["metadata"].get("annotations") or {}).get(INJECTED_FROM)
+
+    @property
+    def _entries(self) -> list[Json]:
+        return self.whole.get("webhooks") or []
+
+    async def publish(self, api: Api, bundle: bytes) -> None:
+        """Have every entry trust this bundle alone, and nobody else write it."""
+        encoded = base64.b64encode(bundle).decode()
+        entries = [{"name": entry["name"], "clientConfig": {"caBundle": encoded}} for entry in self._entries]
+        await self._patch(api, None, {"webhooks": entries})
+
+    async def lead_to(self, api: Api, port: int) -> None:
+        """Have every entry lead to this port of its Service."""
+        entries = [{"name": entry["name"], "clientConfig": {"service": {"port": port}}} for entry in self._entries]
+        await self._patch(api, self.injected_from, {"webhooks": entries})
+
+    async def inject(self, api: Api, certificate: str) -> None:
+        """Have cert-manager's injector write the bundles of that Certificate, NAMESPACE/NAME."""
+        await self._patch(api, certificate, {})
+
+    async def _patch(self, api: Api, injected_from: str | None, more: Json) -> None:
+        version = self.whole["metadata"]["resourceVersion"]
+        metadata = {"resourceVersion": version, "annotations": {INJECTED_FROM: injected_from}}
+        await api.patch(f"{WEBHOOKS}/{self.place}", {"metadata": metadata, **more})
+
+
+async def find(api: Api, place: str) -> Configuration | None:
+    """Return one of CONFIGURATIONS, None where there is none."""
+    found = await api.get(f"{WEBHOOKS}/{place}")
+    return None if found is None else Configuration(place, found)
+
+
+def _host(url: str, place: str) -> x509.GeneralName:
+    try:
+        return san(urlsplit(url).hostname or "")
+    except CertsError as error:
+        raise CertsError(f"{place}: {error}", error.remedy) from None
+    except ValueError as error:
+        raise CertsError(f"{place}: {error}", "write it as https://HOST:PORT/PATH") from None
+
+
+def _certificates(encoded: str | None) -> frozenset[x509.Certificate]:
+    try:
+        return frozenset(x509.load_pem_x509_certificates(base64.b64decode(encoded or "")))
+    except ValueError:
+        return frozenset()

@@ -1,0 +1,1 @@
+"""JWTs for callers without an issuer of their own: the issuer, its signing keys, and their rotation."""

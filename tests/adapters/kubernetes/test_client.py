@@ -1,0 +1,340 @@
+"""The connection: from a kubeconfig, from inside a cluster, and what is said where either is not in order."""
+
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.authority import Authority, san
+from certs.files import write_credentials
+from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, kubeconfig
+from webhook.adapters.kubernetes.api import client as module
+from webhook.adapters.kubernetes.api.client import connect
+from webhook.adapters.kubernetes.api.requests import UnreachedError, answer
+from webhook.errors import UserError
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
+    async with fake_apiserver(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name.startswith("KUBERNETES_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@asynccontextmanager
+async def connected(path: Path | None) -> AsyncIterator[Any]:
+    async with await connect(path) as client:
+        yield client
+
+
+def written(folder: Path, document: Any) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return path
+
+
+async def authorization(client: Any, fake: FakeApiServer) -> str | None:
+    await answer(client, "GET", NAMESPACES, 10)
+    return fake.seen[-1].headers.get("Authorization")
+
+
+# A kubeconfig
+
+
+async def test_a_token_goes_with_every_request(fake: FakeApiServer, tmp_path: Path) -> None:
+    async with connected(written(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
+        assert await authorization(client, fake) == "Bearer abc"
+        assert fake.seen[-1].headers["User-Agent"].startswith("podgate/")
+
+
+async def test_a_token_file_is_read_again_relative_to_the_kubeconfig(fake: FakeApiServer, tmp_path: Path) -> None:
+    path = written(tmp_path, kubeconfig(fake.url, tokenFile="token", token="static"))
+    token = tmp_path / "token"
+    token.write_text("one\n")
+    async with connected(path) as client:
+        assert await authorization(client, fake) == "Bearer one"
+        token.write_text("two\n")
+        assert await authorization(client, fake) == "Bearer two"
+        token.unlink()
+        assert await authorization(client, fake) == "Bearer two", "while a file is replaced it is away for a moment"
+        token.write_text("")
+        assert await authorization(client, fake) == "Bearer two"
+
+
+async def test_an_exec_plugin_is_run_again_when_its_token_has_expired(fake: FakeApiServer, tmp_path: Path) -> None:
+    path = written(tmp_path, kubeconfig(fake.url, exec=plugin(tmp_path, expiry="2020-01-01T00:00:00Z")))
+    async with connected(path) as client:
+        first = await authorization(client, fake)
+        second = await authorization(client, fake)
+    assert (first, second) == ("Bearer token-2", "Bearer token-3")
+
+
+@pytest.mark.parametrize("expiry", ["2999-01-01T00:00:00Z", None])
+async def test_an_exec_plugin_is_not_run_without_need(fake: FakeApiServer, tmp_path: Path, expiry: str | None) -> None:
+    path = written(tmp_path, kubeconfig(fake.url, exec=plugin(tmp_path, expiry)))
+    async with connected(path) as client:
+        assert await authorization(client, fake) == "Bearer token-1"
+        assert await authorization(client, fake) == "Bearer token-1"
+
+
+async def test_an_exec_plugin_that_fails_later_is_a_request_that_fails(fake: FakeApiServer, tmp_path: Path) -> None:
+    script = plugin(tmp_path, expiry="2020-01-01T00:00:00Z")
+    async with connected(written(tmp_path, kubeconfig(fake.url, exec=script))) as client:
+        (tmp_path / "plugin").write_text("#!/bin/sh\necho no luck >&2\nexit 3\n")
+        with pytest.raises(UnreachedError, match="no luck"):
+            await authorization(client, fake)
+        (tmp_path / "plugin").write_text("#!/bin/sh\necho []\n")
+        with pytest.raises(UnreachedError, match="the exec plugin failed"):
+            await authorization(client, fake)
+
+
+async def test_a_slow_exec_plugin_is_waited_for_by_a_later_request(fake: FakeApiServer, tmp_path: Path) -> None:
+    script = plugin(tmp_path, expiry="2020-01-01T00:00:00Z")
+    async with connected(written(tmp_path, kubeconfig(fake.url, exec=script))) as client:
+        os.mkfifo(tmp_path / "gate")
+        quick = (tmp_path / "plugin").read_text()
+        (tmp_path / "plugin").write_text(quick.replace("#!/bin/sh\n", f"#!/bin/sh\nread line < {tmp_path}/gate\n"))
+        with pytest.raises(UnreachedError, match="no answer in time"):
+            await answer(client, "GET", NAMESPACES, 0.05)
+        (tmp_path / "gate").write_text("go\n")
+        assert await authorization(client, fake) == "Bearer token-2"
+        (tmp_path / "plugin").write_text(quick)
+
+
+def plugin(folder: Path, expiry: str | None) -> dict[str, Any]:
+    """Return a plugin that gives token-1, token-2 and so on."""
+    script = folder / "plugin"
+    stamp = f', "expirationTimestamp": "{expiry}"' if expiry else ""
+    status = f'{{"token": "token-$n"{stamp}}}'
+    said = f'{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {status}}}'
+    script.write_text(f"#!/bin/sh\necho >> {folder}/count\nn=$(wc -l < {folder}/count)\ncat <<EOF\n{said}\nEOF\n")
+    script.chmod(0o755)
+    return {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script), "interactiveMode": "Never"}
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("[", "not YAML"),
+        ("\x00", "not YAML"),
+        ("- a", "current-context is not set"),
+        ("", "current-context is not set"),
+        ("current-context: x", "contexts"),
+        ({"current-context": "y", "contexts": [], "clusters": []}, "y"),
+        ({"current-context": "x", "contexts": [{"name": "x"}]}, "Expected key context"),
+        ({**kubeconfig("http://h"), "clusters": []}, "Expected object with name c"),
+        (kubeconfig("http://h", exec={"command": "/no/such", "apiVersion": "v1"}), "exec plugin's command"),
+        (
+            {
+                **kubeconfig("https://h"),
+                "clusters": [{"name": "c", "cluster": {"server": "https://h", "certificate-authority": "ca.crt"}}],
+            },
+            "ca.crt",
+        ),
+        (kubeconfig("https://h", **{"client-certificate-data": "x"}), "base64"),
+        ({**kubeconfig("https://h"), "users": []}, "the current context's user is not there"),
+    ],
+)
+async def test_a_kubeconfig_that_is_none_is_refused_with_its_path_and_a_remedy(
+    tmp_path: Path, document: Any, words: str
+) -> None:
+    path = written(tmp_path, document)
+    with pytest.raises(UserError) as caught:
+        await connect(path)
+    assert str(caught.value).startswith(f"{path}: not a usable kubeconfig: ")
+    assert words in str(caught.value)
+    assert caught.value.remedy == f"try it with: kubectl --kubeconfig {path} get --raw /readyz"
+
+
+async def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere: cannot read the kubeconfig: No such file"):
+        await connect(tmp_path / "nowhere")
+
+
+async def test_two_kubeconfigs_in_one_path_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="separates kubeconfigs"):
+        await connect(Path(f"{tmp_path}/a:{tmp_path}/b"))
+
+
+async def test_a_token_file_without_a_token_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, kubeconfig("http://h", tokenFile="token"))
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(UserError, match=r"kubeconfig: tokenFile .*/token: cannot be read, or is empty"):
+        await connect(path)
+
+
+async def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
+    document = kubeconfig("https://h")
+    document["clusters"][0]["cluster"]["certificate-authority-data"] = "bm9uZQ=="
+    path = written(tmp_path, document)
+    with pytest.raises(UserError, match="unusable certificates") as caught:
+        await connect(path)
+    assert str(caught.value).startswith(str(path))
+
+
+# Proxies and ~/.netrc
+
+
+async def test_netrc_has_no_say(fake: FakeApiServer, tmp_path: Path) -> None:
+    (tmp_path / ".netrc").write_text("default login eve password secret\n")
+    async with connected(written(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
+        assert await authorization(client, fake) == "Bearer abc"
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:{}", "127.0.0.1:{}"])
+async def test_a_kubeconfig_goes_through_the_proxy_that_the_environment_names(
+    fake: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy.format(fake.port))
+    async with connected(written(tmp_path, kubeconfig("http://kubernetes.example"))) as client:
+        await answer(client, "GET", NAMESPACES, 10)
+    assert fake.seen[-1].headers["Host"] == "kubernetes.example"
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+    async with connected(written(tmp_path, kubeconfig(fake.url))) as client:
+        assert client.configuration.proxy is None
+
+
+async def test_a_proxy_in_the_kubeconfig_wins(
+    fake: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    document = kubeconfig("http://kubernetes.example")
+    document["clusters"][0]["cluster"]["proxy-url"] = fake.url
+    async with connected(written(tmp_path, document)) as client:
+        await answer(client, "GET", NAMESPACES, 10)
+    assert fake.seen[-1].headers["Host"] == "kubernetes.example"
+
+
+# In a cluster
+
+
+@pytest.fixture
+def authority() -> Authority:
+    return Authority.create("cluster")
+
+
+@pytest.fixture
+def account(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a service account, as a Pod has it mounted."""
+    folder = tmp_path / "account"
+    folder.mkdir()
+    (folder / "token").write_text("one")
+    (folder / "ca.crt").write_bytes(authority.credentials.certificate.public_bytes(Encoding.PEM))
+    monkeypatch.setattr(module, "_ACCOUNT", folder)
+    inside(monkeypatch, "10.0.0.1", 443)
+    return folder
+
+
+def inside(monkeypatch: pytest.MonkeyPatch, host: str, port: int) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
+
+
+def serving(folder: Path, authority: Authority, *names: str) -> ssl.SSLContext:
+    credentials = authority.issue_server("kube-apiserver", tuple(san(name) for name in names))
+    write_credentials(credentials, folder / "api.crt", folder / "api.key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "api.crt", folder / "api.key")
+    return context
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_a_pod_talks_to_its_cluster_by_certificate_and_token(
+    tmp_path: Path, authority: Authority, account: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    async with fake_apiserver(tmp_path, serving(tmp_path, authority, f"ip:{host}"), host) as fake:
+        inside(monkeypatch, host, fake.port)
+        async with connected(None) as client:
+            assert await authorization(client, fake) == "Bearer one"
+            (account / "token").write_text("two\n")
+            assert await authorization(client, fake) == "Bearer two"
+
+
+async def test_a_pod_does_not_send_its_token_through_a_proxy_for_the_world_outside(
+    tmp_path: Path, authority: Authority, account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert account
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    (tmp_path / ".netrc").write_text("default login eve password secret\n")
+    async with fake_apiserver(tmp_path, serving(tmp_path, authority, "ip:127.0.0.1")) as fake:
+        inside(monkeypatch, "127.0.0.1", fake.port)
+        async with connected(None) as client:
+            assert await authorization(client, fake) == "Bearer one"
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [(("dns:elsewhere",), "IP address mismatch"), ((), "unable to get local issuer certificate")],
+)
+async def test_an_api_server_that_is_not_the_clusters_gets_no_token(
+    tmp_path: Path,
+    authority: Authority,
+    account: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    words: str,
+) -> None:
+    assert account
+    issuer = authority if names else Authority.create("other")
+    async with fake_apiserver(tmp_path, serving(tmp_path, issuer, *(names or ("ip:127.0.0.1",)))) as fake:
+        inside(monkeypatch, "127.0.0.1", fake.port)
+        async with connected(None) as client:
+            with pytest.raises(UnreachedError, match=words):
+                await answer(client, "GET", NAMESPACES, 10)
+        assert fake.seen == []
+
+
+async def test_the_name_that_the_kubeconfig_gives_is_what_the_certificate_must_have(
+    tmp_path: Path, authority: Authority, account: Path
+) -> None:
+    async with fake_apiserver(tmp_path, serving(tmp_path, authority, "dns:kubernetes.default.svc")) as fake:
+        document = kubeconfig(fake.url)
+        cluster = document["clusters"][0]["cluster"]
+        cluster["certificate-authority"] = "account/ca.crt"  # relative to the kubeconfig
+        assert (account / "ca.crt").exists()
+        async with connected(written(tmp_path, document)) as client:
+            with pytest.raises(UnreachedError, match="IP address mismatch"):
+                await answer(client, "GET", NAMESPACES, 10)
+        cluster["tls-server-name"] = "kubernetes.default.svc"
+        async with connected(written(tmp_path, document)) as client:
+            await answer(client, "GET", NAMESPACES, 10)
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("KUBERNETES_SERVICE_PORT", "Service host/port is not set"),
+        ("token", "token file does not exist"),
+        ("ca.crt", "certification file does not exist"),
+    ],
+)
+async def test_what_a_pod_lacks_is_named(
+    account: Path, monkeypatch: pytest.MonkeyPatch, missing: str, words: str
+) -> None:
+    if missing.isupper():
+        monkeypatch.delenv(missing)
+    else:
+        (account / missing).unlink()
+    with pytest.raises(UserError, match=words) as caught:
+        await connect(None)
+    assert str(caught.value).startswith(f"{account}, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT: ")
+    assert "service account whose token is mounted" in caught.value.remedy
+
+
+async def test_a_certificate_authority_that_is_none_is_refused(account: Path) -> None:
+    (account / "ca.crt").write_text("none")
+    with pytest.raises(UserError, match="unusable certificates"):
+        await connect(None)

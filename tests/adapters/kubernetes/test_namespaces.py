@@ -1,0 +1,210 @@
+"""Labels of Namespaces: from the cache, and by one look where the cache does not know yet."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, hang, refuse, say, until
+from webhook.adapters.kubernetes import Pace, WatchedNamespaces, connect
+from webhook.ports import NamespaceLabels, WatchReports
+
+QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01)
+
+
+class Known:
+    """Namespace labels behind a fake API server."""
+
+    def __init__(self, fake: FakeApiServer, client: Any, pace: Pace = QUICK) -> None:
+        self.fake = fake
+        self.troubles: list[str] = []
+        self.overs: list[str] = []
+        self.contacts: list[None] = []
+        self.source = WatchedNamespaces(
+            client,
+            reports=WatchReports(lambda: self.contacts.append(None), self.troubles.append, self.overs.append),
+            pace=pace,
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    async def watching(self) -> None:
+        self._task = asyncio.create_task(self.source.run())
+        await until(lambda: len(self.fake.watching) == 1)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            assert not self._task.done(), self._task
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
+    async with fake_apiserver(tmp_path) as server:
+        server.put(NAMESPACES, "payments", labels={"tier": "prod"})
+        yield server
+
+
+@pytest.fixture
+async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
+    assert fake.url
+    async with await connect(tmp_path / "kubeconfig") as connected:
+        yield connected
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
+
+
+@pytest.fixture
+async def known(fake: FakeApiServer, client: Any) -> AsyncIterator[Known]:
+    source = Known(fake, client)
+    yield source
+    await source.stop()
+
+
+async def test_before_the_first_list_nothing_is_known(known: Known) -> None:
+    source: NamespaceLabels = known.source
+    assert source.labels("payments") is None
+
+
+async def test_labels_follow_the_cluster(known: Known) -> None:
+    await known.watching()
+    assert known.source.labels("payments") == {"tier": "prod"}
+    assert known.source.labels("orders") is None
+    known.fake.put(NAMESPACES, "orders")
+    known.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
+    await until(lambda: known.source.labels("payments") == {"tier": "test"})
+    assert known.source.labels("orders") == {}, "known, and without labels"
+    known.fake.remove(NAMESPACES, "orders")
+    await until(lambda: known.source.labels("orders") is None)
+    assert known.contacts
+    assert known.troubles == []
+
+
+async def test_what_vanished_while_the_watch_was_cut_is_gone(known: Known) -> None:
+    known.fake.put(NAMESPACES, "orders")
+    await known.watching()
+    known.fake.bookmark()
+    known.fake.next("watch", refuse(410))
+    known.fake.remove(NAMESPACES, "orders")
+    known.fake.watching[0].items = asyncio.Queue()
+    known.fake.end()
+    await until(lambda: known.source.labels("orders") is None)
+    assert known.source.labels("payments") == {"tier": "prod"}
+
+
+async def test_a_look_finds_what_the_cache_does_not_know_and_it_stays_known(known: Known) -> None:
+    assert await known.source.look("payments") == {"tier": "prod"}
+    assert known.source.labels("payments") == {"tier": "prod"}
+    await known.watching()
+    known.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
+    await until(lambda: known.source.labels("payments") == {"tier": "test"})
+
+
+async def test_a_look_asks_for_that_one_by_a_list_and_needs_no_right_of_its_own(known: Known) -> None:
+    await known.source.look("payments")
+    [seen] = known.fake.seen
+    assert (seen.verb, seen.path, seen.query) == ("list", NAMESPACES, {"fieldSelector": "metadata.name=payments"})
+
+
+async def test_a_look_for_what_is_not_there_finds_nothing(known: Known) -> None:
+    assert await known.source.look("orders") is None
+    assert known.source.labels("orders") is None
+    assert known.troubles == []
+
+
+@pytest.mark.parametrize(
+    "name", ["", "-a", "a-", "A", "a" * 64, "a/../b", "a,metadata.name!=b", "a\n", "a b", "a=b", "\u00e4"]
+)
+async def test_what_cannot_be_a_name_is_not_asked_for(known: Known, name: str) -> None:
+    assert await known.source.look(name) is None
+    assert known.fake.seen == []
+
+
+async def test_looks_for_one_name_share_one_request(known: Known) -> None:
+    found = await asyncio.gather(*(known.source.look("payments") for _ in range(20)))
+    assert found == [{"tier": "prod"}] * 20
+    assert len(known.fake.seen) == 1
+    await asyncio.gather(known.source.look("orders"), known.source.look("stock"))
+    assert len(known.fake.seen) == 3
+
+
+async def test_a_caller_that_gives_up_does_not_stop_the_look(known: Known) -> None:
+    impatient = asyncio.create_task(known.source.look("payments"))
+    patient = asyncio.create_task(known.source.look("payments"))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert await patient == {"tier": "prod"}
+    assert impatient.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (hang, "no answer in time"),
+        (refuse(403, "forbidden"), "HTTP 403: forbidden: grant the right to list and watch namespaces"),
+        (refuse(500), "HTTP 500"),
+        (say(b"<html>"), "not understood"),
+    ],
+)
+async def test_a_look_without_an_answer_finds_nothing_in_time_and_is_told_once(
+    fake: FakeApiServer, client: Any, fault: Any, words: str
+) -> None:
+    known = Known(fake, client, replace(QUICK, look_seconds=0.1))
+    fake.always["list"] = fault
+    assert await known.source.look("payments") is None
+    assert await known.source.look("orders") is None
+    [trouble] = known.troubles
+    assert trouble.startswith("cannot look up a namespace: ")
+    assert words in trouble
+    del fake.always["list"]
+    assert await known.source.look("payments") == {"tier": "prod"}
+    fake.next("list", fault)
+    assert await known.source.look("orders") is None
+    assert len(known.troubles) == 2, "it had been over"
+
+
+async def test_a_refusal_that_repeats_the_name_is_told_once_all_the_same(known: Known) -> None:
+    for name in ("orders", "stock"):
+        known.fake.next("list", refuse(403, f'namespaces "{name}" is forbidden: User "u" cannot list'))
+        assert await known.source.look(name) is None
+    [trouble] = known.troubles
+    assert trouble.startswith('cannot look up a namespace: HTTP 403: namespaces is forbidden: User "u" cannot list: ')
+
+
+async def test_what_the_watch_has_brought_meanwhile_is_newer_than_what_a_look_found(known: Known) -> None:
+    release = asyncio.Event()
+
+    async def slow(request: Any) -> Any:
+        answer = await known.fake.list(request)
+        await release.wait()
+        return answer
+
+    known.fake.next("list", slow)
+    look = asyncio.create_task(known.source.look("payments"))
+    await until(lambda: len(known.fake.seen) == 1)
+    known.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
+    await known.watching()
+    release.set()
+    assert await look == {"tier": "test"}
+    assert known.source.labels("payments") == {"tier": "test"}
+
+
+async def test_stopping_does_not_wait_for_a_look(fake: FakeApiServer, client: Any) -> None:
+    known = Known(fake, client, replace(QUICK, look_seconds=3600))
+    await known.watching()
+    known.fake.next("list", hang)
+    look = asyncio.create_task(known.source.look("orders"))
+    await until(lambda: known.fake.verbs().count("list") == 2)
+    await known.stop()
+    assert await look is None
+
+
+async def test_thousands_of_namespaces_are_one_list(known: Known) -> None:
+    for number in range(5000):
+        known.fake.put(NAMESPACES, f"team-{number}", labels={"team": str(number)}, spec={"finalizers": ["kubernetes"]})
+    await known.watching()
+    assert known.source.labels("team-4999") == {"team": "4999"}
+    assert known.fake.verbs() == ["list", "watch"]

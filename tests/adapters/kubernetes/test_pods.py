@@ -1,0 +1,308 @@
+"""Pods, listed in pages and followed without a gap, over a connection that fails in every way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.harness.fake_apiserver import NAMESPACES, PODS, FakeApiServer, fake_apiserver, hang, refuse, say, until
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.kubernetes import Pace, WatchedPods, connect
+from webhook.adapters.kubernetes.pods import annotations, continuity_of
+from webhook.core.kubernetes.pod import Pod
+from webhook.ports import Continuity, Found, WatchReports
+
+QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
+
+
+@dataclass
+class Follower:
+    """A `ports.PodTaker`, and what it was told."""
+
+    clock: VirtualClock
+    pods: WatchedPods | None = None
+    there: dict[str, Pod] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    pages: list[int] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    lists: int = 0
+    on_page: Callable[[], None] = lambda: None
+
+    async def begin(self) -> None:
+        self.pages.clear()
+        self.there.clear()
+
+    async def listed(self, pods: Sequence[Pod]) -> None:
+        self.pages.append(len(pods))
+        self.there.update({pod.metadata.uid: pod for pod in pods})
+        self.on_page()
+
+    async def complete(self) -> None:
+        self.lists += 1
+
+    async def changed(self, pod: Pod, *, gone: bool) -> None:
+        self.told.append(f"{'gone' if gone else 'there'} {pod.metadata.uid}")
+        if gone:
+            self.there.pop(pod.metadata.uid, None)
+        else:
+            self.there[pod.metadata.uid] = pod
+
+    async def passed(self, pod: Pod) -> None:
+        self.told.append(f"passed {pod.metadata.uid}")
+
+    @property
+    def continuity(self) -> Continuity | None:
+        assert self.pods is not None
+        return self.pods.continuity
+
+
+Follow = Callable[..., Follower]
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
+    async with fake_apiserver(tmp_path) as server:
+        server.put_pod("shop", "first", "u1")
+        yield server
+
+
+@pytest.fixture
+async def follow(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Follow]:
+    """Return what starts to follow Pods."""
+    running: list[asyncio.Task[None]] = []
+    assert fake.url
+    client = await connect(tmp_path / "kubeconfig")
+
+    def start(resume: Continuity | None = None, *, run: bool = True, pace: Pace = QUICK) -> Follower:
+        follower = Follower(VirtualClock(1_000_000))
+        reports = WatchReports(lambda: None, follower.troubles.append, lambda _: None)
+        follower.pods = WatchedPods(client, follower.clock, reports=reports, pace=pace, resume=resume)
+        if run:
+            running.append(asyncio.create_task(follower.pods.run(follower)))
+        return follower
+
+    yield start
+    for task in running:
+        assert not task.done(), "it ends only when it is cancelled"
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    await client.close()
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
+
+
+async def watching(fake: FakeApiServer, follower: Follower) -> None:
+    await until(lambda: len(fake.watching) == 1 and follower.lists > 0)
+
+
+async def test_what_is_read_of_a_pod_is_what_matters(fake: FakeApiServer, follow: Follow) -> None:
+    metadata = {
+        "labels": {"app": "web"},
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "deletionTimestamp": "2026-01-02T03:05:05Z",
+        "deletionGracePeriodSeconds": 30,
+        "ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "o", "controller": True}],
+    }
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    fake.put_pod("shop", "whole", "u2", metadata=metadata, spec=spec, status={"phase": "Running"})
+    follower = follow()
+    await watching(fake, follower)
+    pod = follower.there["u2"]
+    assert (pod.metadata.namespace, pod.metadata.name, pod.labels) == ("shop", "whole", {"app": "web"})
+    assert pod.metadata.creation_timestamp == "2026-01-02T03:04:05Z"
+    assert (pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds) == ("2026-01-02T03:05:05Z", 30)
+    assert (pod.metadata.owner_references or ())[0].kind == "DaemonSet"
+    assert pod.status.phase == "Running"
+
+
+async def test_built_in_exempt_namespaces_are_not_even_sent(fake: FakeApiServer, follow: Follow) -> None:
+    fake.put_pod("kube-system", "dns", "u2")
+    follower = follow()
+    await watching(fake, follower)
+    fake.put_pod("podgate-system", "us", "u3")
+    fake.put_pod("shop", "second", "u4")
+    await until(lambda: "u4" in follower.there)
+    assert set(follower.there) == {"u1", "u4"}
+
+
+async def test_a_long_list_comes_in_pages_of_one_version(fake: FakeApiServer, follow: Follow) -> None:
+    for number in range(1100):
+        fake.put_pod("shop", f"more-{number}", f"m{number}")
+    begun = fake.revision
+    follower = follow(run=False)
+
+    def meanwhile() -> None:
+        follower.clock.set(follower.clock.now_us() + 1)
+        fake.put_pod("shop", f"new-{len(follower.pages)}", f"n{len(follower.pages)}")
+
+    follower.on_page = meanwhile
+    assert follower.pods is not None
+    running = asyncio.create_task(follower.pods.run(follower))
+    await until(lambda: "n3" in follower.there)
+    running.cancel()
+    await asyncio.wait([running])
+    assert follower.pages == [500, 500, 101]
+    assert follower.told == ["there n1", "there n2", "there n3"], "the watch begins at the version of the first page"
+    assert follower.continuity == Continuity(begun + 3, 1_000_000), "and the proof at its arrival"
+
+
+async def test_a_list_whose_version_is_gone_before_its_end_begins_anew(fake: FakeApiServer, follow: Follow) -> None:
+    for number in range(600):
+        fake.put_pod("shop", f"more-{number}", f"m{number}")
+    follower = follow(run=False)
+
+    def once() -> None:
+        follower.on_page = lambda: None
+        fake.put_pod("shop", "new", "new")
+        fake.compact()
+
+    follower.on_page = once
+    assert follower.pods is not None
+    running = asyncio.create_task(follower.pods.run(follower))
+    await watching(fake, follower)
+    running.cancel()
+    await asyncio.wait([running])
+    assert (len(follower.there), follower.pages, follower.troubles) == (602, [500, 102], [])
+
+
+async def test_a_list_that_never_ends_is_a_trouble(fake: FakeApiServer, follow: Follow) -> None:
+    fake.always["list"] = refuse(410, "too old")
+    follower = follow()
+    await until(lambda: bool(follower.troubles))
+    assert follower.troubles == ["cannot list pods: HTTP 410: too old"]
+    assert (follower.lists, follower.continuity) == (0, None)
+    del fake.always["list"]
+    await watching(fake, follower)
+
+
+async def test_a_list_that_fails_half_way_counts_for_nothing(fake: FakeApiServer, follow: Follow) -> None:
+    async def halfway(_: web.Request) -> web.StreamResponse:
+        metadata = {"resourceVersion": str(fake.revision), "continue": "1:1"}
+        return web.json_response({"metadata": metadata, "items": []})
+
+    fake.next("list", halfway, refuse(500, "oh"))
+    follower = follow(Continuity(7, 77))
+    await until(lambda: bool(follower.troubles))
+    assert follower.continuity == Continuity(7, 77)
+    await watching(fake, follower)
+    assert follower.continuity == Continuity(7, 77) or follower.lists > 0
+
+
+async def test_changes_and_bookmarks_move_the_proof_on(fake: FakeApiServer, follow: Follow) -> None:
+    follower = follow()
+    await watching(fake, follower)
+    assert follower.continuity == Continuity(fake.revision, 1_000_000)
+    fake.put_pod("shop", "second", "u2")
+    await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
+    fake.put(NAMESPACES, "other")
+    fake.bookmark()
+    await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
+
+
+async def test_after_a_list_a_watch_goes_on_where_the_former_one_ended(fake: FakeApiServer, follow: Follow) -> None:
+    follower = follow()
+    await watching(fake, follower)
+    before = follower.continuity
+    fake.next("list", refuse(500))
+    fake.always["watch"] = refuse(500, "oh")
+    fake.cut()
+    await until(lambda: len(follower.troubles) > 0)
+    follower.clock.set(9_000_000)
+    fake.put_pod("shop", "brief", "u2")
+    fake.put_pod("shop", "stays", "u3")
+    fake.remove(PODS, "shop/brief")
+    follower.told.clear()
+    lists = follower.lists
+    await until(lambda: follower.lists > lists)
+    assert follower.continuity == before, "what was written meanwhile has not been seen yet"
+    del fake.always["watch"]
+    await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
+    assert follower.told == ["passed u2", "passed u3", "passed u2"], "the list knows better what is there"
+    assert set(follower.there) == {"u1", "u3"}
+
+
+async def test_who_watches_next_goes_on_where_the_former_one_ended(fake: FakeApiServer, follow: Follow) -> None:
+    before = Continuity(fake.revision, 555)
+    fake.put_pod("shop", "brief", "u2")
+    fake.remove(PODS, "shop/brief")
+    follower = follow(before)
+    await until(lambda: follower.continuity == Continuity(fake.revision, 555))
+    assert (follower.told, set(follower.there)) == (["passed u2", "passed u2"], {"u1"})
+    fake.put_pod("shop", "second", "u3")
+    await until(lambda: "u3" in follower.there)
+    assert follower.told[2:] == ["there u3"]
+
+
+async def test_where_the_former_version_is_gone_the_proof_begins_anew(fake: FakeApiServer, follow: Follow) -> None:
+    before = Continuity(fake.revision - 1, 555)
+    fake.compact()
+    follower = follow(before)
+    await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
+    assert follower.troubles == [], "that is usual"
+
+
+async def test_a_version_that_is_yet_to_come_is_another_histories(fake: FakeApiServer, follow: Follow) -> None:
+    follower = follow(Continuity(fake.revision + 1000, 555))
+    await watching(fake, follower)
+    assert follower.continuity == Continuity(fake.revision, 1_000_000)
+
+
+async def test_what_is_not_understood_ends_the_proof(fake: FakeApiServer, follow: Follow) -> None:
+    follower = follow()
+    await watching(fake, follower)
+    follower.clock.set(2_000_000)
+    fake.send(b'{"type": "ADDED", "object": {"metadata": 1}}\n')
+    await until(lambda: follower.continuity == Continuity(fake.revision, 2_000_000))
+
+
+async def test_it_lists_again_when_it_is_asked_to(fake: FakeApiServer, follow: Follow) -> None:
+    follower = follow()
+    await watching(fake, follower)
+    assert follower.pods is not None
+    fake.put_pod("shop", "second", "u2")
+    await until(lambda: "u2" in follower.there)
+    follower.clock.set(2_000_000)
+    follower.pods.list_again()
+    await until(lambda: follower.lists == 2 and len(fake.watching) == 1)
+    assert follower.continuity == Continuity(fake.revision, 1_000_000), "nothing was missed by it"
+
+
+async def test_a_pod_is_looked_for_where_it_should_be(fake: FakeApiServer, follow: Follow) -> None:
+    pods = follow(run=False).pods
+    assert pods is not None
+    fake.put_pod("elsewhere", "second", "u2")
+    found = await pods.find("shop", "first")
+    assert found is not None
+    assert found.pod is not None
+    assert (found.pod.metadata.uid, found.version) == ("u1", fake.revision)
+    assert await pods.find("shop", "second") == Found(None, fake.revision)
+    asked = fake.last("list")
+    assert (asked.path, asked.query) == (f"{NAMESPACES}/shop/pods", {"fieldSelector": "metadata.name=second"})
+
+
+@pytest.mark.parametrize("fault", [refuse(500), refuse(403), hang, say(b"{}"), say(b"[", cut=True)])
+async def test_without_an_answer_nothing_is_found_out(fake: FakeApiServer, follow: Follow, fault: Any) -> None:
+    follower = follow(run=False, pace=Pace(look_seconds=0.1))
+    fake.always["list"] = fault
+    assert follower.pods is not None
+    assert await follower.pods.find("shop", "first") is None
+    assert follower.troubles[0].startswith("cannot look up a pod: ")
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("..", "x"), ("a/b", "x"), ("shop", "x,y=z"), ("", "x"), ("shop", "")])
+async def test_what_is_no_name_is_not_asked_for(fake: FakeApiServer, follow: Follow, namespace: str, name: str) -> None:
+    pods = follow(run=False).pods
+    assert pods is not None
+    assert await pods.find(namespace, name) is None
+    assert fake.seen == []
+
+
+def test_how_far_it_has_come_is_written_and_read() -> None:
+    reached = Continuity(123, 456)
+    assert continuity_of(annotations(reached)) == reached
+    assert annotations(None) == {}
+    for broken in ({}, {"podgate.io/watched-version": "x", "podgate.io/watched-since": "1"}):
+        assert continuity_of(broken) is None

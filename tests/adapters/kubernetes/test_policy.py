@@ -1,0 +1,496 @@
+"""The policy from its ConfigMap: what arrives is in force, what is bad changes nothing, what was good is kept."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.adapters.test_policy_file import FakeClock, Recorder, document
+from tests.harness.checking import Here
+from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, fake_apiserver, hang, refuse, say, until
+from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, connect
+from webhook.core.document.yaml.text import LARGEST_BYTES
+from webhook.policy.current_policy import PolicyKeeper
+from webhook.ports import Observer, PolicySource, WatchReports
+
+POLICY, LAST_GOOD = "podgate-policy", "podgate-policy-last-good"
+QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
+THIS = "configmap podgate-system/podgate-policy"
+BAD = document(5).replace("pods", "pod")
+
+
+class Followed:
+    """A policy source behind a fake API server, with what it told."""
+
+    def __init__(self, fake: FakeApiServer, client: Any, pace: Pace = QUICK, *, keeps_last_good: bool = True) -> None:
+        self.fake = fake
+        self.recorder = Recorder()
+        self.troubles: list[str] = []
+        self.overs: list[str] = []
+        self.contacts = 0
+        observer: Observer = self.recorder
+        self.keeper = PolicyKeeper(observer, FakeClock(), Here())
+        self.source = ConfigMapPolicy(
+            client,
+            self.keeper,
+            reports=WatchReports(self._contact, self.troubles.append, self.overs.append),
+            pace=pace,
+            keeps_last_good=keeps_last_good,
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def _contact(self) -> None:
+        self.contacts += 1
+
+    def pods(self) -> str | None:
+        loaded = self.source.current()
+        if loaded is None:
+            return None
+        quota = loaded.policy.services[0].quota
+        assert quota is not None
+        return quota.windows[0].hard["pods"].text
+
+    def apply(self, text: str) -> None:
+        self.fake.put(CONFIGMAPS, POLICY, data={"policy.yaml": text})
+
+    def kept(self) -> str | None:
+        found = self.fake.stored(CONFIGMAPS, LAST_GOOD)
+        return found["data"]["policy.yaml"] if found else None
+
+    def run(self) -> None:
+        self._task = asyncio.create_task(self.source.run())
+
+    async def watching(self) -> None:
+        self.run()
+        await until(lambda: len(self.fake.watching) == 1)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            assert not self._task.done(), self._task
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
+    async with fake_apiserver(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
+    assert fake.url
+    async with await connect(tmp_path / "kubeconfig") as connected:
+        yield connected
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
+
+
+@pytest.fixture
+async def followed(fake: FakeApiServer, client: Any) -> AsyncIterator[Followed]:
+    source = Followed(fake, client)
+    yield source
+    await source.stop()
+
+
+def test_it_is_a_policy_source(followed: Followed) -> None:
+    source: PolicySource = followed.source
+    assert source.current() is None
+    assert source.by_hash("0" * 16) is None
+
+
+async def test_a_refresh_brings_the_document_byte_for_byte(followed: Followed) -> None:
+    text = document(5) + "# \u00fcber \U0001f680\n"
+    followed.apply(text)
+    await followed.source.refresh()
+    file = PolicyKeeper(followed.recorder, FakeClock(), Here())
+    assert await file.offer(text.encode(), "a file")
+    assert followed.source.current() == file.current()
+    assert followed.contacts == 1
+
+
+async def test_it_asks_for_the_one_configmap_only(followed: Followed) -> None:
+    await followed.watching()
+    for verb in ("list", "watch"):
+        seen = followed.fake.last(verb)
+        assert seen.path == CONFIGMAPS
+        assert seen.query["fieldSelector"] == "metadata.name=podgate-policy"
+
+
+async def test_changes_arrive_by_the_watch(followed: Followed) -> None:
+    followed.apply(document(5))
+    await followed.watching()
+    assert followed.pods() == "5"
+    followed.apply(document(6))
+    await until(lambda: followed.pods() == "6")
+    assert followed.fake.verbs().count("list") == 1
+
+
+async def test_a_bad_document_keeps_what_is_in_force_and_shows_its_place(followed: Followed) -> None:
+    followed.apply(document(5))
+    await followed.watching()
+    followed.apply(BAD)
+    await until(lambda: bool(followed.keeper.last_errors()))
+    [error] = followed.keeper.last_errors()
+    assert error.startswith(f"{THIS}: policy.yaml:6:")
+    assert "services[0].quota" in error
+    assert followed.pods() == "5"
+
+
+async def test_deleting_it_keeps_what_is_in_force(followed: Followed) -> None:
+    followed.apply(document(5))
+    await followed.watching()
+    followed.fake.remove(CONFIGMAPS, POLICY)
+    await until(lambda: bool(followed.keeper.last_errors()))
+    [error] = followed.keeper.last_errors()
+    assert error.startswith(f"{THIS}: there is none: create it, such as with `kubectl -n podgate-system create ")
+    assert followed.pods() == "5"
+    followed.apply(document(5))
+    await until(lambda: not followed.keeper.last_errors())
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "data['policy.yaml'] is missing, there is nothing: put the document there"),
+        ({"data": {"policy.yml": "", "b": ""}}, "data['policy.yaml'] is missing, there is b, policy.yml: put"),
+        ({"binaryData": {"policy.json": "AA=="}}, "data['policy.yaml'] is missing, there is policy.json: put"),
+        ({"binaryData": {"policy.yaml": "/w=="}}, "binaryData['policy.yaml']: it is UTF-8 text, under data: put"),
+    ],
+)
+async def test_a_configmap_without_the_document_is_refused(
+    followed: Followed, fields: dict[str, Any], words: str
+) -> None:
+    followed.fake.put(CONFIGMAPS, POLICY, **fields)
+    await followed.source.refresh()
+    [error] = followed.keeper.last_errors()
+    assert error.startswith(f"{THIS}: ")
+    assert words in error
+
+
+async def test_a_document_as_large_as_a_configmap_can_be_goes_both_ways(followed: Followed) -> None:
+    text = document(5) + "# \u20ac\n"
+    text += "#" * (LARGEST_BYTES - len(text.encode()) - 1) + "\n"
+    await followed.watching()
+    followed.apply(text)
+    await until(lambda: followed.kept() == text)
+    assert followed.pods() == "5"
+
+
+# The copy
+
+
+async def test_what_was_accepted_is_kept_a_second_time(followed: Followed) -> None:
+    followed.apply(document(5))
+    await followed.watching()
+    await until(lambda: followed.kept() == document(5))
+    followed.apply(document(6))
+    await until(lambda: followed.kept() == document(6))
+    followed.apply(BAD)
+    await until(lambda: bool(followed.keeper.last_errors()))
+    assert followed.kept() == document(6)
+    assert followed.troubles == []
+
+
+async def test_a_copy_that_is_equal_is_not_written_again(followed: Followed) -> None:
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(5)})
+    followed.apply(document(5))
+    await followed.watching()
+    followed.apply(BAD)
+    followed.apply(document(6))
+    await until(lambda: followed.kept() == document(6))
+    assert followed.fake.verbs().count("update") == 1
+
+
+async def test_what_others_put_on_the_copy_stays(followed: Followed) -> None:
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": "old", "more": "x"}, labels={"team": "a"})
+    followed.apply(document(5))
+    await followed.watching()
+    await until(lambda: followed.kept() == document(5))
+    stored = followed.fake.stored(CONFIGMAPS, LAST_GOOD)
+    assert stored is not None
+    assert stored["metadata"]["labels"] == {"team": "a"}
+
+
+async def test_at_a_start_with_a_bad_policy_the_last_good_is_in_force_and_the_errors_are_shown(
+    followed: Followed,
+) -> None:
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
+    followed.apply(BAD)
+    await followed.source.refresh()
+    assert followed.pods() == "4"
+    assert followed.keeper.last_errors()[0].startswith(f"{THIS}: policy.yaml:6:")
+
+
+async def test_at_a_start_without_a_policy_the_last_good_is_in_force(followed: Followed) -> None:
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
+    await followed.watching()
+    assert followed.pods() == "4"
+    assert "there is none" in followed.keeper.last_errors()[0]
+
+
+async def test_at_a_start_with_a_good_policy_that_one_is_in_force(followed: Followed) -> None:
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
+    followed.apply(document(5))
+    await followed.source.refresh()
+    assert followed.pods() == "5"
+    assert followed.keeper.last_errors() == ()
+
+
+async def test_a_last_good_that_is_no_good_any_more_does_no_harm(followed: Followed) -> None:
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": BAD + "#"})
+    followed.apply(document(5))
+    await followed.source.refresh()
+    assert followed.pods() == "5"
+    [errors] = followed.recorder.failed
+    assert errors[0].startswith("configmap podgate-system/podgate-policy-last-good: policy.yaml:6:")
+
+
+async def test_errors_of_a_policy_equal_to_its_copy_name_the_policy(followed: Followed) -> None:
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": BAD})
+    followed.apply(BAD)
+    await followed.source.refresh()
+    [errors] = followed.recorder.failed
+    assert errors[0].startswith(f"{THIS}: policy.yaml:6:")
+
+
+@pytest.mark.parametrize("fields", [{}, {"binaryData": {"policy.yaml": "/w=="}}])
+async def test_a_copy_that_holds_nothing_is_filled(followed: Followed, fields: dict[str, Any]) -> None:
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, **fields)
+    followed.apply(document(5))
+    await followed.watching()
+    await until(lambda: (followed.fake.stored(CONFIGMAPS, LAST_GOOD) or {}).get("data") == {"policy.yaml": document(5)})
+    assert "binaryData" not in (followed.fake.stored(CONFIGMAPS, LAST_GOOD) or {})
+
+
+async def test_once_a_policy_is_in_force_the_copy_is_not_read_again_for_a_bad_one(followed: Followed) -> None:
+    followed.apply(document(5))
+    await followed.source.refresh()
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
+    followed.apply(BAD)
+    await followed.source.refresh()
+    assert followed.pods() == "5"
+
+
+async def test_a_copy_that_cannot_be_read_delays_nothing_but_itself(fake: FakeApiServer, client: Any) -> None:
+    followed = Followed(fake, client)
+    fake.next("get", refuse(403, "cannot get"), refuse(403, "cannot get"))
+    for _ in range(2):
+        await followed.source.refresh()
+    [trouble] = followed.troubles
+    await followed.source.refresh()
+    fake.next("get", refuse(403, "cannot get"))
+    followed.apply(document(5))
+    await followed.source.refresh()
+    assert followed.pods() == "5"
+    assert followed.troubles == [trouble, trouble], "it had been over"
+    assert trouble.startswith(
+        "cannot read configmap podgate-system/podgate-policy-last-good: HTTP 403: cannot get: grant"
+    )
+
+
+async def test_a_copy_that_cannot_be_written_is_told_once_and_tried_until_it_is(followed: Followed) -> None:
+    followed.fake.always["create"] = refuse(403, "cannot create")
+    followed.apply(document(5))
+    await followed.watching()
+    await until(lambda: followed.fake.verbs().count("create") > 3)
+    assert followed.pods() == "5"
+    [trouble] = followed.troubles
+    assert trouble.startswith(
+        "cannot write configmap podgate-system/podgate-policy-last-good: HTTP 403: cannot create: "
+    )
+    assert "grant the right to create configmaps in podgate-system, and to get and update" in trouble
+    followed.apply(document(6))
+    await until(lambda: followed.pods() == "6")
+    del followed.fake.always["create"]
+    await until(lambda: followed.kept() == document(6))
+    assert len(followed.troubles) == 1
+    followed.fake.next("update", refuse(403, "cannot update"), refuse(403, "cannot create"))
+    followed.apply(document(7))
+    await until(lambda: followed.kept() == document(7))
+    assert len(followed.troubles) == 3
+    followed.fake.next("update", refuse(403, "cannot create"))
+    followed.apply(document(8))
+    await until(lambda: followed.kept() == document(8))
+    assert len(followed.troubles) == 4, "it had been over"
+
+
+async def test_another_server_that_writes_the_copy_first_is_no_trouble(followed: Followed) -> None:
+    async def overtaken(_: web.Request) -> web.StreamResponse:
+        followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(5)})
+        return await refuse(409, "already exists")(_)
+
+    followed.fake.next("create", overtaken)
+    followed.apply(document(5))
+    await followed.watching()
+    await until(lambda: followed.kept() == document(5))
+    await until(lambda: followed.fake.verbs().count("get") == 3)
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": "in between"})
+    followed.fake.next("update", refuse(409, "the object has been modified"))
+    followed.apply(document(6))
+    await until(lambda: followed.kept() == document(6))
+    assert followed.troubles == []
+
+
+async def test_a_conflict_hides_no_other_trouble(followed: Followed) -> None:
+    followed.fake.next("create", refuse(409, "already exists"))
+    followed.fake.always["create"] = refuse(403, "cannot create")
+    followed.apply(document(5))
+    await followed.watching()
+    await until(lambda: bool(followed.troubles))
+    assert "HTTP 403" in followed.troubles[0]
+
+
+async def test_conflicts_without_an_end_are_told(followed: Followed) -> None:
+    followed.fake.always["create"] = refuse(409, "already exists")
+    followed.apply(document(5))
+    await followed.watching()
+    await until(lambda: followed.fake.verbs().count("create") > 3)
+    assert len(followed.troubles) == 1
+
+
+async def test_a_copy_changed_between_reading_and_writing_is_read_again(followed: Followed) -> None:
+    async def meanwhile(request: web.Request) -> web.StreamResponse:
+        followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": "other"}, labels={"team": "a"})
+        return await followed.fake.change(request)
+
+    followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": "old"})
+    followed.fake.next("update", meanwhile)
+    followed.apply(document(5))
+    await followed.watching()
+    await until(lambda: followed.kept() == document(5))
+    assert followed.fake.verbs().count("update") == 2
+    stored = followed.fake.stored(CONFIGMAPS, LAST_GOOD)
+    assert stored is not None
+    assert stored["metadata"]["labels"] == {"team": "a"}
+
+
+# Refresh
+
+
+async def test_callers_share_one_reading(followed: Followed) -> None:
+    followed.apply(document(5))
+    await asyncio.gather(*(followed.source.refresh() for _ in range(20)))
+    assert followed.fake.verbs().count("list") == 1
+    await followed.source.refresh()
+    assert followed.fake.verbs().count("list") == 2
+
+
+async def test_a_reading_that_has_just_ended_is_not_repeated(fake: FakeApiServer, client: Any) -> None:
+    followed = Followed(fake, client, replace(QUICK, cool_down_seconds=3600))
+    fake.next("list", refuse(500))
+    for _ in range(5):
+        await followed.source.refresh()
+    assert fake.verbs().count("list") == 1, "also one that failed"
+
+
+async def test_a_caller_that_gives_up_does_not_stop_the_reading(followed: Followed) -> None:
+    followed.apply(document(5))
+    impatient = asyncio.create_task(followed.source.refresh())
+    patient = asyncio.create_task(followed.source.refresh())
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await patient
+    assert followed.pods() == "5"
+    assert impatient.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (hang, "no answer in time"),
+        (refuse(500, "unwell"), "HTTP 500: unwell"),
+        (refuse(403, "forbidden"), "grant the right to list and watch configmaps named podgate-policy"),
+        (say(b"<html>"), "not understood"),
+        (say(b"{", cut=True), "not completed"),
+    ],
+)
+async def test_a_reading_that_fails_is_told_once_and_raises_nothing(
+    fake: FakeApiServer, client: Any, fault: Any, words: str
+) -> None:
+    followed = Followed(fake, client, replace(QUICK, refresh_seconds=0.1))
+    followed.fake.always["list"] = fault
+    await followed.source.refresh()
+    await followed.source.refresh()
+    [trouble] = followed.troubles
+    assert trouble.startswith(f"cannot read {THIS}: ")
+    assert words in trouble
+    assert followed.keeper.last_errors() == (), "nothing is known of the document"
+    del fake.always["list"]
+    await followed.source.refresh()
+    fake.next("list", fault)
+    await followed.source.refresh()
+    assert len(followed.troubles) == 2, "it had been over"
+
+
+async def test_a_defect_of_ours_in_a_reading_is_raised(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed.keeper, "refuse", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        await followed.source.refresh()
+
+
+async def test_stopping_does_not_wait_for_a_reading(fake: FakeApiServer, client: Any) -> None:
+    followed = Followed(fake, client, replace(QUICK, refresh_seconds=3600))
+    await followed.watching()
+    followed.fake.next("list", hang)
+    waiting = asyncio.create_task(followed.source.refresh())
+    await until(lambda: followed.fake.verbs().count("list") == 2)
+    await followed.stop()
+    await waiting
+
+
+async def test_a_late_event_does_not_undo_what_a_refresh_has_read(followed: Followed) -> None:
+    followed.apply(document(5))
+    await followed.watching()
+    late = dict(followed.fake.stored(CONFIGMAPS, POLICY) or {})
+    [watch] = followed.fake.watching
+    followed.fake.watching.clear()  # the watch lags behind
+    followed.apply(document(6))
+    followed.apply(document(7))
+    await followed.source.refresh()
+    assert followed.pods() == "7"
+    contacts = followed.contacts
+    late["metadata"] = {**late["metadata"], "resourceVersion": str(followed.fake.revision - 1)}
+    watch.offer(followed.fake.revision - 1, "MODIFIED", CONFIGMAPS, late)
+    await until(lambda: followed.contacts > contacts)
+    assert followed.pods() == "7"
+    followed.fake.watching.append(watch)
+    followed.apply(document(8))
+    await until(lambda: followed.pods() == "8")
+
+
+async def test_versions_that_are_no_numbers_are_taken_as_they_come(followed: Followed) -> None:
+    followed.apply(document(5))
+    await followed.watching()
+    [watch] = followed.fake.watching
+    changed = {**(followed.fake.stored(CONFIGMAPS, POLICY) or {}), "data": {"policy.yaml": document(6)}}
+    changed["metadata"] = {**changed["metadata"], "resourceVersion": "v2-x"}
+    watch.offer(followed.fake.revision + 1, "MODIFIED", CONFIGMAPS, changed)
+    await until(lambda: followed.pods() == "6")
+
+
+async def test_it_starts_while_the_api_server_is_away_and_recovers(followed: Followed) -> None:
+    followed.fake.next("list", refuse(503), refuse(503), refuse(503))
+    await followed.source.refresh()
+    assert followed.source.current() is None
+    followed.apply(document(5))
+    followed.run()
+    await until(lambda: followed.pods() == "5")
+
+
+async def test_who_does_not_keep_the_last_good_reads_it_all_the_same(fake: FakeApiServer, client: Any) -> None:
+    followed = Followed(fake, client, keeps_last_good=False)
+    fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
+    followed.apply(BAD)
+    await followed.watching()
+    await until(lambda: followed.pods() == "4")
+    followed.apply(document(5))
+    await until(lambda: followed.pods() == "5")
+    for _ in range(20):  # in as many round trips it would have been written
+        await followed.source.refresh()
+    await followed.stop()
+    assert not {"create", "update"} & set(fake.verbs())

@@ -1,0 +1,176 @@
+"""A call goes to the node that has its slot, wherever that has gone; with a real Cluster of three masters."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import redis
+from redis.asyncio.connection import AbstractConnection
+from redis.crc import key_slot
+from redis.exceptions import AuthenticationError, ClusterCrossSlotError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from tests.adapters.redis_store.test_topology import ECHO, linked
+from tests.redis_servers import RedisCluster, RedisProgram
+from tests.redis_servers.access import CLUSTER_PASSWORD, commands
+from webhook.adapters.redis_store.transport.cluster import ClusterLink
+from webhook.adapters.redis_store.transport.topology import Link
+from webhook.store.store_url import Address
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+_PATIENCE_SECONDS = 60
+TAGS = [f"service-{number}" for number in range(30)]
+
+
+def key(tag: str) -> str:
+    return f"podgate:{{{tag}}}:count"
+
+
+async def answered(link: Link, tag: str) -> bytes:
+    """Ask until there is an answer: a call may fail while nobody has the slot, none may fail for ever."""
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while True:
+            with suppress(RedisError, OSError, TimeoutError):
+                return bytes(await link.run([key(tag)], tag.encode()))
+            await asyncio.sleep(0.05)
+
+
+async def test_calls_go_to_the_nodes_that_have_the_slots(redis_cluster: RedisCluster) -> None:
+    async with linked(redis_cluster.url) as link:
+        assert link.one_tag_a_call
+        answers = await asyncio.gather(*(link.run([key(tag)], tag.encode()) for tag in TAGS))
+        assert answers == [tag.encode() for tag in TAGS]
+        assert {link.lane(tag) for tag in TAGS} == {f"127.0.0.1:{node.port}" for node in redis_cluster.nodes}
+        assert all(link.lane(tag) == f"127.0.0.1:{redis_cluster.owner(tag).port}" for tag in TAGS)
+        assert all(redis_cluster.owner(tag).cli("GET", key(tag)) == b"1" for tag in TAGS)
+        run_ids = {f"127.0.0.1:{node.port}": node.cli("INFO", "server")["run_id"] for node in redis_cluster.nodes}
+        assert await link.run_ids() == run_ids
+        await link.ping()
+        with pytest.raises(ClusterCrossSlotError):
+            await link.run([key("service-1"), key("service-2")], b"x")
+
+
+async def test_one_node_is_enough_to_begin_with_and_nodes_that_are_gone_are_passed_over(
+    redis_cluster: RedisCluster,
+) -> None:
+    async with linked(f"redis+cluster://127.0.0.1:1,127.0.0.1:{redis_cluster.nodes[2].port}") as link:
+        assert await link.run([key("a")], b"a") == b"a"
+    async with linked("redis+cluster://127.0.0.1:1") as nowhere:
+        with pytest.raises(RedisConnectionError, match=r"no node .* says where the slots are: .*127\.0\.0\.1:1"):
+            await nowhere.run([key("a")], b"a")
+    wrong = redis_cluster.url.replace("://", "://podgate:a-wrong-one@")
+    async with linked(wrong) as link:
+        with pytest.raises(AuthenticationError, match=r"no node of the Cluster .*: invalid username") as caught:
+            await link.run([key("a")], b"a")
+        assert "a-wrong-one" not in str(caught.value)
+
+
+async def test_scripts_that_were_flushed_are_sent_again_to_each_node(redis_cluster: RedisCluster) -> None:
+    async with linked(redis_cluster.url) as link:
+        for _ in range(2):
+            await asyncio.gather(*(link.run([key(tag)], b"x") for tag in TAGS))
+            for node in redis_cluster.nodes:
+                node.cli("SCRIPT", "FLUSH")
+        assert all(redis_cluster.owner(tag).cli("GET", key(tag)) == b"2" for tag in TAGS)
+
+
+async def test_a_slot_on_its_way_to_another_node_is_followed(redis_cluster: RedisCluster) -> None:
+    old, new = "payment-api", "shop"  # an old service has keys already
+    async with linked(redis_cluster.url) as link:
+        for tag in (old, new):
+            source = redis_cluster.owner(tag)
+            target = next(node for node in redis_cluster.nodes if node is not source)
+            if tag == old:
+                assert await link.run([key(tag)], b"before") == b"before"
+            redis_cluster.begin_move(tag, target)
+            assert await link.run([key(tag)], b"under way") == b"under way"
+            asked = target if tag == new else source
+            assert asked.cli("CLUSTER", "COUNTKEYSINSLOT", key_slot(tag.encode())) == 1, "ASK, and no ASK"
+            redis_cluster.end_move(tag, target)
+            assert await link.run([key(tag)], b"moved") == b"moved"
+            assert target.cli("GET", key(tag)) == (b"3" if tag == old else b"2"), "MOVED"
+            assert link.lane(tag) == f"127.0.0.1:{target.port}"
+
+
+async def test_only_what_fits_is_forgotten_on_every_node(redis_cluster: RedisCluster) -> None:
+    async with linked(redis_cluster.url) as link:
+        await asyncio.gather(*(link.run([key(tag)], b"x") for tag in TAGS))
+        other = f"other:{{{TAGS[0]}}}"
+        await link.run([other], b"x")
+        await link.forget("podgate:*")
+    assert [found for node in redis_cluster.nodes for found in node.cli("KEYS", "*")] == [other.encode()]
+
+
+async def test_the_documented_user_is_enough_and_without_any_one_right_it_is_not(redis_cluster: RedisCluster) -> None:
+    source = redis_cluster.owner("asked")
+    target = next(node for node in redis_cluster.nodes if node is not source)
+    url = redis_cluster.url.replace("://", f"://podgate:{CLUSTER_PASSWORD}@")
+
+    async def lives() -> None:
+        async with linked(url) as link:
+            await link.run_ids()
+            assert await link.run([key("asked")], b"x") == b"x"
+
+    redis_cluster.begin_move("asked", target)
+    try:
+        # The script of this test counts; what the store's needs is tried elsewhere.
+        for node in redis_cluster.nodes:
+            node.cli("ACL", "SETUSER", "podgate", "+incr")
+        await lives()
+        needed = {"+evalsha", "+eval", "+info", "+cluster|slots", "+asking"}
+        assert needed <= set(commands("cluster"))
+        for right in sorted(needed):
+            for node in redis_cluster.nodes:
+                node.cli("SCRIPT", "FLUSH")
+                node.cli("ACL", "SETUSER", "podgate", f"-{right.removeprefix('+').partition('|')[0]}")
+            with pytest.raises(RedisError, match=r"(?i)permission"):
+                await lives()
+            for node in redis_cluster.nodes:
+                node.cli("ACL", "SETUSER", "podgate", right)
+    finally:
+        redis_cluster.end_move("asked", target)
+
+
+async def test_a_replica_takes_over_from_a_master_that_is_gone(redis_program: RedisProgram, tmp_path: Path) -> None:
+    with RedisCluster(redis_program, tmp_path / "cluster", replicas=1) as own:
+        first, replica = own.nodes[0], own.nodes[3]
+        tag = next(tag for tag in TAGS if own.owner(tag) is first)
+        async with linked(own.url) as link:
+            assert await link.run([key(tag)], b"a") == b"a"
+            before = await link.run_ids()
+            first.cli("WAIT", 1, 5000)
+            first.kill()
+            own.wait_for_failover(first)
+            assert await answered(link, tag) == tag.encode()
+            assert link.lane(tag) == f"127.0.0.1:{replica.port}"
+            after = await link.run_ids()
+            assert after.keys() == (before.keys() | {link.lane(tag)}) - {f"127.0.0.1:{first.port}"}
+            first.start()
+            await asyncio.gather(*(answered(link, tag) for tag in TAGS))
+        with redis.Redis(port=replica.port) as client:
+            assert int(client.get(key(tag))) >= 2
+
+
+async def test_whoever_failed_is_asked_about_the_others_last() -> None:
+    nodes = [Address("127.0.0.1", port) for port in (1, 2, 3)]
+    asked: list[Address] = []
+
+    async def refused(address: Address) -> AbstractConnection:
+        asked.append(address)
+        raise RedisConnectionError(f"{address} is not there")
+
+    link = ClusterLink(nodes, refused, ECHO)
+    link._owners = dict.fromkeys(range(16384), nodes[0])
+    with pytest.raises(RedisConnectionError, match=r"127\.0\.0\.1:1 is not there"):
+        await link.run([key("a")], b"a")
+    assert link._learning is not None
+    with pytest.raises(RedisError, match=r"no node of the Cluster says"):
+        await link._learning
+    assert asked == [nodes[0], nodes[1], nodes[2], nodes[0]]
+    await link.close()
+
+
+def test_a_tag_has_the_slot_of_its_keys() -> None:
+    assert key_slot(key("a").encode()) == key_slot(b"{a}") == key_slot(b"a")

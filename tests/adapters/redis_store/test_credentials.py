@@ -1,0 +1,192 @@
+"""Passwords and certificates are those that the files have now, and no message shows a password."""
+
+import shutil
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from redis.exceptions import AuthenticationError, RedisError
+
+from certs.authority import server_names
+from certs.files import write_credentials
+from tests.adapters.redis_store.test_topology import KEY, linked
+from tests.harness.identity import Pki
+from tests.redis_servers import RedisProgram, RedisServer, behind_tls
+from tests.redis_servers.access import acl_file, user
+from webhook.adapters.redis_store.transport.credentials import Credentials
+from webhook.adapters.redis_store.transport.topology import Link
+from webhook.store.store_url import StoreFiles
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+OLD, NEW, WRONG = "the-old-password", "the-new-password", "a-wrong-password"
+
+
+@pytest.fixture
+def server(redis_program: RedisProgram, tmp_path: Path) -> Iterator[RedisServer]:
+    users = acl_file(tmp_path / "users.acl", user("users", OLD))
+    with RedisServer(redis_program, tmp_path / "redis", "--aclfile", str(users)) as running:
+        # The script of these tests counts; what the store's needs is tried elsewhere.
+        running.cli("ACL", "SETUSER", "podgate", "+incr", "+ping")
+        yield running
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    put(path, f"{OLD}\n")
+    return path
+
+
+def url_of(server: RedisServer, user: str = "podgate@") -> str:
+    return f"redis://{user}127.0.0.1:{server.port}/0"
+
+
+def put(path: Path, content: str | bytes | None) -> None:
+    """Give a file that content, or None: take it away."""
+    path.unlink() if content is None else path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+async def cut_off(link: Link, server: RedisServer, *how: str) -> None:
+    """End the link's connections, and let it hear of that."""
+    server.cli(*(how or ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")))
+    with suppress(RedisError):
+        while True:
+            await link.ping()
+
+
+async def test_a_password_that_was_rotated_step_by_step_costs_no_call(server: RedisServer, password: Path) -> None:
+    async with linked(url_of(server), StoreFiles(password_file=password)) as link:
+        assert await link.run([KEY], b"a") == b"a"
+        server.cli("ACL", "SETUSER", "podgate", f">{NEW}")
+        put(password, NEW)
+        server.cli("ACL", "SETUSER", "podgate", f"<{OLD}")
+        assert await link.run([KEY], b"b") == b"b", "on the connection that was let in before"
+        await cut_off(link, server)
+        assert await link.run([KEY], b"c") == b"c", "on one that was let in by the new password"
+
+
+@pytest.mark.parametrize("inside", ["file", "url"])
+async def test_a_wrong_password_is_told_without_it_and_a_mended_one_is_taken_up(
+    server: RedisServer, password: Path, inside: str
+) -> None:
+    url = url_of(server) if inside == "file" else url_of(server, f"podgate:{WRONG}@")
+    files = StoreFiles(password_file=password) if inside == "file" else StoreFiles()
+    put(password, WRONG)
+    async with linked(url, files) as link:
+        for _ in range(2):
+            with pytest.raises(AuthenticationError, match=f"127.0.0.1:{server.port}: invalid username") as caught:
+                await link.run([KEY], b"a")
+            assert WRONG not in f"{caught.value!s} {caught.value!r} {link!r} {vars(link)!r}"
+        put(password, OLD)
+        server.cli("ACL", "SETUSER", "podgate", *([f">{WRONG}"] if inside == "url" else []))
+        assert await link.run([KEY], b"b") == b"b"
+
+
+async def test_a_user_that_was_replaced_is_taken_up_with_its_password(server: RedisServer, tmp_path: Path) -> None:
+    files = StoreFiles(username_file=tmp_path / "username", password_file=tmp_path / "password")
+    put(tmp_path / "username", "podgate")
+    put(tmp_path / "password", OLD)
+    async with linked(url_of(server, ""), files) as link:
+        assert await link.run([KEY], b"a") == b"a"
+        server.cli("ACL", "SETUSER", "another", "on", f">{NEW}", "~podgate:*", "+@all")
+        put(tmp_path / "username", "another\n")
+        put(tmp_path / "password", f"{NEW}\r\n")
+        await cut_off(link, server, "ACL", "DELUSER", "podgate")
+        assert await link.run([KEY], b"c") == b"c"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff"])
+async def test_a_file_that_is_no_password_is_named_and_a_mended_one_is_taken_up(
+    server: RedisServer, password: Path, content: bytes | None
+) -> None:
+    put(password, content)
+    async with linked(url_of(server), StoreFiles(password_file=password)) as link:
+        with pytest.raises(RedisError, match=f"{password}: (cannot be read|is empty|is not UTF-8)"):
+            await link.ping()
+        put(password, OLD)
+        await link.ping()
+
+
+def test_a_server_that_repeats_what_it_was_told_does_not_make_us_show_it() -> None:
+    said = f"unknown command 'AUTH', with args beginning with: 'podgate' '{OLD}'"
+    assert OLD not in Credentials("podgate", OLD).without(said)
+    assert OLD not in repr(Credentials("podgate", OLD))
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    made = Pki.create(tmp_path)
+    write_credentials(made.client("podgate"), tmp_path / "client.crt", tmp_path / "client.key")
+    return made
+
+
+@pytest.fixture
+def context(pki: Pki) -> ssl.SSLContext:
+    """Return the server side's, which asks for a certificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(pki.folder / "ca.crt"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(pki.paths.certificate, pki.paths.key)
+    return context
+
+
+async def test_tls_with_a_private_authority_and_a_certificate_of_ours(
+    redis_server: RedisServer, pki: Pki, context: ssl.SSLContext
+) -> None:
+    ours = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")
+    async with behind_tls(redis_server, context) as url:
+        async with linked(url, ours) as link:
+            assert await link.run([KEY], b"a" * 1_000_000) == b"a" * 1_000_000
+        async with linked(url, StoreFiles(ca=ours.ca)) as link:
+            with pytest.raises((RedisError, OSError)):  # a server says so after the handshake, or just leaves
+                await link.ping()
+        async with linked(url, StoreFiles()) as link:
+            with pytest.raises(RedisError, match=r"(?i)certificate.verify.failed"):
+                await link.ping()
+
+
+async def test_files_of_tls_that_changed_are_those_of_the_next_connection(
+    redis_server: RedisServer, pki: Pki, context: ssl.SSLContext, tmp_path: Path
+) -> None:
+    ours = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")
+    (tmp_path / "other").mkdir()
+    other = Pki.create(tmp_path / "other", "another")
+    async with behind_tls(redis_server, context) as url, linked(url, ours) as link:
+        await link.ping()
+        # The server has another authority's certificate now, and wants one of it from us.
+        context.load_cert_chain(other.paths.certificate, other.paths.key)
+        context.load_verify_locations(other.folder / "ca.crt")
+        assert await link.run([KEY], b"a") == b"a", "whoever is connected stays"
+        await cut_off(link, redis_server)
+        with pytest.raises(RedisError, match=r"(?i)certificate.verify.failed"):
+            await link.ping()
+        shutil.copy(other.folder / "ca.crt", pki.folder / "ca.crt")
+        write_credentials(other.client("podgate"), pki.folder / "client.crt", pki.folder / "client.key", replace=True)
+        assert await link.run([KEY], b"b") == b"b"
+
+
+async def test_a_server_of_another_name_is_refused(redis_server: RedisServer, pki: Pki) -> None:
+    leaf = pki.authority.issue_server("elsewhere", server_names("elsewhere"))
+    write_credentials(leaf, pki.folder / "elsewhere.crt", pki.folder / "elsewhere.key")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pki.folder / "elsewhere.crt", pki.folder / "elsewhere.key")
+    async with behind_tls(redis_server, context) as url, linked(url, StoreFiles(ca=pki.folder / "ca.crt")) as link:
+        with pytest.raises(RedisError, match=r"(?i)IP address mismatch|certificate is not valid"):
+            await link.ping()
+
+
+BROKEN: dict[str, Callable[[Path], StoreFiles]] = {
+    "no authority": lambda wrong: StoreFiles(ca=wrong),
+    "no certificate": lambda wrong: StoreFiles(cert=wrong, key=wrong),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+async def test_a_file_of_tls_that_is_none_is_named(tmp_path: Path, broken: str) -> None:
+    wrong = tmp_path / "wrong.pem"
+    put(wrong, "none")
+    async with linked("rediss://127.0.0.1:1/0", BROKEN[broken](wrong)) as link:
+        with pytest.raises(RedisError, match=f"{wrong}"):
+            await link.ping()

@@ -1,0 +1,210 @@
+"""The users of `docs/examples/redis` can do all that Podgate does, and without any one of their rights they cannot."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.test_counter_store import BREAKER, HandClock
+from tests.core.plans import plan_of, standing, window
+from tests.redis_servers import RedisCluster, RedisServer, names, program
+from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, commands, user
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store.transport.script import TEXT
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.quota import Acquire, CounterPlan, PoolPlan, Sighting
+from webhook.errors import StoreUnavailableError
+from webhook.ports import WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+POOL = PoolPlan("shared", (window(60, pods=5),))
+PLANS = (
+    plan_of(window(60, pods=3, cpu=500), breaker=BREAKER),
+    plan_of(
+        window(60, pods=1),
+        service="b",
+        tag="shared",
+        per_namespace=True,
+        pool=POOL,
+        breaker=BREAKER,
+        standing=standing(pods=2),
+    ),
+)
+WEEK_SECONDS = 7 * 86_400
+"""All that was counted has run out, and was forgotten."""
+
+
+@pytest.fixture(scope="module", params=names())
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    folder = tmp_path_factory.mktemp("least")
+    users = acl_file(folder / "users.acl", user("users", "serving"), user("replay", "replaying"))
+    with RedisServer(program(request.param), folder / "redis", "--aclfile", str(users)) as running:
+        yield running
+
+
+@asynccontextmanager
+async def store_of(
+    server: RedisServer, name: str, password: str, clock: HandClock | None = None
+) -> AsyncIterator[RedisStore]:
+    async with store_at(f"redis://{name}:{password}@127.0.0.1:{server.port}/0", clock) as store:
+        yield store
+
+
+@asynccontextmanager
+async def store_at(url: str, clock: HandClock | None) -> AsyncIterator[RedisStore]:
+    told = WatchReports(int, str, str)
+    timed: dict[str, Any] = {"time_us": clock.now_us} if clock else {}
+    store = RedisStore(open_link(url), "test", clock or SystemClock(), told, deadline_seconds=30, **timed)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def everything(store: RedisStore, pass_seconds: Callable[[float], None]) -> None:
+    """Do what server and controller do in their lives: every operation, and again when all that counted has run out."""
+    for number in range(2):
+        for plan in PLANS:
+            for uid in "abc":
+                cost = {"pods": 1, "requests.cpu": 100}
+                asked = Acquire(plan, f"team-{number}", f"{uid}{number}", cost, f"x:{uid}")
+                await store.acquire(asked)
+            await store.hear(plan, [Outcomes.one(ok=True, latency_us=1)])
+            await store.refund(plan, f"a{number}")
+            await follow(store, plan, number)
+            await store.look(plan, "team-0")
+        await store.tick(PLANS)
+        pass_seconds(WEEK_SECONDS)
+
+
+async def follow(store: RedisStore, plan: CounterPlan, number: int) -> None:
+    """Do what only the controller does."""
+    namespace = f"team-{number}"
+    for lives in (True, False):
+        await store.see(plan, [Sighting(namespace, "pod", f"seen-{number}", {"pods": 1}, lives)])
+    await store.see(plan, [Sighting(namespace, "pod", f"b{number}", {"pods": 1}, lives=True)])
+    await store.overdue(plan, 0, 10)
+    await store.let_be(plan, [f"c{number}"])
+    for scope in await store.scopes(plan):
+        await store.live(plan, scope)
+    await store.counted(plan, [namespace])
+    await store.reset(plan, 1)
+
+
+async def served(server: RedisServer) -> None:
+    clock = HandClock()
+    async with store_of(server, "podgate", "serving", clock) as store:
+        await everything(store, clock.sleep)
+    async with store_of(server, "podgate", "serving") as store:
+        await everything(store, lambda _: None)
+
+
+async def replayed(server: RedisServer) -> None:
+    clock = HandClock()
+    async with store_of(server, "podgate-replay", "replaying", clock) as store:
+        await store.ping()
+        for plan in PLANS:
+            for namespace in ("payments", "shop"):
+                for uid in "ab":
+                    await store.acquire(Acquire(plan, namespace, f"{namespace}-{uid}", {"pods": 1}, "x"))
+                await follow(store, plan, len(namespace))
+                clock.sleep(WEEK_SECONDS)
+                await store.look(plan)
+        await store.forget()
+
+
+ANNOUNCING = {"+publish", "+subscribe"}
+"""Without these everything is known a second later: `redis_store/test_announcements.py` sees that."""
+
+USERS: dict[str, tuple[str, Callable[[RedisServer], Awaitable[None]]]] = {
+    "users": ("podgate", served),
+    "replay": ("podgate-replay", replayed),
+}
+
+
+@pytest.mark.parametrize("kind", USERS)
+async def test_the_documented_user_is_enough(server: RedisServer, kind: str) -> None:
+    name, lives = USERS[kind]
+    server.cli("FLUSHALL")
+    server.cli("ACL", "LOG", "RESET")
+    await lives(server)
+    refused = {entry["object"] for entry in server.cli("ACL", "LOG")}
+    assert refused == set(), f"{name} tried what it may not, and went on"
+
+
+@pytest.mark.parametrize(
+    ("kind", "right"), [(kind, right) for kind in USERS for right in commands(kind) if right not in ANNOUNCING]
+)
+async def test_without_any_one_right_it_is_not_enough(server: RedisServer, kind: str, right: str) -> None:
+    name, lives = USERS[kind]
+    server.cli("FLUSHALL")
+    server.cli("SCRIPT", "FLUSH")
+    server.cli("ACL", "SETUSER", name, right.replace("+", "-"))
+    try:
+        with pytest.raises(StoreUnavailableError, match=r"(?i)NOPERM|permission|can't run this command"):
+            await asyncio.wait_for(lives(server), 30)
+    finally:
+        server.cli("ACL", "SETUSER", name, right)
+
+
+async def test_the_documented_user_of_a_cluster_is_enough(redis_cluster: RedisCluster) -> None:
+    for node in redis_cluster.nodes:
+        node.cli("ACL", "LOG", "RESET")
+    url, clock = redis_cluster.url.replace("://", f"://podgate:{CLUSTER_PASSWORD}@"), HandClock()
+    async with store_at(url, clock) as store:
+        await everything(store, clock.sleep)
+    async with store_at(url, None) as store:
+        await everything(store, lambda _: None)
+    refused = {entry["object"] for node in redis_cluster.nodes for entry in node.cli("ACL", "LOG")}
+    assert refused == set()
+
+
+async def test_another_key_is_not_theirs(server: RedisServer) -> None:
+    for kind, password in (("users", "serving"), ("replay", "replaying")):
+        name, _ = USERS[kind]
+        with ExitStack() as stack:
+            client = stack.enter_context(server.client(username=name, password=password))
+            with pytest.raises(Exception, match=r"(?i)keys|permission"):
+                client.set("another", 1)
+
+
+def test_the_rights_are_those_of_the_script_and_of_who_calls_it() -> None:
+    in_script = {f"+{name.lower()}" for name in re.findall(r"redis\.p?call\('(\w+)'", TEXT)}
+    assert set(commands("users")) == in_script | {"+evalsha", "+eval", "+info", "+subscribe"}
+    assert set(commands("cluster")) == {*commands("users"), "+cluster|slots", "+asking"}
+    assert set(commands("replay")) == (in_script | {"+evalsha", "+eval", "+ping", "+scan", "+unlink"}) - {
+        "+time",
+        "+publish",
+    }
+
+
+def test_the_page_gives_a_reason_for_each_right() -> None:
+    page = (Path(__file__).parents[3] / "docs/redis.md").read_text().replace("\\|", "|")
+    for kind in ("users", "cluster", "replay", "sentinel"):
+        for right in commands(kind):
+            assert re.search(rf"^\|.*`{re.escape(right)}`.*\|", page, re.MULTILINE), f"{right} has no row"
+        assert f"examples/redis/{kind}.acl" in page
+
+
+async def test_a_user_who_may_not_ask_who_answers_counts_on_and_is_told_once(server: RedisServer) -> None:
+    troubles: list[str] = []
+    server.cli("FLUSHALL")
+    server.cli("ACL", "SETUSER", "podgate", "-info")
+    link = open_link(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
+    store = RedisStore(link, "test", SystemClock(), WatchReports(int, troubles.append, str), deadline_seconds=30)
+    try:
+        for uid in "ab":
+            assert (await store.acquire(Acquire(PLANS[0], "x", uid, {"pods": 1}, "x"))).charged
+            with pytest.raises(StoreUnavailableError):
+                await store.tick(PLANS)
+        (told,) = troubles
+        assert told.startswith("script: who answers is not known, a loss goes unnoticed: ")
+    finally:
+        server.cli("ACL", "SETUSER", "podgate", "+info")
+        await store.close()

@@ -1,0 +1,251 @@
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError
+
+from tests.core.plans import plan_of, window
+from webhook.adapters.redis_store import micro_batcher as batches
+from webhook.adapters.redis_store.micro_batcher import Batch, Operation
+from webhook.ports import WatchReports
+from webhook.store.errors import NoAnswerError
+
+PLAN = plan_of(window(60, pods=100))
+
+
+class Server:
+    """Answers calls and probes when told to, with what it was asked; keeps what was told of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.told: list[str] = []
+        self.answers: list[asyncio.Future[Any]] = []
+        self.left: list[tuple[str, Any]] = []
+        self.probes: list[asyncio.Future[None]] = []
+        self.reports = WatchReports(lambda: None, self.told.append, lambda text: self.told.append(f"over: {text}"))
+
+    async def send(self, operations: Sequence[Operation]) -> Sequence[Any]:
+        self.calls.append([operation.keys[0] for operation in operations])
+        self.answers.append(asyncio.get_running_loop().create_future())
+        names = self.calls[-1]
+        return await self.answers[-1] or [[name] for name in names]
+
+    async def probe(self) -> None:
+        self.probes.append(asyncio.get_running_loop().create_future())
+        await self.probes[-1]
+
+    async def called(self, times: int) -> None:
+        while len(self.calls) < times:  # noqa: ASYNC110  what is waited for is a turn of this loop
+            await asyncio.sleep(0)
+
+    async def probed(self, times: int) -> None:
+        while len(self.probes) < times:  # noqa: ASYNC110  what is waited for is a turn of this loop
+            await asyncio.sleep(0)
+
+    def batch(self, deadline_seconds: float = 30) -> Batch:
+        def leave(asked: Operation, result: Any) -> None:
+            self.left.append((asked.keys[0], result))
+
+        return Batch(self.send, self.probe, deadline_seconds, self.reports, leave)
+
+
+def operation(name: str) -> Operation:
+    return Operation(PLAN, (name,), [])
+
+
+def asking(batch: Batch, names: str) -> "list[asyncio.Task[Any]]":
+    return [asyncio.create_task(batch.ask(operation(name))) for name in names]
+
+
+async def failure(task: "asyncio.Task[Any]") -> tuple[str, bool]:
+    with pytest.raises(NoAnswerError) as failed:
+        await task
+    return str(failed.value), failed.value.sent
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(batches, "_FIRST_PAUSE_SECONDS", 1e-4)
+    monkeypatch.setattr(batches, "_LONGEST_PAUSE_SECONDS", 8e-4)
+    return Server()
+
+
+async def test_what_is_asked_in_one_turn_travels_together_and_the_rest_in_the_next_call(server: Server) -> None:
+    batch = server.batch()
+    first = asking(batch, "ab")
+    await server.called(1)
+    second = asking(batch, "cde")
+    server.answers[0].set_result(None)
+    await server.called(2)
+    server.answers[1].set_result(None)
+    assert await asyncio.gather(*first, *second) == [[name] for name in "abcde"]
+    assert server.calls == [["a", "b"], ["c", "d", "e"]]
+    assert server.told == []
+
+
+async def test_admissions_go_before_what_nobody_waits_for_and_not_without_it(server: Server) -> None:
+    batch = server.batch()
+    patient = [asyncio.create_task(batch.ask_patiently(operation(f"p{number}"))) for number in range(100)]
+    urgent = asyncio.create_task(batch.ask(operation("u")))
+    await server.called(1)
+    assert server.calls[0] == ["u", *(f"p{number}" for number in range(64))]
+    server.answers[0].set_result(None)
+    await server.called(2)
+    server.answers[1].set_result(None)
+    await asyncio.gather(urgent, *patient)
+
+
+async def test_who_waits_too_long_leaves_the_call_goes_on_and_others_do_not_wait_at_all(server: Server) -> None:
+    batch = server.batch(0.01)
+    assert await failure(asking(batch, "a")[0]) == ("timeout: no answer within 10 ms", True)
+    for method in (batch.ask, batch.ask_patiently):
+        with pytest.raises(NoAnswerError, match=r"no answer for \d+\.\d s") as failed:
+            await method(operation("b"))
+        assert not failed.value.sent
+    assert server.told == ["timeout: no answer within 10 ms"], "told once"
+    assert server.calls == [["a"]], "the one that found it late asked nothing"
+    server.answers[0].set_result(None)
+    await batch.close()
+    assert server.told[1:] == ["over: timeout: no answer within 10 ms"]
+    (answered,) = asking(batch, "c")
+    await server.called(2)
+    server.answers[1].set_result(None)
+    assert await answered == ["c"]
+    assert server.probes == [], "an answer is better than a probe"
+
+
+async def test_a_result_that_nobody_waits_for_any_more_is_left_once(server: Server) -> None:
+    batch = server.batch()
+    stays, gone, broken = asking(batch, "abc")
+    await server.called(1)
+    for left in (gone, broken):
+        left.cancel()
+    await asyncio.wait([gone, broken])
+    server.answers[0].set_result([["a"], ["b"], "ERR its own"])
+    assert await stays == ["a"]
+    assert server.left == [("b", ["b"])], "an error has done nothing"
+
+
+async def test_who_leaves_before_the_call_is_not_asked_for(server: Server) -> None:
+    batch = server.batch()
+    first = asking(batch, "a")
+    await server.called(1)
+    gone, stays = asking(batch, "bc")
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait([gone])
+    server.answers[0].set_result(None)
+    await server.called(2)
+    server.answers[1].set_result(None)
+    await asyncio.gather(*first, stays)
+    assert server.calls == [["a"], ["c"]]
+
+
+async def test_a_call_that_fails_takes_the_lane_down_until_a_probe_succeeds(server: Server) -> None:
+    batch = server.batch()
+    under_way = asking(batch, "ab")
+    await server.called(1)
+    waiting = asking(batch, "c")
+    await asyncio.sleep(0)
+    server.answers[0].set_exception(RedisConnectionError("refused"))
+    assert [await failure(task) for task in under_way] == [("unreachable: refused", True)] * 2
+    assert await failure(waiting[0]) == ("unreachable: refused", False)
+    await server.probed(1)
+    assert await failure(asking(batch, "d")[0]) == ("unreachable: refused", False)
+    server.probes[0].set_exception(RedisConnectionError("still refused"))
+    await server.probed(2)
+    assert await failure(asking(batch, "e")[0]) == ("unreachable: still refused", False)
+    assert server.calls == [["a", "b"]], "nobody but a probe touches the network"
+    server.probes[1].set_result(None)
+    while batch._down:  # noqa: ASYNC110  what is waited for is a turn of this loop
+        await asyncio.sleep(0)
+    (answered,) = asking(batch, "f")
+    await server.called(2)
+    server.answers[1].set_result(None)
+    assert await answered == ["f"]
+    assert server.told == ["unreachable: refused", "over: unreachable: refused"]
+    await batch.close()
+
+
+async def test_a_lane_that_opens_and_falls_again_is_tried_ever_more_seldom_and_told_once(server: Server) -> None:
+    batch, pauses = server.batch(), []
+    for number in range(6):
+        (asked,) = asking(batch, "a")
+        await server.called(number + 1)
+        pauses.append(batch._pause_seconds)
+        server.answers[number].set_exception(ReadOnlyError("You can't write against a read only replica."))
+        await failure(asked)
+        await server.probed(number + 1)
+        server.probes[number].set_result(None)
+        while batch._down:  # noqa: ASYNC110  what is waited for is a turn of this loop
+            await asyncio.sleep(0)
+    assert pauses == [1e-4, 2e-4, 4e-4, 8e-4, 8e-4, 8e-4]
+    assert len(server.told) == 1
+    (asked,) = asking(batch, "a")
+    await server.called(7)
+    server.answers[6].set_result(None)
+    await asked
+    assert batch._pause_seconds == 1e-4
+    await batch.close()
+
+
+async def test_another_kind_of_trouble_is_told_and_the_former_over(server: Server) -> None:
+    batch = server.batch()
+    (asked,) = asking(batch, "a")
+    await server.called(1)
+    server.answers[0].set_exception(RedisConnectionError("refused"))
+    await failure(asked)
+    await server.probed(1)
+    server.probes[0].set_exception(OutOfMemoryError("command not allowed"))
+    await server.probed(2)
+    assert server.told == ["unreachable: refused", "over: unreachable: refused", "full: command not allowed"]
+    await batch.close()
+
+
+async def test_an_operation_that_fails_by_itself_fails_alone_and_is_not_told_each_time(server: Server) -> None:
+    batch = server.batch()
+    for number in range(3):
+        broken, fine = asking(batch, "ab")
+        await server.called(number + 1)
+        server.answers[number].set_result(["WRONGTYPE Operation against a key", ["b"]])
+        assert (await failure(broken))[0] == "script: WRONGTYPE Operation against a key"
+        assert await fine == ["b"]
+    assert server.told == ["script: WRONGTYPE Operation against a key"]
+    assert server.probes == []
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("OOM command not allowed when used memory > 'maxmemory'.", "full"),
+        ("@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.", "full"),
+        ("READONLY You can't write against a read only replica.", "readonly"),
+        ("NOREPLICAS Not enough good replicas to write.", "readonly"),
+    ],
+)
+async def test_what_a_whole_server_says_by_one_operation_takes_the_lane_down(
+    server: Server, said: str, word: str
+) -> None:
+    batch = server.batch()
+    refused, fine = asking(batch, "ab")
+    await server.called(1)
+    server.answers[0].set_result([said, ["b"]])
+    assert await failure(refused) == (f"{word}: {said}", True)
+    assert await fine == ["b"]
+    assert await failure(asking(batch, "c")[0]) == (f"{word}: {said}", False)
+    assert server.told == [f"{word}: {said}"]
+    await batch.close()
+
+
+async def test_a_defect_of_ours_fails_its_call_and_leaves_the_lane_open(server: Server) -> None:
+    batch = server.batch()
+    (asked,) = asking(batch, "a")
+    await server.called(1)
+    server.answers[0].set_exception(ValueError("cannot pack"))
+    assert (await failure(asked))[0] == "script: ValueError('cannot pack')"
+    (asked,) = asking(batch, "b")
+    await server.called(2)
+    server.answers[1].set_result(None)
+    assert await asked == ["b"]

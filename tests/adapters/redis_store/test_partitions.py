@@ -1,0 +1,209 @@
+"""Two replicas on a real Redis, one of them cut off again and again, held to the rule of forks in docs/breaker.md.
+
+Nothing is timed: each step waits for the state that it needs. `make soak` cuts fifty times (`PODGATE_TEST_OUTAGES`).
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count, cycle, islice
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.cluster.relay import relay, reset
+from tests.core.plans import plan_of, window
+from tests.redis_servers import RedisServer, names, program
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.core.breaker import BreakerPlan, BreakerView, State
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.plans import ErrorRatePlan
+from webhook.core.quota import Acquire
+from webhook.errors import StoreUnavailableError
+from webhook.ports import WatchReports
+from webhook.store import GuardReports, StoreGuard
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+ROUNDS = int(os.environ.get("PODGATE_TEST_OUTAGES", "6"))
+LATE_US = 50_000
+PLAN = plan_of(
+    window(3600, pods=1_000_000),
+    breaker=BreakerPlan(
+        has_outcomes=True,
+        error_rate=ErrorRatePlan(percent=95, interval_us=100_000, consecutive=1, minimum=1),
+        latency=None,
+        quota=None,
+        open_for_us=300_000,
+        probes=1,
+        probe_timeout_us=60_000_000,
+    ),
+)
+TRIPPED = (State.OPEN, State.HALF_OPEN)
+_numbers = count()
+
+
+class Way:
+    """The network between one replica and Redis; while it is cut, connections are reset."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._open: set[asyncio.StreamWriter] = set()
+        self._is_cut = False
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cut()
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            reset(writer)
+            return
+        self._open.add(writer)
+        with suppress(OSError):
+            await relay(reader, writer, self._address)
+        self._open.discard(writer)
+
+    def cut(self) -> None:
+        self._is_cut = True
+        for writer in self._open:
+            reset(writer)
+        self._open.clear()
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+
+class Replica:
+    """What a server has between its interceptor and Redis, for one service's breaker."""
+
+    def __init__(self, way: Way) -> None:
+        self.way = way
+
+    async def __aenter__(self) -> Self:
+        clock, quiet = SystemClock(), WatchReports(int, str, str)
+        link = open_link(f"redis://127.0.0.1:{self.way.port}")
+        self.store = RedisStore(link, "test", clock, quiet, deadline_seconds=5, late_us=LATE_US)
+        reports = GuardReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
+        self.guard = StoreGuard(self.store, clock, reports, replicas=2, late_us=LATE_US)
+        self.store.on_loss, self.store.on_missed = self.guard.lost, self.guard.missed
+        self.store.owes = self.guard.owes
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.guard.close()
+        await self.store.close()
+
+    async def view(self) -> BreakerView:
+        """Let time pass, and return how the breaker stands here."""
+        with suppress(StoreUnavailableError):
+            await self.guard.tick([PLAN])
+        found = self.guard.last_breaker(PLAN)
+        return found or BreakerView(State.CLOSED)
+
+    async def trip(self) -> BreakerView:
+        """Report failures until it opens."""
+
+        async def failing() -> bool:
+            with suppress(StoreUnavailableError):
+                await self.guard.hear(PLAN, [Outcomes(0, 1, 0)])
+            return (await self.view()).state in TRIPPED
+
+        await until(failing)
+        return await self.view()
+
+    async def close(self) -> BreakerView:
+        """Let probes succeed until it closes."""
+
+        async def probing() -> bool:
+            view = await self.view()
+            if view.state is State.CLOSED:
+                return True
+            uid = f"uid-{next(_numbers)}"
+            receipt = await self.guard.acquire(Acquire(PLAN, "shop", uid, {"pods": 1}, "user:alice"))
+            if receipt.refused is None:
+                with suppress(StoreUnavailableError):
+                    await self.guard.hear(PLAN, [Outcomes(1, 0, 0)])
+            return False
+
+        await until(probing)
+        return await self.view()
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await holds():  # noqa: ASYNC110  it happens elsewhere
+            await asyncio.sleep(0.02)
+
+
+async def agreed(one: Replica, other: Replica) -> BreakerView:
+    """Wait until both are settled and show one breaker, which is Redis' own; return it."""
+
+    async def are_alike() -> bool:
+        mine, theirs = await one.view(), await other.view()
+        settled = all(replica.guard._settling.is_settled(PLAN.tag) for replica in (one, other))
+        return settled and (mine.state, mine.generation) == (theirs.state, theirs.generation)
+
+    await until(are_alike)
+    return await one.view()
+
+
+async def _shared_trip_outlives_a_lonely_close(shared: Replica, lonely: Replica) -> tuple[bool, int]:
+    """Both begin open; the lonely one closes, trips and closes, so that its number runs ahead."""
+    await lonely.close()
+    await lonely.trip()
+    await lonely.close()
+    await shared.close()
+    return True, (await shared.trip()).tripped_at_us
+
+
+async def _lonely_trip_holds_where_nothing_was_decided(_: Replica, lonely: Replica) -> tuple[bool, int]:
+    await lonely.close()
+    return True, (await lonely.trip()).tripped_at_us
+
+
+async def _shared_close_outlives_a_lonely_trip(shared: Replica, lonely: Replica) -> tuple[bool, int]:
+    await lonely.close()
+    await lonely.trip()
+    return False, (await shared.close()).tripped_at_us
+
+
+CASES = [
+    _shared_trip_outlives_a_lonely_close,
+    _lonely_trip_holds_where_nothing_was_decided,
+    _shared_close_outlives_a_lonely_trip,
+]
+
+
+@asynccontextmanager
+async def two_replicas(folder: Path) -> AsyncIterator[tuple[Replica, Replica]]:
+    with RedisServer(program(names()[-1]), folder) as server:
+        address = server.url.removeprefix("redis://").partition("/")[0]
+        async with Way(address) as way, Way(address) as other, Replica(way) as shared, Replica(other) as lonely:
+            yield shared, lonely
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.strip("_"))
+async def test_one_state_remains_after_a_partition_and_it_is_the_one_that_the_rule_names(
+    tmp_path: Path, case: Callable[[Replica, Replica], Awaitable[tuple[bool, int]]]
+) -> None:
+    async with two_replicas(tmp_path / "redis") as (one, other):
+        for shared, lonely in islice(cycle([(one, other), (other, one)]), -(-ROUNDS // len(CASES))):
+            before = await shared.trip()
+            assert (await agreed(one, other)).tripped_at_us == before.tripped_at_us
+            lonely.way.cut()
+            is_open, tripped_at_us = await case(shared, lonely)
+            lonely.way.mend()
+            after = await agreed(one, other)
+            assert (after.state in TRIPPED, after.tripped_at_us) == (is_open, tripped_at_us)
+            await shared.close()
+            await agreed(one, other)

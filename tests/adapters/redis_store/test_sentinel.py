@@ -1,0 +1,166 @@
+"""The primary of a group is found again, whoever it is; with real Sentinels."""
+
+import asyncio
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from redis.exceptions import AuthenticationError, RedisError
+
+from tests.adapters.redis_store.test_topology import KEY, linked
+from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
+from tests.redis_servers.access import acl_file, user
+from webhook.adapters.redis_store.transport.topology import Link
+from webhook.store.store_url import StoreFiles
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+_PATIENCE_SECONDS = 20
+
+
+async def found_again(link: Link) -> None:
+    """Ask until there is an answer: a call may fail while nobody is the primary, none may fail for ever."""
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while True:
+            with suppress(RedisError, OSError, TimeoutError):
+                await link.run([KEY], b"x")
+                return
+            await asyncio.sleep(0.05)
+
+
+async def another_than(link: Link, before: Mapping[str, str]) -> Mapping[str, str]:
+    """Ask, as a tick does, until another process answers; return its name."""
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while True:
+            with suppress(RedisError, OSError, TimeoutError):
+                if (found := await link.run_ids()) != before:
+                    return found
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def group(redis_program: RedisProgram, tmp_path: Path) -> Iterator[SentinelGroup]:
+    with SentinelGroup(redis_program, tmp_path / "group") as running:
+        yield running
+
+
+async def test_another_primary_is_found_when_one_is_gone(group: SentinelGroup) -> None:
+    first = group.primary
+    async with linked(group.url) as link:
+        before = await link.run_ids()
+        assert await link.run([KEY], b"a") == b"a"
+        assert first.cli("GET", KEY) == b"1"
+        first.kill()
+        second = group.wait_for_failover(first)
+        await another_than(link, before)
+        await found_again(link)
+        assert await link.run_ids() == {"": second.cli("INFO", "server")["run_id"]}
+    assert int(second.cli("GET", KEY)) >= 1
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelGroup]:
+    """Return a group whose servers and Sentinels know the documented users."""
+    folder = tmp_path_factory.mktemp("guarded")
+    users = acl_file(folder / "users.acl", user("users", "of-the-servers"))
+    options = (user("sentinel", "sentinels-own"),)
+    with SentinelGroup(
+        program("redis-8.2"), folder / "group", "--aclfile", str(users), sentinels=2, sentinel_options=options
+    ) as running:
+        yield running
+
+
+def files(folder: Path, **contents: str) -> StoreFiles:
+    """Return files of these contents."""
+    for name, content in contents.items():
+        (folder / name).write_text(content)
+    return StoreFiles(**{name: folder / name for name in contents})
+
+
+async def test_the_documented_users_are_enough_and_sentinels_have_passwords_of_their_own(
+    guarded: SentinelGroup, tmp_path: Path
+) -> None:
+    url = guarded.url.replace("://", "://podgate@")
+    told = files(
+        tmp_path, password_file="of-the-servers\n", sentinel_username_file="podgate\n", sentinel_password_file="wrong"
+    )
+    async with linked(url, told) as link, linked(url, told) as other:
+        # Whoever has no name of its own is `default`, who may do anything here: so the name decides.
+        refused = f"no Sentinel names the primary of '{SERVICE}': 127.*invalid username"
+        with pytest.raises(AuthenticationError, match=refused):
+            await link.ping()
+        (tmp_path / "sentinel_password_file").write_text("sentinels-own")
+        assert await link.run_ids()
+        (tmp_path / "password_file").write_text("wrong")
+        with pytest.raises(AuthenticationError, match=f"127.0.0.1:{guarded.primary.port}: invalid username") as caught:
+            await other.run_ids()
+        assert "wrong" not in str(caught.value).replace("wrong number", "")
+
+
+async def test_sentinels_that_are_gone_or_know_no_such_service_are_named(guarded: SentinelGroup) -> None:
+    hosts, _, _ = guarded.url.partition("//")[2].partition("/")
+    async with linked(f"redis+sentinel://127.0.0.1:1,{hosts}/{SERVICE}") as some_gone:
+        assert await some_gone.run([KEY], b"a") == b"a"
+    async with linked(f"redis+sentinel://127.0.0.1:1/{SERVICE}") as all_gone:
+        with pytest.raises(RedisError, match=f"no Sentinel names the primary of '{SERVICE}': .*127.0.0.1:1"):
+            await all_gone.ping()
+    async with linked(f"redis+sentinel://{hosts}/other") as other:
+        with pytest.raises(RedisError, match=r"127\.0\.0\.1:\d+ knows no 'other'"):
+            await other.ping()
+
+
+async def test_a_sentinel_that_says_nothing_is_passed_over_and_asked_last_from_then_on(
+    guarded: SentinelGroup,
+) -> None:
+    hosts, _, _ = guarded.url.partition("//")[2].partition("/")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        async with linked(f"redis+sentinel://127.0.0.1:{port},{hosts}/{SERVICE}") as link:
+            assert await link.run([KEY], b"a") == b"a"
+            silent.close()  # and now it is gone
+            assert await link.run_ids()
+            assert link._sentinels._order[-1].port == port  # type: ignore[attr-defined]  # it shows nowhere else
+
+
+async def test_a_replica_that_sentinels_name_already_is_not_taken_for_the_primary(
+    guarded: SentinelGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = guarded.replica
+
+    async def named(*_: object) -> tuple[bytes, bytes]:
+        return b"127.0.0.1", str(replica.port).encode()
+
+    monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", named)
+    async with linked(guarded.url) as link:
+        with pytest.raises(RedisError, match=f"127.0.0.1:{replica.port}: .* it says that it is a slave"):
+            await link.run([KEY], b"a")
+
+
+async def test_whom_sentinels_do_not_name_any_more_is_left_at_the_next_tick(
+    guarded: SentinelGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RedisServer(guarded.primary.program, tmp_path / "another") as another:
+
+        async def named(*_: object) -> tuple[bytes, bytes]:
+            return b"127.0.0.1", str(another.port).encode()
+
+        async with linked(guarded.url) as link:
+            assert await link.run([KEY], b"a") == b"a"
+            monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", named)
+            assert await link.run_ids() == {"": another.cli("INFO", "server")["run_id"]}
+            assert await link.run([KEY], b"b") == b"b"
+        assert another.cli("GET", KEY) == b"1"
+
+
+async def test_a_primary_that_was_told_to_step_down_is_left_though_it_takes_writes_still(
+    guarded: SentinelGroup,
+) -> None:
+    first = guarded.primary
+    async with linked(guarded.url) as link:
+        before = await link.run_ids()
+        guarded.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE)
+        await another_than(link, before)
+        await found_again(link)
+        assert guarded.wait_for_failover(first).cli("GET", KEY) is not None

@@ -1,0 +1,69 @@
+"""Sentinels and a Cluster behind TLS: whoever is named is spoken to by TLS too, and must have a certificate."""
+
+import socket
+import ssl
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from redis.exceptions import RedisError
+
+from certs.files import write_credentials
+from tests.adapters.redis_store.test_topology import KEY, linked
+from tests.harness.identity import Pki
+from tests.redis_servers import SERVICE, RedisCluster, RedisServer, program
+from tests.redis_servers.sentinel import SentinelServer
+from tests.redis_servers.tls import gate
+from webhook.store.store_url import StoreFiles
+
+PROGRAM = "redis-8.2"
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ssl.SSLContext:
+    """Return the server side's, which asks for a certificate."""
+    pki = Pki.create(tmp_path)
+    write_credentials(pki.client("podgate"), tmp_path / "client.crt", tmp_path / "client.key")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.crt"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(pki.paths.certificate, pki.paths.key)
+    return context
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> StoreFiles:
+    return StoreFiles(ca=tmp_path / "ca.crt", cert=tmp_path / "client.crt", key=tmp_path / "client.key")
+
+
+async def test_sentinels_and_the_primary_that_they_name(
+    context: ssl.SSLContext, ours: StoreFiles, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        primary = stack.enter_context(RedisServer(program(PROGRAM), tmp_path / "primary"))
+        doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        primary_port, sentinel_port = (door.getsockname()[1] for door in doors)
+        sentinel = stack.enter_context(SentinelServer(program(PROGRAM), tmp_path / "sentinel", primary_port, 1))
+        await stack.enter_async_context(gate(doors[0], primary, context, plain=True))
+        await stack.enter_async_context(gate(doors[1], sentinel, context))
+        url = f"rediss+sentinel://127.0.0.1:{sentinel_port}/{SERVICE}"
+        async with linked(url, ours) as link:
+            assert await link.run([KEY], b"a") == b"a"
+            assert await link.run_ids() == {"": primary.cli("INFO", "server")["run_id"]}
+        async with linked(url) as link:
+            with pytest.raises(RedisError, match=r"(?i)no Sentinel names .* certificate.verify.failed"):
+                await link.ping()
+
+
+async def test_a_cluster_whose_nodes_name_each_other(context: ssl.SSLContext, ours: StoreFiles, tmp_path: Path) -> None:
+    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    ports = [door.getsockname()[1] for door in doors]
+    async with AsyncExitStack() as stack:
+        told = [("--cluster-announce-port", str(port)) for port in ports]
+        cluster = stack.enter_context(RedisCluster(program(PROGRAM), tmp_path / "cluster", of_each=told))
+        for door, node in zip(doors, cluster.nodes, strict=True):
+            await stack.enter_async_context(gate(door, node, context))
+        async with linked(f"rediss+cluster://127.0.0.1:{ports[0]}", ours) as link:
+            for tag in "abcdef":
+                assert await link.run([f"podgate:{{{tag}}}"], tag.encode()) == tag.encode()
+            assert {link.lane(tag) for tag in "abcdef"} == {f"127.0.0.1:{port}" for port in ports}
+        assert sum(node.cli("DBSIZE") for node in cluster.nodes) == 6

@@ -1,0 +1,232 @@
+"""One server behind a link: calls in order on one connection, whatever happens to it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import redis
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+
+from tests.redis_servers import RedisProgram, RedisServer
+from webhook.adapters.redis_store.transport import connect
+from webhook.adapters.redis_store.transport import connection as lines
+from webhook.adapters.redis_store.transport.redis_url import open_link
+from webhook.adapters.redis_store.transport.script import Script
+from webhook.adapters.redis_store.transport.topology import Link
+from webhook.errors import UserError
+from webhook.store.store_url import StoreFiles
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+LOOPS = ("uvloop", "asyncio")
+
+ECHO = Script("redis.call('INCR', KEYS[1]) return ARGV[1]")
+KEY = "podgate:{a}:count"
+NO_FILES = StoreFiles()
+
+
+@asynccontextmanager
+async def linked(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) -> AsyncIterator[Link]:
+    """Yield a link of that script, closed whatever happens: a loop does not end well with one that is open."""
+    link = open_link(url, files, script)
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+@pytest.fixture
+async def link(redis_server: RedisServer) -> AsyncIterator[Link]:
+    async with linked(redis_server.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def own_link(own_redis_server: RedisServer) -> AsyncIterator[Link]:
+    async with linked(own_redis_server.url) as opened:
+        yield opened
+
+
+def connections(server: RedisServer) -> int:
+    """Return how many connections were made so far, but for the one that asks."""
+    return int(server.cli("INFO", "stats")["total_connections_received"]) - 1
+
+
+async def test_calls_at_one_time_share_a_connection_and_each_has_its_own_answer(
+    link: Link, redis_server: RedisServer
+) -> None:
+    await link.ping()
+    before = connections(redis_server)
+    arguments = [f"{number}".encode() * number for number in range(100)]
+    answers = await asyncio.gather(*(link.run([KEY], argument) for argument in arguments), link.run_ids())
+    assert answers[:-1] == arguments
+    assert answers[-1] == {"": redis_server.cli("INFO", "server")["run_id"]}
+    assert connections(redis_server) - before == 2, "those of this test"
+    assert redis_server.cli("GET", KEY) == b"100"
+
+
+async def test_who_asks_before_there_is_a_connection_waits_for_the_same_one(redis_server: RedisServer) -> None:
+    before = connections(redis_server)
+    async with linked(redis_server.url) as link:
+        assert await asyncio.gather(*(link.run([KEY], b"x") for _ in range(20))) == [b"x"] * 20
+    assert connections(redis_server) - before == 2, "and that of this test"
+
+
+async def test_a_flush_of_scripts_goes_unnoticed(link: Link, redis_server: RedisServer) -> None:
+    assert await link.run([KEY], b"a") == b"a"
+    redis_server.cli("SCRIPT", "FLUSH")
+    assert await asyncio.gather(*(link.run([KEY], b"b") for _ in range(5))) == [b"b"] * 5
+    assert redis_server.cli("GET", KEY) == b"6"
+
+
+async def test_a_connection_that_ended_while_nobody_asked_costs_no_call(link: Link, redis_server: RedisServer) -> None:
+    await link.ping()
+    await asyncio.to_thread(redis_server.cli, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    line = link._line  # type: ignore[attr-defined]  # to see when the loop has heard of it
+    while not await line._connection.can_read():  # noqa: ASYNC110  it is not told
+        await asyncio.sleep(0.01)
+    assert await link.run([KEY], b"a") == b"a"
+
+
+async def test_an_answer_that_nobody_waits_for_is_never_given_to_another(
+    own_redis_server: RedisServer, own_link: Link
+) -> None:
+    await own_link.ping()
+    own_redis_server.pause()
+    first, second = (asyncio.create_task(own_link.run([KEY], argument)) for argument in (b"first", b"second"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    failed = await asyncio.gather(first, second, return_exceptions=True)
+    assert isinstance(failed[0], asyncio.CancelledError)
+    assert isinstance(failed[1], RedisError), "it was on the same connection"
+    own_redis_server.resume()
+    assert [await own_link.run([KEY], f"{number}".encode()) for number in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_a_server_that_accepts_and_says_nothing_is_not_waited_for_and_nothing_stays_open(
+    own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "_CONNECT_SECONDS", 0.05)
+    own_redis_server.pause()
+    async with linked(own_redis_server.url.replace("://", "://default:any@")) as link:
+        with pytest.raises(TimeoutError, match=rf"127\.0\.0\.1:{own_redis_server.port}: not connected within 0.05 s"):
+            await link.ping()
+        monkeypatch.setattr(connect, "_CONNECT_SECONDS", 30)
+        own_redis_server.resume()
+        await link.ping()
+        assert own_redis_server.cli("INFO", "clients")["connected_clients"] == 2, "and that of this test"
+
+
+async def test_a_server_that_says_nothing_any_more_is_left(
+    own_redis_server: RedisServer, own_link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await own_link.ping()
+    monkeypatch.setattr(lines, "_ANSWER_SECONDS", 0.05)
+    own_redis_server.pause()
+    asked = (own_link.run([KEY], b"a"), own_link.run([KEY], b"b"))
+    failed = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(error, TimeoutError | RedisError) for error in failed)
+    assert "no answer within 0.05 s" in {str(error) for error in failed}
+    monkeypatch.setattr(lines, "_ANSWER_SECONDS", 30)
+    own_redis_server.resume()
+    assert await own_link.run([KEY], b"c") == b"c"
+
+
+async def test_a_server_that_was_started_again_is_another_one(own_redis_server: RedisServer, own_link: Link) -> None:
+    before = await own_link.run_ids()
+    assert await own_link.run_ids() == before
+    own_redis_server.kill()
+    await asyncio.sleep(0)
+    for _ in range(2):
+        with pytest.raises((RedisError, OSError)):
+            await own_link.run([KEY], b"a")
+    own_redis_server.start()
+    assert await own_link.run([KEY], b"a") == b"a"
+    assert (await own_link.run_ids())[""] != before[""]
+
+
+async def test_a_server_that_became_a_replica_is_left_and_asked_for_anew(
+    own_redis_server: RedisServer, own_link: Link
+) -> None:
+    assert await own_link.run([KEY], b"a") == b"a"
+    own_redis_server.cli("REPLICAOF", "127.0.0.1", "1")
+    before = connections(own_redis_server)
+    for _ in range(2):
+        with pytest.raises((ReadOnlyError, ResponseError), match="read only replica"):
+            await own_link.run([KEY], b"b")
+    assert connections(own_redis_server) - before == 2, "and that of this test: the second call had another one"
+    own_redis_server.cli("REPLICAOF", "NO", "ONE")
+    assert await own_link.run([KEY], b"c") == b"c"
+
+
+async def test_a_script_that_was_told_so_and_went_on_has_the_replica_left_too(own_redis_server: RedisServer) -> None:
+    tells = Script("local told = redis.pcall('INCR', KEYS[1]) return type(told) == 'table' and told.err or 'fine'")
+    async with linked(own_redis_server.url, script=tells) as link:
+        assert await link.run([KEY], b"a") == b"fine"
+        own_redis_server.cli("REPLICAOF", "127.0.0.1", "1")
+        before = connections(own_redis_server)
+        for _ in range(2):
+            assert b"READONLY" in await link.run([KEY], b"b")
+        assert connections(own_redis_server) - before == 2, "and that of this test: the second call had another one"
+
+
+async def test_a_full_server_says_so_and_has_room_again(own_redis_server: RedisServer, own_link: Link) -> None:
+    assert await own_link.run([KEY], b"a") == b"a"
+    own_redis_server.cli("CONFIG", "SET", "maxmemory", "1")
+    with pytest.raises((OutOfMemoryError, ResponseError), match=r"OOM|used memory"):
+        await own_link.run([KEY], b"a")
+    own_redis_server.cli("CONFIG", "SET", "maxmemory", "0")
+    assert await own_link.run([KEY], b"a") == b"a"
+
+
+async def test_a_server_on_a_socket_with_another_database(redis_program: RedisProgram, tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    with RedisServer(redis_program, tmp_path / "redis", "--unixsocket", str(path)) as server:
+        for url in (f"unix://{path}?db=3", f"redis://127.0.0.1:{server.port}/3"):
+            async with linked(url) as link:
+                assert await link.run([KEY], b"a") == b"a"
+        with redis.Redis(port=server.port, db=3) as client:
+            assert client.get(KEY) == b"2"
+
+
+async def test_only_what_fits_is_forgotten(link: Link, redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.mset({f"podgate:{{{number}}}:v1:replay-1:x": 1 for number in range(2500)})
+        client.set("podgate:{1}:v1:other:x", 1)
+    await link.forget("podgate:{*}:v1:replay-1:*")
+    assert redis_server.cli("KEYS", "*") == [b"podgate:{1}:v1:other:x"]
+
+
+async def test_a_server_that_is_not_there_is_named(link: Link) -> None:
+    assert link.lane("any") == ""
+    assert not link.one_tag_a_call
+    async with linked("redis://127.0.0.1:1/0") as nowhere:
+        with pytest.raises(RedisError, match=r"127\.0\.0\.1:1"):
+            await nowhere.ping()
+
+
+def test_a_url_that_is_none_is_told_without_its_password() -> None:
+    with pytest.raises(UserError, match=r"--store: 'reddis://\*\*\*@redis'"):
+        open_link("reddis://:s3cret@redis")
+
+
+async def test_a_server_that_does_not_name_its_process_is_connected_to_all_the_same() -> None:
+    ended = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while asked := await reader.read(1024):
+            writer.write(b"$8\r\n# Server\r\n" if b"INFO" in asked else b"+PONG\r\n")
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    told: list[tuple[str, str]] = []
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with linked(f"redis://127.0.0.1:{port}") as link:
+            link.on_connected = lambda *who: told.append(who)
+            await link.ping()
+        await ended.wait()
+    assert told == []

@@ -1,0 +1,305 @@
+"""The key set of a URL, from a real server over real TLS that does whatever a bad one might."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from certs.files import write_credentials
+from tests.harness.identity import Pki, jwks, signer
+from tests.harness.serving import Files, serving
+from webhook.adapters.jwks_url import JwksUrl
+from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX
+from webhook.errors import UserError
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+ONE = signer()
+KID = ONE.jwk()["kid"]
+
+
+def say(body: str | bytes, status: int = 200, **headers: str) -> Answer:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        raw = body if isinstance(body, bytes) else body.encode()
+        return web.Response(body=raw, status=status, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    return answer
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    """Never come to an end, and say nothing of a length."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b" " * 65_536)
+
+
+async def broken_off(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "100000"})
+    await response.prepare(request)
+    await response.write(b'{"keys": [')
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def hangs(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@dataclass
+class Issuer:
+    """A server that publishes keys."""
+
+    url: str
+    ca: Path
+    answer: Answer = field(default_factory=lambda: say(jwks(ONE)))
+    seen: list[web.Request] = field(default_factory=list)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(request)
+        return await self.answer(request)
+
+
+@asynccontextmanager
+async def publishing(folder: Path, context: Callable[[Pki], ssl.SSLContext] | None = None) -> AsyncIterator[Issuer]:
+    pki = Pki.create(folder, "issuer-ca")
+    issuer = Issuer("", folder / "ca.crt")
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", issuer.handle)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=(context or server_side)(pki))
+    await site.start()
+    issuer.url = f"https://localhost:{runner.addresses[0][1]}/jwks.json"
+    try:
+        yield issuer
+    finally:
+        await runner.cleanup()
+
+
+def server_side(pki: Pki) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pki.paths.certificate, pki.paths.key)
+    return context
+
+
+def of_another_name(pki: Pki) -> ssl.SSLContext:
+    leaf = pki.authority.issue_server("elsewhere.example", ())
+    write_credentials(leaf, pki.folder / "other.crt", pki.folder / "other.key")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pki.folder / "other.crt", pki.folder / "other.key")
+    return context
+
+
+@pytest.fixture
+async def issuer(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Issuer]:
+    async with publishing(tmp_path_factory.mktemp("issuer")) as found:
+        yield found
+
+
+async def test_a_good_set_is_fetched_and_nothing_of_ours_is_sent_along(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine localhost login me password secret\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    issuer.answer = say(jwks(ONE), Set_Cookie="a=b")
+    fetching = JwksUrl(issuer.url, issuer.ca)
+    assert list(await fetching.fetch()) == [KID]
+    await fetching.fetch()
+    for request in issuer.seen:
+        assert (request.method, request.path) == ("GET", "/jwks.json")
+        assert request.headers.keys() & {"Authorization", "Cookie", "Referer"} == set()
+        assert request.headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (say("", 301, Location="https://localhost/other"), "HTTP 301, and redirects are not followed"),
+        (say("", 302, Location="/jwks2.json"), "HTTP 302"),
+        (say("", 308, Location="/jwks2.json"), "HTTP 308"),
+        (say("", 500), "HTTP 500"),
+        (say("", 404), "HTTP 404"),
+        (say("", 204), "HTTP 204"),
+        (say(jwks(ONE), 203), "HTTP 203"),
+        (say("<html>"), "not JSON"),
+        (say(""), "not JSON"),
+        (say(b"\xff\xfe"), "not JSON"),
+        (say(b"\x1f\x8b\x08", Content_Encoding="gzip"), "not JSON"),
+        (say("[" * 100_000), "not JSON"),
+        (say("{}"), '"keys" must be a list'),
+        (say('{"keys": []}'), '"keys" must be a list of 1 to 128 keys'),
+        (say(json.dumps({"keys": [ONE.jwk()] * 129})), '"keys" must be a list of 1 to 128 keys'),
+        (say(json.dumps({"keys": [{**ONE.jwk(), "use": "enc"}]})), "no key of the set can be used"),
+        (say(" " * (KEY_SET_BYTES_MAX + 1)), f"more than {KEY_SET_BYTES_MAX} bytes"),
+        (endless, f"more than {KEY_SET_BYTES_MAX} bytes"),
+        (broken_off, "localhost"),
+        (say(jwks(ONE), X_Long="x" * 100_000), "localhost"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_anything_but_a_good_set_is_told_and_followed_nowhere(issuer: Issuer, answer: Answer, says: str) -> None:
+    issuer.answer = answer
+    with pytest.raises(UserError) as refused:
+        await JwksUrl(issuer.url, issuer.ca).fetch()
+    assert says in str(refused.value)
+    assert [request.path for request in issuer.seen] == ["/jwks.json"]
+
+
+async def test_keys_of_no_use_are_left_out_and_told_once(issuer: Issuer) -> None:
+    told: list[str] = []
+    issuer.answer = say(json.dumps({"keys": [ONE.jwk(), {**signer().jwk(), "use": "enc"}]}))
+    fetching = JwksUrl(issuer.url, issuer.ca, told.append)
+    assert list(await fetching.fetch()) == [KID]
+    await fetching.fetch()
+    assert len(told) == 1
+    assert "use is 'enc'" in told[0]
+    issuer.answer = say(jwks(ONE))
+    await fetching.fetch()
+    assert told[1:] == [""]
+
+
+async def test_a_server_of_another_ca_is_not_believed(issuer: Issuer, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    Pki.create(tmp_path / "other")
+    for ca in (tmp_path / "other" / "ca.crt", None):
+        with pytest.raises(UserError, match=r"(?i)certificate"):
+            await JwksUrl(issuer.url, ca).fetch()
+    assert issuer.seen == []
+
+
+async def test_a_server_of_another_name_is_not_believed(tmp_path: Path) -> None:
+    async with publishing(tmp_path, of_another_name) as issuer:
+        with pytest.raises(UserError, match=r"(?i)certificate"):
+            await JwksUrl(issuer.url, issuer.ca).fetch()
+
+
+async def test_a_ca_that_is_replaced_counts_at_the_next_fetch(issuer: Issuer, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    Pki.create(tmp_path / "other")
+    pinned = tmp_path / "pinned.crt"
+    pinned.write_bytes(issuer.ca.read_bytes())
+    fetching = JwksUrl(issuer.url, pinned)
+    await fetching.fetch()
+    pinned.write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
+    with pytest.raises(UserError, match=r"(?i)certificate"):
+        await fetching.fetch()
+    pinned.write_text("no PEM")
+    with pytest.raises(UserError, match=r"pinned\.crt: no CA in it can be used"):
+        await fetching.fetch()
+
+
+def test_a_ca_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
+    for content in (b"", b"no PEM", b"\xff"):
+        (tmp_path / "ca.crt").write_bytes(content)
+        with pytest.raises(UserError, match="no CA in it can be used"):
+            JwksUrl("https://localhost/", tmp_path / "ca.crt")
+
+
+def test_a_ca_may_have_words_of_any_language_about_it(issuer: Issuer, tmp_path: Path) -> None:
+    pinned = tmp_path / "pinned.crt"
+    pinned.write_bytes("# Zertifizierungsstelle für Schlüssel\n".encode() + issuer.ca.read_bytes())
+    JwksUrl(issuer.url, pinned)
+
+
+async def test_who_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    ca = Pki.create(tmp_path / "other").folder / "ca.crt"
+    with pytest.raises(UserError, match="localhost:9"):
+        await JwksUrl("https://localhost:9/", ca).fetch()
+
+
+# With a running server
+
+
+async def test_a_server_gets_its_keys_from_a_url_and_knows_a_new_one_at_its_first_call(
+    issuer: Issuer, tmp_path: Path
+) -> None:
+    files = files_of(tmp_path, issuer)
+    issuer.answer = say(jwks(files.signer))
+    newcomer = signer()
+    async with serving(files) as server:
+        await server.until('podgate_keys{source="url"}', 1)
+        assert (await server.get("/readyz"))[0] == 200
+        assert (await server.post("/nowhere"))[0] == 404
+        issuer.answer = say(jwks(newcomer))
+        await asyncio.sleep(5.1)  # the cool-down after the first fetch
+        assert (await server.post("/nowhere", token=newcomer.token()))[0] == 404
+        assert (await server.post("/nowhere"))[0] == 401, "the key that signed it is gone"
+        assert await server.metric('podgate_key_fetches_total{result="success",source="url"}') == 2
+
+
+async def test_a_server_without_keys_is_not_ready_and_says_why_and_refuses(issuer: Issuer, tmp_path: Path) -> None:
+    files = files_of(tmp_path, issuer)
+    issuer.answer = say("", 503)
+    async with serving(files, "--jwks-max-stale", "2s") as server:
+        await server.until('podgate_key_fetches_total{result="failure",source="url"}', 1)
+        assert await server.get("/readyz") == (
+            503,
+            f"no keys from url: {issuer.url}: HTTP 503, and redirects are not followed\n",
+        )
+        issuer.answer = say(jwks(files.signer))
+        await server.until('podgate_keys{source="url"}', 1)
+        issuer.answer = say("", 503)
+        async with asyncio.timeout(30):
+            while (await server.get("/readyz"))[0] == 200:  # noqa: ASYNC110 - it happens in another process
+                await asyncio.sleep(0.1)
+        status, text = await server.get("/readyz")
+        assert (status, text.startswith("no keys from url: ")) == (503, True), text
+        lines = map(json.loads, (files.folder / "server-0.log").read_text().splitlines())
+        [ended] = [line for line in lines if line["msg"] == "keys are too old, what they sign is refused"]
+        assert (ended["level"], ended["source"], "HTTP 503" in ended["reason"]) == ("error", "url", True)
+        assert (await server.post("/nowhere"))[0] == 401
+        assert await server.metric('podgate_refused_calls_total{reason="authentication_unknown_key"}') >= 1
+        issuer.answer = say(jwks(files.signer))
+        await server.until('podgate_keys{source="url"}', 1)
+        assert (await server.get("/readyz"))[0] == 200
+
+
+def files_of(folder: Path, issuer: Issuer) -> Files:
+    return replace(Files.create(folder), keys_from=("--jwks-url", issuer.url, "--jwks-ca", str(issuer.ca)))
+
+
+async def test_not_one_call_fails_while_keys_rotate_that_are_published_before_they_sign(
+    issuer: Issuer, tmp_path: Path
+) -> None:
+    files = files_of(tmp_path, issuer)
+    signing = files.signer
+    issuer.answer = say(jwks(signing))
+    statuses: list[int] = []
+    async with serving(files, "--jwks-max-stale", "2s") as server:  # fetched three times in that
+        await server.until('podgate_keys{source="url"}', 1)
+
+        async def calling() -> None:
+            while True:
+                statuses.append((await server.post("/nowhere", token=signing.token()))[0])
+
+        callers = [asyncio.create_task(calling()) for _ in range(4)]
+        for _ in range(3):
+            before, signing_next = signing, signer()
+            issuer.answer = say(jwks(before, signing_next))
+            await server.until('podgate_keys{source="url"}', 2)
+            signing = signing_next
+            done = len(statuses)
+            async with asyncio.timeout(30):
+                while len(statuses) < done + 8:  # noqa: ASYNC110 - what was signed before has arrived
+                    await asyncio.sleep(0.01)
+            issuer.answer = say(jwks(signing))
+            async with asyncio.timeout(30):
+                while await server.metric('podgate_keys{source="url"}') != 1:  # noqa: ASYNC110 - it is another process
+                    await asyncio.sleep(0.05)
+        for task in callers:
+            task.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        assert (await server.post("/nowhere", token=before.token()))[0] == 401
+    assert len(statuses) > 24
+    assert set(statuses) == {404}

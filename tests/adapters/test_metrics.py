@@ -1,0 +1,672 @@
+"""What a scrape shows is what happened, under the documented names and labels only."""
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.harness.records import (
+    ADMITTED,
+    ADVISED,
+    AT_US,
+    BREAKER_DENIED,
+    CALLER,
+    QUOTA_DENIED,
+    look,
+    override,
+    policy,
+    review,
+    transition,
+)
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.memory_store import MemoryStore
+from webhook.adapters.metrics import CONTENT_TYPE, Metrics
+from webhook.adapters.metrics.families import FAMILIES, STORE_TROUBLES, Kind
+from webhook.adapters.redis_store.error_classes import (
+    AUTHENTICATION,
+    FAILOVER,
+    FULL,
+    READONLY,
+    SCRIPT,
+    TIMEOUT,
+    UNREACHABLE,
+)
+from webhook.adapters.redis_store.error_classes import OTHER as STORE_OTHER
+from webhook.authentication.reasons import REASONS
+from webhook.core.admission.decision import Finding, Half, Verdict, WouldWrite
+from webhook.core.breaker import EXPIRED, HELD, Cause, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
+from webhook.core.findings import Code
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.patch import add
+from webhook.core.policy.model import Match, Service
+from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
+from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt, Refusal, Use
+from webhook.core.quota.open_breaker_limit import Guarded
+
+CODE = Path(__file__).parents[2] / "webhook"
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+WOULD_BE_DENIED = replace(
+    ADMITTED,
+    findings=(
+        Finding(Code.PLACEMENT_UNFULFILLED, "placement", Mode.AUDIT, "zone"),
+        Finding(Code.PLACEMENT_UNFULFILLED, "placement", Mode.AUDIT, "scheduler"),
+        Finding(Code.QUOTA_EXCEEDED, "quota", Mode.WARN, "hard 50"),
+    ),
+)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    metrics = Metrics("0.1.0")
+    metrics.policy_loaded(policy("payment-api", "ledger"))
+    return metrics
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    """Read the scrape line by line: the text before the value is the key."""
+    lines = metrics.render().decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+def series(metrics: Metrics, name: str) -> dict[str, float]:
+    return {key: value for key, value in samples(metrics).items() if key.split("{")[0] == name}
+
+
+def everything(metrics: Metrics) -> None:
+    """Let each kind of thing happen at least once."""
+    metrics.watch_in_flight(lambda: 3)
+    metrics.watch_record(lambda: {"written": 5, "dropped": 2})
+    metrics.watch_trace_parents(lambda: {"followed": 10, "limited": 1})
+    rewritten = replace(ADMITTED, half=Half.MUTATE, patch=(add("s", "spec", "schedulerName"),))
+    metrics.reviewed(review(replace(rewritten, degraded="breaker OPEN"), 200_000))
+    metrics.reviewed(review(replace(rewritten, would_degrade=True), 200_000))
+    metrics.reviewed(review())
+    metrics.reviewed(review())
+    metrics.reviewed(review(QUOTA_DENIED, 2_000_000))
+    metrics.reviewed(review(BREAKER_DENIED, 90_000))
+    metrics.reviewed(review(WOULD_BE_DENIED))
+    metrics.reviewed(review(replace(ADMITTED, would_write=(WouldWrite("resources", Mode.WARN, ("spec.x",)),))))
+    metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.UNMATCHED, namespace="tools")))
+    metrics.reviewed(review(replace(ADMITTED, service=None, verdict=Verdict.EXEMPT, exemption="username")))
+    metrics.reviewed(review(replace(ADMITTED, uncounted=True)))
+    metrics.reviewed(review(ADVISED))
+    probe = Receipt(AT_US, charged=True, breaker=look(state=State.HALF_OPEN).breaker)
+    metrics.reviewed(review(replace(ADMITTED, receipt=probe)))
+    metrics.refused("authentication_expired", "exp was 3 s ago")
+    breakers(metrics)
+    metrics.policy_failed(["3:1: services: missing"])
+    metrics.policy_judged("alice", ["3:1: services: missing"], "policy")
+    metrics.overrides_failed(["2:3: [0].until: missing"])
+    for service in ("payment-api", "in-no-policy"):
+        metrics.override_changed(service, None, override(service))
+    files_and_keys(metrics)
+    metrics.store_failed("timeout: no answer within 50 ms")
+    metrics.store_stands(up=False)
+    metrics.store_lost()
+    metrics.fell_back("payment-api", "Local", on=True)
+    metrics.reviewed(review(replace(ADMITTED, receipt=Receipt(AT_US, charged=True, local=True))))
+    metrics.booked("payment-api", "Away", 3)
+    metrics.booking_dropped()
+    metrics.refused_from_cache("payment-api")
+    metrics.ledger.refunded("payment-api", "NeverCreated")
+    metrics.ledger.unproven("payment-api")
+    metrics.ledger.charged_afterwards("payment-api")
+    metrics.ledger.raised("payment-api")
+    metrics.ledger.label_ignored()
+    metrics.ledger.drifted("payment-api", 4)
+    metrics.ledger.watched(12)
+    metrics.outcomes.heard("payment-api", "Pushed", "error", 40)
+    metrics.outcomes.dropped("payment-api", "overflow", 3)
+    metrics.outcomes.refused("notNamed", 2)
+    metrics.kubernetes_failed("namespaces")
+    metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
+    metrics.event_told("written")
+    metrics.shared_by(3)
+    certificates(metrics)
+    metrics.update(
+        {
+            "payment-api": look(
+                Use("1m", "pods", 37, 50),
+                Use("1m", "cpu", 1500, 40_000),
+                Use("standing", "pods", 9, 200, of=Holder.STANDING, surge=50),
+                state=State.OPEN,
+                open_until_us=AT_US + 151_500_000,
+            ),
+            "ledger": replace(look(Use("24h", "pods", 7, 10), namespace="team-a"), pool=(in_pool(300),)),
+        },
+        Guarded(1, 3),
+    )
+
+
+def certificates(metrics: Metrics) -> None:
+    """Show one that is in use, make one, mend and fail to mend what trusts it; and show that nobody has to have one."""
+    metrics.reduced_mode(on=True)
+    metrics.certificates({"serving": 1_800_600_000.0})
+    metrics.kept_certificates.made("podgate-tls")
+    metrics.kept_certificates.mended("mutatingwebhookconfigurations/podgate")
+    metrics.kept_certificates.troubled()
+    metrics.kept_certificates.kept({"podgate-tls": 2e9})
+
+
+def breakers(metrics: Metrics) -> None:
+    """Let breakers do what they can."""
+    metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
+    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "errorRate: 97% of 40"))
+    metrics.transitioned(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
+    metrics.ledger.excused("payment-api", 2)
+
+
+def files_and_keys(metrics: Metrics) -> None:
+    """Let everything be read, well and badly."""
+    metrics.files_read("key set", 1_800_000_004.5, is_good=True)
+    metrics.files_read("key set", 1_800_000_009.5, is_good=False)
+    metrics.keys_fetched("url", 1_800_000_004.5)
+    metrics.keys_not_fetched("url")
+    metrics.watch_keys(lambda: {"file": 2, "url": 0})
+
+
+def in_pool(used: int) -> Use:
+    return Use("1m", "cpu", used, 300_000, of=Holder.POOL, name="prod")
+
+
+def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None:
+    everything(metrics)
+    pay = 'service="payment-api"'
+    shown = {key: value for key, value in samples(metrics).items() if "duration_seconds" not in key}
+    assert shown == {
+        f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 2,
+        f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 7,
+        f'podgate_reviews_total{{decision="Deny",half="validate",operation="CREATE",{pay}}}': 2,
+        'podgate_reviews_total{decision="Unmatched",half="validate",operation="CREATE",service=""}': 1,
+        'podgate_reviews_total{decision="Exempt",half="validate",operation="CREATE",service=""}': 1,
+        'podgate_calls_total{client_id="prod-eu-1",role="apiserver"}': 14,
+        "podgate_calls_in_flight": 3,
+        **{f'podgate_refused_calls_total{{reason="{one}"}}': one == "authentication_expired" for one in REASONS},
+        f'podgate_findings_total{{code="QuotaExceeded",mode="Enforce",{pay}}}': 1,
+        f'podgate_findings_total{{code="BreakerOpen",mode="Enforce",{pay}}}': 1,
+        f'podgate_findings_total{{code="PlacementUnfulfilled",mode="Audit",{pay}}}': 2,
+        f'podgate_findings_total{{code="QuotaExceeded",mode="Warn",{pay}}}': 1,
+        f'podgate_would_deny_total{{concern="placement",{pay}}}': 1,
+        f'podgate_would_deny_total{{concern="quota",{pay}}}': 1,
+        f'podgate_would_rewrite_total{{concern="resources",{pay}}}': 1,
+        f"podgate_degraded_total{{{pay}}}": 1,
+        f"podgate_would_degrade_total{{{pay}}}": 1,
+        'podgate_exempt_total{exemption="username"}': 1,
+        'podgate_unmatched_total{namespace="tools"}': 1,
+        f'podgate_workload_reviews_total{{decision="Admit",operation="UPDATE",{pay}}}': 1,
+        f'podgate_workload_warnings_total{{code="PlacementConflict",{pay}}}': 2,
+        f'podgate_quota_used{{namespace="",resource="pods",{pay},window="1m"}}': 37,
+        f'podgate_quota_used{{namespace="",resource="cpu",{pay},window="1m"}}': 1.5,
+        f'podgate_quota_used{{namespace="",resource="pods",{pay},window="standing"}}': 9,
+        'podgate_quota_used{namespace="team-a",resource="pods",service="ledger",window="24h"}': 7,
+        f'podgate_quota_limit{{namespace="",resource="pods",{pay},window="1m"}}': 50,
+        f'podgate_quota_limit{{namespace="",resource="cpu",{pay},window="1m"}}': 40,
+        f'podgate_quota_limit{{namespace="",resource="pods",{pay},window="standing"}}': 200,
+        'podgate_quota_limit{namespace="team-a",resource="pods",service="ledger",window="24h"}': 10,
+        f"podgate_standing_enforced{{{pay}}}": 0,
+        f'podgate_quota_denied_total{{of="service",resource="pods",{pay},window="1m"}}': 1,
+        f'podgate_quota_denied_total{{of="pool",resource="cpu",{pay},window="1m"}}': 1,
+        'podgate_pool_used{pool="prod",resource="cpu",window="1m"}': 0.3,
+        'podgate_pool_limit{pool="prod",resource="cpu",window="1m"}': 300,
+        f"podgate_uncounted_total{{{pay}}}": 1,
+        "podgate_store_up": 0,
+        **{f'podgate_store_failures_total{{reason="{word}"}}': word == "timeout" for word in STORE_TROUBLES},
+        "podgate_store_losses_total": 1,
+        f'podgate_store_fallback{{rule="Local",{pay}}}': 1,
+        f"podgate_local_admitted_total{{{pay}}}": 1,
+        f'podgate_booked_total{{cause="Away",{pay}}}': 3,
+        "podgate_bookings_dropped_total": 1,
+        f"podgate_deny_cache_hits_total{{{pay}}}": 1,
+        f'podgate_quota_refunds_total{{cause="NeverCreated",{pay}}}': 1,
+        f"podgate_refunds_unproven_total{{{pay}}}": 1,
+        f"podgate_charged_afterwards_total{{{pay}}}": 1,
+        f"podgate_raised_afterwards_total{{{pay}}}": 1,
+        "podgate_labels_ignored_total": 1,
+        f"podgate_standing_drift{{{pay}}}": 4,
+        "podgate_watched_pods": 12,
+        f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
+        f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
+        f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,
+        f'podgate_breaker_state{{{pay},state="FORCED_OPEN"}}': 0,
+        f'podgate_breaker_state{{{pay},state="FORCED_CLOSED"}}': 0,
+        f'podgate_breaker_transitions_total{{from="CLOSED",reason="errorRate",{pay},to="OPEN"}}': 1,
+        f"podgate_breaker_tripped_timestamp_seconds{{{pay}}}": AT_US / 1e6,
+        f"podgate_breaker_open_remaining_seconds{{{pay}}}": 151.5,
+        f"podgate_breaker_not_permitted_total{{{pay}}}": 1,
+        f"podgate_breaker_probes_leased_total{{{pay}}}": 1,
+        f"podgate_breaker_probes_expired_total{{{pay}}}": 1,
+        f"podgate_breaker_excused_total{{{pay}}}": 2,
+        f"podgate_breaker_trips_held_total{{{pay}}}": 1,
+        "podgate_breaker_guard_open": 1,
+        "podgate_breaker_guard_max": 3,
+        f'podgate_outcomes_total{{result="error",{pay},source="Pushed"}}': 40,
+        f'podgate_outcomes_dropped_total{{reason="overflow",{pay}}}': 3,
+        'podgate_outcomes_refused_total{reason="noService"}': 0,
+        'podgate_outcomes_refused_total{reason="notPushed"}': 0,
+        'podgate_outcomes_refused_total{reason="notNamed"}': 2,
+        'podgate_policy_info{hash="0123456789abcdef"}': 1,
+        'podgate_policy_reloads_total{result="success"}': 1,
+        'podgate_policy_reloads_total{result="failure"}': 1,
+        'podgate_policy_reviews_total{result="success"}': 0,
+        'podgate_policy_reviews_total{result="failure"}': 1,
+        "podgate_policy_last_reload_successful": 0,
+        f"podgate_override_until_timestamp_seconds{{{pay}}}": 1_796_097_600,
+        "podgate_overrides_last_reload_successful": 0,
+        'podgate_kubernetes_watch_failures_total{resource="namespaces"}': 1,
+        'podgate_kubernetes_watch_contact_timestamp_seconds{resource="namespaces"}': 1_800_000_003.5,
+        'podgate_events_total{result="written"}': 1,
+        'podgate_events_total{result="known"}': 0,
+        'podgate_events_total{result="dropped"}': 0,
+        'podgate_events_total{result="failed"}': 0,
+        "podgate_replicas": 3,
+        'podgate_file_reloads_total{file="key set",result="success"}': 1,
+        'podgate_file_reloads_total{file="key set",result="failure"}': 1,
+        'podgate_file_last_reload_successful{file="key set"}': 0,
+        'podgate_file_last_reload_timestamp_seconds{file="key set"}': 1_800_000_004.5,
+        'podgate_key_fetches_total{result="failure",source="url"}': 1,
+        'podgate_key_fetches_total{result="success",source="url"}': 1,
+        'podgate_keys_fetched_timestamp_seconds{source="url"}': 1_800_000_004.5,
+        'podgate_keys{source="file"}': 2,
+        'podgate_keys{source="url"}': 0,
+        'podgate_recorded_events_total{result="written"}': 5,
+        'podgate_recorded_events_total{result="dropped"}': 2,
+        'podgate_trace_parents_total{result="followed"}': 10,
+        'podgate_trace_parents_total{result="limited"}': 1,
+        "podgate_reduced_mode": 1,
+        'podgate_certificate_expiry_timestamp_seconds{certificate="serving"}': 1_800_600_000,
+        'podgate_certificate_renewals_total{secret="podgate-tls"}': 1,
+        'podgate_ca_bundle_mended_total{place="mutatingwebhookconfigurations/podgate"}': 1,
+        "podgate_certificate_troubles_total": 1,
+        'podgate_kept_certificate_expiry_timestamp_seconds{secret="podgate-tls"}': 2e9,
+        'podgate_build_info{version="0.1.0"}': 1,
+    }
+
+
+def test_durations_fall_into_buckets_of_seconds(metrics: Metrics) -> None:
+    for duration_ns in (90_000, 100_000, 100_001, 11_000_000_000):
+        metrics.reviewed(review(duration_ns=duration_ns))
+    shown = series(metrics, "podgate_review_duration_seconds_bucket")
+    assert shown['podgate_review_duration_seconds_bucket{half="validate",le="0.0001"}'] == 2
+    assert shown['podgate_review_duration_seconds_bucket{half="validate",le="0.00025"}'] == 3
+    assert shown['podgate_review_duration_seconds_bucket{half="validate",le="10.0"}'] == 3
+    assert shown['podgate_review_duration_seconds_bucket{half="validate",le="+Inf"}'] == 4
+    both = samples(metrics)
+    assert both['podgate_review_duration_seconds_count{half="validate"}'] == 4
+    assert both['podgate_review_duration_seconds_count{half="mutate"}'] == 0
+    assert both['podgate_review_duration_seconds_sum{half="validate"}'] == pytest.approx(11.000290001)
+
+
+def test_only_documented_names_labels_and_kinds_are_scraped_and_all_of_them(metrics: Metrics) -> None:
+    everything(metrics)
+    text = metrics.render().decode()
+    assert "otel" not in text
+    assert "target_info" not in text
+    scraped = {}
+    for family in text_string_to_metric_families(text):
+        name = family.name + ("_total" if family.type == "counter" else "")
+        labels = {frozenset(sample.labels) - {"le"} for sample in family.samples}
+        assert len(labels) == 1, name
+        scraped[name] = (family.type, *labels, family.documentation)
+    assert scraped == {family.name: (family.kind.value, frozenset(family.labels), family.help) for family in FAMILIES}
+
+
+def test_the_page_documents_exactly_what_is_exported() -> None:
+    row = re.compile(r"^\| `(podgate_\w+)` \| (\w+) \| (.*?) \| (.+?) \| (.+) \|$", re.MULTILINE)
+    found = row.findall(PAGE.read_text())
+    documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _, _ in found}
+    assert len(documented) == len(found), "a metric stands twice"
+    assert documented == {family.name: (family.kind.value, family.labels) for family in FAMILIES}
+
+
+def test_every_reason_that_a_call_is_refused_for_is_shown_from_nought_on(metrics: Metrics) -> None:
+    shown = series(metrics, "podgate_refused_calls_total")
+    assert shown == {f'podgate_refused_calls_total{{reason="{reason}"}}': 0 for reason in REASONS}
+
+
+def test_no_reason_stands_in_the_code_that_is_not_on_the_list() -> None:
+    said = re.compile(
+        r'HTTPStatus\.\w+, "(\w+)"'  # what ends a call
+        r'|\b_?(?:observer\.|on_)refused\(\s*"(\w+)"'  # what is told of one, or of a connection
+        r'|\bawait_for\([^"]*"(\w+)"'
+        r'|"(handshake_\w+)"'
+    )
+    code = "\n".join(file.read_text() for file in CODE.glob("*.py") if file.name != "authentication/reasons.py")
+    found = {word for words in said.findall(code) for word in words if word}
+    assert found == {reason for reason in REASONS if not reason.startswith("authentication_")}
+
+
+def test_counters_end_in_total_and_gauges_do_not() -> None:
+    for family in FAMILIES:
+        assert family.name.endswith("_total") == (family.kind is Kind.COUNTER), family.name
+
+
+def test_the_content_type_is_the_text_formats() -> None:
+    assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_breaker_is_in_one_state_at_a_time(metrics: Metrics, state: State) -> None:
+    metrics.update({"payment-api": look(state=state)})
+    shown = series(metrics, "podgate_breaker_state")
+    assert len(shown) == len(State)
+    assert sum(shown.values()) == 1
+    assert shown[f'podgate_breaker_state{{service="payment-api",state="{state}"}}'] == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text", "word"),
+    [
+        (State.CLOSED, State.OPEN, ErrorRatePlan(95, 1_000_000, 3, 10).reason(40, 39), "errorRate"),
+        (State.CLOSED, State.OPEN, LatencyPlan(2_000_000, 1_000_000, 5, 1).reason(3, 9_000_000), "latency"),
+        (State.CLOSED, State.OPEN, QuotaEventPlan(10, 60_000_000, by_controller=True).reason(), "quotaExceeded"),
+        (State.CLOSED, State.OPEN, "because\nof {free} text", "other"),
+        (State.OPEN, State.HALF_OPEN, "180 s are over", "openForPassed"),
+        (State.HALF_OPEN, State.CLOSED, "", "probesSucceeded"),
+        (State.OPEN, State.CLOSED, "early probes", "probesSucceeded"),
+        (State.HALF_OPEN, State.OPEN, "errorRate", "probeFailed"),
+        (State.CLOSED, State.FORCED_OPEN, "INC-1", "forced"),
+        (State.FORCED_OPEN, State.CLOSED, "", "released"),
+        (State.OPEN, State.CLOSED, Cause.RESET.value, "reset"),
+        (State.HALF_OPEN, State.CLOSED, Cause.RESET.value, "reset"),
+    ],
+)
+def test_a_transitions_reason_is_one_fixed_word(metrics: Metrics, old: State, new: State, text: str, word: str) -> None:
+    metrics.transitioned(transition(old, new, text))
+    key = f'podgate_breaker_transitions_total{{from="{old}",reason="{word}",service="payment-api",to="{new}"}}'
+    assert series(metrics, "podgate_breaker_transitions_total") == {key: 1}
+
+
+def test_the_series_of_a_removed_service_end_and_do_not_come_back(metrics: Metrics) -> None:
+    everything(metrics)
+    metrics.policy_loaded(policy("ledger", policy_hash="fedcba9876543210"))
+    assert 'service="payment-api"' not in metrics.render().decode()
+    assert series(metrics, "podgate_policy_info") == {'podgate_policy_info{hash="fedcba9876543210"}': 1}
+    metrics.reviewed(review(QUOTA_DENIED))  # it was under way during the swap
+    metrics.transitioned(transition(State.CLOSED, State.OPEN))
+    metrics.outcomes.heard("payment-api", "Pushed", "ok", 3)
+    metrics.outcomes.dropped("payment-api", "store")
+    metrics.update({"payment-api": look(state=State.OPEN)})
+    assert 'service="payment-api"' not in metrics.render().decode()
+    assert 'podgate_quota_denied_total{of="service",resource="pods",service="",window="1m"}' in samples(metrics)
+
+
+def test_what_stays_in_the_policy_keeps_its_counts(metrics: Metrics) -> None:
+    metrics.reviewed(review())
+    metrics.policy_loaded(policy("payment-api"))
+    assert list(series(metrics, "podgate_reviews_total").values()) == [1]
+
+
+def test_a_service_that_the_store_could_not_show_has_no_gauges(metrics: Metrics) -> None:
+    metrics.update({"payment-api": look(Use("1m", "pods", 1, 50), state=State.CLOSED)})
+    metrics.update({})
+    assert not series(metrics, "podgate_quota_used")
+    assert not series(metrics, "podgate_breaker_state")
+
+
+def test_whether_limits_on_live_pods_are_enforced_is_said_of_the_services_that_have_any(metrics: Metrics) -> None:
+    lives = look(Use("standing", "pods", 1, 50, of=Holder.STANDING))
+    for is_known in (True, False):
+        looks = {"payment-api": replace(lives, is_standing_known=is_known), "ledger": look(Use("1m", "pods", 1, 50))}
+        metrics.update(looks)
+        [(labels, value)] = series(metrics, "podgate_standing_enforced").items()
+        assert ("payment-api" in labels, value) == (True, is_known)
+    metrics.update({"ledger": replace(look(), is_standing_known=True)})
+    assert list(series(metrics, "podgate_standing_enforced").values()) == [1], "no namespace has a live Pod yet"
+
+
+def test_a_pool_has_one_series_a_limit_as_the_member_saw_it_that_was_asked_last(metrics: Metrics) -> None:
+    seen = {
+        name: Look(AT_US + late, pool=(in_pool(used),))
+        for name, late, used in (("ledger", 1, 9), ("payment-api", 0, 8))
+    }
+    metrics.update(seen)
+    assert series(metrics, "podgate_pool_used") == {'podgate_pool_used{pool="prod",resource="cpu",window="1m"}': 0.009}
+    metrics.policy_loaded(policy("web"))
+    assert not series(metrics, "podgate_pool_used")
+
+
+def test_namespaces_beyond_a_thousand_are_summed_up_and_known_ones_stay_known(metrics: Metrics) -> None:
+    def looks(names: list[str]) -> dict[str, Look]:
+        return {"ledger": Look(AT_US, {name: (Use("1m", "pods", 2, 10),) for name in names})}
+
+    def key(namespace: str) -> str:
+        return f'podgate_quota_used{{namespace="{namespace}",resource="pods",service="ledger",window="1m"}}'
+
+    first = [f"ns-{number:04}" for number in range(1003)]
+    metrics.update(looks(first))
+    shown = series(metrics, "podgate_quota_used")
+    assert len(shown) == 1001
+    assert shown[key("other")] == 6
+    metrics.update(looks(["a-newcomer", *first]))
+    shown = series(metrics, "podgate_quota_used")
+    assert len(shown) == 1001
+    assert key("ns-0999") in shown
+    assert shown[key("other")] == 8
+
+
+def test_thousands_of_label_sets_over_time_never_overflow(metrics: Metrics) -> None:
+    for number in range(0, 6000, 500):
+        uses = {f"ns-{number + offset}": (Use("1m", "pods", 1, 10),) for offset in range(500)}
+        metrics.update({"ledger": Look(AT_US, uses)})
+        assert len(series(metrics, "podgate_quota_used")) == 500
+    assert "overflow" not in metrics.render().decode()
+
+
+def test_callers_cannot_grow_us(metrics: Metrics) -> None:
+    for number in range(500):
+        metrics.reviewed(replace(review(), caller=replace(CALLER, client_id=f"client-{number}")))
+        metrics.refused(f"reason-{number}", "")
+        metrics.reviewed(review(replace(ADMITTED, operation=f"OPERATION-{number}")))
+    calls = series(metrics, "podgate_calls_total")
+    assert len(calls) == 201
+    assert sum(calls.values()) == 1000
+    assert len(series(metrics, "podgate_refused_calls_total")) == 101
+    assert len(series(metrics, "podgate_reviews_total")) == 2  # CREATE and other
+
+
+def test_the_mutating_half_does_not_count_a_pod_a_second_time(metrics: Metrics) -> None:
+    metrics.reviewed(review(replace(WOULD_BE_DENIED, half=Half.MUTATE)))
+    assert not series(metrics, "podgate_would_deny_total")
+
+
+def test_what_enforce_would_let_pass_as_well_is_no_would_deny(metrics: Metrics) -> None:
+    told = tuple(replace(found, is_advice=True) for found in WOULD_BE_DENIED.findings)
+    metrics.reviewed(review(replace(WOULD_BE_DENIED, findings=told)))
+    assert series(metrics, "podgate_findings_total")
+    assert not series(metrics, "podgate_would_deny_total")
+
+
+@pytest.mark.parametrize(("mode", "noted"), [(Mode.WARN, 1), (Mode.AUDIT, 0)])
+def test_the_note_about_a_template_is_a_warning_about_it(metrics: Metrics, mode: Mode, noted: int) -> None:
+    written = (WouldWrite("placement", mode, ("spec.affinity",)),)
+    metrics.reviewed(review(replace(ADVISED, findings=(), would_write=written)))
+    assert sum(series(metrics, "podgate_workload_warnings_total").values()) == noted
+    assert not series(metrics, "podgate_would_rewrite_total")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ADMIT, Verdict.UNMATCHED, Verdict.EXEMPT])
+def test_a_template_is_no_pod(metrics: Metrics, verdict: Verdict) -> None:
+    before = samples(metrics)
+    metrics.reviewed(review(replace(ADVISED, operation="CREATE", verdict=verdict, exemption="username")))
+    names = {key.split("{")[0] for key, value in samples(metrics).items() if before.get(key) != value}
+    assert names == {"podgate_calls_total", "podgate_workload_reviews_total", "podgate_workload_warnings_total"}
+
+
+def test_a_dry_run_of_a_template_is_a_review_and_no_warning(metrics: Metrics) -> None:
+    written = (WouldWrite("placement", Mode.WARN, ("spec.affinity",)),)
+    metrics.reviewed(review(replace(ADVISED, dry_run=True, would_write=written)))
+    assert list(series(metrics, "podgate_workload_reviews_total").values()) == [1]
+    assert not series(metrics, "podgate_workload_warnings_total")
+
+
+@pytest.mark.parametrize(
+    ("receipt", "leased"),
+    [
+        (Receipt(AT_US, charged=True, breaker=look(state=State.CLOSED).breaker), 0),
+        (Receipt(AT_US, charged=True, repeated=True, breaker=look(state=State.HALF_OPEN).breaker), 0),
+        (Receipt(AT_US, breaker=look(state=State.HALF_OPEN).breaker), 0),
+        (
+            Receipt(AT_US, charged=True, would_refuse=(Refusal.BREAKER,), breaker=look(state=State.HALF_OPEN).breaker),
+            0,
+        ),
+        (
+            Receipt(
+                AT_US,
+                charged=True,
+                breaker=look(state=State.CLOSED).breaker,
+                transitions=(transition(State.HALF_OPEN, State.CLOSED),),
+            ),
+            1,
+        ),
+        (Receipt(AT_US, charged=True, breaker=look(state=State.OPEN).breaker), 1),
+        (Receipt(AT_US, charged=True, would_refuse=(Refusal.BREAKER,), breaker=look(state=State.OPEN).breaker), 0),
+        (Receipt(AT_US, charged=True, breaker=look(state=State.FORCED_CLOSED).breaker), 0),
+    ],
+)
+def test_a_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt, leased: int) -> None:
+    metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+    assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
+
+
+def test_who_lets_in_everybody_does_not_say_whom_as_a_probe(metrics: Metrics) -> None:
+    [payment, *others] = policy("payment-api", "ledger").policy.services
+    degrades = replace(payment, breaker=Breaker(quota_exceeded=QuotaExceeded(), when_open=WhenOpen.DEGRADE))
+    metrics.policy_loaded(replace(policy(), policy=replace(policy().policy, services=(degrades, *others))))
+    receipt = Receipt(AT_US, charged=True, breaker=look(state=State.OPEN).breaker)
+    metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+    assert not series(metrics, "podgate_breaker_probes_leased_total")
+
+
+def test_what_is_no_change_of_state_is_no_transition_and_no_trip(metrics: Metrics) -> None:
+    for state in (State.OPEN, State.HALF_OPEN):
+        metrics.transitioned(transition(state, state, EXPIRED))
+    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "latency: mean > 2s"))
+    assert not series(metrics, "podgate_breaker_transitions_total")
+    assert not series(metrics, "podgate_breaker_tripped_timestamp_seconds")
+    assert sum(series(metrics, "podgate_breaker_probes_expired_total").values()) == 2
+    assert sum(series(metrics, "podgate_breaker_trips_held_total").values()) == 1
+
+
+def test_when_a_breaker_last_opened_is_known_after_a_restart_too_and_by_hand_counts(metrics: Metrics) -> None:
+    opened = "podgate_breaker_tripped_timestamp_seconds"
+    metrics.update({"payment-api": look(state=State.CLOSED, tripped_at_us=AT_US - 90_000_000)})
+    assert list(series(metrics, opened).values()) == [AT_US / 1e6 - 90]
+    metrics.update({"payment-api": look(state=State.FORCED_OPEN)})
+    assert list(series(metrics, opened).values()) == [AT_US / 1e6 - 29]
+
+
+def test_a_stores_trouble_counts_by_its_word_and_any_other_text_as_other(metrics: Metrics) -> None:
+    for word in (TIMEOUT, UNREACHABLE, READONLY, FULL, AUTHENTICATION, FAILOVER, SCRIPT, STORE_OTHER):
+        metrics.store_failed(f"{word}: because")
+    metrics.store_failed("because\nof {free} text: no word")
+    shown = series(metrics, "podgate_store_failures_total")
+    assert shown == {
+        f'podgate_store_failures_total{{reason="{word}"}}': 1 + (word == "other") for word in STORE_TROUBLES
+    }
+
+
+def test_a_service_that_goes_by_its_rule_no_longer_shows_that(metrics: Metrics) -> None:
+    metrics.fell_back("ledger", "Deny", on=True)
+    metrics.fell_back("ledger", "Deny", on=False)
+    metrics.fell_back("stranger", "Deny", on=True)
+    assert series(metrics, "podgate_store_fallback") == {
+        'podgate_store_fallback{rule="Deny",service="ledger"}': 0,
+    }
+
+
+def test_a_server_without_a_policy_says_so() -> None:
+    shown = samples(Metrics("0.1.0"))
+    assert shown["podgate_policy_last_reload_successful"] == 0
+    assert shown['podgate_policy_reloads_total{result="failure"}'] == 0
+    assert not any(key.startswith("podgate_policy_info") for key in shown)
+
+
+def test_an_override_that_ended_has_no_series_any_more(metrics: Metrics) -> None:
+    began = override("payment-api")
+    metrics.overrides_loaded([began])
+    metrics.override_changed("payment-api", None, began)
+    assert series(metrics, "podgate_override_until_timestamp_seconds")
+    later = replace(began, until="2099-01-01T00:00:00Z", reason="INC-2")
+    metrics.override_changed("payment-api", None, later)
+    metrics.override_changed("payment-api", began, None)
+    assert list(series(metrics, "podgate_override_until_timestamp_seconds").values()) == [later.until_us / 1_000_000]
+    metrics.override_changed("payment-api", later, None)
+    assert not series(metrics, "podgate_override_until_timestamp_seconds")
+    assert samples(metrics)["podgate_overrides_last_reload_successful"] == 1
+
+
+def test_where_overrides_come_from_nowhere_nothing_is_said_of_them(metrics: Metrics) -> None:
+    assert not series(metrics, "podgate_overrides_last_reload_successful")
+
+
+def test_two_servers_in_one_process_do_not_share_counts(metrics: Metrics) -> None:
+    metrics.reviewed(review())
+    assert not series(Metrics("0.1.0"), "podgate_reviews_total")
+
+
+async def test_a_real_stores_receipts_count_each_probe_once(metrics: Metrics) -> None:
+    service = Service(
+        "payment-api",
+        Match(namespaces=("payments",)),
+        quota=Quota(windows=(Window(Duration.parse("1s"), {"pods": Quantity.parse("1")}),)),
+        breaker=Breaker(quota_exceeded=QuotaExceeded(count=1), open_for=Duration.parse("10s")),
+    )
+    plan, clock = CounterPlan.of(service), VirtualClock()
+    store = MemoryStore(clock)
+
+    async def ask(uid: str, at_seconds: int) -> None:
+        clock.set(at_seconds * 1_000_000)
+        receipt = await store.acquire(Acquire(plan, "payments", uid, {"pods": 1}, event_source=uid))
+        metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
+        for change in receipt.transitions:
+            metrics.transitioned(change)
+
+    await ask("first", 1)
+    await ask("over", 1)  # trips
+    await ask("refused", 5)
+    await ask("probe-1", 12)
+    await ask("probe-1", 12)  # asked again
+    await ask("probe-2", 14)
+    await ask("probe-3", 16)  # closes
+    await ask("afterwards", 18)
+    assert series(metrics, "podgate_breaker_probes_leased_total") == {
+        'podgate_breaker_probes_leased_total{service="payment-api"}': 3
+    }
+    reasons = re.findall(r'from="(\w+)",reason="(\w+)"', metrics.render().decode())
+    assert sorted(reasons) == [
+        ("CLOSED", "quotaExceeded"),
+        ("HALF_OPEN", "probesSucceeded"),
+        ("OPEN", "openForPassed"),
+    ]
+    assert series(metrics, "podgate_quota_denied_total") == {
+        'podgate_quota_denied_total{of="service",resource="pods",service="payment-api",window="1s"}': 1
+    }
+    metrics.update({"payment-api": await store.look(plan)})
+    assert samples(metrics)['podgate_breaker_state{service="payment-api",state="CLOSED"}'] == 1
+    assert samples(metrics)['podgate_quota_used{resource="pods",service="payment-api",window="1s"}'] == 1
+
+
+def test_who_leads_no_more_shows_no_pods_and_a_service_that_is_gone_no_drift(metrics: Metrics) -> None:
+    metrics.ledger.watched(12)
+    metrics.ledger.drifted("payment-api", 4)
+    metrics.ledger.drifted("ledger", 0)
+    metrics.policy_loaded(policy("ledger"))
+    assert series(metrics, "podgate_standing_drift") == {'podgate_standing_drift{service="ledger"}': 0}
+    metrics.ledger.watched(None)
+    assert series(metrics, "podgate_standing_drift") == series(metrics, "podgate_watched_pods") == {}
+
+
+def test_keys_are_shown_by_source_with_how_their_fetches_fared(metrics: Metrics) -> None:
+    metrics.keys_fetched("url", 1_800_000_004.5)
+    assert series(metrics, "podgate_key_fetches_total") == {
+        'podgate_key_fetches_total{result="failure",source="url"}': 0.0,
+        'podgate_key_fetches_total{result="success",source="url"}': 1.0,
+    }
+    metrics.keys_not_fetched("url")
+    metrics.watch_keys(lambda: {"file": 2, "url": 0})
+    shown = samples(metrics)
+    assert shown['podgate_key_fetches_total{result="failure",source="url"}'] == 1.0
+    assert shown['podgate_keys_fetched_timestamp_seconds{source="url"}'] == 1_800_000_004.5
+    assert (shown['podgate_keys{source="file"}'], shown['podgate_keys{source="url"}']) == (2.0, 0.0)

@@ -1,0 +1,112 @@
+"""Overrides in a file: watched by a server, and changed by commands that do not lose each other's changes."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.harness.overriding import Still, Told, entry
+from webhook.adapters.overrides_file import FileBook, OverridesFile
+from webhook.core.overrides_document.loading import LARGEST_BYTES
+from webhook.errors import UserError
+from webhook.policy.active_overrides import OverridesKeeper
+from webhook.ports import Observer, OverridesBook
+
+
+class Watched:
+    """A file in a folder of its own, with what it told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "overrides.yaml"
+        self.told = Told()
+        observer: Observer = self.told
+        self.keeper = OverridesKeeper(observer, Still(), str(self.path))
+        self.source = OverridesFile(self.path, self.keeper, poll_seconds=0)
+
+    def live(self) -> list[str]:
+        return sorted(self.keeper.current().entries)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  what is waited for is a file being read, not an event of ours
+            await asyncio.sleep(0)
+
+
+async def test_that_there_is_no_file_is_usual(watched: Watched) -> None:
+    await watched.source.refresh()
+    assert watched.live() == []
+    assert watched.keeper.last_errors() == ()
+    assert watched.told.loaded == [[]]
+
+
+async def test_what_is_written_is_in_force_and_what_is_removed_no_longer(watched: Watched) -> None:
+    task = asyncio.create_task(watched.source.run())
+    try:
+        watched.path.write_text(entry())
+        await until(lambda: watched.live() == ["payment-api"])
+        watched.path.unlink()
+        await until(lambda: watched.live() == [])
+    finally:
+        task.cancel()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+async def test_what_is_no_file_keeps_what_is_in_force(watched: Watched, make: Callable[[Path], None]) -> None:
+    watched.path.write_text(entry())
+    await watched.source.refresh()
+    watched.path.unlink()
+    make(watched.path)
+    await watched.source.refresh()
+    assert watched.live() == ["payment-api"]
+    [error] = watched.keeper.last_errors()
+    assert error == f"{watched.path}: cannot read the overrides: not a regular file: mend or remove it"
+
+
+async def test_a_huge_file_is_not_read_whole(watched: Watched) -> None:
+    with watched.path.open("wb") as file:
+        file.truncate(1 << 40)
+    await watched.source.refresh()
+    assert f"{LARGEST_BYTES + 1} bytes" in watched.keeper.last_errors()[0]
+
+
+async def test_a_book_writes_what_nobody_has_changed_since_it_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "overrides.yaml"
+    mine: OverridesBook = FileBook(path)
+    yours = FileBook(path)
+    assert (await mine.read(), await yours.read()) == (b"", b"")
+    assert await mine.write(b"mine")
+    assert not await yours.write(b"yours")
+    assert path.read_bytes() == b"mine"
+    assert await yours.read() == b"mine"
+    assert await yours.write(b"both")
+    left = await asyncio.to_thread(lambda: [found.name for found in tmp_path.iterdir()])
+    assert left == ["overrides.yaml"], "nothing is left beside it"
+
+
+async def test_a_file_keeps_who_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "overrides.yaml"
+    book = FileBook(path)
+    await book.read()
+    await book.write(b"x")
+    assert path.stat().st_mode & 0o777 == 0o644
+    path.chmod(0o600)
+    await book.read()
+    await book.write(b"y")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_what_cannot_be_written_says_why(tmp_path: Path) -> None:
+    book = FileBook(tmp_path / "nowhere" / "overrides.yaml")
+    assert await book.read() == b""
+    with pytest.raises(UserError, match=r"overrides\.yaml: cannot be written: No such file or directory"):
+        await book.write(b"x")
+    with pytest.raises(UserError, match="cannot be read: not a regular file"):
+        await FileBook(tmp_path).read()

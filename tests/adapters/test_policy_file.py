@@ -1,0 +1,267 @@
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.harness.checking import Here
+from webhook.adapters import policy_file
+from webhook.adapters.policy_file import PolicyFile
+from webhook.core.document import Purpose
+from webhook.core.policy.history import REMEMBERED_US
+from webhook.core.policy.model import LoadedPolicy
+from webhook.policy.current_policy import PolicyKeeper
+from webhook.ports import Observer, PolicySource
+from webhook.support import watched_file
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.us = 1_700_000_000_000_000
+
+    def now_us(self) -> int:
+        return self.us
+
+
+class Recorder:
+    """Observes policies only; anything else that were called would fail."""
+
+    def __init__(self) -> None:
+        self.loaded: list[LoadedPolicy] = []
+        self.failed: list[tuple[str, ...]] = []
+
+    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        self.loaded.append(loaded)
+
+    def policy_failed(self, errors: Sequence[str]) -> None:
+        self.failed.append(tuple(errors))
+
+    def reviewed(self, review: object) -> None:
+        raise AssertionError(review)
+
+    transitioned = reviewed
+
+    def refused(self, reason: str, detail: str) -> None:
+        raise AssertionError(reason, detail)
+
+
+def document(pods: int) -> str:
+    return (
+        "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n- name: payment-api\n"
+        f"  match: {{namespaces: [payments]}}\n  quota: {{windows: [{{window: 1m, hard: {{pods: {pods}}}}}]}}\n"
+    )
+
+
+class Watched:
+    """A policy file in a folder of its own, with what it told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "policy.yaml"
+        self.clock = FakeClock()
+        self.recorder = Recorder()
+        observer: Observer = self.recorder
+        self.keeper = PolicyKeeper(observer, self.clock, Here())
+        self.source = PolicyFile(self.path, self.keeper, poll_seconds=0)
+
+    async def write(self, text: str) -> None:
+        self.path.write_text(text)
+        await self.source.refresh()
+
+    def pods(self) -> str:
+        loaded = self.source.current()
+        assert loaded is not None
+        quota = loaded.policy.services[0].quota
+        assert quota is not None
+        return quota.windows[0].hard["pods"].text
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+def test_it_is_a_policy_source(watched: Watched) -> None:
+    source: PolicySource = watched.source
+    assert source.current() is None
+
+
+async def test_without_a_file_there_is_no_policy_and_a_reason(watched: Watched) -> None:
+    await watched.source.refresh()
+    assert watched.source.current() is None
+    assert "cannot read the policy" in watched.keeper.last_errors()[0]
+    assert watched.keeper.loaded_at_us == 0
+
+
+async def test_a_good_document_is_in_force_at_once(watched: Watched) -> None:
+    await watched.write(document(5))
+    assert watched.pods() == "5"
+    assert watched.keeper.last_errors() == ()
+    assert watched.keeper.loaded_at_us == watched.clock.us
+    assert watched.recorder.loaded == [watched.source.current()]
+
+
+async def test_a_change_is_taken_over_and_told_once(watched: Watched) -> None:
+    await watched.write(document(5))
+    await watched.write(document(6))
+    await watched.source.refresh()
+    assert watched.pods() == "6"
+    assert len(watched.recorder.loaded) == 2
+
+
+async def test_a_rewrite_of_equal_size_and_time_is_seen(watched: Watched) -> None:
+    await watched.write(document(5))
+    before = watched.path.stat()
+    watched.path.write_text(document(6))
+    os.utime(watched.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    await watched.source.refresh()
+    assert watched.pods() == "6"
+
+
+async def test_a_bad_document_keeps_the_last_good_and_is_told_once(watched: Watched) -> None:
+    await watched.write(document(5))
+    await watched.write(document(5).replace("pods", "pod"))
+    await watched.source.refresh()
+    assert watched.pods() == "5"
+    [lines] = watched.recorder.failed
+    assert lines == watched.keeper.last_errors()
+    assert lines[0].startswith(f"{watched.path}:6:")
+    assert "did you mean pods?" in lines[0]
+
+
+async def test_another_bad_document_is_told_again(watched: Watched) -> None:
+    await watched.write("kind: Policies\n")
+    await watched.write("kind: Polices\n")
+    assert len(watched.recorder.failed) == 2
+
+
+async def test_a_vanished_file_keeps_the_last_good_and_is_told_once(watched: Watched) -> None:
+    await watched.write(document(5))
+    watched.path.unlink()
+    await watched.source.refresh()
+    await watched.source.refresh()
+    assert watched.pods() == "5"
+    assert len(watched.recorder.failed) == 1
+
+
+async def test_the_same_document_again_after_trouble_ends_the_trouble(watched: Watched) -> None:
+    await watched.write(document(5))
+    since = watched.keeper.loaded_at_us
+    watched.clock.us += 1_000_000
+    await watched.write("kind: Policies\n")
+    await watched.write(document(5))
+    assert watched.keeper.last_errors() == ()
+    assert len(watched.recorder.loaded) == 2, "whoever shows the trouble learns that it is over"
+    assert watched.keeper.loaded_at_us == since, "it was in force all along"
+
+
+async def test_a_stanza_that_its_command_cannot_feed_is_refused(watched: Watched) -> None:
+    text = document(5).replace("namespaces: [payments]", "namespaceSelector: {matchLabels: {a: b}}")
+    await watched.write(text)
+    assert watched.keeper.last_errors() == ()
+    alone = PolicyKeeper(watched.recorder, watched.clock, Here(), Purpose.SERVE_ALONE)
+    await PolicyFile(watched.path, alone).refresh()
+    assert "`serve` has no cluster to ask" in alone.last_errors()[0]
+
+
+async def test_a_replaced_policy_is_known_by_its_hash_for_60_s(watched: Watched) -> None:
+    await watched.write(document(5))
+    old = watched.source.current()
+    assert old is not None
+    watched.clock.us += 3_600_000_000
+    await watched.write(document(6))
+    watched.clock.us += REMEMBERED_US
+    assert watched.source.by_hash(old.hash) is old
+    watched.clock.us += 1
+    assert watched.source.by_hash(old.hash) is None
+
+
+async def test_the_policy_in_force_is_known_however_old(watched: Watched) -> None:
+    await watched.write(document(5))
+    watched.clock.us += 10 * REMEMBERED_US
+    current = watched.source.current()
+    assert current is not None
+    assert watched.source.by_hash(current.hash) is current
+    assert watched.source.by_hash("0" * 16) is None
+
+
+async def test_a_policy_that_comes_back_is_in_force_and_the_one_between_is_remembered(watched: Watched) -> None:
+    await watched.write(document(5))
+    await watched.write(document(6))
+    between = watched.source.current()
+    await watched.write(document(5))
+    watched.clock.us += REMEMBERED_US
+    assert watched.pods() == "5"
+    assert between is not None
+    assert watched.source.by_hash(between.hash) is between
+    assert between is not watched.source.current()
+
+
+async def test_concurrent_callers_share_one_reading(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.path.write_text(document(5))
+    readings = counted_readings(monkeypatch)
+    await asyncio.gather(*(watched.source.refresh() for _ in range(20)))
+    assert len(readings) == 1
+    await watched.source.refresh()
+    assert len(readings) == 2
+
+
+def counted_readings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    readings: list[Path] = []
+    real: Callable[..., bytes] = watched_file.regular_content
+
+    def counted(path: Path, bytes_max: int) -> bytes:
+        readings.append(path)
+        return real(path, bytes_max)
+
+    monkeypatch.setattr(policy_file, "regular_content", counted)
+    return readings
+
+
+async def test_a_caller_that_gives_up_does_not_stop_the_reading(watched: Watched) -> None:
+    watched.path.write_text(document(5))
+    impatient = asyncio.create_task(watched.source.refresh())
+    patient = asyncio.create_task(watched.source.refresh())
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await patient
+    assert watched.pods() == "5"
+    assert impatient.cancelled()
+
+
+async def test_watching_sees_a_configmap_swap_its_symlink(watched: Watched) -> None:
+    """A mounted ConfigMap: policy.yaml -> ..data/policy.yaml, ..data -> a folder that is swapped as a whole."""
+    folder = watched.path.parent
+    for name, pods in (("first", 5), ("second", 6)):
+        (folder / name).mkdir()
+        (folder / name / "policy.yaml").write_text(document(pods))
+    (folder / "..data").symlink_to("first")
+    watched.path.symlink_to("..data/policy.yaml")
+    task = asyncio.create_task(watched.source.run())
+    try:
+        await until(lambda: watched.source.current() is not None)
+        assert watched.pods() == "5"
+        (folder / "..data_tmp").symlink_to("second")
+        (folder / "..data_tmp").rename(folder / "..data")
+        await until(lambda: watched.pods() == "6")
+    finally:
+        task.cancel()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110  what is waited for is a file being read, not an event of ours
+            await asyncio.sleep(0)
+
+
+async def test_a_pipe_does_not_block_the_watch(watched: Watched) -> None:
+    os.mkfifo(watched.path)
+    await watched.source.refresh()
+    assert "not a regular file" in watched.keeper.last_errors()[0]
+
+
+async def test_a_huge_file_is_not_read_whole(watched: Watched) -> None:
+    with watched.path.open("wb") as file:
+        file.truncate(1 << 40)
+    await watched.source.refresh()
+    assert "1 MiB" in watched.keeper.last_errors()[0]

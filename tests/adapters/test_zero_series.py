@@ -1,0 +1,160 @@
+"""Counters stand at 0 before anything has happened: what Prometheus' increase() would otherwise miss is the first."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.test_metrics import samples
+from tests.core.reviewing import Gate, policy_of
+from tests.harness.serving import Files, serving
+from webhook.adapters.metrics import Duty, Metrics, families
+from webhook.adapters.metrics.zeros import zeros
+from webhook.controller import reports
+from webhook.core.breaker import State, Transition
+from webhook.outcomes.aggregator import DISABLED, OVERFLOW, STORE
+from webhook.store.backlog import Cause
+
+SERVICES = """\
+- name: web
+  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
+  placement: {nodeSelector: {disk: ssd}}
+  resources: {container: {max: {cpu: 1}}}
+  quota: {windows: [{window: 1m, hard: {pods: 1}}]}
+  breaker: {outcomes: {source: Pushed, reporters: [gw]}, errorRate: {}, quotaExceeded: {count: 2, countBy: Request}}
+- name: tried
+  match: {namespaces: [shop]}
+  modes: {placement: Warn}
+  placement: {nodeSelector: {disk: ssd}}
+"""
+EVERYTHING = Duty.REVIEWS | Duty.SHARES_STORE | Duty.RECONCILES
+COUNTED = re.compile(r"podgate_\w+_total")
+BY_SERVICE = [family for family in families.FAMILIES if "service" in family.labels and family.name.endswith("_total")]
+
+
+def counters(metrics: Metrics) -> dict[str, float]:
+    """Return the counters of services."""
+    found = samples(metrics)
+    return {key: value for key, value in found.items() if COUNTED.match(key) and 'service="' in key}
+
+
+async def test_the_first_event_of_a_service_is_an_increase() -> None:
+    metrics = Metrics("1", Duty.REVIEWS)
+    gate = Gate(policy_of(SERVICES, "breakerGuard: {maxOpenPercent: 1}"), observers=[metrics])
+    metrics.policy_loaded(gate.loaded)
+    before = counters(metrics)
+    assert before
+    assert not any(before.values())
+    one_core = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    good = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "resources": one_core}]}
+    await gate.mutate()
+    await gate.validate(object=gate.owned("named", nodeSelector={"disk": "ssd"}, nodeName="n"))
+    for number in range(5):
+        await gate.validate(object=gate.owned(f"u{number}", **good))
+    await gate.validate(object=gate.owned("hdd", nodeSelector={"disk": "hdd"}))
+    tried = gate.owned("trial", "tried")
+    tried["metadata"]["labels"].pop("app")
+    await gate.validate(object=tried)
+    await gate.validate(
+        resource={"group": "apps", "version": "v1", "resource": "deployments"},
+        object={"metadata": {"name": "trial"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}},
+    )
+    await gate.validate(object={**gate.owned("naked"), "metadata": {"uid": "naked", "labels": {"app": "web"}}})
+    after = counters(metrics)
+    grown = {key for key, value in after.items() if value}
+    assert {key.partition("{")[0] for key in grown} >= {
+        "podgate_reviews_total",
+        "podgate_findings_total",
+        "podgate_quota_denied_total",
+        "podgate_breaker_transitions_total",
+        "podgate_breaker_not_permitted_total",
+        "podgate_would_rewrite_total",
+        "podgate_workload_warnings_total",
+    }
+    assert any('code="NodeNameSet"' in key for key in grown)
+    assert grown <= before.keys()
+
+
+def test_what_a_documented_alert_asks_for_stands_at_nought_before_it_happens() -> None:
+    metrics = Metrics("1", EVERYTHING)
+    metrics.policy_loaded(policy_of(SERVICES, "breakerGuard: {}"))
+    shown = counters(metrics)
+    for key in (
+        'podgate_breaker_trips_held_total{service="web"}',
+        'podgate_outcomes_dropped_total{reason="store",service="web"}',
+        'podgate_outcomes_dropped_total{reason="overflow",service="web"}',
+        'podgate_breaker_transitions_total{from="CLOSED",reason="errorRate",service="web",to="OPEN"}',
+        'podgate_quota_denied_total{of="service",resource="pods",service="web",window="1m"}',
+        'podgate_quota_refunds_total{cause="NeverCreated",service="web"}',
+        'podgate_booked_total{cause="Away",service="web"}',
+    ):
+        assert shown[key] == 0
+    metrics.transitioned(Transition("web", State.CLOSED, State.OPEN, 1, "errorRate: 96 %", 1))
+    key = 'podgate_breaker_transitions_total{from="CLOSED",reason="errorRate",service="web",to="OPEN"}'
+    assert counters(metrics)[key] == 1
+
+
+def test_nothing_is_shown_that_a_service_cannot_come_to() -> None:
+    loaded = policy_of(SERVICES)
+    of_tried = {
+        family for family, of in zeros(loaded.policy, Duty.REVIEWS).items() if any("tried" in one for one in of)
+    }
+    assert of_tried == {
+        families.REVIEWS,
+        families.FINDINGS,
+        families.WOULD_DENY,
+        families.WOULD_REWRITE,
+        families.WORKLOADS,
+        families.WORKLOAD_WARNINGS,
+    }
+    assert families.BREAKER_HELD not in zeros(loaded.policy, EVERYTHING), "there is no guard"
+    assert families.REFUNDS not in zeros(loaded.policy, Duty.REVIEWS | Duty.SHARES_STORE), "the controller's"
+    assert families.QUOTA_DENIED not in zeros(loaded.policy, Duty.RECONCILES), "the servers'"
+    for family, of in zeros(loaded.policy, EVERYTHING).items():
+        assert all(len(labels) == len(family.labels) for labels in of), family.name
+
+
+def test_a_service_begins_and_ends_its_series_at_the_swap() -> None:
+    metrics = Metrics("1", EVERYTHING)
+    metrics.policy_loaded(policy_of(SERVICES))
+    assert any('service="tried"' in key for key in counters(metrics))
+    metrics.policy_loaded(policy_of(SERVICES.replace("name: tried", "name: new")))
+    shown = counters(metrics)
+    assert any('service="new"' in key for key in shown)
+    assert not any('service="tried"' in key for key in shown)
+
+
+def test_where_there_is_no_room_for_all_of_them_only_what_has_happened_is_shown() -> None:
+    services = "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}, placement: {{}}}}\n" for n in range(3_000))
+    metrics = Metrics("1", Duty.REVIEWS)
+    metrics.policy_loaded(policy_of(services))
+    shown = counters(metrics)
+    assert not any(key.startswith("podgate_findings_total") for key in shown), "seven for each service"
+    assert sum(key.startswith("podgate_reviews_total") for key in shown) == 9_000 + 4
+
+
+def test_the_words_are_those_of_who_counts() -> None:
+    assert families.REFUND_CAUSES == (reports.NEVER_CREATED, reports.NAME_TAKEN)
+    assert families.OVERFLOW == reports.OVERFLOW == OVERFLOW
+    assert families.PUSHED_DROPS == (DISABLED, STORE, OVERFLOW)
+    assert tuple(Cause) == families.BOOKING_CAUSES
+
+
+@pytest.mark.parametrize("family", BY_SERVICE, ids=lambda family: family.name)
+def test_every_counter_of_services_starts_at_nought(family: families.Family) -> None:
+    """With a service for each way to come to it."""
+    pods = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenStoreUnavailable: Allow}"
+    degrades = "breaker: {quotaExceeded: {}, whenOpen: Degrade}"
+    more = f"""\
+- {{name: allows, match: {{namespaces: [a]}}, {pods}}}
+- {{name: degrades, match: {{namespaces: [b]}}, {degrades}}}
+- {{name: would-degrade, match: {{namespaces: [c]}}, modes: {{breaker: Audit}}, {degrades}}}
+"""
+    found = zeros(policy_of(SERVICES + more, "breakerGuard: {}").policy, EVERYTHING)
+    assert found.get(family)
+
+
+async def test_a_running_server_shows_them_before_its_first_call(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path)) as server:
+        text = (await server.get("/metrics"))[1]
+    assert re.search(r'^podgate_quota_denied_total\{.*service="payment-api".*\} 0\.0$', text, re.MULTILINE), text[:2000]

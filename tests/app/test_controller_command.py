@@ -1,0 +1,210 @@
+"""`podgate controller` as a process: one leads, others stand by; and a server that counts in memory does it too."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, until
+from tests.harness.serving import Files, Serving, serving
+from tests.redis_servers import RedisServer
+from tests.redis_servers.inventory import names
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.cli.controller_status import controller_page
+from webhook.core.compiled_policy import Compiled
+from webhook.core.document.loading import understand
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.quota import Acquire, CounterPlan, Look
+from webhook.ports import WatchReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaces: [shop]}
+  quota: {windows: [{window: 24h, hard: {pods: 9}}], standing: {hard: {pods: 9}}}
+"""
+LEADER = "podgate-leader"
+_numbers = count()
+
+
+@dataclass
+class Running:
+    """A controller's process, and its plain port."""
+
+    process: asyncio.subprocess.Process
+    plain: str
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{self.plain}{path}") as response:
+            return response.status, await response.text()
+
+    async def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((await self.get("/status"))[1])
+        return found
+
+    async def until_status(self, **wanted: Any) -> None:
+        async with asyncio.timeout(30):
+            while not wanted.items() <= (await self.status()).items():  # noqa: ASYNC110  another process's doing
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
+    async with fake_apiserver(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def any_redis(shared_redis: Callable[[str], RedisServer]) -> RedisServer:
+    """Return one server, for what is the same on all."""
+    return shared_redis(names()[0])
+
+
+@asynccontextmanager
+async def controlling(folder: Path, redis: RedisServer) -> AsyncIterator[Running]:
+    """Run a controller until the block ends, then end it as Kubernetes would; its log must hold no traceback."""
+    policy, log = folder / "policy.yaml", folder / f"controller-{next(_numbers)}.log"
+    policy.write_text(POLICY)
+    flags = "--policy", str(policy), "--kubeconfig", str(folder / "kubeconfig"), "--store", redis.url
+    with log.open("wb") as stream:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "webhook", "controller", *flags, "--plain-listen", "127.0.0.1:0"),
+            stderr=stream,
+            stdout=stream,
+        )
+    try:
+        yield Running(process, await _listening(process, log))
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        code = await asyncio.wait_for(process.wait(), 60)
+    assert code in {0, -9}, log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+async def _listening(process: asyncio.subprocess.Process, log: Path) -> str:
+    async with asyncio.timeout(30):
+        while True:
+            for line in log.read_text().splitlines():  # noqa: ASYNC240  a few lines
+                if '"listening"' in line:
+                    return str(json.loads(line)["plain"][0])
+            assert process.returncode is None, log.read_text()  # noqa: ASYNC240  as above
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def store(redis: RedisServer) -> AsyncIterator[RedisStore]:
+    """Open the store as a server has it."""
+    reports = WatchReports(lambda: None, lambda _: None, lambda _: None)
+    found = RedisStore(open_link(redis.url), "default", SystemClock(), reports, deadline_seconds=30)
+    yield found
+    await found.close()
+
+
+def plan() -> CounterPlan:
+    return Compiled(LoadedPolicy(understand(POLICY.encode(), None).policy, "0" * 16)).plans["web"]
+
+
+async def look_until_known(counters: RedisStore, standing: int) -> Look:
+    """Wait until limits on live Pods are enforced, and so many of them stand."""
+    async with asyncio.timeout(30):
+        while True:
+            look = await counters.look(plan())
+            if look.is_standing_known and used(look, "standing") == standing:
+                return look
+            await asyncio.sleep(0.05)
+
+
+def used(look: Look, window: str) -> int:
+    return next(use.used for uses in look.uses.values() for use in uses if use.window == window)
+
+
+async def test_what_stands_in_redis_is_what_is_there(
+    fake: FakeApiServer, tmp_path: Path, redis_server: RedisServer
+) -> None:
+    fake.put_pod("shop", "first", "u1")
+    async with store(redis_server) as counters, controlling(tmp_path, redis_server) as controller:
+        await look_until_known(counters, 1)
+        await counters.acquire(Acquire(plan(), "shop", "u2", {"pods": 1}, "user:alice", name="second"))
+        fake.put_pod("shop", "second", "u2")
+        fake.remove(PODS, "shop/first")
+        look = await look_until_known(counters, 1)
+        assert list((await counters.live(plan(), ""))[0]) == ["u2"]
+        assert used(look, "24h") == 1, "nobody could tell when the first was created"
+        status, text = await controller.get("/metrics")
+        assert status == 200
+        assert 'podgate_standing_drift{service="web"} 0.0' in text
+        assert "podgate_watched_pods 1.0" in text
+        assert await controller.get("/healthz") == (200, "ok\n")
+
+
+async def test_of_two_one_leads_and_the_other_is_ready_to(
+    fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
+) -> None:
+    fake.put_pod("shop", "first", "u1")
+    async with controlling(tmp_path, any_redis) as first:
+        await first.until_status(leads=True)
+        async with controlling(tmp_path, any_redis) as second:
+            async with asyncio.timeout(30):
+                while (await second.get("/readyz"))[0] != 200:  # noqa: ASYNC110  another process's doing
+                    await asyncio.sleep(0.02)
+            told = await second.status()
+            assert (told["leads"], told["role"]) == (False, "controller")
+            assert "is held by" in told["waitsFor"]
+            assert next(iter(controller_page(told))).endswith(f"controller: stands by: {told['waitsFor']}")
+            assert (await first.get("/readyz"))[0] == 200
+            assert "podgate_watched_pods" not in (await second.get("/metrics"))[1]
+            first.process.terminate()
+            await second.until_status(leads=True)
+            assert await first.process.wait() == 0
+
+
+async def test_a_controller_that_cannot_ask_for_its_lease_is_not_ready(
+    fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
+) -> None:
+    fake.always["create"] = refuse(403, "forbidden")
+    async with controlling(tmp_path, any_redis) as controller:
+        status, text = await controller.get("/readyz")
+        assert status == 503
+        assert "lease podgate-system/podgate-leader" in text
+        del fake.always["create"]
+        await controller.until_status(leads=True)
+        assert (await controller.get("/readyz"))[0] == 200
+
+
+async def test_how_far_it_has_come_is_written_with_the_lease(
+    fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
+) -> None:
+    async with controlling(tmp_path, any_redis) as controller:
+        await controller.until_status(leads=True)
+        await until(lambda: "annotations" in (fake.stored(LEASES, LEADER) or {})["metadata"])
+        annotations = (fake.stored(LEASES, LEADER) or {})["metadata"]["annotations"]
+        assert set(annotations) == {"podgate.io/watched-version", "podgate.io/watched-since"}
+
+
+async def test_a_server_that_counts_in_memory_follows_pods_itself(fake: FakeApiServer, tmp_path: Path) -> None:
+    fake.put_pod("payments", "first", "u1")
+    files = Files.create(tmp_path)
+    async with serving(files, "--kubeconfig", str(tmp_path / "kubeconfig")) as server:
+        await until_metric(server, "podgate_watched_pods 1.0")
+        fake.put_pod("payments", "second", "u2")
+        await until_metric(server, "podgate_watched_pods 2.0")
+
+
+async def until_metric(server: Serving, line: str) -> None:
+    async with asyncio.timeout(30):
+        while line not in (await server.get("/metrics"))[1]:  # noqa: ASYNC110  another process's doing
+            await asyncio.sleep(0.05)

@@ -1,0 +1,36 @@
+"""A server that counts for itself alone takes no policy that asks it to count with others: never half-true."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.harness.serving import POLICY, Files, Serving, serving
+
+FLEET = POLICY.replace("quota: {windows", "quota: {scope: Fleet, windows")
+REASON = "services[0].quota.scope: Fleet: `serve --store memory` counts for this server alone: give it --store redis://"
+
+
+async def test_fleet_is_refused_at_the_start(tmp_path: Path) -> None:
+    files = Files.create(tmp_path, FLEET)
+    async with serving(files) as server:
+        code, text = await server.get("/readyz")
+        assert code == 503
+        assert REASON in text
+
+
+async def test_fleet_is_refused_when_the_policy_changes_and_the_one_in_force_stays(tmp_path: Path) -> None:
+    files = Files.create(tmp_path)
+    async with serving(files) as server:
+        before = await status(server)
+        files.policy.write_text(FLEET)
+        await server.until('podgate_policy_reloads_total{result="failure"}', 1)
+        after = await status(server)
+        assert (await server.get("/readyz"))[0] == 200
+    assert after["policy"]["hash"] == before["policy"]["hash"]
+    [error] = after["policy"]["errors"]
+    assert REASON in error
+
+
+async def status(server: Serving) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((await server.get("/status"))[1])
+    return document

@@ -1,0 +1,203 @@
+"""Servers on the memory store in one cluster: one counts, a second waits its turn, or leaves where that never comes."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.harness.fake_apiserver import LEASES, FakeApiServer, drop, fake_apiserver, until
+from tests.harness.raw import BODY, eventually, head, line, sized, status
+from tests.harness.serving import Files, serving
+
+NAME = "podgate-leader"
+HELD = "lease podgate-system/podgate-leader is held by "
+REMEDY = "with --store memory one server alone may count: run one replica, or let all share a --store redis://"
+IMPATIENT = "import webhook.app.server as s; s._LEASE_PATIENCE_SECONDS = 1; from webhook.cli import main; main()"
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
+    async with fake_apiserver(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files.create(tmp_path)
+
+
+def cluster(files: Files) -> tuple[str, str]:
+    return ("--kubeconfig", str(files.folder / "kubeconfig"))
+
+
+def held(fake: FakeApiServer) -> str | None:
+    found = fake.stored(LEASES, NAME)
+    return found["spec"]["holderIdentity"] if found else None
+
+
+@dataclass
+class Second:
+    """A server that may have to wait, and what it has logged so far."""
+
+    process: asyncio.subprocess.Process
+    log: Path
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(row) for row in self.log.read_text().splitlines() if row.startswith("{")]
+
+    def said(self, message: str) -> dict[str, Any] | None:
+        return next((row for row in self.lines() if row["msg"] == message), None)
+
+    async def wait(self) -> int:
+        return await asyncio.wait_for(self.process.wait(), 30)
+
+
+@asynccontextmanager
+async def second(files: Files, *arguments: str, code: str = "") -> AsyncIterator[Second]:
+    program = ("-c", code) if code else ("-m", "webhook")
+    log = files.folder / "second.log"
+    with log.open("wb") as stream:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, *program, "serve", *files.arguments(), *cluster(files), *arguments),
+            stderr=stream,
+            stdout=stream,
+        )
+    try:
+        yield Second(process, log)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert "Traceback" not in log.read_text()
+
+
+async def ready(address: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}/readyz") as response:
+        return response.status, await response.text()
+
+
+async def test_a_second_server_waits_and_says_for_whom_and_takes_over_when_the_first_is_asked_to_end(
+    fake: FakeApiServer, files: Files, unused_tcp_port: int
+) -> None:
+    plain = f"127.0.0.1:{unused_tcp_port}"
+    async with serving(files, *cluster(files), "--drain", "60s") as first, line(first) as caller:
+        caller.send(head(first, sized()) + BODY)
+        assert status(await caller.answer()) == 200
+        holder = held(fake)
+        async with second(files, "--plain-listen", plain) as other:
+            await until(lambda: other.said("waiting for another server to end") is not None)
+            code, reasons = await ready(plain)
+            assert code == 503
+            assert reasons.startswith(f"{HELD}{holder} since 20")
+            assert other.said("listening") is None
+            first.process.terminate()
+            await until(lambda: other.said("listening") is not None)
+            assert (await ready(plain))[0] == 200
+            assert held(fake) not in {None, holder}
+            caller.send(head(first, sized()) + BODY)
+            assert status(await caller.answer()) == 200, "the first still answers who is there"
+            assert await asyncio.wait_for(first.process.wait(), 20) == 0, "and ends when nobody is"
+
+
+async def test_a_second_server_that_waits_in_vain_leaves_with_who_counts_and_what_to_do(
+    fake: FakeApiServer, files: Files
+) -> None:
+    async with serving(files, *cluster(files)):
+        holder = held(fake)
+        async with second(files, code=IMPATIENT) as other:
+            assert await other.wait() == 2
+            last = other.log.read_text().splitlines()[-1]
+            assert last.startswith(f"error: {HELD}{holder} since 20")
+            assert REMEDY in last
+            assert other.said("listening") is None
+        assert held(fake) == holder
+
+
+async def test_a_server_that_waits_ends_when_it_is_asked_to(fake: FakeApiServer, files: Files) -> None:
+    fake.put(LEASES, NAME, spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
+    async with second(files) as other:
+        await until(lambda: other.said("waiting for another server to end") is not None)
+        other.process.terminate()
+        assert await other.wait() == 0
+        assert other.said("stopped") is not None
+    assert held(fake) == "other"
+
+
+async def test_a_server_that_another_has_replaced_leaves_and_says_so(fake: FakeApiServer, files: Files) -> None:
+    async with second(files) as server:
+        await until(lambda: server.said("listening") is not None)
+        fake.put(LEASES, NAME, spec={"holderIdentity": "other", "acquireTime": "2001-02-03T04:05:06.000000Z"})
+        assert await server.wait() == 2
+        said = server.said("leaving")
+        assert said is not None
+        lost = "lease podgate-system/podgate-leader was not renewed in time, and is held by other since 2001-02-03T04"
+        assert said["reason"].startswith(lost)
+        assert server.log.read_text().splitlines()[-1].startswith(f"error: {lost}")
+    assert held(fake) == "other"
+
+
+async def test_a_server_that_has_it_goes_on_while_the_api_server_is_away(fake: FakeApiServer, files: Files) -> None:
+    async with serving(files, *cluster(files), "--drain", "0s") as server, line(server) as caller:
+        for verb in ("get", "list", "watch", "update"):
+            fake.always[verb] = drop
+        fake.cut()
+        await server.until('podgate_kubernetes_watch_failures_total{resource="leases"}', 1)
+        caller.send(head(server, sized()) + BODY)
+        assert status(await caller.answer()) == 200
+        assert await server.get("/readyz") == (200, "ok\n")
+
+
+async def test_without_an_api_server_to_ask_it_is_not_ready_and_listens_when_it_is_there(
+    fake: FakeApiServer, files: Files, unused_tcp_port: int
+) -> None:
+    fake.always["get"] = drop
+    plain = f"127.0.0.1:{unused_tcp_port}"
+
+    async def says_why() -> bool:
+        try:
+            return (await ready(plain))[1].startswith("cannot hold lease podgate-system/podgate-leader: ")
+        except aiohttp.ClientError:
+            return False
+
+    async with second(files, "--plain-listen", plain) as server:
+        await eventually(says_why)
+        assert server.said("listening") is None
+        fake.always.clear()
+        await until(lambda: server.said("listening") is not None)
+        assert (await ready(plain))[0] == 200
+
+
+SHARED = ("--store", "redis://127.0.0.1:1", "--drain", "0s")
+
+
+async def test_servers_that_share_a_store_do_not_wait_for_each_other_and_count_by_a_lease_of_each(
+    fake: FakeApiServer, files: Files
+) -> None:
+    async with serving(files, *cluster(files), *SHARED), serving(files, *cluster(files), *SHARED):
+        await until(lambda: len(fake.under(LEASES)) == 2)
+        assert all(found["metadata"]["name"].startswith("podgate-server-") for found in fake.under(LEASES))
+    assert fake.under(LEASES) == []
+
+
+async def test_servers_that_are_told_how_many_they_are_ask_for_no_lease(fake: FakeApiServer, files: Files) -> None:
+    async with serving(files, *cluster(files), *SHARED, "--replicas", "2"):
+        assert fake.seen
+    assert not any(seen.path.startswith(LEASES) for seen in fake.seen)
+
+
+@pytest.mark.parametrize("has_cluster", [True, False])
+async def test_what_a_restart_loses_is_said_at_the_start(
+    fake: FakeApiServer, files: Files, *, has_cluster: bool
+) -> None:
+    assert fake.url
+    async with serving(files, *(cluster(files) if has_cluster else ()), "--drain", "0s"):
+        log = (files.folder / "server-0.log").read_text()
+        assert "counters are in this process: when it ends, all limits begin anew" in log
+        assert ("without a cluster it does not see who else counts" in log) is not has_cluster

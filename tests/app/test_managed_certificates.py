@@ -1,0 +1,47 @@
+"""What a controller shows of the certificates that it keeps: of what it does now, and nothing of what it did once."""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from webhook.app.certificates import CertificateKeeper
+from webhook.app.telemetry import Telemetry
+from webhook.settings import ControllerSettings
+from webhook.settings.parsing import parse_as
+
+ENDS = datetime(2033, 5, 18, 3, 33, 20, tzinfo=UTC)
+
+
+async def test_a_trouble_is_shown_while_it_lasts_and_no_longer_once_another_leads_or_its_loop_begins_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "kubeconfig").write_text("{}")
+    flags = {"certificates": "own", "kubeconfig": str(tmp_path / "kubeconfig")}
+    settings = parse_as(ControllerSettings, flags, {})
+    telemetry, leads = Telemetry(settings, "0"), [True]
+    nobody = ApiClient(Configuration(host="http://127.0.0.1:1"))
+    keeper = CertificateKeeper(settings, telemetry, nobody)
+
+    async def until(*, is_shown: bool) -> None:
+        async with asyncio.timeout(30):
+            while bool(keeper.shown()["errors"]) is not is_shown:  # noqa: ASYNC110  it tells nobody
+                await asyncio.sleep(0.01)
+
+    try:
+        for is_leader in (True, False):
+            leads[0] = is_leader
+            keeper._kept({"podgate-tls": ENDS})
+            running = asyncio.create_task(keeper.run(lambda: leads[0]))
+            await until(is_shown=is_leader)
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+    finally:
+        await nobody.close()
+    assert keeper.shown()["secrets"] == {}
+    assert b"podgate_kept_certificate_expiry" not in b"\n".join(
+        line for line in telemetry.metrics.render().splitlines() if not line.startswith(b"#")
+    )

@@ -1,0 +1,123 @@
+"""A real server under overrides in a file: they act on the next Pod, are shown, and end by themselves."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tests.harness.serving import Files, Serving, pod, serving
+from webhook.offline.simulator import Ask
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: payment-api
+  match: {namespaces: [payments]}
+  quota: {windows: [{window: 1h, hard: {pods: 1}}]}
+"""
+LIVE = 'podgate_override_until_timestamp_seconds{service="payment-api"}'
+GOOD = "podgate_overrides_last_reload_successful"
+
+
+def entry(does: str, seconds: float = 3600) -> str:
+    until = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"- {{service: payment-api, {does}, until: {until}, reason: INC-1}}\n"
+
+
+async def admitted(server: Serving) -> bool:
+    response = await server.create(Ask(pod(), "payments", str(uuid4())))
+    return bool(response["allowed"])
+
+
+async def status(server: Serving) -> dict[str, Any]:
+    _, text = await server.get("/status")
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+async def until(server: Serving, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async with asyncio.timeout(30):
+        while not holds(found := await status(server)):  # noqa: ASYNC110  it happens in another process
+            await asyncio.sleep(0.05)
+    return found
+
+
+def service(document: dict[str, Any]) -> dict[str, Any]:
+    [found] = document["services"]
+    return dict(found)
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+async def test_an_override_acts_is_shown_and_ends_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "overrides.yaml"
+    async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
+        assert [await admitted(server), await admitted(server)] == [True, False]
+        assert (await status(server))["overrides"] == {"source": str(path), "errors": [], "entries": []}
+        assert await server.metric(GOOD) == 1
+
+        write(path, entry("grant: [{window: 1h, hard: {pods: 2}}]"))
+        found = service(await until(server, lambda document: bool(document["overrides"]["entries"])))
+        assert found["override"]["grant"] == [{"window": "1h", "hard": {"pods": "2"}}]
+        assert [window["hard"] for window in found["windows"]] == [3]
+        assert [await admitted(server) for _ in range(3)] == [True, True, False]
+        assert await server.metric(LIVE) > 0
+
+        write(path, entry("modes: {quota: Audit}", seconds=3))
+        found = service(await until(server, lambda document: service(document)["modes"]["quota"] == "Audit"))
+        assert await admitted(server)
+        await until(server, lambda document: service(document)["modes"]["quota"] == "Enforce")
+        assert not await admitted(server), "nobody has touched the file"
+        assert await server.metric(LIVE) == 0
+        assert service(await status(server))["override"] is None
+
+
+async def test_a_bad_document_takes_nothing_away_and_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "overrides.yaml"
+    write(path, entry("modes: {quota: Audit}"))
+    async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
+        assert service(await status(server))["modes"]["quota"] == "Audit", "in force before the first review"
+        write(path, entry("modes: {quota: audit}"))
+        found = await until(server, lambda document: bool(document["overrides"]["errors"]))
+        assert found["overrides"]["errors"][0].startswith(f"{path}:1:41: [0].modes.quota: audit: not one of its values")
+        assert await server.metric(GOOD) == 0
+        assert [await admitted(server), await admitted(server)] == [True, True]
+        path.unlink()
+        await until(server, lambda document: service(document)["modes"]["quota"] == "Enforce")
+        assert not await admitted(server)
+        assert (await status(server))["overrides"]["errors"] == []
+
+
+async def test_a_pod_that_was_labelled_before_an_override_is_judged_under_it(tmp_path: Path) -> None:
+    """Overrides are outside the policy's hash: both halves know the Pod's policy, and what holds now holds for it."""
+    path = tmp_path / "overrides.yaml"
+    async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
+        first = await server.create(Ask(pod(), "payments", str(uuid4())))
+        write(path, entry("quotaFactor: 2"))
+        await until(server, lambda document: bool(document["overrides"]["entries"]))
+        second = await server.create(Ask(pod(), "payments", str(uuid4())))
+        hashes = {one["pod"]["metadata"]["annotations"]["podgate.io/policy-hash"] for one in (first, second)}
+        assert (first["allowed"], second["allowed"], len(hashes)) == (True, True, 1)
+
+
+async def test_without_a_source_of_overrides_none_are_shown(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path, POLICY)) as server:
+        assert (await status(server))["overrides"] == {"source": None, "errors": [], "entries": []}
+        _, text = await server.get("/metrics")
+        assert GOOD not in text
+
+
+async def test_a_reset_is_done_once_also_where_there_is_no_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "overrides.yaml"
+    async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
+        assert [await admitted(server), await admitted(server)] == [True, False]
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        write(path, entry(f"quotaReset: {{at: {at}, window: 1h}}"))
+        await until(server, lambda document: service(document)["windows"][0]["used"] == 0)
+        assert [await admitted(server), await admitted(server)] == [True, False]

@@ -1,0 +1,51 @@
+"""A server that stops being ready says so in its log, and why, once; and when it is ready again."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from certs.files import write_credentials
+from tests.harness.raw import eventually
+from tests.harness.serving import Files, serving
+from tests.server.test_hardening import log
+from webhook.adapters.logs import Logs
+from webhook.app.readiness_log import ReadinessLog
+
+
+class Lines:
+    """What is written, in place of a log."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, str, Any]] = []
+
+    def said(self, level: str, message: str, /, **fields: Any) -> None:
+        self.written.append((level, message, fields.get("reasons")))
+
+
+def test_each_change_is_told_once_and_the_end_is_told_elsewhere() -> None:
+    lines, reasons = Lines(), list[str]()
+    log = ReadinessLog(lambda: reasons, cast("Logs", lines), leaving="draining")
+    for now in ([], ["expired"], ["expired"], ["expired", "no keys"], [], [], ["draining"], ["draining", "expired"]):
+        reasons[:] = now
+        log.look()
+    assert lines.written == [
+        ("error", "not ready", ["expired"]),
+        ("error", "not ready", ["expired", "no keys"]),
+        ("info", "ready again", None),
+    ]
+
+
+async def test_a_serving_certificate_that_expires_is_told_in_the_log(tmp_path: Path) -> None:
+    files = Files.create(tmp_path)
+    paths = files.pki.paths
+    brief = files.pki.authority.issue_server("localhost", (), timedelta(seconds=6))
+    write_credentials(brief, paths.certificate, paths.key, replace=True)
+    async with serving(files, "--drain", "0s") as server:
+
+        async def is_told() -> bool:
+            told = [json.loads(line) for line in log(server).splitlines() if line.startswith("{")]
+            return any(one.get("reasons") == ["the serving certificate has expired"] for one in told)
+
+        await eventually(is_told)
+        assert (await server.get("/readyz"))[0] == 503

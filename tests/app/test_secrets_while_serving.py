@@ -1,0 +1,60 @@
+"""A running server whose files are replaced by the wrong ones shows nothing of them, wherever it says what is wrong."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.harness.raw import BODY, eventually, head, line, sized
+from tests.harness.serving import Files, Serving, serving
+from tests.secrets import PASSWORD, PLANTED, Planted
+from tests.server.test_hardening import log
+
+WATCHED = ("certificates", "published bundle", "key set", "identities", "denied tokens")
+KINDS = ("a private key", "a password", "a broken kubeconfig", "a JWT", "a .env file")
+
+
+async def shown(server: Serving) -> str:
+    """Return all that people see of a server."""
+    pages = [await server.get(path) for path in ("/status", "/readyz", "/metrics")]
+    return "\n".join((log(server), *(text for _, text in pages)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_wrong_file_is_refused_without_a_word_of_it(tmp_path: Path, kind: str) -> None:
+    files, planted = Files.create(tmp_path), PLANTED[kind]
+    overrides, denied, bundle = tmp_path / "overrides.yaml", tmp_path / "denied.yaml", tmp_path / "bundle.crt"
+    overrides.write_text("")
+    denied.write_text("[]")
+    bundle.write_text((tmp_path / "ca.crt").read_text())
+    arguments = ("--overrides", str(overrides), "--denied-tokens", str(denied), "--serving-ca", str(bundle))
+    async with serving(files, *arguments, "--drain", "0s") as server:
+        paths = (files.policy, overrides, denied, bundle, tmp_path / "jwks.json", tmp_path / "identities.yaml")
+        for path in (*paths, files.pki.paths.certificate, files.pki.paths.key):
+            path.write_text(planted.text)
+
+        async def all_are_refused() -> bool:
+            gauges = [f'podgate_file_last_reload_successful{{file="{name}"}}' for name in WATCHED]
+            gauges += ["podgate_policy_last_reload_successful", "podgate_overrides_last_reload_successful"]
+            return not any([await server.metric(gauge) for gauge in gauges])
+
+        await eventually(all_are_refused, 60)
+        assert planted.shown_in(await shown(server)) == set()
+
+
+async def test_urls_are_said_without_their_passwords(tmp_path: Path) -> None:
+    files = Files.create(tmp_path)
+    arguments = (
+        *("--store", f"redis://podgate:{PASSWORD}@127.0.0.1:1/0"),
+        *("--jwks-url", f"https://127.0.0.1:1/jwks.json?key={PASSWORD}"),
+        *("--otlp-endpoint", f"http://podgate:{PASSWORD}@127.0.0.1:1/v1/traces?key={PASSWORD}", "--trace-ratio", "1"),
+    )
+    async with serving(files, *arguments, "--drain", "0s") as server:
+        async with line(server) as one:
+            one.send(head(server, sized()), BODY)
+            await one.answer()
+        await eventually(
+            lambda: asyncio.to_thread(lambda: "127.0.0.1:1/jwks.json" in log(server) and "opentelemetry" in log(server))
+        )
+        said = await shown(server)
+    assert Planted("", (PASSWORD,)).shown_in(said + log(server)) == set()

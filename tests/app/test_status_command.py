@@ -1,0 +1,196 @@
+"""`podgate status` against a plain port: what it prints, and what it says when it cannot."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import msgspec
+import pytest
+
+from tests.harness.records import AT_US, look, policy
+from webhook.cli import main
+from webhook.core.breaker import State
+from webhook.core.quota import Use
+from webhook.core.reporting.status import Snapshot, status_document
+from webhook.support.input_files import LARGEST_BYTES
+
+Podgate = Callable[..., int]
+"""Runs `podgate status` with arguments, and returns its exit code."""
+
+DOCUMENT = msgspec.json.encode(
+    status_document(
+        Snapshot(
+            version="0.1.0",
+            now_us=AT_US,
+            wall_us=AT_US,
+            policy=policy("payment-api", "ledger"),
+            looks={"payment-api": look(Use("1m", "pods", 37, 50), state=State.CLOSED)},
+        )
+    )
+)
+
+
+@contextmanager
+def plain_port(body: bytes = DOCUMENT, code: int = 200) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code if self.path == "/status" else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Keep the tests' output clean."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def podgate(monkeypatch: pytest.MonkeyPatch) -> Podgate:
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr("sys.argv", ["podgate", "status", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code
+
+    return run
+
+
+def test_away_from_a_terminal_it_prints_the_whole_document(
+    podgate: Podgate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plain_port() as url:
+        assert podgate("--server", url) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(DOCUMENT)
+
+
+def test_a_table_can_be_had_anywhere_and_is_plain_there(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_port() as url:
+        assert podgate("-o", "table", "--server", f"{url}/") == 0
+    out = capsys.readouterr().out
+    assert "payment-api  bronze  CLOSED   1m      pods      37    50    now" in out
+    assert "ledger       bronze  unknown  -" in out
+
+
+def test_one_service_alone(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_port() as url:
+        assert podgate("ledger", "--server", url) == 0
+    assert [service["name"] for service in json.loads(capsys.readouterr().out)["services"]] == ["ledger"]
+
+
+def test_no_such_service_is_exit_4_and_names_those_there_are(
+    podgate: Podgate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plain_port() as url:
+        assert podgate("paymnet-api", "--server", url) == 4
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "error: no service 'paymnet-api': the policy in force has payment-api, ledger\n"
+
+
+def test_a_server_that_is_not_there(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_port() as url:
+        pass
+    assert podgate("--server", url) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: no server answers at {url}/status: ")
+    assert "podgate serve" in said
+    assert said.count("\n") == 1
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
+    podgate: Podgate, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with plain_port() as url:
+        assert podgate("--server", url) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        (b"not found", 404, "HTTP 404"),
+        (b"<html>", 200, "answers, but not as Podgate does"),
+        (b"[]", 200, "answers, but not as Podgate does"),
+        (b"\xff\xfe", 200, "answers, but not as Podgate does"),
+        (b'{"services": 3}', 200, "answers, but not as Podgate does"),
+    ],
+)
+def test_something_else_on_that_port(
+    podgate: Podgate, capsys: pytest.CaptureFixture[str], body: bytes, code: int, said: str
+) -> None:
+    with plain_port(body, code) as url:
+        assert podgate("--server", url) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "--plain-listen" in error
+
+
+CONTROLLER = json.dumps(
+    {
+        "version": "0.1.0",
+        "role": "controller",
+        "leads": False,
+        "waitsFor": "podgate-controller-b leads",
+        "notReady": ["no good policy: none was found"],
+        "policy": {"source": "ConfigMap podgate-system/podgate-policy", "hash": None},
+        "store": {"kind": "redis", "error": "timeout: no answer within 2000 ms"},
+        "watches": {"pods": "", "policy": "HTTP 403"},
+        "certificates": {"keptBy": "controller", "errors": ["x"], "secrets": {"podgate-tls": "2026-12-01T00:00:00Z"}},
+    }
+).encode()
+
+
+def test_a_controller_is_shown_as_what_it_is(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_port(CONTROLLER) as url:
+        assert podgate("-o", "table", "--server", url) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "podgate 0.1.0, controller: stands by: podgate-controller-b leads",
+            "not ready: no good policy: none was found",
+            "policy  none from ConfigMap podgate-system/podgate-policy",
+            "store   redis: timeout: no answer within 2000 ms",
+            "watch   pods: ok",
+            "watch   policy: HTTP 403",
+            "certificates  kept by controller",
+            "certificate podgate-tls: until 2026-12-01T00:00:00Z",
+            "certificates: x",
+            "services, quotas and breakers are shown by podgate serve: give --server its plain port",
+        ]
+        assert podgate("--server", url) == 0
+        assert json.loads(capsys.readouterr().out) == json.loads(CONTROLLER)
+
+
+def test_who_asks_a_controller_for_a_service_is_told_whom_to_ask(
+    podgate: Podgate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plain_port(CONTROLLER) as url:
+        assert podgate("payment-api", "--server", url) == 2
+    assert capsys.readouterr().err == (
+        f"error: {url} is a controller, which shows no services: give --server the plain port (--plain-listen) of"
+        f" podgate serve; podgate status --server {url} shows the controller itself\n"
+    )
+
+
+@pytest.mark.parametrize("server", ["file:///etc/passwd", "127.0.0.1:8081", "http://", "http://[", "http://h:port"])
+def test_a_server_that_is_no_url(podgate: Podgate, capsys: pytest.CaptureFixture[str], server: str) -> None:
+    assert podgate("--server", server) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+
+
+def test_an_answer_without_end_is_refused(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_port(bytes(LARGEST_BYTES + 1)) as url:
+        assert podgate("--server", url) == 2
+    assert f"{url}/status: more than 64 MiB" in capsys.readouterr().err

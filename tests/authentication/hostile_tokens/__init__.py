@@ -1,0 +1,20 @@
+"""Hostile tokens, each one fault away from an accepted one: a module for each thing that they attack."""
+
+from tests.authentication.hostile_tokens import (
+    algorithm,
+    binding,
+    claims,
+    encoding,
+    header,
+    keys,
+    replay,
+    signature,
+    size,
+)
+from tests.authentication.hostile_tokens.making import Hostile
+
+HOSTILE: tuple[Hostile, ...] = tuple(
+    case
+    for module in (algorithm, keys, header, encoding, signature, claims, binding, replay, size)
+    for case in module.CASES
+)

@@ -1,0 +1,115 @@
+"""Attacks on the binding of a token to a certificate: none, of no use, of another one, and the wrong certificate."""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from tests.authentication.hostile_tokens.making import (
+    LEEWAY,
+    MINE,
+    OTHER,
+    PROBER,
+    Draft,
+    Hostile,
+    bound_to,
+    certificate,
+    good,
+    thumbprint,
+)
+from webhook.authentication.authenticator import TokenLimits
+from webhook.authentication.reasons import Refusal
+from webhook.authentication.tokens.jwt import Binding
+
+_NO_BINDING: tuple[object, ...] = (None, {}, [], "", "x", 7, True)
+_NO_THUMBPRINT: tuple[object, ...] = (None, "", 7, True, [], {}, "é")
+_STRICT = TokenLimits(leeway_seconds=LEEWAY, binding=Binding.REQUIRED)
+
+
+def _digest() -> bytes:
+    return hashlib.sha256(certificate(MINE)).digest()
+
+
+def _sha1() -> bytes:
+    return hashlib.sha1(certificate(MINE)).digest()  # noqa: S324 - must be refused
+
+
+def _always(value: object) -> Callable[[], object]:
+    return lambda: value
+
+
+def _key_digest() -> str:
+    public = x509.load_der_x509_certificate(certificate(MINE)).public_key()
+    encoded = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return base64.urlsafe_b64encode(hashlib.sha256(encoded).digest()).rstrip(b"=").decode()
+
+
+def _bound(name: str, make: Callable[[], object]) -> Hostile:
+    """Return a token whose binding is spoilt."""
+
+    def spoilt(draft: Draft) -> Draft:
+        return draft.with_claims(cnf=make())
+
+    return Hostile("binding", name, Refusal.BINDING, spoilt, bound_to, status=403)
+
+
+def _value(name: str, make: Callable[[], object]) -> Hostile:
+    return _bound(name, lambda: {"x5t#S256": make()})
+
+
+CASES = (
+    *(_bound(f"cnf is {value!r}", _always(value)) for value in _NO_BINDING),
+    _bound("a key's thumbprint instead", lambda: {"jkt": thumbprint(MINE)}),
+    _bound("a key itself", lambda: {"jwk": {"kty": "EC"}}),
+    _bound("the name in another case", lambda: {"X5T#S256": thumbprint(MINE)}),
+    _bound("the name without its hash", lambda: {"x5t": thumbprint(MINE)}),
+    _bound("in a list", lambda: [{"x5t#S256": thumbprint(MINE)}]),
+    *(_value(f"the thumbprint is {value!r}", _always(value)) for value in _NO_THUMBPRINT),
+    _value("another certificate's thumbprint", lambda: thumbprint(OTHER)),
+    _value("the thumbprint in a list", lambda: [thumbprint(MINE)]),
+    _value("the thumbprint cut", lambda: thumbprint(MINE)[:-1]),
+    _value("the thumbprint and more", lambda: thumbprint(MINE) + "A"),
+    _value("the thumbprint padded", lambda: thumbprint(MINE) + "="),
+    _value("the thumbprint and a space", lambda: thumbprint(MINE) + " "),
+    _value("the thumbprint in hexadecimal", lambda: _digest().hex()),
+    _value("the thumbprint by SHA-1", lambda: base64.urlsafe_b64encode(_sha1()).decode()),
+    _value("the thumbprint of the certificate's key", _key_digest),
+    _value("the thumbprint of nothing", lambda: base64.urlsafe_b64encode(hashlib.sha256(b"").digest()).decode()),
+    _value("the thumbprint in another case", lambda: thumbprint(MINE).swapcase()),
+    Hostile(
+        "binding",
+        "brought with another certificate of the same name",
+        Refusal.BINDING,
+        lambda d: replace(d, certificate=OTHER),
+        bound_to,
+        status=403,
+    ),
+    Hostile(
+        "binding",
+        "brought with a certificate of another name",
+        Refusal.BINDING,
+        lambda d: replace(d, certificate=PROBER),
+        bound_to,
+        status=403,
+    ),
+    Hostile(
+        "binding",
+        "bound to none where it must be",
+        Refusal.BINDING,
+        lambda d: d.without("cnf"),
+        bound_to,
+        status=403,
+        limits=_STRICT,
+    ),
+    Hostile(
+        "binding",
+        "not bound, and brought by somebody else",
+        Refusal.IDENTITY_MISMATCH,
+        lambda d: replace(d, certificate=PROBER),
+        good,
+        status=403,
+    ),
+)

@@ -1,0 +1,96 @@
+"""Attacks on the header: keys that come along, extensions, other kinds of token, and JSON that readers differ on."""
+
+from collections.abc import Callable
+
+from tests.authentication.hostile_tokens.making import STRANGER, Draft, Hostile, key, raw_header
+from webhook.authentication.reasons import Refusal
+
+_SURPLUS: dict[str, dict[str, object]] = {
+    "a key": {"jwk": key(STRANGER).jwk()},
+    "a key's address": {"jku": "https://attacker.example/jwks.json"},
+    "a certificate": {"x5c": ["AAAA"]},
+    "a certificate's address": {"x5u": "https://attacker.example/x.pem"},
+    "a certificate's SHA-256": {"x5t#S256": "AAAA"},
+    "an extension that must be understood": {"crit": ["b64"], "b64": True},
+    "extensions, none": {"crit": []},
+    "an extension nobody knows": {"crit": ["x"], "x": 1},
+    "an unencoded payload": {"b64": False},
+    "b64 as it is anyway": {"b64": True},
+    "compression": {"zip": "DEF"},
+    "a nested token": {"cty": "JWT"},
+    "a cipher": {"enc": "A256GCM"},
+    "a cipher's key": {"epk": key(STRANGER).jwk()},
+    "rounds of a password's": {"p2c": 2**31, "p2s": "AAAA"},
+    "an initialization vector": {"iv": "AAAA", "tag": "AAAA"},
+    "a nonce": {"nonce": "x"},
+    "an address": {"url": "https://attacker.example/"},
+    "alg in another case": {"Alg": "none"},
+    "kid in another case": {"KID": "x"},
+    "claims": {"iss": "kube-apiserver"},
+    "an empty name": {"": 1},
+    "a prototype": {"__proto__": {}},
+}
+_TYPES: tuple[object, ...] = (
+    "logout+jwt",
+    "secevent+jwt",
+    "dpop+jwt",
+    "JOSE",
+    "JWE",
+    "id_token",
+    "",
+    " JWT",
+    "JWT ",
+    None,
+    7,
+    True,
+    ["JWT"],
+    {},
+)
+
+
+def _typ(value: object) -> Callable[[Draft], Draft]:
+    return lambda draft: draft.with_header(typ=value)
+
+
+def _with(more: dict[str, object]) -> Callable[[Draft], Draft]:
+    return lambda draft: draft.with_header(**more)
+
+
+def _malformed(name: str, change: Callable[[bytes], bytes]) -> Hostile:
+    return Hostile("header", name, Refusal.TOKEN_MALFORMED, raw_header(change))
+
+
+def _member(text: str) -> Callable[[bytes], bytes]:
+    """Return what puts one member more in front."""
+    return lambda header: b"{" + text.encode() + b", " + header[1:]
+
+
+CASES = (
+    *(Hostile("header", name, Refusal.HEADER, _with(more)) for name, more in _SURPLUS.items()),
+    *(Hostile("header", f"typ is {typ!r}", Refusal.HEADER, _typ(typ)) for typ in _TYPES),
+    Hostile("header", "no member", Refusal.ALGORITHM, raw_header(lambda _: b"{}")),
+    _malformed("alg twice", _member('"alg": "none"')),
+    _malformed("kid twice", _member('"kid": "x"')),
+    _malformed("typ twice", _member('"typ": "JWT"')),
+    _malformed("alg twice, once with an escape", _member('"\\u0061lg": "none"')),
+    _malformed("a name twice, deep inside", _member('"x5t": {"a": 1, "a": 2}')),
+    _malformed("a list", lambda header: b"[" + header + b"]"),
+    _malformed("a text", lambda _: b'"ES256"'),
+    _malformed("a number", lambda _: b"7"),
+    _malformed("null", lambda _: b"null"),
+    _malformed("no JSON", lambda _: b"alg=ES256"),
+    _malformed("quotes of another kind", lambda header: header.replace(b'"', b"'")),
+    _malformed("something after it", lambda header: header + b"{}"),
+    _malformed("a comma too many", lambda header: header[:-1] + b",}"),
+    _malformed("a comment", lambda header: b"/* */" + header),
+    _malformed("cut off", lambda header: header[:-1]),
+    _malformed("a NUL after it", lambda header: header + b"\0"),
+    _malformed("a byte order mark", lambda header: b"\xef\xbb\xbf" + header),
+    _malformed("UTF-16", lambda header: header.decode().encode("utf-16")),
+    _malformed("bytes that are no UTF-8", lambda header: b'{"x5t": "\xff", ' + header[1:]),
+    _malformed("a lone surrogate", _member('"x5t": "\\ud800"')),
+    _malformed("NaN", _member('"x5t": NaN')),
+    _malformed("Infinity", _member('"x5t": -Infinity')),
+    _malformed("a raw control character", _member('"x5t": "\n"')),
+    _malformed("deeply nested", lambda _: b"[" * 1000),
+)

@@ -1,0 +1,146 @@
+"""Attacks on the key: which one is meant, whose it is, and for whom it speaks."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import jwt
+
+from tests.authentication.hostile_tokens.making import (
+    ACCOUNT,
+    BOUND,
+    CLUSTER,
+    ISSUER,
+    SHARED,
+    STRANGER,
+    SUBJECT,
+    Draft,
+    Hostile,
+    clusters,
+    good,
+    key,
+    large_curve,
+    useless_keys,
+    weak_rsa,
+)
+from webhook.authentication.reasons import Refusal
+
+_NO_KID: tuple[object, ...] = (None, 7, True, [], ["ES256"], {}, "", " ", "a b", "é", "k" * 129)
+_TRICKS = ("../../dev/null", "a\0", "ES256\n", "' OR 1=1 --", "| curl x", "%00", "ES256 ", "{{7*7}}", "a,b", "a?b", "*")
+
+
+def _kid(value: object) -> Callable[[Draft], Draft]:
+    return lambda draft: draft.with_header(kid=value)
+
+
+def _by(name: str) -> Callable[[Draft], Draft]:
+    """Sign with another key, and say nothing of it."""
+    return lambda draft: replace(draft, by=key(name))
+
+
+def _of(name: str) -> Callable[[], Draft]:
+    return lambda: good(name)
+
+
+def _weak(draft: Draft) -> Draft:
+    maker = jwt.get_algorithm_by_name("RS256")
+    named = draft.with_header(kid="too-weak", alg="RS256")
+    return replace(named, sign=lambda unsigned: maker.sign(unsigned, weak_rsa()))
+
+
+def _large(draft: Draft) -> Draft:
+    maker = jwt.get_algorithm_by_name("ES384")
+    named = draft.with_header(kid="of-another-curve")
+    return replace(named, sign=lambda unsigned: maker.sign(unsigned, large_curve()))
+
+
+def _useless(kid: str) -> Callable[[Draft], Draft]:
+    return lambda draft: replace(draft.with_header(kid=kid), by=key("ES256 useless"))
+
+
+def _bound() -> Draft:
+    return good("ES256 bound", iss=BOUND)
+
+
+def _ours_of_shared_name() -> Draft:
+    draft = good("ES256 ours")
+    return draft.with_header(kid=key(SHARED).kid)
+
+
+def _clusters_of_shared_name() -> Draft:
+    return good(SHARED, iss=CLUSTER, sub=ACCOUNT)
+
+
+def _case(reason: Refusal, name: str, fault: Callable[[Draft], Draft], of: Callable[[], Draft] = good) -> Hostile:
+    return Hostile("key", name, reason, fault, of)
+
+
+_BY_SELF = {"too-weak": _weak, "of-another-curve": _large}
+
+CASES = (
+    *(_case(Refusal.UNKNOWN_KEY, f"the kid is {str(kid)[:20]!r}", _kid(kid)) for kid in (*_NO_KID, *_TRICKS)),
+    _case(Refusal.UNKNOWN_KEY, "no kid", lambda draft: draft.header_without("kid")),
+    _case(Refusal.UNKNOWN_KEY, "a kid in another case", _kid("es256")),
+    _case(Refusal.UNKNOWN_KEY, "an address for a kid", _kid("https://attacker.example/key")),
+    _case(
+        Refusal.UNKNOWN_KEY,
+        "a stranger's key by its own name",
+        lambda d: replace(d.with_header(kid="x"), by=key(STRANGER)),
+    ),
+    _case(Refusal.SIGNATURE, "a stranger's key", _by(STRANGER)),
+    _case(Refusal.SIGNATURE, "another key of the set", _by("ES256 second")),
+    _case(Refusal.SIGNATURE, "the kid of another key of the set", _kid("ES256-second")),
+    _case(Refusal.SIGNATURE, "a stranger's RSA key", _by("RS256 stranger"), _of("RS256")),
+    _case(Refusal.SIGNATURE, "a stranger's RSA key for PSS", _by("PS256 stranger"), _of("PS256")),
+    _case(Refusal.SIGNATURE, "a stranger's Ed25519 key", _by("EdDSA stranger"), _of("EdDSA")),
+    *(
+        _case(
+            Refusal.UNKNOWN_KEY,
+            f"a key that stands in the set, but is {why}",
+            _BY_SELF.get(jwk["kid"], _useless(jwk["kid"])),
+        )
+        for why, jwk in useless_keys().items()
+        if why not in {"too weak", "twice again"}
+    ),
+    Hostile("key", "a key that stands in the set, but is too weak", Refusal.UNKNOWN_KEY, _weak),
+    _case(
+        Refusal.KEY_ISSUER,
+        "a key without an issuer that speaks for the cluster's",
+        lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
+    ),
+    _case(
+        Refusal.KEY_ISSUER,
+        "the cluster's key that speaks for another",
+        lambda d: d.with_claims(iss=ISSUER, sub=SUBJECT),
+        clusters,
+    ),
+    _case(
+        Refusal.KEY_ISSUER,
+        "a key without an issuer that speaks for one that has its own",
+        lambda d: d.with_claims(iss=BOUND),
+    ),
+    _case(
+        Refusal.KEY_ISSUER,
+        "a bound key that speaks for an issuer that has none",
+        lambda d: d.with_claims(iss=ISSUER),
+        _bound,
+    ),
+    _case(
+        Refusal.KEY_ISSUER,
+        "a bound key that speaks for the cluster's issuer",
+        lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
+        _bound,
+    ),
+    _case(
+        Refusal.KEY_ISSUER,
+        "our key of a name that the cluster's has too",
+        lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
+        _ours_of_shared_name,
+    ),
+    _case(
+        Refusal.KEY_ISSUER,
+        "the cluster's key of a name that ours has too",
+        lambda d: d.with_claims(iss=ISSUER, sub=SUBJECT),
+        _clusters_of_shared_name,
+    ),
+    _case(Refusal.SIGNATURE, "neither of two keys of one name", _by(STRANGER), _ours_of_shared_name),
+)

@@ -1,0 +1,54 @@
+"""Attacks by size: long, deep, many."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.authentication.hostile_tokens.making import Draft, Hostile, raw_claims, raw_header, spelt
+from webhook.authentication.reasons import Refusal
+
+
+def _case(reason: Refusal, name: str, fault: Callable[[Draft], Draft]) -> Hostile:
+    return Hostile("size", name, reason, fault)
+
+
+def _padded(length: int) -> Callable[[Draft], Draft]:
+    """Return what makes the token so long, by a claim that says nothing."""
+
+    def spoilt(draft: Draft) -> Draft:
+        short = len(draft.with_claims(x="").token)
+        made = draft.with_claims(x="x" * ((length - short) * 3 // 4))
+        while len(made.token) < length:
+            made = made.with_claims(x=str(made.claims["x"]) + "x")
+        return made
+
+    return spoilt
+
+
+def _header_of(length: int) -> Callable[[bytes], bytes]:
+    return lambda header: header[:-1] + b" " * (length - len(header)) + b"}"
+
+
+CASES = (
+    *(_case(Refusal.TOKEN_MALFORMED, f"{length} characters", _padded(length)) for length in (8193, 8200, 12_000)),
+    _case(Refusal.TOKEN_MALFORMED, "a thousand dots", spelt(lambda token: token + "." * 1000)),
+    _case(Refusal.TOKEN_MALFORMED, "a long signature", lambda d: replace(d, sign=lambda _: b"x" * 8000)),
+    _case(Refusal.TOKEN_MALFORMED, "a header of 1025 bytes", raw_header(_header_of(1025))),
+    _case(Refusal.TOKEN_MALFORMED, "a header of 4000 bytes", raw_header(_header_of(4000))),
+    _case(Refusal.TOKEN_MALFORMED, "a header a thousand deep", raw_header(lambda _: b'{"x5t":' + b"[" * 1000)),
+    _case(Refusal.TOKEN_MALFORMED, "a kid of 1100 letters", lambda d: d.with_header(kid="k" * 1100)),
+    _case(
+        Refusal.HEADER, "a hundred members in the header", lambda d: d.with_header(**{f"m{n}": n for n in range(80)})
+    ),
+    _case(Refusal.CLAIMS, "claims five thousand deep", raw_claims(lambda _: b"[" * 5000)),
+    _case(
+        Refusal.CLAIMS, "claims two thousand objects deep", raw_claims(lambda _: b'{"":' * 1200 + b"1" + b"}" * 1200)
+    ),
+    _case(
+        Refusal.CLAIMS, "a claim of 5000 digits", raw_claims(lambda claims: b'{"x":' + b"9" * 5000 + b"," + claims[1:])
+    ),
+    _case(
+        Refusal.CLAIMS,
+        "a claim of 5000 digits below zero",
+        raw_claims(lambda c: b'{"x":-' + b"9" * 5000 + b"," + c[1:]),
+    ),
+)

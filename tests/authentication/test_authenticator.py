@@ -1,0 +1,417 @@
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import jwt
+import pytest
+from aiohttp import web
+
+from certs.tokens.issuer import certificate_binding
+from tests.harness.identity import Pki, Signer, der, identities, jwks, segment, signer
+from tests.harness.loopback import Loopback, loopback, post
+from webhook.adapters.jwks_file import JwksFile
+from webhook.authentication.authenticator import Authenticator, TokenLimits, require_role
+from webhook.authentication.identities import Role
+from webhook.authentication.reasons import Refusal
+from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.tokens.jwt import Binding
+from webhook.errors import AuthenticationError, UserError
+from webhook.ports import Caller
+from webhook.tls.context import server_context
+
+APISERVER = signer()
+PROBER = signer("RS256", issuer="prober", subject="prober-1")
+STRANGER = signer()
+
+
+@dataclass
+class SetClock:
+    """A clock that a test sets."""
+
+    seconds: float
+
+    def now_us(self) -> int:
+        return int(self.seconds * 1_000_000)
+
+
+class SystemClock:
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    return Pki.create(tmp_path)
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "jwks.json"
+    path.write_text(jwks(APISERVER, PROBER))
+    return path
+
+
+def ring(path: Path) -> KeyRing:
+    return KeyRing([JwksFile(path)])
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock(float(int(time.time())))
+
+
+@pytest.fixture
+def authenticator(key_file: Path, clock: SetClock) -> Authenticator:
+    return Authenticator(identities(), ring(key_file), clock)
+
+
+@dataclass
+class Edge:
+    """A server over real TLS that does nothing but authenticate; its refusals are those of the last call."""
+
+    loopback: Loopback
+    errors: list[AuthenticationError]
+    pki: Pki
+
+    async def call(self, client: Any, *headers: tuple[str, str]) -> tuple[int, str]:
+        return await post(self.loopback.port, self.pki.context(client), *headers)
+
+
+@pytest.fixture
+async def edge(pki: Pki, key_file: Path) -> AsyncIterator[Edge]:
+    authenticator = Authenticator(identities(), ring(key_file), SystemClock())
+    errors: list[AuthenticationError] = []
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        certificate = request.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        try:
+            caller = authenticator.authenticate(certificate, request.headers.getall("Authorization", []))
+            require_role(caller, Role.APISERVER)
+        except AuthenticationError as error:
+            errors.append(error)
+            return web.Response(status=error.status)
+        return web.Response(text=caller.client_id)
+
+    context = server_context(pki.paths)
+    async with loopback(handle, lambda: context) as running:
+        yield Edge(running, errors, pki)
+
+
+def bearer(token: str) -> tuple[str, str]:
+    return ("Authorization", f"Bearer {token}")
+
+
+async def test_a_good_certificate_with_a_good_token_is_let_in(edge: Edge) -> None:
+    assert await edge.call(edge.pki.client(), bearer(APISERVER.token())) == (200, "kube-apiserver")
+
+
+@pytest.mark.parametrize(
+    ("client", "reason"),
+    [
+        (lambda _pki, _other: None, "handshake_no_certificate"),
+        (lambda _pki, other: other.client(), "handshake_certificate_foreign"),
+        (lambda pki, _other: pki.client(server_only=True), "handshake_certificate_purpose"),
+        (lambda pki, _other: pki.client(expired=True), "handshake_certificate_expired"),
+    ],
+    ids=["none", "another CA's", "a server's", "expired"],
+)
+async def test_a_bad_certificate_ends_the_handshake_even_with_a_good_token(
+    edge: Edge, tmp_path_factory: pytest.TempPathFactory, client: Callable[[Pki, Pki], Any], reason: str
+) -> None:
+    other = Pki.create(tmp_path_factory.mktemp("other"))
+    with pytest.raises(aiohttp.ClientError):
+        await edge.call(client(edge.pki, other), bearer(APISERVER.token()))
+    await edge.loopback.until(lambda: bool(edge.loopback.refused))
+    assert edge.loopback.reasons == [reason]
+    assert edge.loopback.kept == []
+
+
+async def test_a_client_that_cannot_speak_tls_1_3_is_refused(edge: Edge) -> None:
+    context = edge.pki.context(edge.pki.client())
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(aiohttp.ClientError):
+        await post(edge.loopback.port, context, bearer(APISERVER.token()))
+    await edge.loopback.until(lambda: bool(edge.loopback.refused))
+    assert edge.loopback.reasons == ["handshake_protocol"]
+
+
+def good() -> dict[str, Any]:
+    return APISERVER.claims()
+
+
+def header(**changed: Any) -> dict[str, Any]:
+    members = {"alg": "ES256", "typ": "JWT", "kid": APISERVER.jwk()["kid"], **changed}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def signed(head: Any, payload: Any, by: Signer = APISERVER) -> str:
+    """Sign whatever one likes as header and payload, as PyJWT itself would refuse to."""
+    unsigned = f"{segment(head)}.{segment(payload)}"
+    algorithm = jwt.get_algorithm_by_name(by.algorithm)
+    return f"{unsigned}.{segment(algorithm.sign(unsigned.encode(), by.key))}"
+
+
+R = Refusal
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([], R.NO_TOKEN),
+        ([("Authorization", "")], R.NO_TOKEN),
+        ([("Authorization", "Bearer ")], R.NO_TOKEN),
+        ([("Authorization", "Basic eDp5")], R.NO_TOKEN),
+        ([("Authorization", "Token {good}")], R.NO_TOKEN),
+        ([("Authorization", "Bearer {good}"), ("Authorization", "Bearer {good}")], R.SEVERAL_TOKENS),
+        ([("Authorization", "Bearer {good}, Bearer {good}")], R.TOKEN_MALFORMED),
+    ],
+)
+async def test_anything_but_one_bearer_token_is_a_401(
+    edge: Edge, headers: list[tuple[str, str]], reason: Refusal
+) -> None:
+    sent = [(name, value.format(good=APISERVER.token())) for name, value in headers]
+    status, _ = await edge.call(edge.pki.client(), *sent)
+    assert (status, [error.reason for error in edge.errors]) == (401, [reason])
+
+
+async def test_the_scheme_is_read_in_any_case(edge: Edge) -> None:
+    status, _ = await edge.call(edge.pki.client(), ("Authorization", f"bearer {APISERVER.token()}"))
+    assert status == 200
+
+
+async def test_the_one_audience_may_stand_in_a_list_as_kubernetes_writes_it(edge: Edge) -> None:
+    claims = {
+        **good(),
+        "aud": ["podgate"],
+        "nbf": int(time.time()),
+        "kubernetes.io": {"namespace": "a", "serviceaccount": {}},
+    }
+    assert (await edge.call(edge.pki.client(), bearer(signed(header(typ=None), claims))))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("common_name", "by"),
+    [("kube-apiserver", PROBER), ("prober", APISERVER), ("nobody", APISERVER), ("KUBE-APISERVER", APISERVER)],
+)
+async def test_somebody_elses_good_token_is_a_403(edge: Edge, common_name: str, by: Signer) -> None:
+    token = by.token(client_id="c")
+    assert await edge.call(edge.pki.client(common_name), bearer(token)) == (403, "")
+    assert [error.reason for error in edge.errors] == [R.IDENTITY_MISMATCH]
+
+
+async def test_a_known_caller_on_a_route_of_another_role_is_a_403(edge: Edge) -> None:
+    assert await edge.call(edge.pki.client("prober"), bearer(PROBER.token(client_id="c"))) == (403, "")
+    assert [error.reason for error in edge.errors] == [R.ROLE]
+
+
+async def test_a_token_bound_to_a_certificate_is_good_with_that_one_only(edge: Edge) -> None:
+    mine, other = edge.pki.client(), edge.pki.client()
+    token = APISERVER.token(cnf=certificate_binding(mine.certificate))
+    assert (await edge.call(mine, bearer(token)))[0] == 200
+    assert (await edge.call(other, bearer(token)))[0] == 403
+    assert [error.reason for error in edge.errors] == [R.BINDING]
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "RS256", "PS256", "EdDSA"])
+def test_every_accepted_algorithm_is_verified(pki: Pki, tmp_path: Path, clock: SetClock, algorithm: str) -> None:
+    issuer = signer(algorithm)
+    path = tmp_path / "keys.json"
+    path.write_text(jwks(issuer))
+    authenticator = Authenticator(identities(), ring(path), clock)
+    caller = authenticator.authenticate(der(pki.client()), [f"Bearer {issuer.token()}"])
+    assert caller == Caller("apiserver", "kube-apiserver", "kube-apiserver", "kube-apiserver", "kube-apiserver")
+
+
+def test_a_verified_token_is_not_believed_after_its_exp(
+    authenticator: Authenticator, pki: Pki, clock: SetClock
+) -> None:
+    certificate, header_value = (
+        der(pki.client()),
+        [f"Bearer {APISERVER.token(clock.seconds, exp=int(clock.seconds) + 20)}"],
+    )
+    assert authenticator.authenticate(certificate, header_value).role == "apiserver"
+    clock.seconds += 40
+    with pytest.raises(AuthenticationError) as refused:
+        authenticator.authenticate(certificate, header_value)
+    assert refused.value.reason == R.EXPIRED
+
+
+def test_a_verified_token_is_not_believed_once_its_key_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
+    keys = JwksFile(key_file)
+    authenticator = Authenticator(identities(), KeyRing([keys]), clock)
+    certificate, header_value = der(pki.client()), [f"Bearer {APISERVER.token()}"]
+    assert authenticator.authenticate(certificate, header_value).role == "apiserver"
+    key_file.write_text(jwks(PROBER))
+    keys.reload()
+    with pytest.raises(AuthenticationError) as refused:
+        authenticator.authenticate(certificate, header_value)
+    assert refused.value.reason == R.UNKNOWN_KEY
+
+
+def test_a_verified_token_is_verified_only_once(
+    authenticator: Authenticator, pki: Pki, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified = counted(monkeypatch)
+    certificate, header_value = der(pki.client()), [f"Bearer {APISERVER.token()}"]
+    for _ in range(3):
+        authenticator.authenticate(certificate, header_value)
+    assert len(verified) == 1
+    clock.seconds += 61
+    authenticator.authenticate(certificate, header_value)
+    assert len(verified) == 2
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return where each token is noted that is verified, not remembered."""
+    verified: list[str] = []
+    decode = jwt.PyJWS.decode
+
+    def counting(jws: jwt.PyJWS, token: str, *args: Any, **named: Any) -> Any:
+        verified.append(token)
+        return decode(jws, token, *args, **named)
+
+    monkeypatch.setattr(jwt.PyJWS, "decode", counting)
+    return verified
+
+
+def numbered(number: int) -> list[str]:
+    return [f"Bearer {APISERVER.token(jti=str(number))}"]
+
+
+def test_what_is_remembered_is_bounded(authenticator: Authenticator, pki: Pki) -> None:
+    mine = der(pki.client())
+    for number in range(40):
+        authenticator.authenticate(mine, numbered(number))
+    [holder] = authenticator._holders.values()
+    assert len(holder.verified) == 32
+    for _ in range(520):
+        authenticator.authenticate(der(pki.client()), numbered(0))
+    assert len(authenticator._holders) == 512
+
+
+def test_a_flood_of_good_tokens_with_other_certificates_pushes_out_none_of_mine(
+    authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, token, other = der(pki.client()), numbered(0), der(pki.client())
+    authenticator.authenticate(mine, token)
+    for number in range(100):
+        authenticator.authenticate(other, numbered(number))
+    verified = counted(monkeypatch)
+    authenticator.authenticate(mine, token)
+    assert verified == []
+
+
+def test_a_flood_of_good_tokens_with_my_certificate_pushes_out_none_that_is_in_use(
+    authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, token = der(pki.client()), numbered(0)
+    verified = counted(monkeypatch)
+    authenticator.authenticate(mine, token)
+    for number in range(1, 100):
+        authenticator.authenticate(mine, numbered(number))
+        if number % 20 == 0:
+            authenticator.authenticate(mine, token)
+    assert [f"Bearer {one}" for one in verified].count(token[0]) == 1
+
+
+def test_bad_tokens_are_never_remembered(authenticator: Authenticator, pki: Pki) -> None:
+    mine = der(pki.client())
+    authenticator.authenticate(mine, numbered(0))
+    for number in range(100):
+        with pytest.raises(AuthenticationError):
+            authenticator.authenticate(mine, [f"Bearer {STRANGER.token(jti=str(number))}"])
+    [holder] = authenticator._holders.values()
+    assert len(holder.verified) == 1
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_what_was_verified(
+    authenticator: Authenticator, pki: Pki, clock: SetClock
+) -> None:
+    mine, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds)}"]
+    authenticator.authenticate(mine, token)
+    clock.seconds -= 3600
+    with pytest.raises(AuthenticationError) as refused:
+        authenticator.authenticate(mine, token)
+    assert refused.value.reason == R.NOT_YET_VALID
+
+
+def test_between_its_exp_and_the_leeways_end_a_token_is_still_verified_only_once(
+    authenticator: Authenticator, pki: Pki, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds - 10, exp=int(clock.seconds))}"]
+    verified = counted(monkeypatch)
+    for _ in range(3):
+        authenticator.authenticate(mine, token)
+        clock.seconds += 3
+    assert len(verified) == 1
+
+
+@pytest.mark.parametrize(
+    ("binding", "cnf", "reason"),
+    [
+        (Binding.OFF, None, None),
+        (Binding.OFF, "mine", None),
+        (Binding.OFF, "another's", None),
+        (Binding.IF_PRESENT, None, None),
+        (Binding.IF_PRESENT, "mine", None),
+        (Binding.IF_PRESENT, "another's", R.BINDING),
+        (Binding.REQUIRED, None, R.BINDING),
+        (Binding.REQUIRED, "mine", None),
+        (Binding.REQUIRED, "another's", R.BINDING),
+    ],
+)
+def test_a_binding_is_checked_as_the_mode_says(
+    pki: Pki, key_file: Path, clock: SetClock, binding: Binding, cnf: str | None, reason: Refusal | None
+) -> None:
+    authenticator = Authenticator(identities(), ring(key_file), clock, TokenLimits(binding=binding))
+    mine = pki.client()
+    bound_to = {"mine": mine, "another's": pki.client()}.get(cnf or "")
+    token = APISERVER.token(cnf=certificate_binding(bound_to.certificate) if bound_to else None)
+    if reason is None:
+        assert authenticator.authenticate(der(mine), [f"Bearer {token}"]).role == "apiserver"
+    else:
+        with pytest.raises(AuthenticationError) as refused:
+            authenticator.authenticate(der(mine), [f"Bearer {token}"])
+        assert (refused.value.reason, refused.value.status) == (reason, 403)
+
+
+def test_a_verified_token_is_not_believed_once_its_identity_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
+    known = identities()
+    authenticator = Authenticator(known, ring(key_file), clock)
+    mine, token = der(pki.client()), numbered(0)
+    assert authenticator.authenticate(mine, token).client_id == "kube-apiserver"
+    known.set(replace(known.value, callers=known.value.callers[1:]))
+    with pytest.raises(AuthenticationError) as refused:
+        authenticator.authenticate(mine, token)
+    assert refused.value.reason == R.ISSUER
+
+
+def test_a_certificate_that_expires_while_its_connection_is_open_is_refused(
+    authenticator: Authenticator, pki: Pki, clock: SetClock
+) -> None:
+    certificate = der(pki.client())
+    clock.seconds += 86_400 + 1
+    with pytest.raises(AuthenticationError) as refused:
+        authenticator.authenticate(certificate, [f"Bearer {APISERVER.token(clock.seconds)}"])
+    assert refused.value.reason == R.CERTIFICATE_EXPIRED
+
+
+def test_a_connection_without_a_certificate_is_refused_here_too(authenticator: Authenticator) -> None:
+    with pytest.raises(AuthenticationError) as refused:
+        authenticator.authenticate(None, [f"Bearer {APISERVER.token()}"])
+    assert refused.value.reason == R.NO_CERTIFICATE
+
+
+def test_clock_skew_is_forgiven_up_to_the_leeway_and_no_leeway_is_large(
+    authenticator: Authenticator, pki: Pki, clock: SetClock
+) -> None:
+    ahead = APISERVER.token(clock.seconds + 10)
+    assert authenticator.authenticate(der(pki.client()), [f"Bearer {ahead}"]).role == "apiserver"
+    with pytest.raises(AuthenticationError, match="future"):
+        authenticator.authenticate(der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds + 11)}"])
+    with pytest.raises(UserError, match="leeway"):
+        TokenLimits(leeway_seconds=31)

@@ -1,0 +1,108 @@
+"""CAs of clients that could vouch for nobody: each is named with its fault, wherever its file is given."""
+
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtensionOID, NameOID
+
+from tests.harness.identity import Pki
+from tests.harness.rsa_keys import roca_key
+from webhook.authentication.forwarded_certificate import ForwardedAuthorities
+from webhook.errors import UserError
+from webhook.support.watched_file import Reloading
+from webhook.tls.context import TlsFiles, TlsPaths
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+GARBAGE = b"\x01\x02\x03"
+CA = x509.BasicConstraints(ca=True, path_length=None)
+SIGNS_NO_CERTIFICATES = x509.KeyUsage(
+    digital_signature=True,
+    key_cert_sign=False,
+    crl_sign=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
+def authority(*extensions: x509.ExtensionType, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey = KEY) -> bytes:
+    """Return a certificate that signs itself, in DER."""
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "odd")]), datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
+    builder = builder.serial_number(7)
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=True)
+    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+
+
+def garbled(oid: x509.ObjectIdentifier) -> x509.ExtensionType:
+    return x509.UnrecognizedExtension(oid, GARBAGE)
+
+
+def twice() -> bytes:
+    other = bytes.fromhex("0603551d75")
+    unlike = authority(CA, x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.117"), b"\x30\x03\x01\x01\xff"))
+    return unlike.replace(other, bytes.fromhex("0603551d13"))
+
+
+UNREADABLE = "certificate 2 in it cannot be read: "
+FAULTS = {
+    "basic constraints that are none": (authority(garbled(ExtensionOID.BASIC_CONSTRAINTS)), UNREADABLE),
+    "a key usage that is none": (authority(CA, garbled(ExtensionOID.KEY_USAGE)), UNREADABLE),
+    "names that are none": (authority(CA, garbled(ExtensionOID.SUBJECT_ALTERNATIVE_NAME)), UNREADABLE),
+    "an extension twice": (twice(), UNREADABLE),
+    "a curve that nobody knows": (
+        authority(CA).replace(bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030105")),
+        UNREADABLE,
+    ),
+    "no extensions": (authority(), "CN=odd is not a CA certificate"),
+    "a leaf": (authority(x509.BasicConstraints(ca=False, path_length=None)), "CN=odd is not a CA certificate"),
+    "a key usage without keyCertSign": (
+        authority(CA, SIGNS_NO_CERTIFICATES),
+        "CN=odd is not made to sign certificates (no key usage keyCertSign)",
+    ),
+    "a short key": (
+        authority(CA, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - that is its fault
+        "CN=odd has an RSA key of 1024 bits, fewer than 2048",
+    ),
+    "a key whose private half can be computed": (
+        authority(CA, key=roca_key()),
+        "CN=odd has an RSA key whose private half can be computed (CVE-2017-15361, ROCA)",
+    ),
+}
+
+
+def of_connections(pki: Pki) -> Reloading[Any]:
+    return TlsFiles(TlsPaths(pki.paths.certificate, pki.paths.key, pki.folder / "ca.crt"))
+
+
+def of_callers_behind_a_proxy(pki: Pki) -> Reloading[Any]:
+    return ForwardedAuthorities(pki.folder / "ca.crt")
+
+
+@pytest.mark.parametrize("opened", [of_connections, of_callers_behind_a_proxy])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_that_can_vouch_for_nobody_is_named_at_the_start_and_changes_nothing_later(
+    tmp_path: Path, opened: Callable[[Pki], Reloading[Any]], fault: str
+) -> None:
+    pki, (der, words) = Pki.create(tmp_path), FAULTS[fault]
+    bundle, files = pki.folder / "ca.crt", opened(pki)
+    bundle.write_bytes(bundle.read_bytes() + ssl.DER_cert_to_PEM_cert(der).encode())
+    files.reload()
+    assert str(files.error).startswith(f"{bundle}: {words}")
+    assert (files.generation, files.failures) == (1, 1)
+    with pytest.raises(UserError) as refused:
+        opened(pki)
+    assert str(refused.value) == files.error

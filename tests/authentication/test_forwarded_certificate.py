@@ -1,0 +1,595 @@
+"""What a proxy says of a certificate: read strictly, verified again, and believed of proxies on the list alone."""
+
+import base64
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from hypothesis import example, given
+from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from certs.authority import Authority, Credentials
+from certs.tokens.issuer import certificate_binding
+from tests.harness.forwarding import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
+from tests.harness.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, unreadable
+from tests.harness.raw import BODY, eventually, head, line, sized, status
+from tests.harness.serving import serving
+from webhook.adapters.jwks_file import JwksFile
+from webhook.authentication.authenticator import Authenticator
+from webhook.authentication.chain_verifier import ClientChains, ForeignCertificateError
+from webhook.authentication.forwarded_certificate import ForwardedAuthorities, ForwardedDoor
+from webhook.authentication.identity_file import IdentityFile
+from webhook.authentication.reasons import Refusal
+from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.xfcc import HEADER_BYTES_MAX, forwarded_certificate
+from webhook.errors import AuthenticationError, UserError
+from webhook.ports import Caller
+
+EDWARDS = (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey)
+"""They hash by themselves."""
+
+AUTHORITY = Authority.create("callers")
+CALLER = AUTHORITY.issue_client("kube-apiserver")
+OTHER = AUTHORITY.issue_client("somebody-else")
+ENCODED = encoded(pem(CALLER))
+GOOD = said_of(CALLER)
+HASH = f"Hash={digest(CALLER)}"
+CERT = f'Cert="{ENCODED}"'
+BASE64 = base64.b64encode(der(CALLER)).decode()
+
+
+def as_pem(body: str, begin: str = "CERTIFICATE", end: str = "CERTIFICATE") -> str:
+    text = f"-----BEGIN {begin}-----\n{body}\n-----END {end}-----\n"
+    return f'Cert="{encoded(text)}"'
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        GOOD,
+        CERT,
+        f"{CERT};{HASH}",
+        f"Cert={ENCODED}",
+        f"cert={ENCODED};HASH={digest(CALLER)}",
+        f'Hash="{digest(CALLER)}";{CERT}',
+        f'By=spiffe://a/b;{HASH};{CERT};Subject="O=a,CN=b;c=d";URI=spiffe://a/b;URI=spiffe://a/c;DNS=one;DNS=two',
+        f"By=spiffe://a/b;By=spiffe://a/c;{CERT}",
+        f'{CERT};Subject=""',
+        f'Subject="Cert={encoded(pem(OTHER))}";{CERT}',
+        CERT.replace("%0A", "%0a").replace("%2B", "%2b"),
+        CERT.replace("%20", " "),
+        CERT.replace("%2B", "+").replace("%2F", "/").replace("%3D", "="),
+        f'Cert="{encoded(pem(CALLER).rstrip())}"',
+        as_pem(BASE64),
+    ],
+)
+def test_what_proxies_write_is_read(header: str) -> None:
+    assert forwarded_certificate([header]) == der(CALLER)
+
+
+def twice(text: str) -> str:
+    return f"{text};{text}"
+
+
+MALFORMED = {
+    # how often it is said
+    "two headers": [GOOD, GOOD],
+    "two headers, the second empty": [GOOD, ""],
+    "two headers of two callers": [GOOD, said_of(OTHER)],
+    "two elements": [f"{GOOD},{GOOD}"],
+    "two elements, a caller's own first": [f"{said_of(OTHER)},{GOOD}"],
+    "an empty element after it": [f"{GOOD},"],
+    "an empty element before it": [f",{GOOD}"],
+    "two elements with a space": [f"{GOOD}, {GOOD}"],
+    "Cert twice": [twice(CERT)],
+    "Cert of two callers": [f'{CERT};Cert="{encoded(pem(OTHER))}"'],
+    "Cert twice, in two cases": [f"{CERT};{CERT.lower().replace(ENCODED.lower(), ENCODED)}"],
+    "Hash twice": [f"{twice(HASH)};{CERT}"],
+    "Subject twice": [f"Subject=a;Subject=b;{CERT}"],
+    # what is said
+    "nothing": [""],
+    "a space": [" "],
+    "Hash alone": [HASH],
+    "a Subject alone": ['Subject="CN=kube-apiserver"'],
+    "URI alone": ["URI=spiffe://cluster/kube-apiserver"],
+    "By alone": ["By=spiffe://cluster/edge-proxy"],
+    "an empty Cert": ["Cert="],
+    "an empty Cert in quotes": ['Cert=""'],
+    "Chain in place of Cert": [f'Chain="{ENCODED}"'],
+    "Chain beside Cert": [f'{GOOD};Chain="{ENCODED}"'],
+    "an unknown key": [f"{GOOD};Admin=true"],
+    # the grammar
+    "unterminated quotes": [GOOD[:-1]],
+    "a quote that opens in the value": [f'Cert=a"{ENCODED}"'],
+    "text after the quotes": [f"{GOOD}x"],
+    "a key without a value": [f"{GOOD};Hash"],
+    "a value without a key": [f"{GOOD};=x"],
+    "a semicolon at the end": [f"{GOOD};"],
+    "two semicolons": [f"{HASH};;{CERT}"],
+    "a space after the semicolon": [f"{HASH}; {CERT}"],
+    "a space before it all": [f" {GOOD}"],
+    "an equals sign in a plain value": [f"By=a=b;{CERT}"],
+    "an escaped quote": [f'Subject="a\\"b";{CERT}'],
+    "an escaped quote that another reader takes for the end": [f'Subject="a\\\\";{CERT};By="x";{HASH}'],
+    "an escape at the end": [f'{CERT};Subject="a\\'],
+    "single quotes": [f"Cert='{ENCODED}'"],
+    "NUL": [f"{GOOD}\0"],
+    "NUL within Cert": [GOOD.replace("%0A", "\0", 1)],
+    "a tab": [f"{HASH};\t{CERT}"],
+    "a line feed": [f"{GOOD}\n"],
+    "other than ASCII": [f"By=ä;{GOOD}"],
+    "a key in other letters that look the same": [GOOD.replace("Cert", "Сert")],  # noqa: RUF001 - that is the point
+    "a byte that is no character": [f"{GOOD};By=\udcff"],
+    "huge": [f"By={'x' * HEADER_BYTES_MAX};{CERT}"],
+    "a thousand pairs": [f"{'By=a;' * 4_000}{CERT}"],
+    # the encoding
+    "percent at the end": [f'Cert="{ENCODED}%"'],
+    "percent and one digit": [f'Cert="{ENCODED}%0"'],
+    "percent and no hexadecimal": [f'Cert="{ENCODED}%GG"'],
+    "percent and u": [f'Cert="{ENCODED}%u000a"'],
+    "encoded twice": [f'Cert="{encoded(ENCODED)}"'],
+    "encoded NUL at the end": [f'Cert="{ENCODED}%00"'],
+    "encoded other than ASCII": [f'Cert="{ENCODED}%C3%A4"'],
+    "encoded overlong": [f'Cert="{ENCODED.replace("%0A", "%C0%8A")}"'],
+    "carriage returns": [f'Cert="{ENCODED.replace("%0A", "%0D%0A")}"'],
+    "plus for space": [f'Cert="{ENCODED.replace("%20", "+")}"'],
+    "quotes, encoded": [f"Cert=%22{ENCODED}%22"],
+    # the PEM
+    "no PEM at all": [f"Cert={base64.urlsafe_b64encode(der(CALLER)).decode().rstrip('=')}"],
+    "text before the PEM": [f'Cert="{encoded("text" + pem(CALLER))}"'],
+    "text after the PEM": [f'Cert="{encoded(pem(CALLER) + "text")}"'],
+    "two certificates": [f'Cert="{encoded(pem(CALLER) + pem(OTHER))}"'],
+    "the same certificate twice": [f'Cert="{encoded(pem(CALLER) * 2)}"'],
+    "another kind of PEM": [as_pem(BASE64, "PUBLIC KEY", "PUBLIC KEY")],
+    "a trusted certificate": [as_pem(BASE64, "TRUSTED CERTIFICATE", "TRUSTED CERTIFICATE")],
+    "another ending": [as_pem(BASE64, end="PUBLIC KEY")],
+    "no ending": [f'Cert="{encoded(pem(CALLER).split("-----END")[0])}"'],
+    "PEM headers": [as_pem(f"Proc-Type: 4,ENCRYPTED\n\n{BASE64}")],
+    "no base64": [as_pem("....")],
+    "base64 that is cut off": [as_pem(BASE64[:-1])],
+    "base64 with more padding": [as_pem(f"{BASE64}====")],
+    "base64 with bits that mean nothing": [as_pem("QQF=")],
+    "base64 for URLs": [as_pem("-_-_")],
+    # the hash
+    "the Hash of another": [f"Hash={digest(OTHER)};{CERT}"],
+    "an empty Hash": [f"Hash=;{CERT}"],
+    "a Hash in capital letters": [f"Hash={digest(CALLER).upper()};{CERT}"],
+    "a Hash that is cut off": [f"Hash={digest(CALLER)[:-1]};{CERT}"],
+    "a Hash with more": [f"Hash={digest(CALLER)}00;{CERT}"],
+    "a Hash with colons": [f"Hash={der(CALLER)[:32].hex(':')};{CERT}"],
+}
+
+
+@pytest.mark.parametrize("headers", MALFORMED.values(), ids=MALFORMED)
+def test_what_is_not_said_plainly_is_refused(headers: list[str]) -> None:
+    with pytest.raises(AuthenticationError) as refused:
+        forwarded_certificate(headers)
+    assert refused.value.reason == Refusal.FORWARDED_MALFORMED
+    assert refused.value.status == 401
+    assert ENCODED[:40] not in refused.value.detail
+
+
+def test_no_header_is_a_refusal_of_its_own() -> None:
+    with pytest.raises(AuthenticationError) as refused:
+        forwarded_certificate([])
+    assert refused.value.reason == Refusal.FORWARDED_MISSING
+
+
+@given(st.text(alphabet=st.characters(exclude_characters='"\\', min_codepoint=32, max_codepoint=126), max_size=200))
+@example(f'",Cert="{ENCODED}'.replace('"', ""))
+@example(";Cert=x;Hash=y,")
+def test_a_name_in_quotes_says_nothing_but_itself(subject: str) -> None:
+    assert forwarded_certificate([f'{HASH};Subject="{subject}";{CERT}']) == der(CALLER)
+
+
+@given(st.data())
+def test_no_change_of_a_good_header_says_that_it_was_another(data: st.DataObject) -> None:
+    """With a Hash, which Envoy always sends: whatever is cut out, put in or exchanged, it is this caller or nobody."""
+    text = GOOD
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 80)))
+        put = data.draw(
+            st.sampled_from(["", ";", ",", '"', "\\", "=", "%", "%00", "%22", "Cert=", said_of(OTHER), "x"])
+        )
+        text = text[:start] + put + text[end:]
+    with suppress(AuthenticationError):
+        assert forwarded_certificate([text]) == der(CALLER)
+
+
+@given(st.lists(st.text(max_size=300), max_size=3))
+def test_whatever_is_sent_is_a_certificate_or_a_refusal(headers: list[str]) -> None:
+    with pytest.raises(AuthenticationError):
+        forwarded_certificate(headers)
+
+
+# --- the door: who may say so, and of whom ---
+
+
+class Time:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now_us(self) -> int:
+        return int((datetime.now(UTC) + self.ahead).timestamp() * 1_000_000)
+
+    def monotonic_ns(self) -> int:
+        return 0
+
+
+@dataclass
+class Doorway:
+    """The door with all that is behind it, and what a test sends through it."""
+
+    forwarding: Forwarding
+    door: ForwardedDoor
+    authorities: ForwardedAuthorities
+    time: Time
+
+    @classmethod
+    def create(cls, folder: Path) -> "Doorway":
+        forwarding, time = Forwarding.create(folder), Time()
+        identities = IdentityFile(folder / "identities.yaml", behind_proxy=True)
+        authenticator = Authenticator(identities, KeyRing([JwksFile(folder / "jwks.json")]), time)
+        authorities = ForwardedAuthorities(forwarding.callers.folder / "ca.crt")
+        return cls(forwarding, ForwardedDoor(authenticator, identities, authorities, time), authorities, time)
+
+    async def enter(
+        self, header: str | Iterable[str], *, hop: Credentials | None = None, token: str | None = None
+    ) -> Caller:
+        """Come through the good proxy with a good token, unless told otherwise."""
+        headers = CIMultiDict({"Authorization": f"Bearer {token or self.forwarding.files.signer.token()}"})
+        for one in [header] if isinstance(header, str) else header:
+            headers.add(HEADER, one)
+        caller, path = await self.door.admit(der(hop or self.forwarding.proxy), CIMultiDictProxy(headers), "/mutate")
+        assert path == "/mutate"
+        return caller
+
+    async def refused(
+        self, header: str | Iterable[str], *, hop: Credentials | None = None, token: str | None = None
+    ) -> str:
+        with pytest.raises(AuthenticationError) as refused:
+            await self.enter(header, hop=hop, token=token)
+        return refused.value.reason
+
+
+@pytest.fixture
+def doorway(tmp_path: Path) -> Doorway:
+    return Doorway.create(tmp_path)
+
+
+async def test_a_caller_behind_the_proxy_is_who_its_own_certificate_and_token_say(doorway: Doorway) -> None:
+    caller = await doorway.enter(said_of(doorway.forwarding.caller))
+    assert (caller.role, caller.client_id, caller.certificate) == ("apiserver", SUBJECT, "kube-apiserver")
+    assert (caller.issuer, AUDIENCE) == (ISSUER, "podgate")
+
+
+async def test_who_is_not_on_the_list_may_not_forward(doorway: Doorway) -> None:
+    said = said_of(doorway.forwarding.caller)
+    pki = doorway.forwarding.files.pki
+    assert await doorway.refused(said, hop=pki.client("somebody-else")) == Refusal.NOT_A_PROXY
+    assert await doorway.refused(said, hop=doorway.forwarding.caller) == Refusal.NOT_A_PROXY
+
+
+async def test_a_caller_who_connects_directly_is_refused(doorway: Doorway) -> None:
+    direct = doorway.forwarding.files.pki.client()
+    assert await doorway.refused([], hop=direct) == Refusal.NOT_A_PROXY
+    assert await doorway.refused(said_of(direct), hop=direct) == Refusal.NOT_A_PROXY
+
+
+async def test_a_proxy_may_not_call_as_itself(doorway: Doorway) -> None:
+    assert await doorway.refused([]) == Refusal.FORWARDED_MISSING
+    assert await doorway.refused(said_of(doorway.forwarding.callers.client(PROXY))) == Refusal.NOT_A_PROXY
+
+
+async def test_a_proxy_whose_certificate_has_expired_is_refused_on_its_open_connection(doorway: Doorway) -> None:
+    long = doorway.forwarding.callers.authority.issue_client("kube-apiserver", lifetime=timedelta(days=20))
+    doorway.time.ahead = timedelta(days=3)
+    assert await doorway.refused(said_of(long)) == Refusal.CERTIFICATE_EXPIRED
+
+
+@pytest.mark.parametrize("odd", list(unreadable(AUTHORITY)))
+async def test_a_forwarded_certificate_that_cannot_be_read_is_refused(doorway: Doorway, odd: str) -> None:
+    found = unreadable(doorway.forwarding.callers.authority)[odd]
+    said = f'Cert="{encoded(ssl.DER_cert_to_PEM_cert(found))}"'
+    assert await doorway.refused(said) == Refusal.FORWARDED_FOREIGN
+
+
+async def test_a_forwarded_certificate_is_verified_here_too(doorway: Doorway) -> None:
+    callers = doorway.forwarding.callers
+    foreign = {
+        "another authority's": doorway.forwarding.files.pki.client(),
+        "expired": callers.client(expired=True),
+        "a server's": callers.client(server_only=True),
+        "the authority's own": callers.authority.credentials,
+        "self-signed": made(None),
+        "a small key": made(callers.authority, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - that is its fault
+        "for anything": made(callers.authority, usage=ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE),
+        "for no purpose": made(callers.authority, usage=None),
+        "a CA of its own": made(callers.authority, is_ca=True),
+        "signed by a caller": made(doorway.forwarding.caller),
+        "what nobody understands": made(callers.authority, critical=True),
+    }
+    for name, credentials in foreign.items():
+        assert await doorway.refused(said_of(credentials)) == Refusal.FORWARDED_FOREIGN, name
+    assert (await doorway.enter(said_of(made(callers.authority)))).client_id == SUBJECT
+
+
+async def test_junk_that_is_no_certificate_is_refused(doorway: Doorway) -> None:
+    for junk in (b"junk", b"\x30\x80", der(doorway.forwarding.caller) + b"x", der(doorway.forwarding.caller)[:-1]):
+        said = as_pem(base64.b64encode(junk).decode())
+        assert await doorway.refused(said) == Refusal.FORWARDED_FOREIGN
+
+
+async def test_a_caller_that_expires_is_refused_though_it_was_good_a_moment_ago(doorway: Doorway) -> None:
+    said = said_of(doorway.forwarding.caller)
+    await doorway.enter(said)
+    doorway.time.ahead = timedelta(hours=25)
+    later = doorway.forwarding.files.signer.token(doorway.time.now_us() / 1_000_000)
+    hop = doorway.forwarding.files.pki.authority.issue_client(PROXY, lifetime=timedelta(days=20))
+    assert await doorway.refused(said, hop=hop, token=later) == Refusal.FORWARDED_FOREIGN
+
+
+async def test_a_removed_authority_is_removed_at_the_next_call(doorway: Doorway) -> None:
+    said = said_of(doorway.forwarding.caller)
+    await doorway.enter(said)
+    successor = Authority.create("callers-2")
+    doorway.forwarding.callers.folder.joinpath("ca.crt").write_text(pem(successor.credentials))
+    doorway.authorities.reload()
+    assert await doorway.refused(said) == Refusal.FORWARDED_FOREIGN
+    assert (await doorway.enter(said_of(successor.issue_client("kube-apiserver")))).client_id == SUBJECT
+
+
+async def test_a_token_is_bound_to_the_forwarded_certificate(doorway: Doorway) -> None:
+    signer, caller = doorway.forwarding.files.signer, doorway.forwarding.caller
+    bound = signer.token(cnf=certificate_binding(caller.certificate))
+    assert (await doorway.enter(said_of(caller), token=bound)).client_id == SUBJECT
+    another = doorway.forwarding.callers.client()
+    assert await doorway.refused(said_of(another), token=bound) == Refusal.BINDING
+    to_the_proxy = signer.token(cnf=certificate_binding(doorway.forwarding.proxy.certificate))
+    assert await doorway.refused(said_of(caller), token=to_the_proxy) == Refusal.BINDING
+
+
+async def test_a_forwarded_certificate_alone_is_not_enough(doorway: Doorway) -> None:
+    said = said_of(doorway.forwarding.caller)
+    assert await doorway.refused(said, token="nonsense") == Refusal.TOKEN_MALFORMED
+    stranger = doorway.forwarding.callers.client("stranger")
+    assert await doorway.refused(said_of(stranger)) == Refusal.IDENTITY_MISMATCH
+
+
+# --- over the wire ---
+
+
+async def test_over_the_wire_each_of_them_is_refused_and_the_next_good_call_is_answered(tmp_path: Path) -> None:
+    forwarding = Forwarding.create(tmp_path)
+    good = f"{HEADER}: {said_of(forwarding.caller)}"
+    async with serving(forwarding.files, *forwarding.arguments) as server:
+        server.context = forwarding.files.pki.context(forwarding.proxy)
+
+        async def answer(*headers: str) -> bytes:
+            async with line(server) as one:
+                lines = head(server, sized()).removesuffix(b"\r\n")
+                one.send(lines, *(f"{text}\r\n".encode(errors="surrogateescape") for text in headers), b"\r\n", BODY)
+                return await one.answer()
+
+        for name, headers in MALFORMED.items():
+            refused = await answer(*(f"{HEADER}: {text}" for text in headers))
+            # What is no header at all is refused before it is looked at; a parser of HTTP takes white space off.
+            assert status(refused) in {400, 401}, name
+            assert len(refused) < 300, name
+            assert b"Hash" not in refused, name
+        assert status(await answer(good)) == 200
+        assert status(await answer()) == 401
+        assert status(await answer(good, "X-FORWARDED-CLIENT-CERT: x")) == 401
+        malformed = await server.metric(refusals("malformed_forwarded_certificate"))
+        assert malformed > len(MALFORMED) - 12
+    log = (tmp_path / "server-0.log").read_text()
+    assert ENCODED[:60] not in log
+    assert "kube-apiserver" in log or '"suppressed"' in log
+
+
+async def test_a_certificate_of_many_names_fits_and_one_beyond_the_bound_does_not(tmp_path: Path) -> None:
+    forwarding = Forwarding.create(tmp_path)
+    async with serving(forwarding.files, *forwarding.arguments) as server:
+        proxy = forwarding.files.pki.context(forwarding.proxy)
+        for names, code in ((10, 200), (100, 200), (170, 200), (320, 401), (600, 400)):
+            said = said_of(with_names(forwarding.callers.authority, names))
+            answered, _ = await server.post("/mutate", BODY, context=proxy, headers={HEADER: said})
+            assert answered == code, (names, len(said))
+
+
+def with_names(authority: Authority, count: int) -> Credentials:
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    sans = [x509.DNSName(f"name-{number:04}.podgate.example.org") for number in range(count)]
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]))
+        .issuer_name(authority.credentials.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(sans), critical=False)
+    )
+    return Credentials(builder.sign(authority.credentials.key, hashes.SHA256()), key)
+
+
+def refusals(reason: str) -> str:
+    return f'podgate_refused_calls_total{{reason="authentication_{reason}"}}'
+
+
+def test_identities_about_proxies_go_with_the_mode(tmp_path: Path) -> None:
+    file = tmp_path / "identities.yaml"
+    file.write_text(BEHIND_A_PROXY)
+    with pytest.raises(UserError, match="entries with the role proxy, and none is expected"):
+        IdentityFile(file)
+    assert len(IdentityFile(file, behind_proxy=True).value.proxies) == 1
+    file.write_text(IDENTITIES)
+    with pytest.raises(UserError, match="no entry has the role proxy"):
+        IdentityFile(file, behind_proxy=True)
+    for entry, says in (
+        ("{role: proxy, certificate: {commonName: a}, issuer: x}", "[0].issuer: 'x': unknown key"),
+        ("{role: proxy, certificate: {commonNameIsIssuer: true}}", "a proxy has no token, and so no issuer"),
+        ("{role: proxy}", "[0].certificate: missing"),
+    ):
+        file.write_text(f"- {entry}\n")
+        with pytest.raises(UserError) as refused:
+            IdentityFile(file, behind_proxy=True)
+        assert says in str(refused.value)
+
+
+def test_authorities_that_are_none_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    for content, says in (("text", "holds no certificate"), (pem(CALLER), "is not a CA certificate")):
+        file.write_text(content)
+        with pytest.raises(UserError, match=says):
+            ForwardedAuthorities(file)
+
+
+def expired_authority() -> str:
+    return pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).credentials)
+
+
+def test_authorities_that_have_all_expired_take_no_good_ones_place_but_begin_where_there_are_none(
+    doorway: Doorway,
+) -> None:
+    authorities, file = doorway.authorities, doorway.forwarding.callers.folder / "ca.crt"
+    good, good_chains = file.read_text(), authorities.value
+    file.write_text(expired_authority())
+    authorities.reload()
+    assert authorities.value is good_chains
+    assert authorities.error == f"{file}: all CAs in it have expired: nobody could call"
+    begun = ForwardedAuthorities(file)
+    assert (begun.error, begun.value.end_seconds < datetime.now(UTC).timestamp()) == (None, True)
+    file.write_text(expired_authority() + good)
+    begun.reload()
+    assert begun.value.end_seconds == good_chains.end_seconds
+
+
+KEYS: dict[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
+    "P-256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "P-384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "P-521": lambda: ec.generate_private_key(ec.SECP521R1()),
+    "RSA of 2048 bits": lambda: rsa.generate_private_key(65537, 2048),
+    "P-224": lambda: ec.generate_private_key(ec.SECP224R1()),
+    "secp256k1": lambda: ec.generate_private_key(ec.SECP256K1()),
+    "Ed25519": ed25519.Ed25519PrivateKey.generate,
+    "Ed448": ed448.Ed448PrivateKey.generate,
+}
+_POLICY = x509.PolicyInformation(x509.ObjectIdentifier("2.5.29.32.0"), None)
+EXTENSIONS: dict[str, x509.ExtensionType] = {
+    "names": x509.SubjectAlternativeName([x509.DNSName("ca")]),
+    "purposes": x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]),
+    "names that it may give": x509.NameConstraints([x509.DNSName("a")], None),
+    "policies": x509.CertificatePolicies([_POLICY]),
+    "what policies must be": x509.PolicyConstraints(0, None),
+    "no policies": x509.InhibitAnyPolicy(0),
+    "directories that it may name": x509.NameConstraints([x509.DirectoryName(x509.Name([]))], None),
+    "what nobody knows": x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00"),
+}
+
+
+@pytest.mark.parametrize("kind", [*KEYS, *EXTENSIONS])
+def test_an_authority_is_taken_if_what_it_signs_is_verified_and_is_named_otherwise(tmp_path: Path, kind: str) -> None:
+    key = KEYS.get(kind, KEYS["P-256"])()
+    critical = [EXTENSIONS[kind]] if kind in EXTENSIONS else []
+    ca = signed("ca", key, key, x509.BasicConstraints(ca=True, path_length=None), *critical)
+    leaf = signed("kube-apiserver", key, KEYS["P-256"](), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
+    try:
+        ClientChains([ca]).check(leaf.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
+        is_verified = True
+    except ForeignCertificateError:
+        is_verified = False
+    file = tmp_path / "ca.crt"
+    file.write_bytes(ca.public_bytes(Encoding.PEM))
+    if is_verified:
+        ForwardedAuthorities(file)
+        return
+    with pytest.raises(UserError, match="CN=ca can verify nobody behind a proxy: ") as refused:
+        ForwardedAuthorities(file)
+    assert "P-521" in refused.value.remedy
+
+
+def signed(
+    name: str,
+    issuer: CertificateIssuerPrivateKeyTypes,
+    own: CertificateIssuerPrivateKeyTypes,
+    *critical: x509.ExtensionType,
+) -> x509.Certificate:
+    """Return a certificate of an issuer called ca."""
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")]))
+        .public_key(own.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+    )
+    for extension in critical:
+        builder = builder.add_extension(extension, critical=True)
+    return builder.sign(issuer, None if isinstance(issuer, EDWARDS) else hashes.SHA256())
+
+
+async def test_a_server_whose_callers_cas_have_all_expired_begins_and_is_not_ready_until_they_are_renewed(
+    tmp_path: Path,
+) -> None:
+    forwarding = Forwarding.create(tmp_path)
+    file = forwarding.callers.folder / "ca.crt"
+    good = file.read_text()
+    file.write_text(expired_authority())
+    async with serving(forwarding.files, *forwarding.arguments) as server:
+        assert await server.get("/readyz") == (503, "all CAs of callers behind the proxy have expired\n")
+        file.write_text(good)
+
+        async def is_ready() -> bool:
+            return (await server.get("/readyz"))[0] == 200
+
+        await eventually(is_ready)
+
+
+def made(
+    issuer: Authority | Credentials | None,
+    *,
+    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
+    usage: x509.ObjectIdentifier | None = ExtendedKeyUsageOID.CLIENT_AUTH,
+    is_ca: bool = False,
+    critical: bool = False,
+) -> Credentials:
+    """Return a certificate for the good caller's name, with one thing wrong with it if told so."""
+    own = key or ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    signing = issuer.credentials if isinstance(issuer, Authority) else issuer
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(signing.certificate.subject if signing else name)
+        .public_key(own.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+    )
+    if usage is not None:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    if critical:
+        strange = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00")
+        builder = builder.add_extension(strange, critical=True)
+    return Credentials(builder.sign(signing.key if signing else own, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too

@@ -1,0 +1,269 @@
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.authority import Authority, Credentials
+from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signer, unreadable
+from tests.harness.serving import Files, serving
+from webhook.adapters.jwks_file import JwksFile
+from webhook.authentication.authenticator import Authenticator
+from webhook.authentication.certificate_identity import read_certificate
+from webhook.authentication.identities import CertificateField, ClientIdSource, Identity, Role
+from webhook.authentication.identity_file import IdentityFile, parse_identities
+from webhook.authentication.reasons import Refusal
+from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.errors import AuthenticationError, UserError
+from webhook.ports import Caller
+
+PAGE = Path(__file__).parents[2] / "docs" / "identities.md"
+
+
+class SystemClock:
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+
+def test_identities_are_read_as_written() -> None:
+    assert parse_identities(IDENTITIES.encode(), "identities.yaml").callers == (
+        Identity(
+            Role.APISERVER,
+            CertificateField.COMMON_NAME,
+            "kube-apiserver",
+            "kube-apiserver",
+            "podgate",
+            "kube-apiserver",
+            ClientIdSource.SUBJECT,
+        ),
+        Identity(
+            Role.REPORTER,
+            CertificateField.COMMON_NAME,
+            "prober",
+            "prober",
+            "podgate",
+            "prober-*",
+            ClientIdSource.CLAIM,
+            "client_id",
+        ),
+    )
+
+
+GOOD = {
+    "role": "apiserver",
+    "certificate": "{commonName: a}",
+    "issuer": "i",
+    "audience": "podgate",
+    "subject": "s",
+}
+
+
+def entry(**changed: str | None) -> str:
+    members = {**GOOD, **changed}
+    lines = [f"{key}: {value}" for key, value in members.items() if value is not None]
+    return "- " + "\n  ".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "does not look like a list of identities: it lacks role or certificate"),
+        ("# role: certificate:\n[]", "must be a list of at least one identity"),
+        ("role: apiserver\ncertificate: x", "must be a list"),
+        ("- {role: x, certificate: [", "not YAML"),
+        (entry() + "- text", "[1]: 'text': must be a mapping"),
+        ("- text", "does not look like a list of identities"),
+        (entry() + entry(), "[1]: says the same as [0]"),
+        (entry() + entry(role=None), "[1].role: missing: must be one of apiserver, reporter"),
+        (entry(role="admin"), "[0].role: 'admin': must be one of apiserver, reporter"),
+        (entry(role="[apiserver]"), "[0].role: ['apiserver']"),
+        (entry() + entry(certificate=None), "[1].certificate: missing: must have exactly one of commonName, uri"),
+        (entry(certificate="{}"), "[0].certificate: {}: must have exactly one of"),
+        (entry(certificate="{commonName: a, uri: 'spiffe://a'}"), "must have exactly one of"),
+        (entry(certificate="{common_name: a}"), "must have exactly one of"),
+        (entry(certificate="{commonName: 7}"), "[0].certificate.commonName: 7: must be a text"),
+        (entry(certificate="{commonName: ''}"), "[0].certificate.commonName: '': must be a text, not empty"),
+        (entry(certificate="{uri: 'https://a'}"), "[0].certificate.uri: 'https://a': must begin with spiffe://"),
+        (entry(certificate="{dnsName: '*.a'}"), "must be one name: no wildcards"),
+        (entry(certificate="{commonNameIsIssuer: false}"), "must be true; leave it out otherwise"),
+        (entry(issuer=None), "[0].issuer: missing: must be a text"),
+        (entry(issuer="7"), "[0].issuer: 7: must be a text"),
+        (entry(audience=None), "[0].audience: missing"),
+        (entry(subject=None), "[0].subject: missing"),
+        (entry(subject="'a*b'"), "[0].subject: 'a*b': `*` stands for the rest of a subject: once, at its end"),
+        (entry(subject="'a**'"), "[0].subject: 'a**'"),
+        (entry(clientId="{claim: ''}"), "[0].clientId.claim: '': must name a claim"),
+        (entry(clientId="{from: token}"), "[0].clientId.from: 'token': must be one of subject, issuer, commonName"),
+        (entry(clientId="subject"), "[0].clientId: 'subject': must have exactly one of claim, from"),
+        (entry(subjct="s"), "[0].subjct: 's': unknown key"),
+        (entry() + "  role: reporter\n", "the key 'role' stands twice"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_value_and_remedy(text: str, says: str) -> None:
+    with pytest.raises(UserError) as refused:
+        parse_identities(text.encode(), "identities.yaml")
+    assert says in str(refused.value)
+    assert str(refused.value).startswith("identities.yaml: ")
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(UserError) as refused:
+        parse_identities((entry(role="admin", issuer=None) + entry(certificate="{}", extra="1")).encode(), "f")
+    places = [line.split(": ")[1] for line in str(refused.value).splitlines()]
+    assert places == ["[0].role", "[0].issuer", "[1].extra", "[1].certificate"]
+
+
+def test_a_missing_file_is_a_users_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        IdentityFile(tmp_path / "none.yaml")
+
+
+def caller(tmp_path: Path, identity: str, client: x509.Certificate, **claims: Any) -> Caller:
+    issuer = signer()
+    path = tmp_path / "jwks.json"
+    path.write_text(jwks(issuer))
+    authenticator = Authenticator(identities(identity), KeyRing([JwksFile(path)]), SystemClock())
+    return authenticator.authenticate(client.public_bytes(Encoding.DER), [f"Bearer {issuer.token(**claims)}"])
+
+
+def test_the_common_name_may_have_to_be_the_issuer(tmp_path: Path) -> None:
+    authority = Pki.create(tmp_path).authority
+    identity = entry(certificate="{commonNameIsIssuer: true}", issuer=None, clientId="{from: issuer}")
+    prober = authority.issue_client("prober").certificate
+    assert caller(tmp_path, identity, prober, iss="prober", sub="s").client_id == "prober"
+    with pytest.raises(AuthenticationError, match="identity_mismatch"):
+        caller(tmp_path, identity, prober, iss="kube-apiserver", sub="s")
+
+
+@pytest.mark.parametrize(("subject", "fits"), [("node-1", True), ("node-", True), ("node", False), ("x-node-1", False)])
+def test_a_trailing_star_stands_for_the_rest_of_the_subject(tmp_path: Path, subject: str, fits: bool) -> None:  # noqa: FBT001
+    client = Pki.create(tmp_path).authority.issue_client("a").certificate
+    if fits:
+        assert caller(tmp_path, entry(subject="node-*"), client, iss="i", sub=subject).subject == subject
+    else:
+        with pytest.raises(AuthenticationError, match="identity_mismatch"):
+            caller(tmp_path, entry(subject="node-*"), client, iss="i", sub=subject)
+
+
+def test_a_spiffe_id_is_the_only_name_of_its_holder(tmp_path: Path) -> None:
+    client = Pki.create(tmp_path).authority.issue_client("a", "spiffe://cluster/ns/x").certificate
+    by_uri = entry(certificate="{uri: 'spiffe://cluster/ns/x'}")
+    assert caller(tmp_path, by_uri, client, iss="i", sub="s").certificate == "spiffe://cluster/ns/x"
+    with pytest.raises(AuthenticationError, match="identity_mismatch"):
+        caller(tmp_path, entry(certificate="{commonName: a}"), client, iss="i", sub="s")
+
+
+def test_a_dns_name_is_compared_whole_and_in_any_case(tmp_path: Path) -> None:
+    authority = Pki.create(tmp_path).authority
+    client = authority.issue_server("a", (x509.DNSName("Api.Example"),)).certificate
+    assert caller(tmp_path, entry(certificate="{dnsName: API.example}"), client, iss="i", sub="s").role == "apiserver"
+    with pytest.raises(AuthenticationError, match="identity_mismatch"):
+        caller(tmp_path, entry(certificate="{dnsName: example}"), client, iss="i", sub="s")
+
+
+def test_the_first_identity_that_fits_wins(tmp_path: Path) -> None:
+    client = Pki.create(tmp_path).authority.issue_client("a").certificate
+    both = entry(role="reporter", subject="'*'") + entry()
+    assert caller(tmp_path, both, client, iss="i", sub="s").role == "reporter"
+
+
+@pytest.mark.parametrize("value", [7, "", "a\nb", "x" * 257, None])
+def test_a_client_id_that_cannot_be_shown_is_refused(tmp_path: Path, value: object) -> None:
+    client = Pki.create(tmp_path).authority.issue_client("a").certificate
+    with pytest.raises(AuthenticationError, match="holds no client id"):
+        caller(tmp_path, entry(clientId="{claim: client_id}"), client, iss="i", sub="s", client_id=value)
+
+
+@pytest.mark.parametrize(
+    ("names", "uris"),
+    [(["a", "b"], []), ([], ["spiffe://a", "spiffe://b"]), ([], ["spiffe://a", "https://b"])],
+    ids=["two common names", "two SPIFFE IDs", "a SPIFFE ID and another URI"],
+)
+def test_a_certificate_that_leaves_open_who_it_is_is_refused(tmp_path: Path, names: list[str], uris: list[str]) -> None:
+    good = Pki.create(tmp_path).client()
+    attributes = [x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in names]
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(attributes))
+        .issuer_name(good.certificate.issuer)
+        .public_key(good.key.public_key())
+        .serial_number(1)
+        .not_valid_before(good.certificate.not_valid_before_utc)
+        .not_valid_after(good.certificate.not_valid_after_utc)
+    )
+    if uris:
+        sans = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri) for uri in uris])
+        builder = builder.add_extension(sans, critical=False)
+    certificate = builder.sign(good.key, hashes.SHA256())
+    with pytest.raises(AuthenticationError, match="certificate_ambiguous"):
+        read_certificate(der(Credentials(certificate, good.key)), b"")
+
+
+def test_what_is_no_certificate_is_refused() -> None:
+    with pytest.raises(AuthenticationError, match="certificate_ambiguous"):
+        read_certificate(b"not DER", b"")
+
+
+@pytest.mark.parametrize("odd", list(unreadable(Authority.create())))
+def test_a_certificate_that_cannot_be_read_is_refused_whatever_is_odd_about_it(odd: str) -> None:
+    with pytest.raises(AuthenticationError, match="certificate_ambiguous: cannot be read"):
+        read_certificate(unreadable(Authority.create())[odd], b"")
+
+
+def test_the_page_says_of_every_reason_what_was_wrong() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
+    assert sorted(reason for reason, _ in rows) == sorted(Refusal)
+    assert dict(rows).items() >= {"binding": "403", "role": "403", "identity_mismatch": "403", "expired": "401"}.items()
+
+
+def test_identities_that_change_are_taken_and_bad_ones_change_nothing(tmp_path: Path) -> None:
+    path, told = tmp_path / "identities.yaml", list[str | None]()
+    path.write_text(entry(subject="s"))
+    known = IdentityFile(path, told.append)
+    path.write_text(entry(subject="t"))
+    known.reload()
+    assert [one.subject for one in known.value.callers] == ["t"]
+    for text in (
+        "",
+        "- {role: x, certificate: [",
+        entry(role="admin"),
+        entry(role="reporter"),
+        entry(subject="u") + entry(role="admin"),
+    ):
+        path.write_text(text)
+        known.reload()
+        assert [one.subject for one in known.value.callers] == ["t"], text
+    assert (known.generation, known.failures, told[:2]) == (2, 5, [None, None])
+    assert str(told[-1]).startswith(f"{path}: [1].role: 'admin'")
+
+
+def test_a_file_by_which_every_review_would_be_refused_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "identities.yaml"
+    path.write_text(entry(role="reporter"))
+    with pytest.raises(UserError, match="no entry has the role apiserver: every review would be refused") as refused:
+        IdentityFile(path)
+    assert refused.value.remedy.startswith("add {role: apiserver")
+
+
+async def test_a_running_server_goes_by_the_identities_of_now_also_for_tokens_that_it_has_verified(
+    tmp_path: Path,
+) -> None:
+    files = Files.create(tmp_path)
+    identities_file = tmp_path / "identities.yaml"
+    token = files.signer.token()
+    async with serving(files) as server:
+        assert (await server.post("/nowhere", token=token))[0] == 404
+        identities_file.write_text(IDENTITIES.replace("subject: kube-apiserver", "subject: somebody-else"))
+        async with asyncio.timeout(30):
+            while (await server.post("/nowhere", token=token))[0] == 404:  # noqa: ASYNC110 - it is another process
+                await asyncio.sleep(0.2)
+        assert await server.post("/nowhere", token=token) == (403, "forbidden\n")
+        identities_file.write_text("- {role: admin}")
+        await server.until('podgate_file_reloads_total{file="identities",result="failure"}', 1)
+        assert (await server.post("/nowhere", token=token))[0] == 403
+        assert (await server.get("/readyz"))[0] == 200

@@ -1,0 +1,115 @@
+"""The list of denied tokens: read strictly, in force at once when it changes, the last good one kept."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.harness.serving import Files, serving
+from webhook.authentication.tokens.revocations import DeniedTokens, parse_denied
+from webhook.errors import UserError
+
+FOREVER = float("inf")
+UNTIL = 1_900_000_000
+UNTIL_TEXT = "2030-03-17T17:46:40Z"
+
+
+def parsed(text: str) -> dict[tuple[str, str], float]:
+    return dict(parse_denied(text.encode(), "denied.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "denied"),
+    [
+        ("[]", {}),
+        ("- {iss: a, jti: b}", {("a", "b"): FOREVER}),
+        ('[{"iss": "a", "jti": "b"}]', {("a", "b"): FOREVER}),
+        ("- {iss: a, jti: b, reason: lost on a train}", {("a", "b"): FOREVER}),
+        (f"- {{iss: a, jti: b, until: {UNTIL_TEXT}}}", {("a", "b"): UNTIL * 1e6}),
+        (f'- {{iss: a, jti: b, until: "{UNTIL_TEXT}"}}', {("a", "b"): UNTIL * 1e6}),
+        ("- {iss: a, jti: b, until: 2030-03-17T18:46:40+01:00}", {("a", "b"): UNTIL * 1e6}),
+        (f'[{{"iss": "a", "jti": "b", "until": "{UNTIL_TEXT}"}}]', {("a", "b"): UNTIL * 1e6}),
+        ("- {iss: a, jti: b}\n- {iss: a, jti: c}", {("a", "b"): FOREVER, ("a", "c"): FOREVER}),
+        (f"- {{iss: a, jti: b, until: {UNTIL_TEXT}}}\n- {{iss: a, jti: b}}", {("a", "b"): FOREVER}),
+    ],
+)
+def test_a_list_is_read_as_written(text: str, denied: dict[tuple[str, str], float]) -> None:
+    assert parsed(text) == denied
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "does not look like a list of tokens: it lacks iss or jti"),
+        ("iss: a\njti: b", "must be a list"),
+        ("- {iss: a, jti: [", "not YAML"),
+        ("- {iss: a, jti: b}\n- a", "[1]: must be a mapping with iss and jti"),
+        ("- a", "does not look like a list of tokens"),
+        ("- {iss: a, jti: b}\n- {jti: b}", "[1].iss: missing: must be a text"),
+        ("- {iss: a, jti: b}\n- {iss: a}", "[1].jti: missing: must be a text"),
+        ("- {iss: a, jti: 7}", "[0].jti: 7: must be a text as in the token: put it in quotes"),
+        ("- {iss: a, jti: ''}", "[0].jti: ''"),
+        ("- {iss: [a], jti: b}", "[0].iss: ['a']"),
+        (f"- {{iss: a, jti: {'x' * 513}}}", "[0].jti: 'xxx"),
+        ("- {iss: a, jti: b, sha256: c}", "[0].sha256: unknown key: the keys are iss, jti, until, reason"),
+        ("- {iss: a, jti: b, jti: c}", "the key 'jti' stands twice"),
+        ('[{"iss": "a", "jti": "b", "jti": "c"}]', "the key 'jti' stands twice"),
+        ("- {iss: a, jti: b, until: tomorrow}", "[0].until: 'tomorrow': must be a time such as"),
+        ("- {iss: a, jti: b, until: 2030-01-31}", "[0].until: '2030-01-31': must be a time such as"),
+        ("- {iss: a, jti: b, until: 7}", "[0].until: '7': must be a time such as"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_value_and_remedy(text: str, says: str) -> None:
+    with pytest.raises(UserError) as refused:
+        parsed(text)
+    assert says in str(refused.value)
+    assert str(refused.value).startswith("denied.yaml: ")
+
+
+def test_a_token_is_denied_until_its_entry_ends(tmp_path: Path) -> None:
+    path = tmp_path / "denied.yaml"
+    path.write_text(f"- {{iss: a, jti: b, until: {UNTIL_TEXT}}}\n- {{iss: a, jti: c}}")
+    denied = DeniedTokens(path)
+    assert denied.denies("a", "b", UNTIL * 1_000_000 - 1)
+    assert not denied.denies("a", "b", UNTIL * 1_000_000)
+    assert denied.denies("a", "c", UNTIL * 1_000_000)
+    assert not denied.denies("b", "c", 0)
+
+
+def test_a_bad_list_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "denied.yaml"
+    path.write_text("- {iss: a, jti: b}")
+    denied = DeniedTokens(path)
+    for text in ("", "- {iss: a}", "- {iss: c, jti: d}\n- {iss: a}"):
+        path.write_text(text)
+        denied.reload()
+        assert denied.denies("a", "b", 0), text
+        assert denied.error is not None
+    path.write_text("[]")
+    denied.reload()
+    assert not denied.denies("a", "b", 0)
+
+
+def test_a_list_as_large_as_allowed_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "denied.yaml"
+    path.write_text(json.dumps([{"iss": "https://issuer.example", "jti": f"{number:036}"} for number in range(4096)]))
+    assert len(DeniedTokens(path).value) == 4096
+
+
+async def test_a_token_that_a_running_server_knows_is_denied_soon_after_its_list_says_so(tmp_path: Path) -> None:
+    files, denied = Files.create(tmp_path), tmp_path / "denied.yaml"
+    denied.write_text("[]")
+    token, other = files.signer.token(jti="one"), files.signer.token(jti="other")
+    async with serving(files, "--denied-tokens", str(denied)) as server:
+        assert (await server.post("/nowhere", token=token))[0] == 404
+        denied.write_text("- {iss: kube-apiserver, jti: one}")
+        async with asyncio.timeout(30):
+            while (await server.post("/nowhere", token=token))[0] == 404:  # noqa: ASYNC110 - it is another process
+                await asyncio.sleep(0.2)
+        assert (await server.post("/nowhere", token=token)) == (401, "unauthorized\n")
+        assert (await server.post("/nowhere", token=other))[0] == 404
+        assert await server.metric('podgate_refused_calls_total{reason="authentication_denied_token"}') >= 2
+        denied.write_text("")
+        await server.until('podgate_file_reloads_total{file="denied tokens",result="failure"}', 1)
+        assert (await server.post("/nowhere", token=token))[0] == 401

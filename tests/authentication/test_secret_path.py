@@ -1,0 +1,362 @@
+"""Reduced mode: a path stands for an identity; nobody is told it, and everybody is told that the mode is on."""
+
+import asyncio
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from tests.adapters.test_traces import collector
+from tests.harness.identity import Pki, Signer
+from tests.harness.raw import BODY, head, line, sized
+from tests.harness.serving import POLICY, Files, Serving, pod, serving
+from tests.policy.test_policy_webhook import review as policy_review
+from webhook import settings
+from webhook.authentication.reasons import Refusal
+from webhook.authentication.secret_path import ReducedDoor
+from webhook.authentication.secret_path_file import ReducedPaths, read_paths
+from webhook.cli import root
+from webhook.core.admission.decision import Half
+from webhook.errors import AuthenticationError, UserError
+from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
+
+SECRET = "kq3vzx8lmt0abcd4efgh7ij2nopr6suwy5" + "first"
+OTHER = "zt7uwq2xnm9bvc4lkj8hgf3dsa6poiyre1" + "other"
+REFUSED = 'podgate_refused_calls_total{reason="authentication_path"}'
+
+
+@dataclass
+class Reduced(Files):
+    """A server's files where callers are known by nothing."""
+
+    @property
+    def path_file(self) -> Path:
+        return self.folder / "path"
+
+    @classmethod
+    def at(cls, folder: Path, *secrets: str) -> "Reduced":
+        pki = Pki.create(folder)
+        files = cls(folder, pki, Signer(), Signer(), pki.client())
+        files.policy.write_text(POLICY)
+        files.path_file.write_text("\n".join(secrets or (SECRET,)) + "\n")
+        return files
+
+    def arguments(self) -> list[str]:
+        paths = self.pki.paths
+        return [
+            *("--policy", str(self.policy)),
+            *("--tls-cert", str(paths.certificate), "--tls-key", str(paths.key)),
+            *("--client-identity", "reduced", "--reduced-path-file", str(self.path_file)),
+            *("--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0"),
+        ]
+
+
+@asynccontextmanager
+async def reduced(folder: Path, *arguments: str, secrets: Sequence[str] = (SECRET,)) -> AsyncIterator[Serving]:
+    """Run a server in reduced mode; calls to it have neither certificate nor token."""
+    files = Reduced.at(folder, *secrets)
+    async with serving(files, *arguments) as server:
+        server.context = files.pki.context()
+        yield server
+
+
+async def ask(server: Serving, path: str, body: bytes = BODY, **more: Any) -> int:
+    code, _ = await server.post(path, body, token="", **more)
+    return code
+
+
+# --- what is let in ---
+
+
+async def test_who_knows_the_path_is_let_in_and_nobody_else(tmp_path: Path) -> None:
+    async with reduced(tmp_path) as server:
+        code, text = await server.post(f"/{SECRET}/mutate?timeout=10s", BODY, token="")
+        assert (code, json.loads(text)["response"]["allowed"]) == (200, True)
+        payment = Ask(pod(), "payments", "uid-2")
+        body = json.dumps(admission_review(payment, as_sent_to_mutate(payment), Half.VALIDATE)).encode()
+        code, text = await server.post(f"/{SECRET}/validate", body, token="")
+        assert (code, json.loads(text)["response"]["allowed"]) == (200, False)
+        assert await ask(server, f"/{SECRET}/validate-policy", policy_review(POLICY)) == 200
+        wrong = (
+            "/",
+            "/mutate",
+            "//mutate",
+            f"/{SECRET}",
+            f"/{SECRET}mutate",
+            f"/{SECRET[:-1]}/mutate",
+            f"/{SECRET}x/mutate",
+            f"/{SECRET.swapcase()}/mutate",
+            f"/{SECRET}//mutate",
+            f"//{SECRET}/mutate",
+            f"/x/{SECRET}/mutate",
+            f"/{SECRET}/v1/outcomes",
+            "/v1/outcomes",
+            f"/mutate?{SECRET}",
+            f"/{OTHER}/mutate",
+            f"/{sha256(SECRET.encode()).hexdigest()}/mutate",
+        )
+        for number, path in enumerate(wrong, 1):
+            assert await server.post(path, BODY, token="") == (404, "not found\n"), path
+            assert await server.metric(REFUSED) == number, path
+        assert await server.metric('podgate_calls_total{client_id="reduced-mode",role="apiserver"}') == 2
+        assert await server.metric("podgate_reduced_mode") == 1
+
+
+async def test_after_the_path_all_is_as_ever(tmp_path: Path) -> None:
+    async with reduced(tmp_path, "--max-body-bytes", "100000") as server:
+        assert await ask(server, f"/{SECRET}/nowhere") == 404
+        assert await ask(server, f"/{SECRET}/mutate", b"{}") == 400
+        assert await ask(server, f"/{SECRET}/mutate", b"x" * 100_001) == 413
+        assert await ask(server, f"/{SECRET}/mutate", headers={"Content-Type": "text/plain"}) == 415
+
+
+async def test_certificates_tokens_and_what_proxies_say_prove_nothing_here(tmp_path: Path) -> None:
+    async with reduced(tmp_path) as server:
+        known = server.files.pki.context(server.files.caller)
+        forwarded = {"X-Forwarded-Client-Cert": "Subject=x"}
+        for path, code in (("/mutate", 404), (f"/{SECRET}/mutate", 200)):
+            assert (await server.post(path, BODY, context=known, headers=forwarded))[0] == code
+
+
+async def test_a_new_path_is_good_beside_the_old_one_until_that_is_taken_away(tmp_path: Path) -> None:
+    async with reduced(tmp_path) as server:
+        files = server.files
+        assert isinstance(files, Reduced)
+        files.path_file.write_text(f"{OTHER}\n{SECRET}\n")
+        await server.until('podgate_file_reloads_total{file="reduced path",result="success"}', 2)
+        assert [await ask(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 200]
+        files.path_file.write_text("not a path\n")
+        await server.until('podgate_file_reloads_total{file="reduced path",result="failure"}', 1)
+        assert [await ask(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 200]
+        files.path_file.write_text(f"{OTHER}\n")
+        await server.until('podgate_file_reloads_total{file="reduced path",result="success"}', 3)
+        assert [await ask(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 404]
+
+
+# --- who is told what ---
+
+
+async def test_the_path_is_told_to_nobody(tmp_path: Path) -> None:
+    """By whatever way words leave: answers, the log at its most talkative, traces, the record, the plain port."""
+    record = tmp_path / "events.jsonl"
+    told: list[str] = []
+    async with (
+        collector() as (endpoint, received),
+        reduced(
+            tmp_path,
+            *("--otlp-endpoint", endpoint, "--trace-ratio", "1", "--log-sample", "1", "--record", str(record)),
+            *("--max-body-bytes", "100000"),
+        ) as server,
+    ):
+        files = server.files
+        assert isinstance(files, Reduced)
+        good, guess = f"/{SECRET}/mutate", f"/{SECRET[:-1]}0/mutate"
+        for path in (good, guess, f"/{SECRET}", f"/{SECRET}/nowhere", f"/{SECRET}/v1/outcomes"):
+            for body in (BODY, b"", b"{}", b"[" * 1_000, b"x" * 100_001):
+                told += [(await server.post(path, body, token=""))[1]]
+        for start in (f"GET {good} HTTP/1.1", f"POST {good} HTTP/9.9", f"{SECRET} {good}", f"POST {good} HTTP/1.0"):
+            async with line(server) as one:
+                one.send(head(server, sized(), start=start, token=""), BODY)
+                told += [(await one.answer()).decode()]
+        async with line(server) as one:
+            one.send(f"POST {good} HTTP/1.1\r\nHost: {SECRET}\r\n{SECRET}\0: x\r\n\r\n".encode())
+            told += [(await one.rest()).decode()]
+        files.path_file.write_text(f"{SECRET}\n{SECRET} and more\n")
+        await server.until('podgate_file_reloads_total{file="reduced path",result="failure"}', 1)
+        told += [(await server.get(page))[1] for page in ("/healthz", "/readyz", "/status", "/metrics", f"/{SECRET}")]
+        arguments = ["status", "-o", "table", "--server", f"http://{server.plain}"]
+        shown = await asyncio.to_thread(CliRunner().invoke, root, arguments)
+        told += [shown.output]
+    traces = [str(body) + repr(body.SerializeToString()) for *_, body in received]
+    log = (tmp_path / "server-0.log").read_text()
+    assert "review mutate" in "".join(traces)
+    assert '"msg":"call refused"' in log
+    assert record.read_text()
+    for words in (*told, *traces, log, record.read_text()):
+        assert SECRET not in words
+        assert SECRET[:-1] not in words
+        assert SECRET[:12] not in words
+
+
+async def test_everybody_is_told_that_the_mode_is_on(tmp_path: Path) -> None:
+    async with reduced(tmp_path) as server:
+        assert await server.get("/readyz") == (200, "ok (reduced mode: callers are not authenticated)\n")
+        assert json.loads((await server.get("/status"))[1])["clientIdentity"] == "reduced"
+        shown = await asyncio.to_thread(
+            CliRunner().invoke, root, ["status", "-o", "table", "--server", f"http://{server.plain}"]
+        )
+        assert "\nreduced mode: callers are not authenticated\n" in shown.output
+    log = (tmp_path / "server-0.log").read_text()
+    assert re.search(r'"level":"warning","msg":"reduced mode: callers are not authenticated', log)
+
+
+async def test_where_callers_are_known_nothing_says_otherwise(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path)) as server:
+        assert await server.get("/readyz") == (200, "ok\n")
+        assert json.loads((await server.get("/status"))[1])["clientIdentity"] == "mutual"
+        assert "podgate_reduced_mode 0.0" in (await server.get("/metrics"))[1]
+        assert (await server.post(f"/{SECRET}/mutate", BODY))[0] == 404
+    assert "reduced" not in (tmp_path / "server-0.log").read_text()
+
+
+# --- never by accident ---
+
+
+MISTAKES = (
+    ({"--client-identity": "reduced"}, "--reduced-path-file: missing"),
+    ({"--reduced-path-file": "path"}, "--reduced-path-file: belongs to --client-identity reduced, and this is mutual"),
+    ({"--client-identity": "forwarded", "--reduced-path-file": "path"}, "and this is forwarded: leave it out"),
+    ({"--forwarded-ca": "ca.crt"}, "--forwarded-ca: belongs to --client-identity forwarded, and this is mutual"),
+    ({"--client-identity": "forwarded"}, "--forwarded-ca: missing"),
+    ({"--client-identity": "reduced", "--client-ca": "ca.crt"}, "--client-ca: belongs to --client-identity mutual or"),
+    ({"--client-identity": "reduced", "--identities": "path"}, "--identities: belongs to --client-identity mutual or"),
+    ({"--client-identity": "reduced", "--jwks": "path"}, "--jwks: belongs to --client-identity mutual or forwarded"),
+    (
+        {"--client-identity": "reduced", "--token-leeway": "1s"},
+        "--token-leeway: belongs to --client-identity mutual or",
+    ),
+    ({"--client-identity": "none"}, "--client-identity: 'none': write one of mutual, forwarded, reduced"),
+    ({"--client-identity": "Reduced"}, "--client-identity: 'Reduced': write one of"),
+    ({"--client-identity": ""}, "--client-identity: '': write one of"),
+)
+
+
+@pytest.mark.parametrize(("flags", "says"), MISTAKES)
+def test_what_belongs_to_another_mode_is_a_mistake(tmp_path: Path, flags: dict[str, str], says: str) -> None:
+    files = Reduced.at(tmp_path)
+    base = {"--tls-cert": "server.crt", "--tls-key": "server.key", "--policy": "policy.yaml"}
+    told = [
+        f"{name}={tmp_path / value if '.' in value or value == 'path' else value}"
+        for name, value in {**base, **flags}.items()
+    ]
+    result = CliRunner().invoke(root, ["serve", *told])
+    assert isinstance(result.exception, UserError)
+    assert says in str(result.exception)
+    assert files.path_file.read_text().strip() not in str(result.exception)
+
+
+def test_the_environment_is_no_way_round_it(tmp_path: Path) -> None:
+    files = Reduced.at(tmp_path)
+    told = {"tls_cert": str(files.pki.paths.certificate), "tls_key": str(files.pki.paths.key), "policy": "p"}
+    with pytest.raises(UserError, match="PODGATE_REDUCED_PATH_FILE: belongs to --client-identity reduced"):
+        settings.parse(told, {"PODGATE_REDUCED_PATH_FILE": str(files.path_file)})
+    by_environment = {"PODGATE_CLIENT_IDENTITY": "reduced", "PODGATE_REDUCED_PATH_FILE": str(files.path_file)}
+    assert settings.parse(told, by_environment).reduced_path_file == files.path_file
+
+
+def test_the_page_has_the_limits_that_are_in_force() -> None:
+    page = (Path(__file__).parents[2] / "docs/reduced-mode.md").read_text()
+    rows = re.findall(r"^\| `(--[a-z-]+)` \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
+    mib = {str(size << 20): f"{size} MiB" for size in (3, 7)}
+    declared = {settings.flag_of(item.name): item.metadata for item in fields(settings.Settings)}
+    stricter = {
+        flag: tuple(mib.get(told[key], told[key]) for key in ("default", "reduced"))
+        for flag, told in declared.items()
+        if told["reduced"] != told["default"]
+    }
+    assert {flag: tuple(values) for flag, *values in rows} == stricter
+
+
+async def test_no_client_is_asked_for_a_certificate(tmp_path: Path) -> None:
+    """A server that asked would be told who kube-apiserver is, and could seem to care."""
+    async with reduced(tmp_path) as server:
+        host, port = server.admission.rsplit(":", 1)
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        _, writer = await asyncio.open_connection(host, int(port), ssl=context)
+        assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
+        writer.close()
+
+
+# --- the file ---
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "holds 0 lines"),
+        ("\n\n", "holds 0 lines"),
+        (f"{SECRET}\n{OTHER}\n{SECRET}x\n", "holds 3 lines"),
+        (f"{SECRET}\n{SECRET}\n", "two different ones"),
+        (f"{SECRET[:31]}\n", "line 1 is no path: 31 characters"),
+        (f"{SECRET}\n{'a1b2' * 40}\n", "line 2 is no path: 160 characters"),
+        (f"/{SECRET}\n", "line 1 is no path"),
+        (f"{SECRET} {OTHER}\n", "line 1 is no path"),
+        (f"{SECRET}ä\n", "line 1 is no path"),
+        (f"{SECRET.upper()}\n", "line 1 is no path"),  # the API server would not take it
+        (f"{SECRET}_x\n", "line 1 is no path"),
+        (f"{'podgate' * 5}\n", "could be guessed"),
+        (f"{'0' * 64}\n", "could be guessed"),
+    ],
+)
+def test_what_is_no_path_is_refused_without_its_words(tmp_path: Path, content: str, says: str) -> None:
+    file = tmp_path / "path"
+    file.write_text(content)
+    with pytest.raises(UserError, match=says) as refused:
+        ReducedPaths(file)
+    for words in filter(None, content.split()):
+        assert words not in f"{refused.value}{refused.value.remedy}"
+
+
+async def test_the_command_of_the_remedy_makes_a_good_file(tmp_path: Path) -> None:
+    file = tmp_path / "path"
+    file.write_text("")
+    with pytest.raises(UserError) as refused:
+        ReducedPaths(file)
+    command = refused.value.remedy.split("by chance: ")[1]
+    for _ in range(20):
+        making = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
+        made, _ = await making.communicate()
+        [path] = read_paths(made, file)
+        assert len(path) == 64
+
+
+async def test_a_path_of_any_bytes_is_compared_and_not_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "path"
+    file.write_text(SECRET)
+    door, headers = ReducedDoor(ReducedPaths(file)), CIMultiDictProxy(CIMultiDict[str]())
+    for path in (
+        "",
+        "/",
+        "mutate",
+        "/ä/mutate",
+        "/\udcff/mutate",
+        "/\0/mutate",
+        f"/{SECRET}\udcff/mutate",
+        "/" * 8_000,
+    ):
+        with pytest.raises(AuthenticationError) as refused:
+            await door.admit(None, headers, path)
+        assert (refused.value.reason, refused.value.status) == (Refusal.PATH, 404)
+
+
+# --- the webhook configurations ---
+
+
+def test_the_configurations_call_by_the_first_path(tmp_path: Path) -> None:
+    files = Reduced.at(tmp_path, OTHER, SECRET)
+    command = ["policy", "webhooks", "--policy", str(files.policy), "--ca", str(tmp_path / "ca.crt")]
+    for more, prefix in ((), f"/{OTHER}/"), (("--url", "https://10.0.0.1:8443"), f"https://10.0.0.1:8443/{OTHER}/"):
+        done = CliRunner().invoke(root, [*command, "--path-file", str(files.path_file), "-o", "json", *more])
+        assert done.exit_code == 0, done.output
+        hooks = [hook["clientConfig"] for item in json.loads(done.output)["items"] for hook in item["webhooks"]]
+        found = {client["service"]["path"] if "service" in client else client["url"] for client in hooks}
+        assert found == {f"{prefix}{route}" for route in ("mutate", "validate", "validate-policy")}
+        assert SECRET not in done.output
+
+
+def test_a_bad_path_file_is_named_by_the_command(tmp_path: Path) -> None:
+    files = Reduced.at(tmp_path, "short")
+    command = ["policy", "webhooks", "--policy", str(files.policy), "--ca", str(tmp_path / "ca.crt")]
+    for name, says in (("path", "line 1 is no path"), ("none", "none")):
+        done = CliRunner().invoke(root, [*command, "--path-file", str(tmp_path / name)])
+        assert isinstance(done.exception, UserError)
+        assert says in str(done.exception)

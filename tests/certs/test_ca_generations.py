@@ -1,0 +1,51 @@
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from certs.authority import Authority
+from certs.ca_generations import Generation, bundle, pem, read, written
+from certs.errors import CertsError
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def generation() -> Generation:
+    made = Authority.create(now=NOW).credentials
+    return Generation(made.certificate, made.key, NOW, None)
+
+
+def test_a_line_is_read_as_it_was_written_and_the_newest_stands_first_in_its_bundle() -> None:
+    old, new = replace(generation(), key=None, leaves_end=NOW), generation()
+    again = read(written((old, new)), "here")
+    assert [replace(one, key=None) for one in again] == [old, replace(new, key=None)]
+    assert again[0].key is None
+    assert again[1].key is not None
+    assert again[1].key.public_key() == new.certificate.public_key()
+    assert bundle(again) == pem(new.certificate, old.certificate)
+    assert read(written(()), "here") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"generations": [{}]}',
+        b'{"generations": [{"certificate": "x", "key": null, "publishedAt": null, "leavesEnd": null}]}',
+        written((generation(),)).replace(b"2026-01-01", b"yesterday!"),
+        json.dumps({"generations": [{**json.loads(written((generation(),)))["generations"][0], "key": 1}]}).encode(),
+        written((Generation(generation().certificate, generation().key),)),
+    ],
+)
+def test_what_is_no_line_is_refused_by_its_place_and_nothing_of_it_is_told(text: bytes) -> None:
+    with pytest.raises(CertsError, match=r"^here: is no line of CAs") as refused:
+        read(text, "here")
+    assert "PRIVATE" not in str(refused.value)
+    assert "a new CA takes over" in refused.value.remedy
+
+
+def test_keys_are_not_shown() -> None:
+    assert "PRIVATE" not in repr(generation())

@@ -1,0 +1,194 @@
+"""The API server's certificate changes behind the door that it does not use: over virtual time, with mishaps."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certs.dual_port_rollover import Door, Put, Step, Turn, View, due
+from tests.core.strategies import examples
+
+START = 1_800_000_000
+LIFE_SECONDS, RENEWED_SECONDS = 720, 360
+LOOK_SECONDS = 10
+NODE_LATE_SECONDS, READ_LATE_SECONDS = 25, 300
+"""A node's writer sees the Secret so late, and the API server its files so much later."""
+
+
+@dataclass
+class World:
+    """The Secret, where webhooks lead, and what the slowest API server has for each door."""
+
+    now: int = START
+    newest: Door = field(default_factory=lambda: Door(b"0", START + LIFE_SECONDS, START))
+    doors: list[Door | None] = field(default_factory=lambda: [None, None])
+    webhooks: list[int] = field(default_factory=lambda: [0, 0, 0])
+    """To which door each configuration leads."""
+    seen: list[bytes] = field(default_factory=lambda: [b"0", b"0"])
+    written: list[list[tuple[int, bytes]]] = field(default_factory=lambda: [[], []])
+    changed_in_use: int = 0
+    """How often an API server has seen the certificate change that calls came with: they were lost."""
+    ends: dict[bytes, int] = field(default_factory=lambda: {b"0": START + LIFE_SECONDS})
+    used_at: list[int] = field(default_factory=lambda: [START, 0])
+
+    def step(self) -> Step | None:
+        first, second = self.doors
+        return due(View(self.newest, (first, second), frozenset(self.webhooks)), self.now)
+
+    def take(self, step: Step, parts: int = 3) -> None:
+        """Take a step; of a turn as many configurations as are written before a kill."""
+        match step:
+            case Put(at, door, _):
+                former = self.doors[at]
+                if former is None or former.pem != door.pem:
+                    self.written[at].append((self.now, door.pem))
+                    # The fastest API server sees it at once, while the last calls may still be under way.
+                    self.changed_in_use += former is not None and self.now - self.used_at[at] < 30
+                self.doors[at] = door
+            case Turn(to):
+                self.webhooks = [to] * parts + self.webhooks[parts:]
+
+    def look(self) -> None:
+        for _ in range(20):
+            if (step := self.step()) is None:
+                return
+            self.take(step)
+        raise AssertionError("two steps undo each other")
+
+    def renew(self) -> None:
+        pem = str(int(self.newest.pem) + 1).encode()
+        self.newest = Door(pem, self.now + LIFE_SECONDS, self.now)
+        self.ends[pem] = self.now + LIFE_SECONDS
+
+    def second(self) -> None:
+        """Let a second pass: API servers see what was written so long ago."""
+        self.now += 1
+        for at in (0, 1):
+            if at in self.webhooks:
+                self.used_at[at] = self.now
+            late = [pem for when, pem in self.written[at] if when + NODE_LATE_SECONDS + READ_LATE_SECONDS <= self.now]
+            if late and late[-1] != self.seen[at]:
+                self.changed_in_use += self.now - self.used_at[at] < 30
+                self.seen[at] = late[-1]
+
+    def live(self, seconds: int) -> None:
+        for _ in range(seconds):
+            if self.now >= self.newest.ends_at - LIFE_SECONDS + RENEWED_SECONDS:
+                self.renew()
+            if self.now % LOOK_SECONDS == 0:
+                self.look()
+            self.second()
+
+    def check(self) -> None:
+        for at in set(self.webhooks):
+            assert self.ends[self.seen[at]] > self.now, "an API server calls with an expired certificate"
+
+
+def test_the_first_look_puts_the_same_behind_both_doors_and_turns_nobody() -> None:
+    world = World()
+    world.look()
+    assert [door.pem for door in world.doors if door is not None] == [b"0", b"0"]
+    assert world.webhooks == [0, 0, 0]
+
+
+def test_over_many_renewals_no_call_is_lost_and_no_certificate_expires() -> None:
+    world = World()
+    for _ in range(20):
+        for _ in range(36):
+            world.live(10)
+            world.check()
+    assert int(world.newest.pem) >= 18
+    assert world.changed_in_use == 0
+    assert {int(pem) for _, pem in world.written[0]} & {int(pem) for _, pem in world.written[1]}
+
+
+def test_between_renewals_both_doors_have_the_newest_and_nothing_is_done() -> None:
+    world = World(newest=Door(b"0", START + 1000 * LIFE_SECONDS, START))
+    world.live(1000)
+    before = list(world.doors)
+    world.live(1000)
+    assert world.doors == before
+    assert world.webhooks == [0, 0, 0]
+
+
+def test_webhooks_that_were_applied_anew_lead_to_one_door_again() -> None:
+    world = World()
+    world.live(400)
+    world.live(400)
+    assert set(world.webhooks) == {1}
+    world.webhooks[1] = 0
+    world.look()
+    assert len(set(world.webhooks)) == 1
+
+
+def test_what_is_about_to_expire_is_left_behind_even_if_the_other_door_is_not_settled() -> None:
+    world = World()
+    world.live(100)
+    world.now = START + LIFE_SECONDS - 30
+    world.renew()
+    world.look()
+    assert set(world.webhooks) == {0}
+    world.now += 11
+    world.look()
+    assert set(world.webhooks) == {1}
+
+
+def test_what_has_expired_behind_the_door_in_use_is_replaced_at_once() -> None:
+    world = World()
+    world.live(10)
+    world.now = START + LIFE_SECONDS
+    world.renew()
+    world.look()
+    assert [door.pem for door in world.doors if door is not None] == [b"1", b"1"]
+
+
+def test_where_webhooks_lead_elsewhere_both_doors_have_the_newest_at_once() -> None:
+    world = World()
+    world.look()
+    world.renew()
+    for _ in range(10):
+        first, second = world.doors
+        step = due(View(world.newest, (first, second), frozenset(), is_elsewhere=True), world.now)
+        if step is None:
+            break
+        world.take(step)
+    assert [door.pem for door in world.doors if door is not None] == [b"1", b"1"]
+    assert world.webhooks == [0, 0, 0]
+
+
+def test_where_some_webhook_leads_elsewhere_none_is_turned() -> None:
+    door = Door(b"0", START + LIFE_SECONDS, START, None)
+    assert due(View(door, (door, door), frozenset({0, 1}), is_elsewhere=True), START) is None
+    assert due(View(door, (door, door), frozenset({0, 1})), START) is not None
+
+
+@examples(60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["killed", "applied", "live", "live"]), st.integers(0, 3), st.integers(1, 300)),
+        max_size=15,
+    )
+)
+def test_whatever_is_interrupted_no_call_is_lost(deeds: list[tuple[str, int, int]]) -> None:
+    """Nor if somebody applies a configuration as it was first, but while a certificate is on its way to both doors."""
+    world = World()
+    world.look()
+    for deed, parts, seconds in deeds:
+        if deed == "killed" and (step := world.step()) is not None:
+            world.take(step, parts)
+        if deed == "applied" and all(door is not None and door.pem == world.newest.pem for door in world.doors):
+            world.live(400)
+            if world.newest.pem == world.seen[0] == world.seen[1]:
+                world.webhooks[parts % 3] = 0
+        world.live(seconds)
+        world.check()
+    assert world.changed_in_use == 0
+
+
+@pytest.mark.parametrize("closed_at", [None, START + 1000])
+def test_a_door_that_nobody_uses_is_noted_as_of_now(closed_at: int | None) -> None:
+    door = Door(b"0", START + LIFE_SECONDS, START, closed_at)
+    step = due(View(door, (replace(door, closed_at=None), door), frozenset({0})), START)
+    assert isinstance(step, Put)
+    assert step.door.closed_at == START

@@ -1,0 +1,153 @@
+"""Hands on breakers: what a live entry wants is written into the record, taken out when it ends, and done once."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.memory_store import MemoryStore
+from webhook.controller import Hands
+from webhook.core.breaker import Forcing, State, Transition
+from webhook.core.compiled_policy import Compiled
+from webhook.core.document.loading import understand
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.quota import Acquire, CounterPlan
+from webhook.errors import StoreUnavailableError
+
+NOW_US = 1_800_000_000_000_000
+END_US = NOW_US + 600_000_000
+LOADED = LoadedPolicy(
+    understand(
+        b"""
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaces: [shop]}
+  quota: {windows: [{window: 1m, hard: {pods: 0}}]}
+  breaker: {quotaExceeded: {count: 1}}
+- name: other
+  match: {namespaces: [other]}
+  quota: {windows: [{window: 1m, hard: {pods: 0}}]}
+  breaker: {quotaExceeded: {count: 1}}
+- name: plain
+  match: {namespaces: [plain]}
+""",
+        None,
+    ).policy,
+    "0" * 16,
+)
+OPENED = Forcing(State.FORCED_OPEN, END_US, "INC-1")
+CLOSED = Forcing(State.FORCED_CLOSED, END_US, "INC-2")
+
+
+class Ledger(MemoryStore):
+    """The memory store, which may be away, and remembers whom it was asked about."""
+
+    away = False
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.asked: list[str] = []
+
+    async def by_hand(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
+        self.asked.append(plan.service)
+        if self.away:
+            raise StoreUnavailableError("away")
+        return await super().by_hand(plan, reset_at_us)
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = VirtualClock(NOW_US)
+        self.ledger = Ledger(self.clock)
+        self.resets: Mapping[str, int] = {}
+        self.told: list[Transition] = []
+        self.compiled = Compiled(LOADED)
+        self.hands = self.leader()
+
+    def leader(self) -> Hands:
+        return Hands(
+            self.ledger, self.ledger.last_breaker, lambda: self.compiled, lambda: self.resets, self.told.append
+        )
+
+    def want(self, forcing: Forcing | None) -> None:
+        self.compiled = Compiled(replace(LOADED, forcings={} if forcing is None else {"web": forcing}))
+
+    async def look(self) -> list[str]:
+        """Do a round; return the changes that were told."""
+        self.told.clear()
+        self.ledger.asked.clear()
+        await self.hands.look()
+        return [f"{one.service} {one.old} {one.new}" for one in self.told]
+
+    def state(self, service: str = "web") -> State | None:
+        view = self.ledger.last_breaker(self.compiled.plans[service])
+        return view.state if view else None
+
+    async def trip(self, service: str = "web") -> None:
+        asked = Acquire(self.compiled.plans[service], "shop", f"u-{service}", {"pods": 1}, "user:alice")
+        await self.ledger.acquire(asked)
+        assert self.state(service) is State.OPEN
+
+
+async def test_nobody_is_asked_about_while_nobody_has_hands_on_anything() -> None:
+    world = World()
+    await world.trip()
+    assert await world.look() == []
+    assert world.ledger.asked == []
+
+
+async def test_a_forcing_is_written_once_and_taken_out_when_its_entry_goes() -> None:
+    world = World()
+    world.want(OPENED)
+    assert await world.look() == ["web CLOSED FORCED_OPEN"]
+    assert await world.look() == []
+    world.want(CLOSED)
+    assert await world.look() == ["web FORCED_OPEN FORCED_CLOSED"]
+    world.want(None)
+    assert await world.look() == ["web FORCED_CLOSED CLOSED"]
+    assert await world.look() == []
+    assert world.ledger.asked == []
+
+
+async def test_who_begins_to_lead_takes_out_what_the_former_leader_had_written() -> None:
+    world = World()
+    world.want(OPENED)
+    await world.look()
+    world.want(None)
+    world.hands = world.leader()
+    assert await world.look() == ["web FORCED_OPEN CLOSED"]
+
+
+async def test_what_could_not_be_taken_out_is_when_the_store_is_back() -> None:
+    world = World()
+    world.want(OPENED)
+    await world.look()
+    world.want(None)
+    world.ledger.away = True
+    assert await world.look() == []
+    world.ledger.away = False
+    assert await world.look() == ["web FORCED_OPEN CLOSED"]
+
+
+async def test_a_reset_is_done_once_for_its_moment_and_touches_no_other_service() -> None:
+    world = World()
+    await world.trip()
+    await world.trip("other")
+    world.clock.set(NOW_US + 2_000_000)
+    world.resets = {"web": NOW_US + 1_000_000, "plain": NOW_US, "gone": NOW_US}
+    assert await world.look() == ["web OPEN CLOSED"]
+    assert (world.ledger.asked, world.state("other")) == (["web"], State.OPEN)
+    world.clock.set(NOW_US + 70_000_000)
+    asked = Acquire(world.compiled.plans["web"], "shop", "again", {"pods": 1}, "user:bob")
+    await world.ledger.acquire(asked)
+    assert world.state() is State.OPEN
+    assert await world.look() == [], "it has moved since"
+
+
+async def test_without_a_policy_there_is_nothing_to_do() -> None:
+    world = World()
+    hands = Hands(world.ledger, world.ledger.last_breaker, lambda: None, dict, world.told.append)
+    await hands.look()
+    assert world.ledger.asked == []

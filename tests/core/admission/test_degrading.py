@@ -1,0 +1,137 @@
+"""`whenOpen: Degrade` in the mutating half: while the breaker is open, until it closes, and never in Warn and Audit."""
+
+import base64
+import re
+from typing import Any
+
+import jsonpatch
+import msgspec
+import pytest
+
+from tests.core.reviewing import NOW_US, Gate, pod, policy_of
+from tests.core.strategies import Json
+from webhook.adapters.metrics import Metrics
+from webhook.core.admission.decision import Decision, Half, Verdict
+from webhook.core.breaker import State
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.policy.model import LoadedPolicy
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def web(**more: str) -> LoadedPolicy:
+    words = {"modes": "{}", "whenOpen": "Degrade", "topology": "{level: Zone, in: [b, g], preferredWeight: 50}", **more}
+    return policy_of(f"""
+- name: web
+  match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: web}}}}}}
+  modes: {words["modes"]}
+  placement:
+    schedulerName: podgate-scheduler
+    topology: [{words["topology"]}]
+  quota: {{windows: [{{window: 1m, hard: {{pods: 1}}}}]}}
+  breaker: {{quotaExceeded: {{count: 1}}, openFor: 90s, halfOpen: {{probes: 1}}, whenOpen: {words["whenOpen"]}}}
+""")
+
+
+async def trip(gate: Gate) -> None:
+    """Use up the quota, and be refused once."""
+    for uid in ("u1", "u2"):
+        await gate.validate(object=owned(gate, uid))
+    view = gate.store.known_breaker(gate.interceptor.compiled(gate.loaded).plans["web"])
+    assert (view.state if view is not None else None) is State.OPEN
+
+
+def owned(gate: Gate, uid: str) -> Json:
+    raw = pod({"app": "web", SERVICE_LABEL: "web"}, {"podgate.io/policy-hash": gate.loaded.hash}, uid)
+    return {**raw, "spec": {**raw["spec"], "schedulerName": "podgate-scheduler"}}
+
+
+def prefers(decision: Decision) -> bool:
+    """Say whether the patch writes what is only preferred."""
+    return PREFERRED in msgspec.json.encode(decision.patch).decode()
+
+
+async def test_an_open_breaker_leaves_out_what_is_only_preferred_and_says_so() -> None:
+    gate = Gate(web())
+    before = await gate.mutate(object=pod({"app": "web"}))
+    await trip(gate)
+    answer = await gate.ask(Half.MUTATE, object=pod({"app": "web"}))
+    decision = answer.decision
+    assert (prefers(before), prefers(decision)) == (True, False)
+    assert "degraded" not in before.audit
+    assert decision.audit["degraded"] == "breaker OPEN"
+    assert "breaker OPEN: what is only preferred is left out" in [one.found for one in decision.steps]
+    assert (decision.verdict, decision.allowed, decision.warnings) == (Verdict.ADMIT, True, ())
+    response = msgspec.json.decode(answer.body)["response"]
+    assert response["auditAnnotations"]["degraded"] == "breaker OPEN"
+    paths = [one["path"] for one in msgspec.json.decode(base64.b64decode(response["patch"]))]
+    assert "/spec/schedulerName" in paths
+
+
+async def test_a_degraded_pod_passes_the_validating_half_and_only_its_quota_counts() -> None:
+    gate = Gate(web())
+    await trip(gate)
+    gate.clock.set(NOW_US + 61_000_000)
+    mutated = await gate.mutate(object=pod({"app": "web"}))
+    assert mutated.degraded
+    validated = await gate.validate(object=owned(gate, "u3"))
+    assert (validated.verdict, validated.findings) == (Verdict.ADMIT, ())
+    refused = await gate.validate(object=owned(gate, "u4"))
+    assert [finding.code for finding in refused.denials] == ["QuotaExceeded"]
+
+
+async def test_a_call_after_the_breaker_has_closed_adds_what_was_left_out() -> None:
+    gate = Gate(web())
+    await trip(gate)
+    raw = pod({"app": "web"})
+    degraded = jsonpatch.apply_patch(raw, msgspec.to_builtins((await gate.mutate(object=raw)).patch))
+    gate.clock.set(NOW_US + 91_000_000)
+    later = await gate.mutate(object=degraded)
+    assert (later.degraded, prefers(later)) == ("", True)
+    assert {one.path for one in later.patch} == {"/spec/affinity"}
+
+
+@pytest.mark.parametrize("mode", ["Warn", "Audit", "Disabled"])
+async def test_a_breaker_that_is_not_enforced_leaves_nothing_out(mode: str) -> None:
+    gate = Gate(web(modes=f"{{breaker: {mode}}}"))
+    for uid in ("u1", "u2"):
+        await gate.validate(object=owned(gate, uid))
+    decision = await gate.mutate(object=pod({"app": "web"}))
+    assert prefers(decision)
+    assert (decision.degraded, decision.would_degrade) == ("", mode != "Disabled")
+    assert "degraded" not in decision.audit
+    said = f"{mode}: breaker OPEN: what is only preferred would be left out"
+    assert (said in [one.found for one in decision.steps]) == (mode != "Disabled")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"whenOpen": "Deny"}, {"topology": ""}, {"modes": "{placement: Warn}"}],
+    ids=["Deny", "no preference", "Warn"],
+)
+async def test_nothing_is_degraded_where_nothing_could_be_left_out(more: dict[str, str]) -> None:
+    gate = Gate(web(**more))
+    await trip(gate)
+    usual = Gate(gate.loaded)
+    asked: dict[str, Any] = {"object": pod({"app": "web"})}
+    decision = await gate.mutate(**asked)
+    assert (decision.degraded, decision.would_degrade) == ("", False)
+    assert decision.patch == (await usual.mutate(**asked)).patch
+
+
+@pytest.mark.parametrize(("mode", "name"), [("Enforce", "degraded"), ("Warn", "would_degrade")])
+async def test_each_pod_is_counted_once_and_no_dry_run(mode: str, name: str) -> None:
+    loaded = web(modes=f"{{breaker: {mode}}}")
+    metrics = Metrics("1")
+    metrics.policy_loaded(loaded)
+    gate = Gate(loaded, observers=[metrics])
+    for uid in ("u1", "u2"):
+        await gate.validate(object=owned(gate, uid))
+    raw = pod({"app": "web"})
+    patch = (await gate.mutate(object=raw)).patch
+    await gate.mutate(object=jsonpatch.apply_patch(raw, msgspec.to_builtins(patch)))
+    await gate.mutate(object=raw, dryRun=True)
+    shown = metrics.render().decode().splitlines()
+    assert [line for line in shown if re.match(r"podgate_\w*degrade", line)] == [
+        f'podgate_{name}_total{{service="web"}} 1.0'
+    ]

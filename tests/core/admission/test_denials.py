@@ -1,0 +1,217 @@
+"""The words of a refusal: code, figures, and a moment that is never too early."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.core.plans import plan_of, standing, window
+from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
+from webhook.core.admission.decision import Finding, Status
+from webhook.core.admission.denials import breaker_finding, counter_findings, status_of, store_finding, utc
+from webhook.core.breaker import BreakerView, State
+from webhook.core.findings import Code
+from webhook.core.policy.model import Match, Modes, Service
+from webhook.core.policy_spec import Breaker, Denial, Mode, Quota, RetryAfter, WhenOpen, WhenStoreUnavailable
+from webhook.core.quota import Holder, Receipt, Refusal, Use
+
+OVER = (
+    Use("1m", "pods", 50, 50, asked=1, free_at_us=NOW_US + 12_000_001),
+    Use("24h", "cpu", 39_500, 40_000, asked=1_500, free_at_us=NOW_US + 12_000_001),
+)
+REFUSED = Receipt(NOW_US, refused=Refusal.QUOTA, over=OVER, free_at_us=NOW_US + 12_000_001)
+OPEN = BreakerView(State.OPEN, 2, NOW_US, NOW_US + 90_000_001, "quotaExceeded: 10 within 1m")
+
+
+def service(**denial: Any) -> Service:
+    return Service("web", Match(any_namespace=True), quota=Quota(denial=Denial(**denial)))
+
+
+@given(st.integers(0, 4_000_000_000_000_000))
+def test_a_shown_moment_is_never_too_early_and_at_most_a_millisecond_late(at_us: int) -> None:
+    shown = datetime.strptime(utc(at_us), "%Y-%m-%dT%H:%M:%S.%f%z")
+    late = round(shown.timestamp() * 1000) * 1000 - at_us
+    assert 0 <= late < 1000
+
+
+def test_a_quota_denial_has_code_figures_and_the_moment() -> None:
+    (found,) = counter_findings(service(), REFUSED)
+    assert str(found) == (
+        "QuotaExceeded: service web: pods in 1m: hard 50, used 50, asked 1;"
+        " cpu in 24h: hard 40, used 39500m, asked 1500m; could pass from 2027-01-15T08:00:12.001Z"
+    )
+
+
+def test_status_403_speaks_as_resource_quota_does() -> None:
+    (found,) = counter_findings(service(status=403), REFUSED)
+    assert found.message.startswith(
+        "exceeded quota: podgate/web, requested: pods=1,cpu=1500m, used: pods=50,cpu=39500m, limited: pods=50,cpu=40; "
+    )
+    assert status_of(found, service(status=403), REFUSED, ALICE) == Status(403, "Forbidden")
+
+
+def test_status_403_has_one_figure_a_resource_and_names_the_windows() -> None:
+    daily = Use("24h", "pods", 900, 900, asked=1, free_at_us=NOW_US + 5)
+    receipt = Receipt(NOW_US, refused=Refusal.QUOTA, over=(OVER[0], daily), free_at_us=NOW_US + 5)
+    (found,) = counter_findings(service(status=403), receipt)
+    assert found.message.startswith(
+        "exceeded quota: podgate/web, requested: pods=1, used: pods=50, limited: pods=50; pods in 1m, pods in 24h; "
+    )
+
+
+def test_a_pools_limit_is_named_as_the_pools_and_denies_as_by_default_where_the_service_has_no_quota() -> None:
+    full = Use("1m", "pods", 300, 300, asked=1, free_at_us=NOW_US + 5, of=Holder.POOL, name="prod")
+    receipt = Receipt(NOW_US, refused=Refusal.QUOTA, over=(OVER[0], full), free_at_us=NOW_US + 5)
+    (found,) = counter_findings(service(status=403), receipt)
+    assert "limited: pods=50; pods in 1m, pool prod: pods in 1m; " in found.message
+    alone = Service("web", Match(any_namespace=True), pool="prod")
+    (found,) = counter_findings(alone, Receipt(NOW_US, refused=Refusal.QUOTA, over=(full,), free_at_us=NOW_US + 5))
+    assert found.message.startswith("service web: pool prod: pods in 1m: hard 300, used 300, asked 1; could pass from ")
+    assert status_of(found, alone, receipt, ALICE) == Status(429, "TooManyRequests")
+
+
+LIVE = Use("standing", "pods", 225, 200, asked=1, of=Holder.STANDING, surge=50)
+LIVE_CPU = Use("standing", "cpu", 39_500, 40_000, asked=1_500, of=Holder.STANDING)
+WAITS = "could pass when enough of the service's live Pods have ended"
+
+
+def refused(*over: Use, free_at_us: int | None = 0) -> Receipt:
+    return Receipt(NOW_US, refused=Refusal.QUOTA, over=over, free_at_us=free_at_us)
+
+
+def test_a_limit_on_live_pods_says_so_with_its_surge_while_that_is_open() -> None:
+    (found,) = counter_findings(service(), refused(LIVE, LIVE_CPU))
+    assert str(found) == (
+        "QuotaExceeded: service web: pods live at one time: hard 200, surge 50, used 225, asked 1;"
+        f" cpu live at one time: hard 40, used 39500m, asked 1500m; {WAITS}"
+    )
+
+
+def test_live_pods_in_resource_quotas_phrase() -> None:
+    (found,) = counter_findings(service(status=403), refused(LIVE))
+    assert found.message == (
+        "exceeded quota: podgate/web, requested: pods=1, used: pods=225, limited: pods=200;"
+        f" pods live at one time; {WAITS}"
+    )
+
+
+def test_live_pods_and_a_window_have_a_moment_and_a_condition() -> None:
+    (found,) = counter_findings(service(), refused(OVER[0], LIVE_CPU, free_at_us=OVER[0].free_at_us))
+    assert found.message.endswith(
+        "; could pass from 2027-01-15T08:00:12.001Z, if enough of the service's live Pods have ended by then"
+    )
+    receipt = refused(OVER[0], LIVE, free_at_us=OVER[0].free_at_us)
+    (found,) = counter_findings(service(status=403), receipt)
+    assert ", used: pods=50, limited: pods=50; pods in 1m, pods live at one time; could pass from " in found.message
+
+
+def test_what_asks_more_than_hard_and_surge_can_never_pass() -> None:
+    (found,) = counter_findings(service(), refused(replace(LIVE, asked=251, free_at_us=None), free_at_us=None))
+    assert found.message.endswith("; it asks for more than the whole limit and can never pass")
+
+
+def test_nobody_is_told_how_long_to_wait_for_others_to_end() -> None:
+    whoever = service(retry_after=RetryAfter.USERS)
+    (found,) = counter_findings(whoever, refused(LIVE))
+    assert status_of(found, whoever, refused(LIVE), ALICE) == Status(429, "TooManyRequests")
+
+
+def test_a_limit_on_live_pods_alone_is_a_quota_whose_store_is_away() -> None:
+    plan = plan_of(standing=standing(pods=1), when_unavailable=WhenStoreUnavailable.DENY)
+    found = store_finding(service(), plan, "timeout")
+    assert found is not None
+    assert (found.concern, found.code) == ("quota", Code.STORE_UNAVAILABLE)
+    assert store_finding(service(), replace(plan, when_unavailable=WhenStoreUnavailable.ALLOW), "timeout") is None
+
+
+def test_what_can_never_pass_is_told_so() -> None:
+    never = Receipt(NOW_US, refused=Refusal.QUOTA, over=OVER, free_at_us=None)
+    (found,) = counter_findings(service(retry_after=RetryAfter.USERS), never)
+    assert "can never pass" in found.message
+    assert status_of(found, service(retry_after=RetryAfter.USERS), never, ALICE).retry_after_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "user", "seconds"),
+    [
+        (RetryAfter.NEVER, ALICE, None),
+        (RetryAfter.USERS, ALICE, 13),
+        (RetryAfter.USERS, REPLICA_SETS, None),
+        (RetryAfter.USERS, "system:node:n1", None),
+        (RetryAfter.USERS, "system:kube-controller-manager", None),
+    ],
+)
+def test_only_a_persons_client_is_told_to_wait(rule: RetryAfter, user: str, seconds: int | None) -> None:
+    (found,) = counter_findings(service(), REFUSED)
+    status = status_of(found, service(retry_after=rule), REFUSED, user)
+    assert status == Status(429, "TooManyRequests", retry_after_seconds=seconds)
+
+
+def test_an_open_breaker_says_how_long_and_why() -> None:
+    found = breaker_finding(service(), OPEN)
+    assert str(found) == (
+        "BreakerOpen: service web: the breaker is open until 2027-01-15T08:01:30.001Z (quotaExceeded: 10 within 1m);"
+        " probes are let in from then on: wait, or have an admin run podgate breaker close|reset web"
+    )
+    assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
+
+
+def test_an_open_breaker_says_what_tripped_it_first_and_that_a_rollback_would_cure_it() -> None:
+    again = replace(OPEN, reason="probe failed", tripped_at_us=1, tripped_by=OPEN.reason, early=1, failed=("x",))
+    message = breaker_finding(service(), again).message
+    assert "(probe failed; tripped by quotaExceeded: 10 within 1m); probes are let in from then on" in message
+    assert "wait, or roll back (a controller without a part in the failures may probe early), or have an adm" in message
+    once = breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason)).message
+    assert once.count("quotaExceeded") == 1
+    assert "roll back" not in once
+
+
+def test_one_that_was_opened_by_hand_says_why_until_when_and_who_can_end_it() -> None:
+    forced = BreakerView(State.FORCED_OPEN, 2, NOW_US, NOW_US + 90_000_001, "INC-1", tripped_by="errorRate: 9 of 9")
+    found = breaker_finding(service(), forced)
+    assert str(found) == (
+        "BreakerOpen: service web: the breaker was opened by hand until 2027-01-15T08:01:30.001Z (INC-1);"
+        " whoever may override ends it: podgate breaker reset web"
+    )
+    assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
+
+
+def test_a_breaker_that_degrades_stands_in_nobodys_way() -> None:
+    degrades = replace(service(), breaker=Breaker(when_open=WhenOpen.DEGRADE))
+    receipt = Receipt(NOW_US, would_refuse=(Refusal.BREAKER,), charged=True, breaker=OPEN)
+    assert counter_findings(degrades, receipt) == ()
+    assert [found.concern for found in counter_findings(service(), receipt)] == ["breaker"]
+
+
+def test_a_half_open_breaker_says_that_its_probes_are_out() -> None:
+    found = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3))
+    assert found.code is Code.BREAKER_PROBING
+    since = "2027-01-15T08:00:00.000Z"
+    said = f"service web: the breaker is half-open since {since} and all its probes are out: try again soon"
+    assert found.message == said
+    later = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=2, probes_succeeded=1))
+    assert later == found, "equal Events are counted, others are listed one by one"
+
+
+def test_each_objection_speaks_under_its_own_mode() -> None:
+    mixed = Service("web", Match(any_namespace=True), modes=Modes(quota=Mode.WARN), quota=Quota())
+    receipt = Receipt(NOW_US, Refusal.BREAKER, (Refusal.QUOTA,), over=OVER, free_at_us=NOW_US + 1, breaker=OPEN)
+    found = counter_findings(mixed, receipt)
+    assert [(one.concern, one.mode) for one in found] == [("breaker", Mode.ENFORCE), ("quota", Mode.WARN)]
+    assert counter_findings(mixed, Receipt(NOW_US, charged=True)) == ()
+
+
+def test_what_is_no_quota_is_forbidden() -> None:
+    finding = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, "no")
+    assert status_of(finding, service(), None, ALICE) == Status(403, "Forbidden")
+
+
+@pytest.mark.parametrize("waited", ["no answer for 1.2 s", "no answer for 1.3 s", "connection to 10.0.0.7:6379 lost"])
+def test_where_the_store_is_away_the_text_is_the_same_from_call_to_call_and_names_no_server(waited: str) -> None:
+    plan = plan_of(window(60, pods=1), when_unavailable=WhenStoreUnavailable.DENY)
+    found = store_finding(service(), plan, f"timeout: {waited}")
+    assert found is not None
+    assert found.message == "service web: the counters cannot be asked (timeout): try again soon"

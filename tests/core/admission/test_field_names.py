@@ -1,0 +1,43 @@
+"""Whatever the policy and the Pod: the rewrite writes in few places, and none of them gives a Pod a right."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.reviewing import Gate, pod, policy_of
+from tests.core.strategies import PROPERTY, Json, pods
+from webhook.core.admission.decision import Half
+
+PLACES = re.compile(
+    r"/metadata/(labels(/podgate\.io~1service)?|annotations(/podgate\.io~1policy-hash)?)"
+    r"|/spec/(schedulerName|nodeSelector|affinity|topologySpreadConstraints|tolerations|priorityClassName|priority"
+    r"|preemptionPolicy|runtimeClassName|overhead)(/.*)?"
+    r"|/spec/(containers|initContainers)/\d+/resources(/.*)?"
+)
+POLICY = policy_of(
+    """
+- name: web
+  match: {namespaces: [shop]}
+  placement:
+    schedulerName: podgate-scheduler
+    priorityClassName: gold
+    runtimeClassName: gvisor
+    nodeSelector: {disk: ssd}
+    topology: [{level: Zone, in: [b]}]
+    tolerations: [{key: gpu, operator: Exists}]
+    onConflict: {default: Override}
+"""
+)
+
+
+@PROPERTY
+@given(pods, st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2))
+async def test_a_rewrite_gives_no_pod_a_right_whatever_it_asks_for(raw: Json, labels: dict[str, str]) -> None:
+    sent = pod(labels, **raw["spec"])
+    decision = (await Gate(POLICY).ask(Half.MUTATE, object=sent)).decision
+    assert decision.patch
+    for operation in decision.patch:
+        assert PLACES.fullmatch(operation.path), operation
+        if operation.path in {"/metadata/labels", "/metadata/annotations"}:
+            assert set(operation.value) <= {"podgate.io/service", "podgate.io/policy-hash"}

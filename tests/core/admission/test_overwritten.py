@@ -1,0 +1,102 @@
+"""Whoever applies a Pod or a workload is warned of each value of his own that the policy replaces."""
+
+from typing import Any
+
+import pytest
+
+from tests.core.admission.test_workloads import request, template
+from tests.core.reviewing import Gate, pod, policy_of
+from tests.core.strategies import Json
+from webhook.core.admission.decision import Half
+
+POLICY = """
+- name: web
+  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
+  placement:
+    schedulerName: podgate-scheduler
+    priorityClassName: high
+    nodeSelector: {disk: ssd, tier: prod}
+    topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]
+    onConflict: {default: Override}
+  resources:
+    container: {min: {memory: 1Gi}, max: {memory: 8Gi, cpu: "4"}, default: {cpu: "1"}}
+    whenOutside: Clamp
+"""
+WEB = policy_of(POLICY)
+CLAMPED = "(resources.container.max, whenOutside Clamp)"
+
+
+def boxes(*limits: Json, name: str = "vllm") -> Json:
+    return {
+        "containers": [
+            {"name": f"{name}{index or ''}", "resources": {"limits": limit}} for index, limit in enumerate(limits)
+        ]
+    }
+
+
+async def told(spec: Json, services: str = POLICY) -> list[str]:
+    decision = await Gate(policy_of(services)).mutate(object=pod({"app": "web"}, **spec))
+    return [warning.removeprefix("Rewritten: ") for warning in decision.warnings]
+
+
+@pytest.mark.parametrize(
+    ("spec", "warnings"),
+    [
+        (boxes({"memory": "8Gi", "cpu": "4"}), []),
+        (boxes({}), []),
+        (boxes({"memory": "10Gi"}), [f'container "vllm": limits.memory 10Gi lowered to 8Gi {CLAMPED}']),
+        (boxes({"cpu": 0}), [f'container "vllm": limits.cpu 0 (no limit) lowered to 4 {CLAMPED}']),
+        (
+            boxes({"memory": "1Mi"}),
+            ['container "vllm": limits.memory 1Mi raised to 1Gi (resources.container.min, whenOutside Clamp)'],
+        ),
+        (
+            {"initContainers": boxes({"memory": "10e9999999"})["containers"]},
+            [f'init container "vllm": limits.memory 10e9999999 lowered to 8Gi {CLAMPED}'],
+        ),
+        (
+            {"schedulerName": "volcano", "nodeSelector": {"disk": "hdd", "zone": "a"}},
+            [
+                "schedulerName volcano replaced by podgate-scheduler (placement.schedulerName, onConflict Override)",
+                "nodeSelector disk: hdd replaced by ssd (placement.nodeSelector, onConflict Override)",
+            ],
+        ),
+        (
+            {"priorityClassName": "low", "priority": 5},
+            ["priorityClassName low replaced by high (placement.priorityClassName, onConflict Override)"],
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"topologyKey": "zone", "maxSkew": 5, "whenUnsatisfiable": "DoNotSchedule"}
+                ]
+            },
+            ["topologySpreadConstraints[0] (zone DoNotSchedule) replaced by the policy's"],
+        ),
+    ],
+)
+async def test_each_replaced_value_is_one_warning_on_the_pod(spec: Json, warnings: list[str]) -> None:
+    assert await told(spec) == warnings
+
+
+async def test_nothing_is_replaced_where_nothing_is_enforced() -> None:
+    modes = "  modes: {placement: Audit, resources: Audit}\n"
+    assert await told({"schedulerName": "volcano", **boxes({"memory": "10Gi"})}, POLICY + modes) == []
+
+
+async def test_the_author_of_a_workload_is_warned_as_well() -> None:
+    gate = Gate(WEB)
+    made_from = template(**boxes({"memory": "10Gi"}))
+    decision = (await gate.ask(Half.VALIDATE, **request(made_from))).decision
+    assert decision.warnings == (
+        'Rewritten: in Pods of deployment.apps/web: container "vllm": limits.memory 10Gi lowered to 8Gi',
+    ), "without the rule, which would make it longer than clients show"
+
+
+async def test_warnings_are_few_and_short_whatever_a_tenant_sends() -> None:
+    outside: Any = {"memory": "9" * 5000, "cpu": "9" * 5000}
+    found = await told(boxes(*[outside] * 50, name="n" * 60))
+    assert len(found) == 11
+    assert found[-1] == "90 more values"
+    assert max(map(len, found)) <= 120
+    assert sum(map(len, found)) < 4096

@@ -1,0 +1,203 @@
+"""A record holds what policies look at, and nothing that a tenant would keep to himself."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from webhook.core.admission import review
+from webhook.core.admission.decision import Half
+from webhook.core.admission.replay_record import is_kept, labels_event, pod_event
+from webhook.core.admission.review import Request
+from webhook.offline.simulator import Ask, admission_review
+
+SECRET = "hunter2"  # nothing that a Pod of these tests hides is without it
+CONTAINER: dict[str, Any] = {
+    "name": "app",
+    "image": f"registry/app:{SECRET}",
+    "command": ["sh", "-c", SECRET],
+    "args": [f"--password={SECRET}"],
+    "env": [{"name": "PASSWORD", "value": SECRET}, {"name": SECRET, "valueFrom": {"secretKeyRef": {"name": SECRET}}}],
+    "envFrom": [{"secretRef": {"name": SECRET}}],
+    "volumeMounts": [{"name": SECRET, "mountPath": f"/{SECRET}"}],
+    "workingDir": SECRET,
+    "lifecycle": {"preStop": {"exec": {"command": [SECRET]}}},
+    "livenessProbe": {"httpGet": {"path": f"/?token={SECRET}", "port": 1}},
+    "ports": [{"name": SECRET, "containerPort": 80}],
+    "securityContext": {"seLinuxOptions": {"user": SECRET}},
+    "terminationMessagePath": f"/{SECRET}",
+    "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}, "claims": [{"name": SECRET}]},
+    "restartPolicy": "Always",
+    "a-field-of-the-future": {"deep": [SECRET]},
+}
+POD: dict[str, Any] = {
+    "metadata": {
+        "name": "web-1",
+        "generateName": "web-",
+        "namespace": "shop",
+        "uid": "u1",
+        "labels": {"app": "web"},
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": SECRET,
+            "podgate.io/policy-hash": SECRET,
+            "podgate.io/anything": SECRET,
+            "kubernetes.io/config.mirror": SECRET,
+            SECRET: "",
+        },
+        "ownerReferences": [
+            {"kind": "ReplicaSet", "name": "web", "uid": "r1", "controller": True, "apiVersion": f"{SECRET}/v1"}
+        ],
+        "managedFields": [{"manager": SECRET, "fieldsV1": {"f:spec": {f"f:{SECRET}": {}}}}],
+        "finalizers": [f"{SECRET}/finalizer"],
+        "selfLink": SECRET,
+    },
+    "spec": {
+        "schedulerName": "podgate-scheduler",
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]
+                }
+            }
+        },
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        "priorityClassName": "high",
+        "priority": 0,
+        "preemptionPolicy": "Never",
+        "runtimeClassName": "gvisor",
+        "schedulingGates": [{"name": "podgate.io/quota"}],
+        "overhead": {"cpu": "10m"},
+        "resources": {"requests": {"cpu": "3"}},
+        "containers": [CONTAINER],
+        "initContainers": [{**CONTAINER, "name": "init"}],
+        "ephemeralContainers": [{**CONTAINER, "name": "debug"}],
+        "volumes": [{"name": SECRET, "secret": {"secretName": SECRET}}, {"name": "v", "csi": {"driver": SECRET}}],
+        "imagePullSecrets": [{"name": SECRET}],
+        "hostAliases": [{"ip": "1.2.3.4", "hostnames": [SECRET]}],
+        "serviceAccountName": SECRET,
+        "securityContext": {"sysctls": [{"name": "kernel", "value": SECRET}]},
+        "dnsConfig": {"searches": [SECRET]},
+        "hostname": SECRET,
+        "nodeName": "node-1",
+    },
+    "status": {"message": SECRET},
+}
+
+
+def request(pod: dict[str, Any] = POD, **asked: Any) -> Request:
+    body = admission_review(Ask(pod, "shop", "u1", "alice", **asked), pod, Half.VALIDATE)
+    body["request"]["userInfo"] |= {"groups": [SECRET], "uid": SECRET, "extra": {"token": [SECRET]}}
+    body["request"]["options"] = {"fieldManager": SECRET}
+    return review.decode(json.dumps(body).encode())
+
+
+def recorded(asked: Request, at_us: int = 1_500_000) -> dict[str, Any]:
+    event: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod_event(asked, at_us)))
+    return event
+
+
+def test_a_pod_full_of_secrets_comes_out_as_what_policies_look_at() -> None:
+    container = {
+        "name": "app",
+        "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
+        "restartPolicy": "Always",
+    }
+    placed = (
+        "schedulerName",
+        "nodeName",
+        "nodeSelector",
+        "tolerations",
+        "affinity",
+        "topologySpreadConstraints",
+        "schedulingGates",
+    )
+    classes = ("priorityClassName", "priority", "preemptionPolicy", "runtimeClassName", "overhead", "resources")
+    assert recorded(request()) == {
+        "at": 1.5,
+        "namespace": "shop",
+        "uid": "u1",
+        "user": "alice",
+        "pod": {
+            "metadata": {
+                **{name: POD["metadata"][name] for name in ("name", "generateName", "namespace", "uid", "labels")},
+                "annotations": {"kubernetes.io/config.mirror": ""},
+                "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "r1", "controller": True}],
+            },
+            "spec": {
+                **{name: POD["spec"][name] for name in (*placed, *classes)},
+                "containers": [container],
+                "initContainers": [{**container, "name": "init"}],
+            },
+        },
+    }
+
+
+def test_the_hash_of_a_policy_is_kept_where_it_is_one() -> None:
+    annotations = {"podgate.io/policy-hash": "0123456789abcdef"}
+    pod = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}}
+    assert recorded(request(pod))["pod"]["metadata"]["annotations"] == annotations
+
+
+def hostile(value: Any) -> st.SearchStrategy[Any]:
+    """Put a secret under any name beside and below what is known."""
+    names = st.sampled_from([*CONTAINER, *POD["spec"], *POD["metadata"], "x"])
+    return st.dictionaries(names, value, max_size=4)
+
+
+SECRETS = st.recursive(st.just(SECRET), lambda inner: st.lists(inner, max_size=2) | hostile(inner), max_leaves=6)
+FREE_TEXT = {"labels", "name", "generateName", "namespace", "uid", "ownerReferences"}
+NOT_TEXT = {*FREE_TEXT, "annotations", "deletionTimestamp", "managedFields"}
+KNOWN_SPEC = {*POD["spec"]} - {"volumes", "imagePullSecrets", "hostAliases", "securityContext", "dnsConfig"}
+
+
+@settings(max_examples=100, deadline=None)
+@given(hostile(SECRETS), hostile(SECRETS), hostile(SECRETS))
+def test_no_secret_comes_out_of_any_field_that_policies_do_not_look_at(
+    container: dict[str, Any], spec: dict[str, Any], metadata: dict[str, Any]
+) -> None:
+    decoded = {"name", "resources", "restartPolicy"}
+    pod = {
+        **{name: value for name, value in spec.items() if name not in POD},
+        "metadata": {**POD["metadata"], **{key: value for key, value in metadata.items() if key not in NOT_TEXT}},
+        "spec": {
+            **POD["spec"],
+            **{key: value for key, value in spec.items() if key not in KNOWN_SPEC},
+            "containers": [{**CONTAINER, **{key: value for key, value in container.items() if key not in decoded}}],
+        },
+    }
+    pod["spec"] = {key: value for key, value in pod["spec"].items() if key != "metadata"}
+    assert SECRET not in json.dumps(recorded(request(pod)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        ({}, True),
+        ({"dry_run": True}, True),
+        ({"operation": "UPDATE", "sub_resource": "resize", "old_pod": POD}, True),
+        ({"operation": "UPDATE", "old_pod": POD}, False),
+        ({"operation": "DELETE"}, False),
+        ({"sub_resource": "binding"}, False),
+    ],
+)
+def test_what_a_quota_cannot_be_charged_for_is_not_kept(asked: dict[str, Any], kept: bool) -> None:  # noqa: FBT001  a row of the table
+    assert is_kept(request(**asked)) is kept
+
+
+def test_a_resize_keeps_both_pods_and_no_secret_of_either() -> None:
+    event = recorded(request(operation="UPDATE", sub_resource="resize", old_pod=POD, dry_run=True))
+    assert (event["operation"], event["subResource"], event["dryRun"]) == ("UPDATE", "resize", True)
+    assert event["oldPod"] == event["pod"]
+    assert SECRET not in json.dumps(event)
+
+
+def test_labels_of_a_namespace_are_a_line_of_their_own() -> None:
+    assert labels_event("shop", {"tier": "prod"}, 2_000_001) == {
+        "at": 2.000001,
+        "namespaceLabels": {"shop": {"tier": "prod"}},
+    }

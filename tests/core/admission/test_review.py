@@ -1,0 +1,289 @@
+"""AdmissionReview bodies: bad ones are the caller's fault with a place named, and never more than that."""
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.reviewing import Gate, body, envelope, pod, policy_of
+from tests.core.strategies import PROPERTY, Json, pods
+from webhook.core.admission.decision import ALLOWED, Decision, Half, Status, Verdict
+from webhook.core.admission.review import BadReviewError, _at_once, _step_by_step, decode, encode
+from webhook.core.kubernetes.pod_templates import SOURCES, Source
+from webhook.core.patch import add
+
+WEB = policy_of(
+    """
+- name: web
+  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
+  placement:
+    schedulerName: podgate-scheduler
+    nodeSelector: {disk: ssd}
+    topology: [{level: Zone, in: [b]}]
+    tolerations: [{key: gpu, operator: Exists}]
+  quota: {windows: [{window: 1m, hard: {pods: 1000000, cpu: "1000000", memory: 1Pi}}]}
+"""
+)
+
+
+def without(field: str) -> bytes:
+    review = envelope()
+    del review["request"][field]
+    return msgspec.json.encode(review)
+
+
+def spec(**fields: Any) -> bytes:
+    return body(object=pod(**fields))
+
+
+GOOD = body()
+NESTED = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
+
+BAD = {
+    "empty": (b"", "empty body"),
+    "spaces": (b"   ", "AdmissionReview: "),
+    "not_json": (b"hello", "AdmissionReview: JSON is malformed"),
+    "cut_off": (GOOD[:-10], "AdmissionReview: "),
+    "two_documents": (GOOD + GOOD, "AdmissionReview: JSON is malformed"),
+    "null": (b"null", "AdmissionReview: Expected `object`, got `null`"),
+    "object_without_fields": (b"{}", "apiVersion '', kind ''"),
+    "array": (b"[]", "AdmissionReview: Expected `object`, got `array`"),
+    "number": (b"7", "AdmissionReview: Expected `object`, got `int`"),
+    "wrong_kind": (GOOD.replace(b'"AdmissionReview"', b'"ConversionReview"'), "kind 'ConversionReview'"),
+    "v1beta1": (GOOD.replace(b"k8s.io/v1", b"k8s.io/v1beta1"), "apiVersion 'admission.k8s.io/v1beta1'"),
+    "kind_of_wrong_type": (GOOD.replace(b'"AdmissionReview"', b"7"), "got `int` - at `$.kind`"),
+    "no_request": (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "request is missing"),
+    "null_request": (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request": null }', "is missing"),
+    "uid_of_wrong_type": (body(uid=7), "AdmissionReview: Expected `str`, got `int` - at `$.request.uid`"),
+    "no_uid": (without("uid"), "Object missing required field `uid` - at `$.request`"),
+    "empty_uid": (body(uid=""), "AdmissionReview.request.uid is empty"),
+    "no_operation": (without("operation"), "`operation`"),
+    "no_resource": (without("resource"), "`resource`"),
+    "null_user": (body(userInfo=None), "at `$.request.userInfo`"),
+    "no_object_on_create": (body(object=None), "AdmissionReview.request.object is missing"),
+    "object_of_wrong_type": (body(object=[1]), "AdmissionReview.request.object: Expected `object`, got `array`"),
+    "object_without_metadata": (body(object={"spec": {}}), "request.object: Object missing required field `metadata`"),
+    "old_object_of_wrong_type": (body(oldObject="x"), "AdmissionReview.request.oldObject: Expected `object`"),
+    "node_selector_of_wrong_type": (spec(nodeSelector=["x"]), "at `$.spec.nodeSelector`"),
+    "node_selector_value_of_wrong_type": (spec(nodeSelector={"a": 1}), "at `$.spec.nodeSelector[...]`"),
+    "tolerations_of_wrong_type": (spec(tolerations={"key": "a"}), "at `$.spec.tolerations`"),
+    "labels_of_wrong_type": (body(object={"metadata": {"labels": "x"}, "spec": {}}), "at `$.metadata.labels`"),
+    "terms_of_wrong_type": (
+        spec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [7]}}}),
+        "nodeSelectorTerms[0]`",
+    ),
+    "nested_deeply": (GOOD.replace(b'"containers"', b'"x":' + NESTED + b',"containers"'), "nested too deeply"),
+    "nested_deeply_at_the_top": (NESTED, "AdmissionReview: nested too deeply"),
+    "arrays_nested_deeply": (GOOD[:-1] + b',"x":' + b"[" * 50_000, "nested too deeply"),
+    "invalid_utf8": (GOOD.replace(b"review-1", b"\xff\xfe"), "utf-8"),
+    "invalid_utf8_in_the_pod": (GOOD.replace(b"default-scheduler", b"\xc3\x28"), "request.object: "),
+    "surrogate_in_utf8": (GOOD.replace(b"review-1", b"\xed\xa0\x80"), "utf-8"),
+    "lone_high_surrogate": (GOOD.replace(b"review-1", b"\\ud800"), "JSON is malformed"),
+    "lone_low_surrogate": (GOOD.replace(b"review-1", b"\\udc00"), "JSON is malformed"),
+    "byte_order_mark": (b"\xef\xbb\xbf" + GOOD, "JSON is malformed"),
+    "utf16": (GOOD.decode().encode("utf-16"), "JSON is malformed"),
+    "huge_int": (GOOD.replace(b'"resources":{}', b'"resources":{"requests":{"cpu":' + b"9" * 5000 + b"}}"), "requests"),
+    "huge_float": (GOOD.replace(b'"resources":{}', b'"resources":{"requests":{"cpu":1e999}}'), "requests"),
+}
+
+
+@pytest.mark.parametrize("half", Half)
+@pytest.mark.parametrize("name", BAD)
+async def test_a_bad_body_is_refused_with_the_place_named_and_the_next_good_one_works(name: str, half: Half) -> None:
+    gate = Gate(WEB)
+    broken, says = BAD[name]
+    assert broken != GOOD
+    with pytest.raises(BadReviewError) as refused:
+        await gate.interceptor.review(half, broken)
+    assert says in str(refused.value)
+    assert len(str(refused.value)) < 400
+    answer = await gate.interceptor.review(half, GOOD)
+    assert answer.decision.allowed
+
+
+def test_an_error_repeats_only_a_little_of_what_it_was_sent() -> None:
+    with pytest.raises(BadReviewError) as refused:
+        decode(msgspec.json.encode({"apiVersion": "a" * 10**6, "kind": "b" * 10**6}))
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("amount", "says"),
+    [("lots", "cpu: 'lots': not a Kubernetes quantity"), ("-1", "cpu: '-1': a quantity below 0")],
+)
+async def test_an_unreadable_amount_is_the_callers_fault(amount: str, says: str) -> None:
+    gate = Gate(WEB)
+    wrong = gate.owned("u1", containers=[{"name": "c", "resources": {"requests": {"cpu": amount}}}])
+    wrong["spec"] |= {"schedulerName": "podgate-scheduler", "nodeSelector": {"disk": "ssd"}}
+    wrong = await rewritten(gate, wrong)
+    with pytest.raises(BadReviewError) as refused:
+        await gate.validate(object=wrong)
+    assert says in str(refused.value)
+    assert "AdmissionReview.request.object.spec" in str(refused.value)
+    assert gate.store.asked == []
+
+
+async def rewritten(gate: Gate, raw: Json) -> Json:
+    import jsonpatch  # noqa: PLC0415  the one use here
+
+    decision = await gate.mutate(object=raw)
+    result: Json = jsonpatch.apply_patch(raw, msgspec.to_builtins(list(decision.patch)))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("operation", "sub_resource", "sent"),
+    [
+        ("CREATE", "binding", {"kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}),
+        ("CREATE", "eviction", {"kind": "Eviction", "metadata": {"name": "p"}}),
+        ("CONNECT", "exec", {"kind": "PodExecOptions", "container": "c", "command": ["sh"]}),
+        ("CONNECT", "portforward", {"kind": "PodPortForwardOptions", "ports": [80]}),
+        ("UPDATE", "status", pod()),
+        ("UPDATE", "ephemeralcontainers", pod()),
+        ("DELETE", "", None),
+    ],
+)
+@pytest.mark.parametrize("half", Half)
+async def test_other_calls_on_pods_carry_other_kinds_and_pass(
+    half: Half, operation: str, sub_resource: str, sent: Json | None
+) -> None:
+    gate = Gate(WEB)
+    decision = (await gate.ask(half, operation=operation, subResource=sub_resource, object=sent)).decision
+    assert decision.allowed
+    assert decision.verdict is Verdict.UNMATCHED
+    assert (decision.patch, gate.store.asked) == ((), [])
+
+
+def test_of_equal_keys_the_last_one_counts_as_for_the_api_server_itself() -> None:
+    """No API server sends any: it has read the object itself before, and writes what it has read."""
+    twice = GOOD.replace(b'"default-scheduler"', b'"first","schedulerName":"second"')
+    assert twice != GOOD
+    for read in (_at_once, _step_by_step):
+        request = read(twice)
+        assert request is not None
+        assert request.pod is not None
+        assert request.pod.spec.scheduler_name == "second"
+
+
+def test_pods_of_another_group_are_no_pods() -> None:
+    metrics = {"group": "metrics.k8s.io", "version": "v1beta1", "resource": "pods"}
+    request = decode(body(resource=metrics, object={"kind": "PodMetrics"}))
+    assert (request.resource, request.pod) == ("pods.metrics.k8s.io", None)
+
+
+def test_an_answer_echoes_the_uid_and_has_no_patch_without_its_type() -> None:
+    decision = Decision(Half.MUTATE, 'u\u2028"', Verdict.ADMIT, patch=(add({"a": "b"}, "metadata", "labels"),))
+    answer = msgspec.json.decode(encode(decision))
+    assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response = answer["response"]
+    assert response["uid"] == 'u\u2028"'
+    assert response["patchType"] == "JSONPatch"
+    assert msgspec.json.decode(base64.b64decode(response["patch"], validate=True)) == [
+        {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}
+    ]
+    bare = msgspec.json.decode(encode(Decision(Half.VALIDATE, "u", Verdict.ADMIT)))
+    assert bare["response"] == {"uid": "u", "allowed": True}
+
+
+def test_a_denial_carries_status_and_only_then() -> None:
+    denied = Decision(Half.VALIDATE, "u", Verdict.DENY, status=Status(429, "TooManyRequests", "no", 7), warnings=("w",))
+    assert msgspec.json.decode(encode(denied))["response"] == {
+        "uid": "u",
+        "allowed": False,
+        "status": {"code": 429, "reason": "TooManyRequests", "message": "no", "details": {"retryAfterSeconds": 7}},
+        "warnings": ["w"],
+    }
+    assert "status" not in msgspec.json.decode(encode(Decision(Half.VALIDATE, "u", Verdict.ADMIT, status=ALLOWED)))
+
+
+async def judged_or_refused(sent: bytes) -> None:
+    """Put a body to both halves: an answer of the right shape, or BadReviewError; all else is a failure."""
+    gate = Gate(WEB)
+    for half in Half:
+        try:
+            answer = await gate.interceptor.review(half, sent)
+        except BadReviewError:
+            continue
+        response = msgspec.json.decode(answer.body)["response"]
+        assert response["uid"] == answer.decision.review_uid != ""
+        assert ("patch" in response) == ("patchType" in response)
+        assert half is Half.MUTATE or "patch" not in response
+        assert half is Half.VALIDATE or response["allowed"]
+
+
+@PROPERTY
+@given(st.binary(max_size=200))
+async def test_arbitrary_bytes_raise_nothing_else(sent: bytes) -> None:
+    await judged_or_refused(sent)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, item in inner for place in places(item, (*path, key)))]
+
+
+@PROPERTY
+@given(
+    pods,
+    st.none() | pods,
+    st.sampled_from([("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize"), ("UPDATE", "status"), ("DELETE", "")]),
+)
+def test_one_pass_over_a_review_reads_what_two_read(raw: Json, old: Json | None, asked: tuple[str, str]) -> None:
+    sent = body(object=raw, oldObject=old, operation=asked[0], subResource=asked[1], dryRun=old is None)
+    at_once = _at_once(sent)
+    assert (at_once is not None) == (asked in {("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
+    assert decode(sent) == (at_once or _step_by_step(sent)) == _step_by_step(sent)
+
+
+@PROPERTY
+@given(pods, st.data())
+async def test_a_good_review_with_one_place_spoilt_raises_nothing_else(raw: Json, data: st.DataObject) -> None:
+    raw["metadata"] |= {"uid": "u", "labels": {"app": "web"}}
+    raw["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}}]
+    operation = data.draw(st.sampled_from(["CREATE", "UPDATE"]))
+    review = envelope(object=raw, oldObject=raw if operation == "UPDATE" else None, operation=operation)
+    await judged_or_refused(spoilt(review, data))
+
+
+@PROPERTY
+@given(pods, st.sampled_from(SOURCES), st.data())
+async def test_a_good_review_of_a_workload_with_one_place_spoilt_raises_nothing_else(
+    raw: Json, source: Source, data: st.DataObject
+) -> None:
+    made_from: Json = {"template": {"metadata": {"labels": {"app": "web"}}, "spec": raw["spec"]}}
+    sent = {"metadata": {"name": "web"}, "spec": {**made_from, "jobTemplate": {"spec": made_from}}}
+    resource = {"group": source.group, "version": "v1", "resource": source.resource}
+    await judged_or_refused(spoilt(envelope(object=sent, resource=resource), data))
+
+
+def spoilt(review: Json, data: st.DataObject) -> bytes:
+    """Return a review with one place taken out, or with anything in it."""
+    review = msgspec.json.decode(msgspec.json.encode(review))
+    *path, last = data.draw(st.sampled_from([place for place in places(review) if place]))
+    holder: Any = review
+    for key in path:
+        holder = holder[key]
+    if data.draw(st.booleans()):
+        holder[last] = data.draw(anything)
+    else:
+        del holder[last]
+    return msgspec.json.encode(review)
+
+
+@PROPERTY
+@given(st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+async def test_a_good_review_with_bytes_flipped_raises_nothing_else(flips: list[tuple[int, int]]) -> None:
+    sent = bytearray(GOOD)
+    for place, value in flips:
+        sent[place] = value
+    await judged_or_refused(bytes(sent))

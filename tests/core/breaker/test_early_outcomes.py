@@ -1,0 +1,188 @@
+"""Probes in OPEN: a controller that had no part in the failures may cure, so a rollback need not wait."""
+
+import pytest
+from msgspec.structs import replace
+
+from tests.core.breakers import ERRORS, SECOND_US, USUAL, Breaker, probing, tripped
+from webhook.core.breaker import EXPIRED, ErrorRatePlan, QuotaEventPlan, State
+from webhook.core.breaker.outcome import Outcomes
+
+NOW_US = 10 * SECOND_US
+FAST = replace(USUAL, error_rate=replace(ERRORS, consecutive=1, minimum=1), latency=None)
+SLOWED = replace(USUAL, latency=replace(USUAL.latency, consecutive=1))
+
+
+def failed_by(*sources: str, plan: object = FAST) -> Breaker:
+    """Return a breaker in OPEN at one second, by failures of these."""
+    breaker = Breaker(plan)  # type: ignore[arg-type]
+    for source in sources:
+        breaker.outcome(0, ok=False, source=source, uid="some")
+    assert breaker.at(SECOND_US) is State.OPEN
+    return breaker
+
+
+def test_only_a_controller_that_had_no_part_in_the_failures_may() -> None:
+    breaker = failed_by("a", "user:x")
+    assert breaker.view(NOW_US).failed == ("controller:a", "user:x")
+    asked = [breaker.charge(NOW_US, uid, source) for uid, source in (("1", "a"), ("2", ""), ("3", "user:y"))]
+    assert asked == [False, False, False]
+    assert breaker.charge(NOW_US, "4", "b")
+
+
+def test_at_most_so_many_as_probes_whatever_becomes_of_them() -> None:
+    breaker = failed_by("a")
+    assert [breaker.charge(NOW_US, uid, "b") for uid in "1234"] == [True, True, True, False]
+    breaker.outcome(NOW_US, ok=False, uid="1")
+    assert (breaker.record.state, breaker.view(NOW_US).probes_leased) == (State.OPEN, 2)
+    assert not breaker.charge(NOW_US, "5", "b")
+    assert breaker.view(NOW_US).early == 0
+    assert breaker.view(NOW_US).failed == ()
+
+
+def test_a_failure_changes_nothing_but_that_its_lease_is_over() -> None:
+    breaker = failed_by("a")
+    breaker.charge(NOW_US, "1", "b")
+    before = breaker.record
+    breaker.outcome(NOW_US, ok=False, uid="1", source="b")
+    assert breaker.record == replace(before, leases=())
+
+
+def test_their_success_closes_before_the_time() -> None:
+    breaker = failed_by("a")
+    for uid in "123":
+        breaker.charge(NOW_US, uid, "b")
+        breaker.outcome(NOW_US, ok=True, uid=uid, generation=1)
+    assert breaker.record.state is State.CLOSED
+    assert breaker.moves[-1].reason == "3 early probes succeeded"
+
+
+def test_what_has_no_uid_settles_none_of_them() -> None:
+    breaker = failed_by("a")
+    breaker.charge(NOW_US, "1", "b")
+    before = breaker.record
+    breaker.hear(NOW_US, Outcomes(7, 7, 0))
+    assert breaker.record == before
+
+
+def test_one_that_was_given_back_is_no_probe_and_another_may() -> None:
+    breaker = failed_by("a")
+    for uid in "123":
+        breaker.charge(NOW_US, uid, "b")
+    breaker.give_back("2")
+    assert breaker.view(NOW_US).early == 1
+    assert [breaker.charge(NOW_US, uid, "b") for uid in "45"] == [True, False]
+    breaker.give_back("2")
+    assert breaker.view(NOW_US).early == 0
+
+
+def test_one_that_expires_in_open_is_told_there_and_its_place_is_gone() -> None:
+    breaker = failed_by("a", plan=replace(FAST, probe_timeout_us=5 * SECOND_US))
+    for uid in "123":
+        breaker.charge(NOW_US, uid, "b")
+    breaker.at(1000 * SECOND_US)  # nobody has come for long
+    told = [(move.old, move.new, move.at_us, move.reason == EXPIRED, move.generation) for move in breaker.moves]
+    expired = (State.OPEN, State.OPEN, NOW_US + 5 * SECOND_US, True, 1)
+    assert told[1:] == [expired] * 3 + [(State.OPEN, State.HALF_OPEN, 181 * SECOND_US, False, 2)]
+
+
+def test_those_under_way_when_the_time_has_passed_hold_their_places_in_half_open() -> None:
+    breaker = failed_by("a")
+    now_us = breaker.record.open_until_us
+    for uid in "12":
+        breaker.charge(now_us - 1, uid, "b")
+    assert breaker.at(now_us) is State.HALF_OPEN
+    assert breaker.view(now_us).probes_leased == 2
+    assert [breaker.charge(now_us, uid, "a") for uid in "34"] == [True, False]
+    breaker.outcome(now_us, ok=True, uid="1", generation=2)
+    assert breaker.view(now_us).probes_succeeded == 0, "it was let in under OPEN's generation"
+    for uid, generation in (("1", 1), ("2", None), ("3", 2)):
+        breaker.outcome(now_us, ok=True, uid=uid, generation=generation)
+    assert breaker.record.state is State.CLOSED
+
+
+def test_a_failure_of_one_that_was_kept_opens_it_again_and_its_controller_has_failed_too() -> None:
+    breaker = failed_by("a")
+    now_us = breaker.record.open_until_us
+    breaker.charge(now_us - 1, "1", "b")
+    breaker.outcome(now_us + 7, ok=False, uid="1", generation=1, source="b")
+    assert breaker.record.state is State.OPEN
+    assert breaker.record.open_until_us == now_us + 7 + FAST.open_for_us
+    view = breaker.view(now_us + 7)
+    assert (view.failed, view.early) == (("controller:a", "controller:b"), 3)
+    assert not breaker.charge(now_us + 7, "2", "b")
+    assert breaker.charge(now_us + 7, "2", "c")
+
+
+def test_early_successes_count_no_more_once_the_time_has_passed() -> None:
+    breaker = failed_by("a")
+    now_us = breaker.record.open_until_us
+    breaker.charge(now_us - 1, "1", "b")
+    breaker.outcome(now_us - 1, ok=True, uid="1")
+    assert breaker.view(now_us - 1).probes_succeeded == 1
+    assert breaker.view(now_us).probes_succeeded == 0
+
+
+def test_a_failed_probe_of_nobody_who_is_known_leaves_no_early_ones() -> None:
+    breaker, now_us = probing()
+    breaker.charge(now_us, "1")
+    breaker.outcome(now_us, ok=False, uid="1")
+    assert (breaker.view(now_us).early, breaker.view(now_us).failed) == (0, ())
+
+
+@pytest.mark.parametrize(("sources", "early"), [(16, 3), (17, 0), (40, 0)])
+def test_up_to_sixteen_sources_are_told_apart(sources: int, early: int) -> None:
+    breaker = failed_by(*[f"c{number}" for number in range(sources)])
+    view = breaker.view(NOW_US)
+    assert (view.early, len(view.failed)) == (early, sources if early else 0)
+    assert breaker.charge(NOW_US, "1", "new") is bool(early)
+
+
+def test_a_seventeenth_that_fails_as_a_probe_leaves_no_early_ones() -> None:
+    breaker = failed_by(*[f"c{number}" for number in range(16)])
+    for source, early in (("c7", 3), ("late", 0)):
+        now_us = breaker.record.open_until_us
+        breaker.charge(now_us, source)
+        breaker.outcome(now_us, ok=False, uid=source, source=source)
+        assert breaker.view(now_us).early == early
+
+
+def test_more_than_sixteen_quota_events_are_too_many_to_tell_apart() -> None:
+    for count, early in ((16, 3), (17, 0)):
+        breaker = Breaker(replace(USUAL, quota=QuotaEventPlan(count, SECOND_US, by_controller=True)))
+        for number in range(count):
+            breaker.refused(0, f"c{number}")
+        assert breaker.view(0).early == early
+
+
+def test_one_outcome_of_nobody_who_is_known_leaves_no_early_ones() -> None:
+    assert failed_by("a", "").view(NOW_US).early == 0
+
+
+def test_who_succeeded_or_failed_in_another_interval_had_no_part() -> None:
+    breaker = Breaker(replace(USUAL, error_rate=ErrorRatePlan(50, SECOND_US, 2, 1), latency=None))
+    breaker.outcome(0, ok=False, source="long-ago")
+    breaker.outcomes(0, good=9)
+    for second in (1, 2):
+        breaker.outcome(second * SECOND_US, ok=False, source=f"bad-{second}")
+        breaker.outcome(second * SECOND_US, ok=True, source="good")
+    assert breaker.view(3 * SECOND_US).failed == ("controller:bad-1", "controller:bad-2")
+
+
+def test_by_latency_the_slow_ones_had_a_part_though_they_succeeded() -> None:
+    breaker = Breaker(SLOWED)
+    breaker.outcome(0, ok=True, latency_us=9 * SECOND_US, source="slow")
+    breaker.outcome(0, ok=True, latency_us=2 * SECOND_US, source="quick")
+    assert breaker.view(SECOND_US).failed == ("controller:slow",)
+
+
+def test_a_policy_with_fewer_probes_takes_back_what_was_not_taken() -> None:
+    breaker = failed_by("a")
+    breaker.charge(NOW_US, "1", "b")
+    breaker.plan = replace(FAST, probes=1)
+    assert breaker.view(NOW_US).early == 0
+    assert not breaker.charge(NOW_US, "2", "b")
+
+
+def test_in_a_trip_by_quota_those_who_were_refused_may_not() -> None:
+    breaker = tripped()
+    assert [breaker.charge(NOW_US, source, source) for source in "abcd"] == [False, False, False, True]

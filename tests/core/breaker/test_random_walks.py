@@ -1,0 +1,256 @@
+"""Any walk through a breaker: it agrees with a plain model, never gets stuck, and time may pass in any steps."""
+
+from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.core.breaker_model import EXPIRED, HELD, Model, Move, plan_of
+from tests.core.breakers import Breaker, named
+from tests.core.strategies import examples
+from webhook.core import breaker as machine
+from webhook.core.breaker import (
+    TRANSITIONS,
+    BreakerPlan,
+    BreakerView,
+    ErrorRatePlan,
+    LatencyPlan,
+    QuotaEventPlan,
+    State,
+    Transition,
+)
+from webhook.core.breaker.manual import EXCUSED_US
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.record import Around
+
+Deed = tuple[Any, ...]
+
+plans = st.builds(
+    plan_of,
+    error_rate=st.none()
+    | st.builds(ErrorRatePlan, st.sampled_from([50, 100]), st.just(10), st.integers(1, 3), st.integers(1, 2)),
+    latency=st.none()
+    | st.builds(LatencyPlan, st.just(5), st.sampled_from([10, 15]), st.integers(1, 3), st.integers(1, 2)),
+    quota=st.none() | st.builds(QuotaEventPlan, st.integers(1, 3), st.just(25), st.booleans()),
+    open_for_us=st.sampled_from([1, 10, 40]),
+    probes=st.integers(1, 3),
+    probe_timeout_us=st.sampled_from([1, 20]),
+)
+uids = st.sampled_from("abcd")
+sources = st.sampled_from(["a", "b", "c", "d", "user:e", ""])
+deeds: st.SearchStrategy[Deed] = st.one_of(
+    st.tuples(
+        st.just("hear"),
+        st.sampled_from([(1, 0), (0, 1), (0, 1), (3, 2), (0, 0)]),
+        st.sampled_from([0, 5, 9]),
+        st.none() | uids,
+        st.sampled_from([None, None, 0, -1]),
+        st.sampled_from([0, 0, 1, 7, 12, -3]),
+        sources,
+    ),
+    st.tuples(st.just("refused"), sources),
+    st.tuples(st.just("charge"), uids, sources),
+    st.tuples(st.just("charge"), uids, st.sampled_from("xyz")),
+    st.tuples(st.just("give back"), uids),
+)
+hands: st.SearchStrategy[Deed] = st.one_of(
+    st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-5, 40)),
+    st.tuples(st.just("by hand"), st.sampled_from([None, None, -3, 0, 9])),
+    st.tuples(st.just("excuse"), st.lists(sources, max_size=2)),
+    st.tuples(
+        st.just("offer"),
+        st.sampled_from([State.CLOSED, State.OPEN, State.HALF_OPEN, State.FORCED_OPEN]),
+        st.integers(-1, 2),
+        st.integers(-9, 30),
+        st.lists(st.sampled_from(["controller:a", "user:e"]), unique=True),
+    ),
+    st.tuples(st.just("guard"), st.sampled_from([None, 0, 2]), st.integers(0, 3)),
+)
+gaps = st.sampled_from([0, 0, 1, 3, 5, 10, 12, 41])
+walks = st.lists(st.tuples(gaps, deeds), max_size=60)
+handled = st.lists(st.tuples(gaps, deeds | deeds | hands), max_size=60)
+lates = st.sampled_from([0, 3, 14])
+
+
+class Pair(NamedTuple):
+    """A breaker and the model that it is held against."""
+
+    breaker: Breaker
+    model: Model
+
+    @classmethod
+    def of(cls, plan: BreakerPlan, late_us: int) -> "Pair":
+        model = Model(plan, late_us=late_us)
+        return cls(Breaker(plan, around=Around(late_us, lambda: model.opened)), model)
+
+    def do(self, deed: Deed) -> None:
+        """Do the same to both; the model's time is now."""
+        breaker, model, now_us = self.breaker, self.model, self.model.now_us
+        match deed:
+            case ("hear", (good, bad), latency_us, uid, offset, age_us, source):
+                generation = None if offset is None else model.generation + offset
+                heard = Outcomes(good, bad, latency_us, uid, generation, age_us)
+                before = breaker.at(now_us) and breaker.record
+                breaker.hear(now_us, heard, source)
+                assert model.hear(heard, named(source)) is (breaker.record is not before)
+            case ("refused", source):
+                breaker.refused(now_us, source)
+                model.quota_event(named(source))
+            case ("charge", uid, source):
+                assert machine.admits(
+                    breaker.record, breaker.plan, now_us, named(source), breaker.around
+                ) is model.admits(named(source))
+                breaker.charge(now_us, uid, source)
+                model.charge(uid, named(source))
+            case ("give back", uid):
+                breaker.give_back(uid)
+                model.give_back(uid)
+            case _:
+                self._lay_hands(deed)
+
+    def _lay_hands(self, deed: Deed) -> None:
+        breaker, model, now_us = self.breaker, self.model, self.model.now_us
+        match deed:
+            case ("force", state, for_us):
+                breaker.force(state, now_us + for_us)
+                model.plan = breaker.plan
+                model.settle()
+            case ("by hand", ago_us):
+                reset_us = 0 if ago_us is None else now_us + ago_us
+                breaker.by_hand(now_us, reset_us)
+                model.by_hand(reset_us)
+            case ("excuse", who):
+                breaker.excuse(now_us, *who)
+                model.excuse([named(source) for source in who], EXCUSED_US)
+            case ("offer", state, ahead, until_us, failed):
+                view = offered(state, max(0, model.generation + ahead), now_us, until_us, tuple(failed))
+                breaker.offer(view)
+                model.offer(view)
+            case (_, open_max, opened):
+                breaker.plan = model.plan = replace(model.plan, open_max=open_max)
+                model.opened = opened
+
+
+def offered(state: State, generation: int, now_us: int, until_us: int, failed: tuple[str, ...]) -> BreakerView:
+    """Return what somebody could remember."""
+    is_open = state is State.OPEN
+    return BreakerView(
+        state,
+        generation,
+        max(0, now_us - 2),
+        max(0, now_us + until_us) if is_open or state is State.FORCED_OPEN else 0,
+        "remembered",
+        tripped_at_us=max(0, now_us - 9),
+        tripped_by="a trip",
+        early=1 if is_open and failed else 0,
+        failed=failed if is_open else (),
+    )
+
+
+def plain(view: BreakerView) -> BreakerView:
+    """Return a view as the model shows it: without words and lineage, and in no order."""
+    return replace(view, reason="", tripped_by="", failed=tuple(sorted(view.failed)), passed=0, alone=0)
+
+
+def told(move: Transition) -> Move:
+    word = "" if move.is_change else EXPIRED if move.reason == machine.EXPIRED else HELD
+    assert word != HELD or move.reason.startswith(machine.HELD)
+    return move.old, move.new, move.at_us, word
+
+
+@examples(150)
+@given(plans, lates, handled)
+def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
+    pair = Pair.of(plan, late_us)
+    breaker, model = pair
+    for gap_us, deed in walk:
+        now_us = model.now_us + gap_us
+        model.pass_time(now_us)
+        if deed[0] in {"force", "guard", "give back", "offer"}:
+            breaker.at(now_us)  # these do not let time pass by themselves
+        pair.do(deed)
+        seen = plain(breaker.view(now_us))
+        assert seen == model.view()
+        assert seen.probes_leased + seen.probes_succeeded <= plan.probes
+    breaker.at(model.now_us)
+    assert [told(move) for move in breaker.moves] == model.moves
+    law = {(old, new) for (old, _), new in TRANSITIONS.items()}
+    assert {(move.old, move.new) for move in breaker.moves if move.is_change} <= law
+
+
+@examples(50)
+@given(plans, lates, walks)
+def test_every_change_is_of_the_next_generation(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
+    pair = Pair.of(plan, late_us)
+    for gap_us, deed in walk:
+        pair.model.pass_time(pair.model.now_us + gap_us)
+        pair.do(deed)
+    changes = [move.generation for move in pair.breaker.moves if move.is_change]
+    assert changes == list(range(1, len(changes) + 1))
+
+
+@examples(50)
+@given(plans, lates, handled, st.integers(0, 60), st.integers(0, 60))
+def test_time_passed_in_two_steps_or_in_one_is_the_same(
+    plan: BreakerPlan,
+    late_us: int,
+    walk: list,  # type: ignore[type-arg]
+    first: int,
+    second: int,
+) -> None:
+    pair = Pair.of(plan, late_us)
+    for gap_us, deed in walk:
+        pair.model.pass_time(pair.model.now_us + gap_us)
+        pair.breaker.at(pair.model.now_us)
+        pair.do(deed)
+    breaker, now_us = pair.breaker, pair.model.now_us
+    whole = machine.advance(breaker.record, breaker.plan, now_us + first + second, breaker.around)
+    early = machine.advance(breaker.record, breaker.plan, now_us + first, breaker.around)
+    late = machine.advance(early.record, breaker.plan, now_us + first + second, breaker.around)
+    assert late.record == whole.record
+    assert early.transitions + late.transitions == whole.transitions
+
+
+@examples(50)
+@given(plans, lates, handled, plans)
+def test_no_walk_and_no_new_policy_gets_it_stuck(
+    plan: BreakerPlan, late_us: int, walk: list, newer: BreakerPlan
+) -> None:  # type: ignore[type-arg]
+    pair = Pair.of(plan, late_us)
+    for gap_us, deed in walk:
+        pair.model.pass_time(pair.model.now_us + gap_us)
+        pair.breaker.at(pair.model.now_us)
+        pair.do(deed)
+    breaker, now_us = pair.breaker, pair.model.now_us
+    breaker.plan = newer
+    now_us += max(plan.open_for_us, newer.open_for_us) + plan.probe_timeout_us + 100
+    assert breaker.at(now_us) in {State.CLOSED, State.HALF_OPEN}, "time alone ends all others"
+    for number in range(newer.probes):
+        uid = f"good-{number}"
+        if breaker.record.state is State.HALF_OPEN:
+            assert breaker.charge(now_us, uid)
+            breaker.outcome(now_us, ok=True, uid=uid)
+    assert breaker.record.state is State.CLOSED
+
+
+@examples(50)
+@given(plans, lates, walks, st.tuples(st.sampled_from([-1, 1]), st.booleans()))
+def test_an_outcome_of_another_generation_changes_nothing(
+    plan: BreakerPlan,
+    late_us: int,
+    walk: list,  # type: ignore[type-arg]
+    stray: tuple[int, bool],
+) -> None:
+    offset, ok = stray
+    pair = Pair.of(plan, late_us)
+    for gap_us, deed in walk:
+        pair.model.pass_time(pair.model.now_us + gap_us)
+        pair.do(deed)
+    breaker, now_us = pair.breaker, pair.model.now_us
+    breaker.at(now_us)
+    before, kept = breaker.record, {lease.generation for lease in breaker.record.leases}
+    if before.generation + offset not in kept:
+        for uid in (None, *"abcd"):
+            breaker.outcome(now_us, ok=ok, uid=uid, generation=before.generation + offset, latency_us=99)
+    assert breaker.record is before

@@ -1,0 +1,437 @@
+"""Webhook configurations: the API server is told to ask about what some service may own, once, and about no more."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.strategies import OUR_ANNOTATION, OUR_LABEL, PROPERTY, Json, pods, services
+from webhook.core.admission.validation import guard
+from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
+from webhook.core.configurations.conditions import JUDGED_WHILE_GATED
+from webhook.core.configurations.names import Names
+from webhook.core.configurations.regions import METADATA_NAME, all_regions, regions
+from webhook.core.document import Purpose, load
+from webhook.core.kubernetes.name_patterns import fits
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_templates import SOURCES
+from webhook.core.policy.matching import Matcher
+from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Modes, Policy, Service, Unmatched
+
+HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
+CLIENT = ClientConfig(ServiceReference(), b"the CA")
+DISABLED = dict.fromkeys(Modes.__struct_fields__, "Disabled")
+
+NAMES = ["a", "ab", "abc", "b", "bc", "kube-system"]
+LABELS = [{"t": t, "u": u} for t in (None, "1", "2") for u in (None, "1", "2")]
+NAMESPACES = [
+    (name, {METADATA_NAME: name, **{key: value for key, value in labels.items() if value is not None}})
+    for name in NAMES
+    for labels in LABELS
+]
+names = st.sampled_from(NAMES)
+patterns = names | names.map(lambda name: f"{name}*")
+keys = st.sampled_from(["t", "u"])
+some = st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=2)
+expressions = st.one_of(
+    st.builds(lambda key, values: {"key": key, "operator": "In", "values": values}, keys, some),
+    st.builds(lambda key, values: {"key": key, "operator": "NotIn", "values": values}, keys, some),
+    st.builds(lambda key: {"key": key, "operator": "Exists"}, keys),
+    st.builds(lambda key: {"key": key, "operator": "DoesNotExist"}, keys),
+    names.map(lambda name: {"key": METADATA_NAME, "operator": "In", "values": [name]}),
+)
+selectors = st.one_of(
+    st.fixed_dictionaries({"matchLabels": st.dictionaries(keys, st.sampled_from(["1", "2"]), max_size=2)}),
+    st.fixed_dictionaries({"matchExpressions": st.lists(expressions, min_size=1, max_size=3)}),
+)
+matches = st.one_of(
+    st.just({"anyNamespace": True}),
+    st.fixed_dictionaries({"namespaces": st.lists(patterns, min_size=1, max_size=3)}),
+    st.fixed_dictionaries({"namespaceSelector": selectors}),
+    st.fixed_dictionaries({"namespaces": st.lists(patterns, min_size=1, max_size=3), "namespaceSelector": selectors}),
+)
+
+
+def policy_of(*services: Json, **more: Any) -> Policy:
+    written = [{"name": f"s{place}", **service} for place, service in enumerate(services)]
+    whole = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": written, **more}
+    return msgspec.convert(whole, Policy)
+
+
+policies = st.builds(
+    lambda services, more: policy_of(*services, **more),
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "match": matches,
+                "failureMode": st.sampled_from(["Open", "Closed"]),
+                "modes": st.sampled_from([{}, {}, {}, {"placement": "Disabled"}, DISABLED]),
+            }
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.fixed_dictionaries(
+        {"unmatched": st.sampled_from(["Admit", "Warn", "Deny"])},
+        optional={"exemptions": st.fixed_dictionaries({"namespaces": st.lists(patterns, max_size=2)})},
+    ),
+)
+
+
+def wanted(policy: Policy, namespace: str, namespace_labels: dict[str, str]) -> str:
+    """Say which entry a namespace belongs into by what the server does: its own matching, no regions."""
+    matcher = Matcher(policy)
+    if namespace in BUILT_IN_EXEMPT_NAMESPACES or any(fits(one, namespace) for one in policy.exemptions.namespaces):
+        return ""
+    owners = [one for one in policy.services if matcher.may_own(one, namespace, namespace_labels)]
+    acting = [one for one in owners if not one.modes.all_disabled()]
+    if any(one.failure_mode is FailureMode.CLOSED for one in acting):
+        return "closed"
+    speaks = policy.unmatched is not Unmatched.ADMIT and matcher.names(namespace, namespace_labels)
+    return "open" if acting or speaks else ""
+
+
+@PROPERTY
+@given(policies)
+def test_a_namespace_is_in_one_entry_where_a_service_may_own_it_and_else_in_none(policy: Policy) -> None:
+    closed, others = regions(policy)
+    everything = all_regions(policy)
+    for name, labels in NAMESPACES:
+        found = ["closed" for region in closed if region.holds(name, labels)]
+        found += ["open" for region in others if region.holds(name, labels)]
+        expected = wanted(policy, name, labels)
+        assert found == ([expected] if expected else []), (name, labels)
+        assert len([region for region in everything if region.holds(name, labels)]) == len(found)
+
+
+@PROPERTY
+@given(st.frozensets(patterns), st.frozensets(patterns), st.frozensets(patterns), names | st.sampled_from(["", "abcd"]))
+def test_sets_of_names_mean_what_their_patterns_say(
+    inside: frozenset[str], outside: frozenset[str], other: frozenset[str], name: str
+) -> None:
+    def fit(some: frozenset[str]) -> bool:
+        return any(fits(pattern, name) for pattern in some)
+
+    some = Names.of(inside, outside)
+    assert (name in some) is (fit(inside) and not fit(outside))
+    assert (name in some.within(other)) is (name in some and fit(other))
+    assert (name in some.without(other)) is (name in some and not fit(other))
+
+
+@PROPERTY
+@given(pods, pods, services)
+def test_whatever_the_guard_refuses_differs_in_a_field_that_lets_the_update_through(
+    before: Json, after: Json, service: Service
+) -> None:
+    """The conditions compare what stands here; see `conditions.of_updates`."""
+    old, new = (msgspec.json.decode(msgspec.json.encode(raw), type=Pod) for raw in (before, after))
+    differing = [
+        old.labels.get(OUR_LABEL) != new.labels.get(OUR_LABEL),
+        old.annotations.get(OUR_ANNOTATION) != new.annotations.get(OUR_ANNOTATION),
+        bool(old.spec.scheduling_gates)
+        and any(before["spec"].get(field) != after["spec"].get(field) for field in JUDGED_WHILE_GATED),
+    ]
+    assert any(differing) or not guard(old, new, service)
+
+
+def policy(document: str) -> Policy:
+    return load((HEAD + document).encode(), Purpose.LINT).policy.policy
+
+
+def webhooks(document: str, kind: int = 1) -> dict[str, Json]:
+    return {webhook["name"]: webhook for webhook in configurations(policy(document), CLIENT)[kind]["webhooks"]}
+
+
+def expression(webhook: Json, name: str) -> str:
+    return {condition["name"]: condition["expression"] for condition in webhook["matchConditions"]}[name]
+
+
+def native(webhook: Json) -> list[Json]:
+    """Return the native expressions beside the one that exempts."""
+    listed = webhook["namespaceSelector"]["matchExpressions"]
+    return [one for one in listed if one["key"] != METADATA_NAME or one["operator"] != "NotIn"]
+
+
+CLOSED_AND_OPEN = """
+services:
+- {name: a, failureMode: Closed, match: {namespaces: [payments, "payments-*"]}}
+- {name: b, match: {namespaces: [shop, payments-eu, "p*"]}}
+"""
+
+
+def test_a_simple_policy_has_one_webhook_of_each_kind() -> None:
+    mutating, validating, own = configurations(policy(CLOSED_AND_OPEN), CLIENT)
+    assert [webhook["name"] for webhook in mutating["webhooks"]] == ["mutate.podgate.io"]
+    assert [webhook["name"] for webhook in validating["webhooks"]] == [
+        "validate-closed.podgate.io",
+        "validate-open.podgate.io",
+        "workloads.podgate.io",
+    ]
+    assert [webhook["name"] for webhook in own["webhooks"]] == ["policy.podgate.io"]
+    assert [found["metadata"]["name"] for found in (mutating, validating, own)] == [
+        "podgate",
+        "podgate",
+        "podgate-policy",
+    ]
+    assert [found["kind"] for found in (mutating, validating, own)] == [
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    ]
+
+
+def test_what_a_closed_service_may_own_is_taken_out_of_the_open_entry() -> None:
+    found = webhooks(CLOSED_AND_OPEN)
+    closed, others = found["validate-closed.podgate.io"], found["validate-open.podgate.io"]
+    assert (closed["failurePolicy"], others["failurePolicy"]) == ("Fail", "Ignore")
+    assert expression(closed, "in-service-namespaces") == (
+        "request.namespace == 'payments' || request.namespace.startsWith('payments-')"
+    )
+    assert (
+        expression(others, "in-service-namespaces")
+        == "request.namespace == 'shop' || request.namespace.startsWith('p')"
+    )
+    assert expression(others, "not-in-other-entries") == f"!({expression(closed, 'in-service-namespaces')})"
+
+
+def test_the_mutating_half_fails_open_and_is_asked_about_new_pods_alone() -> None:
+    webhook = webhooks(CLOSED_AND_OPEN, 0)["mutate.podgate.io"]
+    assert [(rule["operations"], rule["resources"]) for rule in webhook["rules"]] == [(["CREATE"], ["pods"])]
+    told = {key: webhook[key] for key in ("failurePolicy", "reinvocationPolicy", "sideEffects", "timeoutSeconds")}
+    assert told == {
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "IfNeeded",
+        "sideEffects": "None",
+        "timeoutSeconds": 3,
+    }
+
+
+def test_the_validating_half_is_asked_about_new_changed_and_resized_pods() -> None:
+    webhook = webhooks(CLOSED_AND_OPEN)["validate-closed.podgate.io"]
+    assert [(rule["operations"], rule["resources"]) for rule in webhook["rules"]] == [
+        (["CREATE", "UPDATE"], ["pods"]),
+        (["UPDATE"], ["pods/resize"]),
+    ]
+    told = {key: webhook[key] for key in ("sideEffects", "timeoutSeconds", "matchPolicy", "admissionReviewVersions")}
+    assert told == {
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 5,
+        "matchPolicy": "Equivalent",
+        "admissionReviewVersions": ["v1"],
+    }
+
+
+def test_templates_are_asked_about_for_advice_alone() -> None:
+    webhook = webhooks(CLOSED_AND_OPEN)["workloads.podgate.io"]
+    assert [(rule["apiGroups"], rule["resources"], rule["operations"]) for rule in webhook["rules"]] == [
+        (["apps"], ["deployments", "replicasets", "statefulsets"], ["CREATE", "UPDATE"]),
+        (["batch"], ["jobs", "cronjobs"], ["CREATE", "UPDATE"]),
+        ([""], ["replicationcontrollers"], ["CREATE", "UPDATE"]),
+    ]
+    assert webhook["clientConfig"]["service"]["path"] == "/validate"
+    told = {key: webhook[key] for key in ("failurePolicy", "sideEffects", "timeoutSeconds", "matchPolicy")}
+    assert told == {"failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 2, "matchPolicy": "Equivalent"}
+    assert [condition["name"] for condition in webhook["matchConditions"]] == [
+        "in-service-namespaces",
+        "not-made-by-a-controller",
+        "not-being-deleted",
+        "template-differs",
+    ]
+
+
+def test_templates_are_asked_about_wherever_pods_are() -> None:
+    mutating, validating, _ = configurations(policy(CLOSED_AND_OPEN), CLIENT)
+    (of_pods,) = mutating["webhooks"]
+    of_templates = validating["webhooks"][-1]
+    assert of_templates["namespaceSelector"] == of_pods["namespaceSelector"]
+    assert expression(of_templates, "in-service-namespaces") == expression(of_pods, "in-service-namespaces")
+
+
+def test_kinds_whose_pods_are_all_exempt_are_not_asked_about() -> None:
+    controllers = [f"system:serviceaccount:kube-system:{name}-controller" for name in ("job", "replication")]
+    one = {"match": {"anyNamespace": True}}
+    webhook = configurations(policy_of(one, exemptions={"usernames": controllers}), CLIENT)[1]["webhooks"][-1]
+    assert [rule["resources"] for rule in webhook["rules"]] == [["deployments", "replicasets", "statefulsets"]]
+    everybody = [source.controller for source in SOURCES]
+    nothing = configurations(policy_of(one, exemptions={"usernames": everybody}), CLIENT)[1]["webhooks"]
+    assert [webhook["name"] for webhook in nothing] == ["validate-open.podgate.io"]
+
+
+def test_no_webhook_can_be_escaped_by_a_pods_own_labels() -> None:
+    for found in configurations(policy(CLOSED_AND_OPEN), CLIENT):
+        assert all("objectSelector" not in webhook for webhook in found["webhooks"])
+
+
+def test_a_selector_is_taken_out_of_names_by_its_opposite_written_natively() -> None:
+    found = webhooks("""
+services:
+- {name: a, failureMode: Closed, match: {namespaceSelector: {matchLabels: {team: x, tier: prod}}}}
+- {name: b, match: {namespaces: [shop]}}
+""")
+    assert [native(webhook) for name, webhook in found.items() if "open" in name] == [
+        [{"key": "team", "operator": "NotIn", "values": ["x"]}],
+        [{"key": "team", "operator": "In", "values": ["x"]}, {"key": "tier", "operator": "NotIn", "values": ["prod"]}],
+    ]
+
+
+def test_each_selector_is_a_native_entry_and_values_of_one_label_share_one() -> None:
+    teams = "".join(
+        f"- {{name: t{number}, match: {{namespaceSelector: {{matchLabels: {{team: t{number}}}}}}}}}\n"
+        for number in range(10, 40)
+    )
+    other = "- {name: o, match: {namespaceSelector: {matchExpressions: [{key: tier, operator: Exists}]}}}\n"
+    found = webhooks(f"services:\n{teams}{other}")
+    assert [native(webhook) for name, webhook in found.items() if "validate" in name] == [
+        [{"key": "tier", "operator": "Exists"}],
+        [
+            {"key": "team", "operator": "In", "values": [f"t{number}" for number in range(10, 40)]},
+            {"key": "tier", "operator": "DoesNotExist"},
+        ],
+    ]
+    assert list(found) == [
+        *("validate-open.podgate.io", "validate-open-2.podgate.io"),
+        *("workloads.podgate.io", "workloads-2.podgate.io"),
+    ]
+
+
+def test_every_namespace_needs_no_condition_on_names() -> None:
+    webhook = webhooks("services: [{name: a, match: {anyNamespace: true}}]")["validate-open.podgate.io"]
+    assert native(webhook) == []
+    assert not [one for one in webhook["matchConditions"] if "request.namespace" in one["expression"]]
+
+
+def test_exempt_namespaces_are_left_out_natively_where_exact_and_by_name_where_not() -> None:
+    exemptions = 'exemptions: {namespaces: [infra, "ops-*", "zzz-*"]}\n'
+    webhook = webhooks(exemptions + 'services: [{name: a, match: {namespaces: ["o*"]}}]')["validate-open.podgate.io"]
+    assert webhook["namespaceSelector"]["matchExpressions"] == [
+        {
+            "key": METADATA_NAME,
+            "operator": "NotIn",
+            "values": ["infra", "kube-node-lease", "kube-system", "podgate-system"],
+        }
+    ]
+    assert expression(webhook, "not-in-exempt-namespaces") == "!(request.namespace.startsWith('ops-'))"
+
+
+@pytest.mark.parametrize(("head", "judged"), [("", False), ("exemptions: {daemonSets: false}\n", True)])
+@pytest.mark.parametrize("kind", [0, 1])
+def test_the_api_server_asks_about_pods_of_daemon_sets_only_where_they_are_judged(
+    head: str,
+    judged: bool,  # noqa: FBT001
+    kind: int,
+) -> None:
+    found = webhooks(f"{head}services: [{{name: a, match: {{anyNamespace: true}}}}]", kind)
+    names = {
+        condition["name"]
+        for webhook in found.values()
+        if "pods" in webhook["rules"][0]["resources"]
+        for condition in webhook["matchConditions"]
+    }
+    assert ("not-daemonset-pods" not in names) is judged
+    assert "not-mirror-pods" in names
+    templates = {name for webhook in found.values() for rule in webhook["rules"] for name in rule["resources"]}
+    assert ("daemonsets" in templates) is (judged and kind == 1), "their authors are told as others are"
+
+
+def test_names_cannot_break_out_of_an_expression() -> None:
+    hostile = r"""exemptions: {usernames: ["a' || true || '", "b\\\n\" é"]}
+services: [{name: a, match: {anyNamespace: true}}]"""
+    webhook = webhooks(hostile)["validate-open.podgate.io"]
+    assert expression(webhook, "not-exempt-users") == (
+        r"!(request.userInfo.username in ['a\U00000027 || true || \U00000027', "
+        r"""'b\U0000005c\U0000000a" é'])"""
+    )
+
+
+DISABLED_SERVICE = f"services:\n- {{name: idle, failureMode: Closed, match: {{namespaces: [a]}}, modes: {DISABLED}}}\n"
+
+
+def test_a_service_that_does_nothing_is_not_worth_a_call() -> None:
+    assert [found["webhooks"] for found in configurations(policy(DISABLED_SERVICE), CLIENT)[:2]] == [[], []]
+
+
+def test_pods_of_no_service_are_judged_in_a_disabled_services_namespaces_too_but_never_refused_while_away() -> None:
+    found = webhooks(f"unmatched: Deny\n{DISABLED_SERVICE}")
+    assert {name: webhook["failurePolicy"] for name, webhook in found.items()} == {
+        "validate-open.podgate.io": "Ignore",
+        "workloads.podgate.io": "Ignore",
+    }
+
+
+def test_a_disabled_service_hides_no_namespace_of_a_later_one() -> None:
+    found = webhooks(DISABLED_SERVICE + "- {name: active, failureMode: Closed, match: {namespaces: [a, b]}}\n")
+    assert expression(found["validate-closed.podgate.io"], "in-service-namespaces") == "request.namespace in ['a', 'b']"
+
+
+def test_more_names_than_an_expression_can_hold_become_several_webhooks() -> None:
+    listed = [f"{'n' * 50}-{number:05}" for number in range(5000)]
+    services = "".join(
+        f"- {{name: s{start}, match: {{namespaces: [{', '.join(listed[start : start + 1000])}]}}}}\n"
+        for start in range(0, 5000, 1000)
+    )
+    found = webhooks(f"services:\n{services}")
+    for entry in ("validate-open", "workloads"):
+        texts = [expression(webhook, "in-service-namespaces") for name, webhook in found.items() if entry in name]
+        assert len(texts) == 4
+        assert max(map(len, texts)) < 100_000, "CEL's own limit"
+        assert all(sum(f"'{name}'" in text for text in texts) == 1 for name in listed)
+
+
+def test_as_many_odd_usernames_as_a_policy_may_exempt_still_fit() -> None:
+    users = [f"{number:04}{chr(0x2028) * 200}" for number in range(1000)]
+    odd = policy_of({"match": {"anyNamespace": True}}, exemptions={"usernames": users})
+    webhook = configurations(odd, CLIENT)[1]["webhooks"][0]
+    conditions = webhook["matchConditions"]
+    assert len(conditions) <= 64, "the API server's own limit"
+    assert len({condition["name"] for condition in conditions}) == len(conditions)
+    assert max(len(condition["expression"]) for condition in conditions) < 100_000
+
+
+def crossing(labels: int) -> Policy:
+    selectors = ({f"a{place}": "1", f"b{place}": "1"} for place in range(labels))
+    return policy_of(*({"match": {"namespaceSelector": {"matchLabels": selector}}} for selector in selectors))
+
+
+def test_selectors_that_cross_in_too_many_ways_are_refused_with_a_remedy() -> None:
+    assert configurations(crossing(5), CLIENT)
+    with pytest.raises(TooManyEntriesError, match="more than 100 webhooks") as raised:
+        configurations(crossing(30), CLIENT)
+    assert raised.value.remedy
+
+
+def test_a_selector_that_nothing_fits_is_no_entry() -> None:
+    never = {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}
+    assert regions(policy_of({"match": {"namespaceSelector": never}})) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (
+            ServiceReference("ns", "name", 8443),
+            {"service": {"namespace": "ns", "name": "name", "port": 8443, "path": "/mutate"}, "caBundle": "dGhlIENB"},
+        ),
+        ("https://10.0.0.1:8443", {"url": "https://10.0.0.1:8443/mutate", "caBundle": "dGhlIENB"}),
+        ("https://10.0.0.1:8443/", {"url": "https://10.0.0.1:8443/mutate", "caBundle": "dGhlIENB"}),
+    ],
+)
+def test_the_api_server_is_told_a_service_or_a_url(target: ServiceReference | str, expected: Json) -> None:
+    (webhook,) = configurations(policy_of({"match": {"anyNamespace": True}}), ClientConfig(target, b"the CA"))[0][
+        "webhooks"
+    ]
+    assert webhook["clientConfig"] == expected
+
+
+def test_the_policys_own_webhook_is_for_one_config_map_and_fails_open() -> None:
+    (webhook,) = configurations(policy(CLOSED_AND_OPEN), CLIENT)[2]["webhooks"]
+    assert webhook["clientConfig"]["service"]["path"] == "/validate-policy"
+    assert [(rule["operations"], rule["resources"]) for rule in webhook["rules"]] == [
+        (["CREATE", "UPDATE"], ["configmaps"])
+    ]
+    assert webhook["namespaceSelector"] == {
+        "matchExpressions": [{"key": METADATA_NAME, "operator": "In", "values": ["podgate-system"]}]
+    }
+    assert expression(webhook, "podgate-policy") == "object.metadata.name in ['podgate-policy', 'podgate-overrides']"
+    assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 30)

@@ -1,0 +1,180 @@
+"""Resources over generated Pods and policies: against a slow model, through an independent JSON Patch library."""
+
+from copy import deepcopy
+
+import jsonpatch
+import msgspec
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+
+from tests.core import api_server
+from tests.core.generating.words import Json
+from tests.core.ranges_model import Box, all_boxes, all_settled, amount, is_ignored, named, owed
+from tests.core.resource_strategies import LADDERS, pod_resources, resource_rules
+from tests.core.strategies import examples
+from webhook.core.container_resources import RangePlan, lacks, operations, qos_change, qos_class
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.quantity import Quantity
+from webhook.core.policy_spec import ResourceRules
+
+PROPERTY = examples(150)
+any_pods = st.builds(lambda spec: {"metadata": {}, "spec": spec}, pod_resources())
+real_pods = st.builds(lambda spec: api_server.defaulted({"metadata": {}, "spec": spec}), pod_resources(strict=True))
+any_rules = resource_rules(strict=False)
+
+
+def plan_of(rules: Json) -> RangePlan:
+    return RangePlan.of(msgspec.convert(rules, ResourceRules, dec_hook=lambda _, value: Quantity.parse(str(value))))
+
+
+def decoded(pod: Json) -> Pod:
+    return msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
+
+
+def patch_of(pod: Json, rules: Json) -> list[Json]:
+    found: list[Json] = msgspec.to_builtins(operations(decoded(pod), plan_of(rules)))
+    return found
+
+
+def patched(pod: Json, patch: list[Json]) -> Json:
+    found: Json = jsonpatch.apply_patch(pod, deepcopy(patch))
+    return found
+
+
+def rewritten(pod: Json, rules: Json) -> Json:
+    return patched(pod, patch_of(pod, rules))
+
+
+def meaning(pod: Json) -> tuple[list[Box], Json]:
+    """Return what a Pod asks once it is stored, whatever the spelling."""
+    stored = api_server.defaulted(pod)
+    return all_boxes(stored), {key: value for key, value in stored["spec"].items() if "ontainers" not in key}
+
+
+@PROPERTY
+@given(any_pods, any_rules)
+def test_every_container_becomes_what_the_words_say(pod: Json, rules: Json) -> None:
+    found = {box.place: box for box in meaning(rewritten(pod, rules))[0]}
+    for (place, name), wanted in all_settled(pod, rules).items():
+        assert found[place].limits.get(name) == wanted.limit, (place, name)
+        assert found[place].requests.get(name) == wanted.request, (place, name)
+
+
+@PROPERTY
+@given(any_pods | real_pods, any_rules)
+def test_the_api_server_adds_nothing_to_what_the_rules_speak_of(pod: Json, rules: Json) -> None:
+    patched_only = rewritten(pod, rules)
+    stored = {box.place: box for box in all_boxes(api_server.defaulted(patched_only))}
+    for box in all_boxes(patched_only):
+        for name in named(rules) if not is_ignored(rules, box.name) else ():
+            assert box.limits.get(name) == stored[box.place].limits.get(name), (box.place, name)
+            assert box.requests.get(name) == stored[box.place].requests.get(name), (box.place, name)
+
+
+@PROPERTY
+@given(any_pods, any_rules)
+def test_a_pod_from_a_file_becomes_the_same_as_one_that_the_api_server_has_defaulted(pod: Json, rules: Json) -> None:
+    pod["spec"].pop("resources", None)  # which the API server fills up by what the containers ask
+    assert meaning(rewritten(pod, rules)) == meaning(rewritten(api_server.defaulted(pod), rules))
+
+
+@PROPERTY
+@given(any_pods | real_pods, any_rules)
+def test_a_second_rewrite_changes_nothing(pod: Json, rules: Json) -> None:
+    once = rewritten(pod, rules)
+    assert patch_of(once, rules) == []
+    assert patch_of(api_server.defaulted(once), rules) == []
+
+
+@PROPERTY
+@given(any_pods, any_rules)
+def test_all_else_stays_as_it_was(pod: Json, rules: Json) -> None:
+    after, before = rewritten(pod, rules), deepcopy(pod)
+    for spec in (after["spec"], before["spec"]):
+        for field in ("containers", "initContainers"):
+            for container in spec.get(field) or []:
+                if is_ignored(rules, container["name"]):
+                    continue
+                resources = container.pop("resources", None) or {}
+                kept = {
+                    side: {name: value for name, value in amounts.items() if name not in LADDERS}
+                    for side, amounts in resources.items()
+                    if side in {"requests", "limits"} and amounts
+                }
+                container["kept"] = [{side: found for side, found in kept.items() if found}, resources.get("claims")]
+    assert after == before
+
+
+@PROPERTY
+@given(any_pods | real_pods, any_rules)
+def test_what_is_owed_is_what_the_model_owes(pod: Json, rules: Json) -> None:
+    for state in (pod, rewritten(pod, rules)):
+        told = set()
+        for lack in lacks(decoded(state), plan_of(rules)):
+            who = "user" if lack.code is Code.RESOURCES_OUTSIDE else "rewrite"
+            word, _, rest = lack.owed.partition("[")
+            name, _, places = rest.partition("] of ")
+            told |= {(who, word, name, place) for place in places.split(", ")}
+        assert told == owed(state, rules)
+
+
+@PROPERTY
+@given(any_pods | real_pods, any_rules)
+def test_after_a_rewrite_only_the_users_own_is_owed(pod: Json, rules: Json) -> None:
+    for state in (rewritten(pod, rules), api_server.defaulted(rewritten(pod, rules))):
+        assert {lack.code for lack in lacks(decoded(state), plan_of(rules))} <= {Code.RESOURCES_OUTSIDE}
+
+
+@PROPERTY
+@given(any_pods, any_rules)
+def test_a_rewrite_is_owed_exactly_where_the_api_server_would_not_write_the_same(pod: Json, rules: Json) -> None:
+    codes = {lack.code for lack in lacks(decoded(pod), plan_of(rules))}
+    assert (Code.RESOURCES_UNFULFILLED in codes) == (meaning(rewritten(pod, rules)) != meaning(pod))
+
+
+@PROPERTY
+@given(any_pods | real_pods, any_rules)
+def test_a_patch_is_minimal(pod: Json, rules: Json) -> None:
+    patch = patch_of(pod, rules)
+    event(f"operations: {min(len(patch), 5)}")
+    goal = meaning(patched(pod, patch))
+    for index in range(len(patch)):
+        without = patched(pod, patch[:index] + patch[index + 1 :])
+        assert patch_of(without, rules) or meaning(without) != goal, patch[index]
+
+
+@PROPERTY
+@given(real_pods, resource_rules())
+def test_a_pod_that_the_api_server_takes_is_taken_after_a_rewrite(pod: Json, rules: Json) -> None:
+    assume(api_server.refusals(pod) == [])
+    after = rewritten(pod, rules)
+    assert api_server.refusals(api_server.defaulted(after)) == []
+
+
+@PROPERTY
+@given(any_pods, any_rules)
+def test_no_limit_that_is_given_is_below_its_request(pod: Json, rules: Json) -> None:
+    before = {box.place: box for box in all_boxes(pod)}
+    for box in all_boxes(rewritten(pod, rules)):
+        for name, limit in box.limits.items():
+            request, own = box.requests.get(name), before[box.place]
+            if own.limits.get(name) is None or own.requests.get(name, amount(0)) <= own.limits[name]:
+                assert request is None or request <= limit
+
+
+@PROPERTY
+@given(real_pods, resource_rules())
+def test_the_qos_class_is_kubernetes_own_before_and_after(pod: Json, rules: Json) -> None:
+    assume(api_server.refusals(pod) == [])
+    after = api_server.defaulted(rewritten(pod, rules))
+    classes = api_server.qos_class(pod), api_server.qos_class(after)
+    event(f"QoS: {classes[0]} to {classes[1]}")
+    assert (qos_class(decoded(pod)), qos_class(decoded(after))) == classes
+    assert qos_change(decoded(pod), plan_of(rules)) == (classes if classes[0] != classes[1] else None)
+
+
+@PROPERTY
+@given(any_pods, any_rules)
+def test_a_pod_that_did_not_change_is_never_newly_outside(pod: Json, rules: Json) -> None:
+    assert lacks(decoded(pod), plan_of(rules), decoded(pod)) == []

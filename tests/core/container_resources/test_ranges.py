@@ -1,0 +1,606 @@
+"""Resources in LimitRange's words: hand-computed examples, each point of their meaning, and findings in words."""
+
+from typing import Any
+
+import jsonpatch
+import msgspec
+import pytest
+
+from tests.core.generating.words import Json
+from webhook.core.container_resources import RangePlan, lacks, operations, qos_change, qos_class
+from webhook.core.findings import Code, Lack
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.quantity import Quantity
+from webhook.core.policy_spec import ResourceRules
+
+OUTSIDE, UNFULFILLED = Code.RESOURCES_OUTSIDE, Code.RESOURCES_UNFULFILLED
+BOTH = {"cpu": "1", "memory": "1Gi"}
+
+
+def plan_of(rules: Json) -> RangePlan:
+    return RangePlan.of(msgspec.convert(rules, ResourceRules, dec_hook=lambda _, value: Quantity.parse(str(value))))
+
+
+def in_range(when_outside: str = "Deny", **container: Any) -> RangePlan:
+    words = {"default_request": "defaultRequest"}
+    return plan_of(
+        {"container": {words.get(key, key): value for key, value in container.items()}, "whenOutside": when_outside}
+    )
+
+
+def decoded(spec: Json) -> Pod:
+    return msgspec.convert({"metadata": {}, "spec": spec}, Pod)
+
+
+def rewritten(spec: Json, plan: RangePlan) -> Json:
+    patch = msgspec.to_builtins(operations(decoded(spec), plan))
+    found: Json = jsonpatch.apply_patch({"spec": spec}, patch)["spec"]
+    return found
+
+
+def one(resources: Json | None = None, **more: Any) -> Json:
+    return {"containers": [{"name": "main", "resources": resources, **more}]}
+
+
+def asks(requests: Json | None = None, limits: Json | None = None) -> Json:
+    return {side: found for side, found in (("requests", requests), ("limits", limits)) if found is not None}
+
+
+def became(resources: Json | None, plan: RangePlan) -> Json | None:
+    found: Json | None = rewritten(one(resources), plan)["containers"][0].get("resources")
+    return found
+
+
+def texts(spec: Json, plan: RangePlan) -> list[str]:
+    return [f"{lack.code}: {lack.text}" for lack in lacks(decoded(spec), plan)]
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "after"),
+    [
+        # a limit that is absent gets the default, or the max, and so does a request beside it
+        ({"default": {"cpu": "1"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
+        ({"default": {"cpu": "1"}, "max": {"cpu": "8"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
+        ({"max": {"cpu": "8"}}, asks({"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "8"})),
+        ({"max": {"ephemeral-storage": "8Gi"}}, None, asks({"ephemeral-storage": "8Gi"}, {"ephemeral-storage": "8Gi"})),
+        # never below its own request, in the request's own words
+        ({"default": {"cpu": "1"}}, asks({"cpu": "1500m"}), asks({"cpu": "1500m"}, {"cpu": "1500m"})),
+        ({"default": {"cpu": "1"}}, asks({"cpu": "1000m"}), asks({"cpu": "1000m"}, {"cpu": "1"})),
+        ({"max": {"cpu": "8"}}, asks({"cpu": "9"}), asks({"cpu": "9"}, {"cpu": "9"})),
+        # a request that is absent beside a limit of the user's is the limit, in its own words
+        ({"default_request": {"cpu": "100m"}}, asks(limits={"cpu": "1000m"}), asks({"cpu": "1000m"}, {"cpu": "1000m"})),
+        ({"max": {"cpu": "8"}}, asks(limits={"cpu": 2}), asks({"cpu": "2"}, {"cpu": 2})),
+        # of resources without a rule the API server alone makes it
+        ({"max": {"cpu": "8"}}, asks({"cpu": "1"}, BOTH), asks({"cpu": "1"}, BOTH)),
+        # request and limit both absent: defaultRequest, then the default limit, then min, as in a LimitRange
+        ({"default_request": {"cpu": "100m"}}, None, asks({"cpu": "100m"})),
+        (
+            {"default_request": {"cpu": "100m"}, "default": {"cpu": "1"}},
+            None,
+            asks({"cpu": "100m"}, {"cpu": "1"}),
+        ),
+        ({"default_request": {"cpu": "0.1"}, "default": {"cpu": "100m"}}, None, asks({"cpu": "0.1"}, {"cpu": "100m"})),
+        ({"default": {"cpu": "1"}, "min": {"cpu": "50m"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
+        ({"min": {"cpu": "50m"}}, None, asks({"cpu": "50m"})),
+        ({"min": {"cpu": "50m"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
+        ({"min": {"cpu": "8"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
+        ({"max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
+        # a least amount of 0 asks for nothing
+        ({"min": {"cpu": "0"}}, None, None),
+        ({"min": {"cpu": "0m"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
+        # null is no amount
+        ({"min": {"cpu": "50m"}}, asks({"cpu": None}), asks({"cpu": "50m"})),
+        ({"default": {"cpu": "1"}}, asks({"cpu": None}, {"cpu": None}), asks({"cpu": "1"}, {"cpu": "1"})),
+        # what the container says stays
+        ({"default": {"cpu": "1"}}, asks({"cpu": "2"}, {"cpu": "3"}), asks({"cpu": "2"}, {"cpu": "3"})),
+        ({"default": {"cpu": "1"}}, asks(limits={"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "0"})),
+        # Deny leaves what is outside to be denied
+        ({"max": {"cpu": "8"}}, asks({"cpu": "1"}, {"cpu": "9"}), asks({"cpu": "1"}, {"cpu": "9"})),
+        # extended resources and huge pages are equal: either word is both, min and max are no defaults
+        ({"default": {"v.io/gpu": "2"}}, None, asks({"v.io/gpu": "2"}, {"v.io/gpu": "2"})),
+        ({"default_request": {"v.io/gpu": "2"}}, None, asks({"v.io/gpu": "2"}, {"v.io/gpu": "2"})),
+        ({"default_request": {"v.io/gpu": "2"}}, asks({"v.io/gpu": "1"}), asks({"v.io/gpu": "1"}, {"v.io/gpu": "1"})),
+        ({"default": {"v.io/gpu": "2"}}, asks(limits={"v.io/gpu": "1"}), asks({"v.io/gpu": "1"}, {"v.io/gpu": "1"})),
+        ({"min": {"v.io/gpu": "1"}, "max": {"v.io/gpu": "2"}}, None, None),
+        (
+            {"default": {"hugepages-2Mi": "4Mi", "memory": "1Gi"}},
+            None,
+            asks({"hugepages-2Mi": "4Mi", "memory": "1Gi"}, {"hugepages-2Mi": "4Mi", "memory": "1Gi"}),
+        ),
+        # Kubernetes takes huge pages only beside cpu or memory
+        ({"default": {"hugepages-2Mi": "4Mi"}}, None, None),
+        (
+            {"default": {"hugepages-2Mi": "4Mi"}},
+            asks(limits={"hugepages-2Mi": "2Mi"}),
+            asks({"hugepages-2Mi": "2Mi"}, {"hugepages-2Mi": "2Mi"}),
+        ),
+        (
+            {"default": {"hugepages-2Mi": "4Mi"}},
+            asks({"cpu": "1"}),
+            asks({"cpu": "1", "hugepages-2Mi": "4Mi"}, {"hugepages-2Mi": "4Mi"}),
+        ),
+        # a domain of Kubernetes' own overcommits, and has no implied defaults
+        (
+            {"default_request": {"x.kubernetes.io/a": "1"}, "default": {"x.kubernetes.io/a": "2"}},
+            None,
+            asks({"x.kubernetes.io/a": "1"}, {"x.kubernetes.io/a": "2"}),
+        ),
+        ({"max": {"x.kubernetes.io/a": "2"}}, None, None),
+    ],
+)
+def test_what_a_container_gets(words: Json, before: Json | None, after: Json | None) -> None:
+    assert became(before, in_range(**words)) == after
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "after"),
+    [
+        ({"max": {"cpu": "8"}}, asks({"cpu": "9"}, {"cpu": "10"}), asks({"cpu": "8"}, {"cpu": "8"})),
+        ({"max": {"cpu": "8"}}, asks({"cpu": "1"}, {"cpu": 9}), asks({"cpu": "1"}, {"cpu": "8"})),
+        ({"max": {"cpu": "8"}}, asks(limits={"cpu": "9"}), asks({"cpu": "8"}, {"cpu": "8"})),
+        ({"max": {"cpu": "8"}}, asks({"cpu": "9"}), asks({"cpu": "8"}, {"cpu": "8"})),
+        ({"min": {"cpu": "100m"}}, asks({"cpu": "10m"}), asks({"cpu": "100m"})),
+        ({"min": {"cpu": "100m"}}, asks({"cpu": "10m"}, {"cpu": "20m"}), asks({"cpu": "100m"}, {"cpu": "100m"})),
+        ({"min": {"cpu": "100m"}}, asks({"cpu": "10m"}, {"cpu": "1"}), asks({"cpu": "100m"}, {"cpu": "1"})),
+        ({"min": {"cpu": "100m"}}, asks({"cpu": "0.1"}, {"cpu": 1}), asks({"cpu": "0.1"}, {"cpu": 1})),
+        (
+            {"min": {"cpu": "100m"}, "default": {"cpu": "100m"}},
+            asks({"cpu": "0"}),
+            asks({"cpu": "100m"}, {"cpu": "100m"}),
+        ),
+        (
+            {"max": {"v.io/gpu": "2"}},
+            asks({"v.io/gpu": 4}, {"v.io/gpu": 4}),
+            asks({"v.io/gpu": "2"}, {"v.io/gpu": "2"}),
+        ),
+        (
+            {"max": {"v.io/gpu": "2"}},
+            asks(limits={"v.io/gpu": 4}),
+            asks({"v.io/gpu": "2"}, {"v.io/gpu": "2"}),
+        ),
+        # 0 is no limit: where there is a max it is above it; beside it alone the API server asks for 0
+        ({"max": {"cpu": "8"}}, asks({"cpu": "0"}, {"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "8"})),
+        ({"max": {"cpu": "8"}}, asks(limits={"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "8"})),
+        (
+            {"min": {"memory": "1Gi"}, "max": {"memory": "2Gi"}},
+            asks(limits={"memory": "0"}),
+            asks({"memory": "1Gi"}, {"memory": "2Gi"}),
+        ),
+        ({"max": {"v.io/gpu": "2"}}, asks(limits={"v.io/gpu": "0"}), asks({"v.io/gpu": "0"}, {"v.io/gpu": "0"})),
+    ],
+)
+def test_clamping_brings_amounts_to_the_bound_in_the_policys_words(words: Json, before: Json, after: Json) -> None:
+    assert became(before, in_range("Clamp", **words)) == after
+
+
+def test_every_kind_of_container_gets_its_amounts_but_those_that_are_ignored() -> None:
+    plan = in_range(default={"cpu": "1"}, ignore=["istio-proxy", "vault-agent*"])
+    spec = {
+        "containers": [{"name": "main"}, {"name": "istio-proxy"}, {"name": "vault-agent-init"}, {"name": "vault"}],
+        "initContainers": [{"name": "wait"}, {"name": "side", "restartPolicy": "Always"}, {"name": "istio-proxy"}],
+    }
+    found = rewritten(spec, plan)
+    given = [box["name"] for side in ("containers", "initContainers") for box in found[side] if "resources" in box]
+    assert given == ["main", "vault", "wait", "side"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "paths"),
+    [
+        ("absent", ["/spec/containers/0/resources"]),
+        (None, ["/spec/containers/0/resources"]),
+        ({}, ["/spec/containers/0/resources/limits", "/spec/containers/0/resources/requests"]),
+        (
+            {"requests": None, "limits": {}, "claims": [{"name": "gpu"}]},
+            [
+                "/spec/containers/0/resources/limits/cpu",
+                "/spec/containers/0/resources/limits/v.io~1g~0pu",
+                "/spec/containers/0/resources/requests",
+            ],
+        ),
+        (
+            {"requests": {"memory": "1Gi"}, "limits": None},
+            [
+                "/spec/containers/0/resources/limits",
+                "/spec/containers/0/resources/requests/cpu",
+                "/spec/containers/0/resources/requests/v.io~1g~0pu",
+            ],
+        ),
+    ],
+)
+def test_whole_maps_are_added_where_there_are_none_else_by_key(resources: Any, paths: list[str]) -> None:
+    plan = in_range(default={"cpu": "1", "v.io/g~pu": "2"}, default_request={"cpu": "100m"})
+    spec = {"containers": [{"name": "main"} if resources == "absent" else {"name": "main", "resources": resources}]}
+    assert [operation.path for operation in operations(decoded(spec), plan)] == paths
+    found = rewritten(spec, plan)["containers"][0]["resources"]
+    assert found["limits"] == {"cpu": "1", "v.io/g~pu": "2"}
+    own = (resources.get("requests") if isinstance(resources, dict) else None) or {}
+    assert found["requests"] == {"cpu": "100m", "v.io/g~pu": "2", **own}
+    assert found.get("claims") == (resources.get("claims") if isinstance(resources, dict) else None)
+
+
+def test_what_is_there_is_replaced_and_what_is_not_is_added() -> None:
+    plan = in_range("Clamp", max={"cpu": "8"}, default={"memory": "1Gi"})
+    found = operations(decoded(one(asks({"cpu": "1"}, {"cpu": "9"}))), plan)
+    assert [(operation.op, operation.path.removeprefix("/spec/containers/0/resources/")) for operation in found] == [
+        ("add", "limits/memory"),
+        ("replace", "limits/cpu"),
+        ("add", "requests/memory"),
+    ]
+
+
+def test_two_containers_never_share_a_map_of_the_patch() -> None:
+    plan = in_range(default={"cpu": "1"})
+    first, second = operations(decoded({"containers": [{"name": "a"}, {"name": "b"}]}), plan)
+    assert first.value == second.value
+    assert first.value is not second.value
+    assert len({id(amounts) for operation in (first, second) for amounts in operation.value.values()}) == 4
+
+
+WHOLE = {"cpu": "4", "memory": "4Gi"}
+
+
+@pytest.mark.parametrize(
+    ("whole", "before", "after"),
+    [
+        # what the Pod limits needs no default; what it only requests does: else nothing would limit it
+        (asks(limits=WHOLE), None, None),
+        (asks(WHOLE, WHOLE), asks({"cpu": "1"}), asks({"cpu": "1"})),
+        (asks(WHOLE), asks({"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "2"})),
+        (asks(WHOLE), None, asks({"cpu": "0"}, {"cpu": "2"})),
+        (asks(limits={"memory": "4Gi"}), None, asks({"cpu": "2"}, {"cpu": "2"})),
+        (asks(limits={"cpu": "0"}), None, None),
+        # nothing is raised, and lowering works
+        (asks(WHOLE), asks({"cpu": "1m"}, {"cpu": "2m"}), asks({"cpu": "1m"}, {"cpu": "2m"})),
+        (asks(WHOLE), asks({"cpu": "3"}, {"cpu": "3"}), asks({"cpu": "2"}, {"cpu": "2"})),
+        (asks(limits=WHOLE), asks(limits={"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "0"})),
+        (asks({"cpu": None}, {"cpu": None}), None, asks({"cpu": "2"}, {"cpu": "2"})),
+        (asks(WHOLE), asks({"cpu": "0"}, {"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "2"})),
+    ],
+)
+def test_what_a_pod_with_resources_of_its_own_gets(whole: Json, before: Json | None, after: Json | None) -> None:
+    plan = in_range("Clamp", min={"cpu": "500m"}, max={"cpu": "2"})
+    found = rewritten({**one(before), "resources": whole}, plan)
+    assert found["containers"][0]["resources"] == after
+    assert found["resources"] == whole
+
+
+def test_below_a_pods_own_resources_what_cannot_be_raised_is_the_users_own() -> None:
+    plan = in_range("Clamp", min={"cpu": "500m"})
+    spec = {**one(asks({"cpu": "1m"}, {"cpu": "0"})), "resources": asks(WHOLE, WHOLE)}
+    assert texts(spec, plan) == [
+        "ResourcesOutside: container main: requests[cpu] is '1m', at least '500m' is allowed: ask for more"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "limits"),
+    [
+        (
+            {"container": {"max": {"cpu": "8"}}},
+            ["limits[cpu] is '0' (no limit), at most '8' is allowed: write a limit"],
+        ),
+        ({"pod": {"max": {"cpu": "4"}}}, ["limits[cpu] is '0' (no limit), at most '4' is allowed: write a limit"]),
+        (
+            {"container": {"max": {"cpu": "8"}}, "pod": {"max": {"cpu": "4"}}},
+            ["limits[cpu] is '0' (no limit), at most '4' is allowed: write a limit"],
+        ),
+        ({"container": {"default": {"cpu": "8"}}}, []),
+        ({"container": {"max": {"v.io/cpu": "8"}}}, []),
+    ],
+)
+def test_a_pods_own_limit_of_0_escapes_no_max(rules: Json, limits: list[str]) -> None:
+    plan = plan_of({**rules, "whenOutside": "Clamp"})
+    spec = {**one(), "resources": asks(limits={"cpu": "0", "v.io/cpu": "0"})}
+    assert operations(decoded(spec), plan) == []
+    assert texts(spec, plan) == [f"ResourcesOutside: the Pod as a whole: {text}" for text in limits]
+
+
+@pytest.mark.parametrize(
+    ("when_outside", "resources", "text"),
+    [
+        (
+            "Deny",
+            asks({"cpu": "1"}, {"cpu": "9"}),
+            "ResourcesOutside: container main: limits[cpu] is '9', at most '8' is allowed: ask for less",
+        ),
+        (
+            "Deny",
+            asks({"cpu": "9"}, {"cpu": "900"}),
+            (
+                "ResourcesOutside: container main: limits[cpu] is '900' and requests[cpu] is '9',"
+                " at most '8' is allowed: ask for less"
+            ),
+        ),
+        (
+            "Deny",
+            asks({"cpu": "1m"}, {"cpu": 1}),
+            "ResourcesOutside: container main: requests[cpu] is '1m', at least '100m' is allowed: ask for more",
+        ),
+        (
+            "Deny",
+            asks({"cpu": "1"}, {"cpu": "0"}),
+            "ResourcesOutside: container main: limits[cpu] is '0' (no limit), at most '8' is allowed: write a limit",
+        ),
+        (
+            "Clamp",
+            asks({"cpu": "1"}, {"cpu": "9"}),
+            "ResourcesUnfulfilled: container main: limits[cpu] is '9', expected at most '8'",
+        ),
+        (
+            "Clamp",
+            asks(limits={"cpu": "0"}),
+            "ResourcesUnfulfilled: container main: limits[cpu] is '0' (no limit), expected at most '8'",
+        ),
+        (
+            "Clamp",
+            asks({"cpu": "1m"}, {"cpu": "1"}),
+            "ResourcesUnfulfilled: container main: requests[cpu] is '1m', expected at least '100m'",
+        ),
+        (
+            "Deny",
+            asks({"cpu": "1"}),
+            "ResourcesUnfulfilled: container main: limits[cpu] is missing, expected '8'",
+        ),
+        (
+            "Deny",
+            None,
+            "ResourcesUnfulfilled: container main: limits[cpu] is missing, expected '8'",
+        ),
+        (
+            "Deny",
+            asks(limits={"cpu": "9"}),
+            "ResourcesOutside: container main: limits[cpu] is '9', at most '8' is allowed: ask for less",
+        ),
+        (
+            "Deny",
+            asks({"cpu": "0"}, {"cpu": "10m"}),
+            (
+                "ResourcesOutside: container main: limits[cpu] is '10m' and requests[cpu] is '0',"
+                " at least '100m' is allowed: ask for more"
+            ),
+        ),
+    ],
+)
+def test_a_finding_names_the_container_the_value_and_the_expectation(
+    when_outside: str, resources: Json | None, text: str
+) -> None:
+    assert texts(one(resources), in_range(when_outside, min={"cpu": "100m"}, max={"cpu": "8"})) == [text]
+
+
+def test_a_finding_names_the_field() -> None:
+    plan = in_range(max={"cpu": "8"})
+    spec = {"containers": [], "initContainers": [{"name": "wait", "resources": asks({"cpu": "9"}, {"cpu": "9"})}]}
+    assert lacks(decoded(spec), plan) == [
+        Lack(
+            OUTSIDE,
+            "spec.initContainers[0].resources.limits[cpu]",
+            "max[cpu] of spec.initContainers[0].resources",
+            "init container wait: limits[cpu] is '9' and requests[cpu] is '9', at most '8' is allowed: ask for less",
+        )
+    ]
+
+
+def test_amounts_that_are_absent_and_have_no_default_are_not_outside() -> None:
+    plan = plan_of({"container": {"min": {"v.io/gpu": "1"}, "max": {"v.io/gpu": "2"}}})
+    assert texts(one(None), plan) == []
+
+
+def test_a_rewritten_pod_owes_nothing_in_either_of_the_two_forms_that_it_has() -> None:
+    plan = in_range(default={"cpu": "1"})
+    assert texts(one(asks(limits={"cpu": "1"})), plan) == []
+    assert texts(one(asks({"cpu": "1"}, {"cpu": "1"})), plan) == [], "as the API server stores it"
+
+
+def test_below_a_pods_own_huge_pages_no_default_makes_request_and_limit_differ() -> None:
+    plan = in_range(default={"hugepages-2Mi": "4Mi"})
+    spec = {**one(asks({"cpu": "1"})), "resources": asks({"hugepages-2Mi": "8Mi"})}
+    assert operations(decoded(spec), plan) == []
+
+
+def test_findings_are_few_and_short_whatever_a_tenant_sends() -> None:
+    plan = in_range(max={"cpu": "8"}, default={"memory": "1Gi"})
+    box = {"name": "n" * 100_000, "resources": asks({"cpu": "9"}, {"cpu": "9." + "0" * 60})}
+    spec = {"containers": [box] * 200, "initContainers": [box] * 13}
+    found = texts(spec, plan)
+    assert len(found) == 4
+    assert [line.partition(": limits")[0][-12:] for line in found] == ["and 199 more"] * 2 + [" and 12 more"] * 2
+    assert max(map(len, found)) < 400
+
+
+@pytest.mark.parametrize(
+    ("resources", "says"),
+    [
+        (asks({"cpu": "much"}), r"^container main: resources\.requests\[cpu\]: 'much': not a Kubernetes quantity"),
+        (asks(limits={"memory": "-1"}), r"^container main: resources\.limits\[memory\]: '-1': a quantity below 0"),
+        (
+            asks(limits={"memory": "x" * 99}),
+            r"^container main: resources\.limits\[memory\]: 'x{40}\.\.\.': not a Kubernetes",
+        ),
+    ],
+)
+def test_an_unreadable_amount_names_the_container_the_field_and_the_value(resources: Json, says: str) -> None:
+    plan = in_range(max={"cpu": "8"})
+    for judge in (operations, lacks, qos_change):
+        with pytest.raises(ValueError, match=says):
+            judge(decoded(one(resources)), plan)
+
+
+def test_an_unreadable_amount_of_the_pod_as_a_whole_names_the_field() -> None:
+    with pytest.raises(ValueError, match=r"^the Pod as a whole: cpu: 'much': not a Kubernetes quantity"):
+        lacks(decoded({**one(), "resources": asks(limits={"cpu": "much"})}), in_range(max={"cpu": "8"}))
+
+
+def test_the_text_that_is_written_does_not_depend_on_what_was_seen_before() -> None:
+    plan = in_range(default={"cpu": "1"})
+    assert became(asks({"cpu": 2.0}), plan) == asks({"cpu": 2.0}, {"cpu": "2"})
+    assert became(asks({"cpu": 2}), plan) == asks({"cpu": 2}, {"cpu": "2"})
+    assert became(asks({"cpu": 2.5}), plan) == asks({"cpu": 2.5}, {"cpu": "2.5"})
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1e30, "1e+30"), (1e100, "1e+100"), (1e308, "1e+308"), (10**30, "1" + "0" * 30), ("9" * 82, "9" * 82)],
+)
+def test_a_number_of_any_size_is_written_exactly_and_read_again(number: Any, text: str) -> None:
+    plan = in_range(default={"cpu": "1"}, max={"memory": "8Gi"})
+    after = became(asks(limits={"memory": number}), plan)
+    assert after is not None
+    assert after["requests"]["memory"] == text
+    (told,) = texts(one(after), plan)
+    assert told.startswith("ResourcesOutside: container main: limits[memory] is '")
+    assert told.endswith("', at most '8Gi' is allowed: ask for less")
+    assert len(told) < 300
+
+
+def test_an_amount_beyond_all_others_is_told_in_a_few_characters() -> None:
+    plan = pod_range(max={"memory": "8Gi", "v.io/gpu": 1})
+    spec = one(asks({"memory": "10e9999999", "v.io/gpu": "1e900"}))
+    told = "; ".join(texts(spec, plan))
+    assert "requests[memory] is '1.00e1000'" in told
+    assert "requests[v.io/gpu] is '1.00e900'" in told
+    assert len(told) < 400
+
+
+def pod_range(**words: Json) -> RangePlan:
+    return plan_of({"pod": words, "container": {"ignore": ["istio-proxy"]}, "whenOutside": "Clamp"})
+
+
+def boxes(*amounts: tuple[str, str]) -> list[Json]:
+    return [
+        {"name": f"c{index}", "resources": asks({"memory": request}, {"memory": limit})}
+        for index, (request, limit) in enumerate(amounts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ({"containers": boxes(("1Gi", "2Gi"), ("1Gi", "2Gi"))}, []),
+        ({"containers": boxes(("1Gi", "2Gi"), ("1Gi", "3Gi"))}, ["limits[memory] is '5Gi', at most '4Gi'"]),
+        (
+            {"containers": boxes(("3Gi", "3Gi")), "initContainers": boxes(("5Gi", "5Gi"))},
+            ["limits[memory] is '5Gi' and requests[memory] is '5Gi', at most '4Gi'"],
+        ),
+        ({"containers": boxes(("1Mi", "1Gi"))}, ["requests[memory] is '1Mi', at least '64Mi'"]),
+        ({"containers": boxes(("1Gi", "2Gi")), "resources": asks({"memory": "1Gi"}, {"memory": "4Gi"})}, []),
+        (
+            {"containers": boxes(("1Gi", "2Gi")), "resources": asks({"memory": "1Gi"}, {"memory": "8Gi"})},
+            ["limits[memory] is '8Gi', at most '4Gi'"],
+        ),
+        (
+            {"containers": boxes(("1Gi", "4Gi")), "overhead": {"memory": "1000"}},
+            ["limits[memory] is '4294968296', at most '4Gi'"],
+        ),
+        ({"containers": [{"name": "a", "resources": asks({"memory": "1Gi"})}]}, []),
+        (
+            {"containers": [{"name": "istio-proxy", "resources": asks({"memory": "5Gi"})}]},
+            ["requests[memory] is '5Gi', at most '4Gi'"],
+        ),
+        (
+            {"containers": [{"name": "a", "resources": asks({"memory": "4294967296.5"})}]},
+            ["requests[memory] is '4294967296500000000n', at most '4Gi'"],
+        ),
+    ],
+)
+def test_a_pods_total_is_the_schedulers_and_is_never_clamped(spec: Json, found: list[str]) -> None:
+    plan = pod_range(min={"memory": "64Mi"}, max={"memory": "4Gi"})
+    assert operations(decoded(spec), plan) == []
+    remedies = {"ask for less", "ask for more"}
+    lines = [line.rpartition(" is allowed: ") for line in texts(spec, plan)]
+    assert [said for said, _, _ in lines] == [f"ResourcesOutside: the Pod as a whole: {line}" for line in found]
+    assert {remedy for _, _, remedy in lines} <= remedies
+
+
+def test_a_total_names_the_containers_or_the_pods_own_field() -> None:
+    plan = pod_range(max={"memory": "1Gi"})
+    spec = {"containers": boxes(("2Gi", "2Gi"))}
+    assert [lack.field for lack in lacks(decoded(spec), plan)] == ["spec.containers[*].resources.limits[memory]"]
+    own = {**spec, "resources": asks(limits={"memory": "2Gi"})}
+    assert [lack.field for lack in lacks(decoded(own), plan)] == ["spec.resources.limits[memory]"]
+
+
+def resized(before: Json, after: Json, plan: RangePlan) -> list[str]:
+    return [lack.text for lack in lacks(decoded(after), plan, decoded(before))]
+
+
+def test_a_resize_answers_for_what_is_newly_outside_only() -> None:
+    plan = in_range(max={"cpu": "8"})
+    within, out, farther = (one(asks({"cpu": "1"}, {"cpu": limit})) for limit in ("8", "9", "10"))
+    assert resized(out, out, plan) == []
+    assert resized(farther, out, plan) == [], "it is on its way back"
+    assert resized(within, out, plan) == [
+        "container main: limits[cpu] is '9', at most '8' is allowed: ask for less",
+    ]
+    assert len(resized(out, farther, plan)) == 1, "what is outside may not go farther out"
+    assert len(resized(farther, one(asks({"cpu": "1"}, {"cpu": "0"})), plan)) == 1, "no limit is farther than any"
+
+
+def test_one_containers_old_debt_does_not_cover_another() -> None:
+    plan = in_range(max={"cpu": "8"})
+    high, low = asks({"cpu": "1"}, {"cpu": "9"}), asks({"cpu": "1"}, {"cpu": "1"})
+
+    def pod(first: Json, second: Json) -> Json:
+        return {"containers": [{"name": "a", "resources": first}, {"name": "b", "resources": second}]}
+
+    assert [text[:11] for text in resized(pod(high, low), pod(high, high), plan)] == ["container b"]
+    assert resized(pod(high, high), pod(low, high), plan) == []
+
+
+def test_a_resize_answers_for_a_total_that_grows() -> None:
+    plan = pod_range(max={"memory": "1Gi"})
+    small, large, larger = ({"containers": boxes((amount, amount))} for amount in ("1Gi", "2Gi", "3Gi"))
+    assert resized(large, large, plan) == []
+    assert resized(larger, large, plan) == []
+    assert len(resized(small, large, plan)) == len(resized(large, larger, plan)) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "qos"),
+    [
+        ({}, "BestEffort"),
+        (one(), "BestEffort"),
+        (one(asks({"cpu": "0"}, {"memory": "0"})), "BestEffort"),
+        (one(asks({"ephemeral-storage": "1Gi"})), "BestEffort"),
+        (one(asks({"cpu": "1"})), "Burstable"),
+        (one(asks(limits=BOTH)), "Guaranteed"),
+        (one(asks({"cpu": "1000m"}, BOTH)), "Guaranteed"),
+        (one(asks({"cpu": "0"}, BOTH)), "Burstable"),
+        (one(asks(BOTH)), "Burstable"),
+        ({**one(asks(limits=BOTH)), "initContainers": [{"name": "wait"}]}, "Burstable"),
+        ({**one(asks(limits=BOTH)), "resources": asks({"cpu": "1"})}, "Burstable"),
+        ({**one(), "resources": asks(limits=BOTH)}, "Guaranteed"),
+        ({**one(asks({"cpu": "500m"})), "resources": asks(limits=BOTH)}, "Burstable"),
+        ({**one(asks(limits=BOTH)), "resources": {}}, "BestEffort"),
+    ],
+)
+def test_the_qos_class_is_kubernetes_own(spec: Json, qos: str) -> None:
+    assert qos_class(decoded(spec)) == qos
+
+
+@pytest.mark.parametrize(
+    ("words", "resources", "change"),
+    [
+        ({"default": BOTH}, None, ("BestEffort", "Guaranteed")),
+        ({"default_request": {"cpu": "100m"}}, None, ("BestEffort", "Burstable")),
+        ({"default": BOTH}, asks(limits={"cpu": "1"}), ("Burstable", "Guaranteed")),
+        ({"default": BOTH}, asks({"cpu": "500m"}), None),
+        ({"default": {"ephemeral-storage": "1Gi"}}, None, None),
+        ({"default": BOTH, "ignore": ["main"]}, None, None),
+        ({"max": {"cpu": "8"}, "min": {"cpu": "1"}}, asks(limits={**BOTH, "cpu": "9"}), None),
+    ],
+)
+def test_a_change_of_qos_class_is_told(words: Json, resources: Json | None, change: tuple[str, str] | None) -> None:
+    assert qos_change(decoded(one(resources)), in_range("Clamp", **words)) == change
+
+
+def test_a_pods_own_resources_decide_its_class_alone() -> None:
+    spec = {**one(), "resources": asks(limits={"memory": "1Gi"})}
+    assert qos_change(decoded(spec), in_range(default=BOTH)) is None
+
+
+def test_an_empty_stanza_says_nothing() -> None:
+    plan = plan_of({})
+    assert operations(decoded(one()), plan) == []
+    assert lacks(decoded(one(asks(limits={"cpu": "0"}))), plan) == []
+    assert qos_change(decoded(one()), plan) is None

@@ -1,0 +1,29 @@
+"""Documents for the tests of this folder, made from their interesting part."""
+
+from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.policy.model import Service
+
+HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
+SERVICE = "services:\n- name: payment-api\n  match: {namespaces: [payments]}\n"
+
+
+def with_service(stanzas: str) -> str:
+    """Return a document whose one service has `stanzas`, indented by two spaces, from line 6 on."""
+    return HEAD + SERVICE + stanzas
+
+
+def problems(document: str, purpose: Purpose = Purpose.LINT) -> list[str]:
+    """Return the problem lines of a document, none where it is good."""
+    try:
+        load(document.encode(), purpose)
+    except DocumentError as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+def warnings(document: str) -> list[str]:
+    return [str(warning) for warning in load(document.encode(), Purpose.LINT).warnings]
+
+
+def only_service(document: str) -> Service:
+    return load(document.encode(), Purpose.LINT).policy.policy.services[0]

@@ -1,0 +1,90 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.core.document.documents import HEAD, SERVICE, with_service
+from webhook.cli import root
+from webhook.errors import UserError
+
+BAD = with_service("  slaClass: golden\n  colour: green\n")
+WIDE = HEAD + "services:\n- name: a\n  match: {anyNamespace: true}\n"
+
+
+def run(*arguments: str, text: str = "") -> Result:
+    return CliRunner().invoke(root, ["policy", *arguments], input=text)
+
+
+def test_lint_of_a_good_policy_prints_nothing_to_standard_output(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(HEAD + SERVICE)
+    result = run("lint", str(path))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{path} is good\n"
+
+
+def test_lint_prints_every_problem_with_the_files_name_and_fails(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(BAD)
+    result = run("lint", str(path))
+    assert result.exit_code == 1
+    assert [line.split(": ")[0] for line in result.stdout.splitlines()] == [f"{path}:6:13", f"{path}:7:3"]
+    assert result.stderr == f"error: {path} has 2 errors\n"
+
+
+def test_lint_reads_standard_input() -> None:
+    result = run("lint", "-", text=BAD)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("-:6:13: services[0].slaClass: golden: ")
+
+
+def test_lint_warns_on_standard_error_and_succeeds() -> None:
+    result = run("lint", "-", text=WIDE)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith("warning: -:5:11: services[0].match.anyNamespace: true: ")
+    assert result.stderr.endswith("- is good, with 1 warning\n")
+
+
+def test_lint_gives_json_to_scripts() -> None:
+    found = json.loads(run("lint", "-", "-o", "json", text=BAD).stdout)
+    assert found["warnings"] == []
+    assert found["errors"][0]["path"] == "services[0].slaClass"
+    assert found["errors"][0]["line"] == 6
+
+
+@pytest.mark.parametrize("arguments", [("lint",), ("render", "--policy")])
+def test_a_file_that_cannot_be_read_is_the_users_error(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    result = run(*arguments, str(tmp_path / "missing.yaml"))
+    assert isinstance(result.exception, UserError)
+    assert "missing.yaml" in str(result.exception)
+    assert result.exception.remedy
+
+
+def test_schema_is_json() -> None:
+    assert json.loads(run("schema").stdout)["title"] == "Podgate policy"
+
+
+def test_render_shows_the_policy_with_its_sources() -> None:
+    result = run("render", "payment-api", "--policy", "-", text=HEAD + SERVICE)
+    assert result.exit_code == 0
+    assert any(line.split() == ["slaClass:", "bronze", "#", "built", "in"] for line in result.stdout.splitlines())
+
+
+def test_render_gives_json_to_scripts() -> None:
+    found = json.loads(run("render", "--policy", "-", "-o", "json", text=HEAD + SERVICE).stdout)
+    assert found["policy"]["services"][0]["slaClass"] == "bronze"
+    assert found["sources"]["services[0].slaClass"] == {"origin": "built in", "line": None}
+    assert found["sources"]["services[0].name"] == {"origin": "document", "line": 4}
+
+
+def test_render_of_an_unknown_service_says_which_there_are() -> None:
+    result = run("render", "payment-app", "--policy", "-", text=HEAD + SERVICE)
+    assert result.exit_code == 4
+    assert result.stderr == "error: - has no service payment-app: did you mean payment-api?\n"
+
+
+def test_render_of_a_bad_policy_tells_its_problems() -> None:
+    result = run("render", "--policy", "-", text=BAD)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: -:6:13: ")

@@ -1,0 +1,64 @@
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.core.document.documents import problems, warnings, with_service
+from webhook.core.document import Purpose
+from webhook.core.document.feature_gates import NOT_EVERYWHERE
+from webhook.core.document.schema import in_force
+
+PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text(encoding="utf-8")
+UNSUPPORTED = PAGE.partition("## What is not supported yet")[2].partition("\n## ")[0]
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def whole(example: str) -> str:
+    """Return a document that an example is, or is a stanza of."""
+    if example.startswith("apiVersion: podgate.io"):
+        return example
+    return with_service("".join(f"  {line}\n" for line in example.splitlines()))
+
+
+@pytest.mark.parametrize("example", [found for found in EXAMPLES if not found.startswith("spec:")])
+def test_the_pages_examples_can_be_served_and_are_good_advice(example: str) -> None:
+    assert problems(whole(example), Purpose.SERVE) == []
+    assert warnings(whole(example)) == []
+
+
+def test_gitops_ignores_what_a_rewrite_may_touch() -> None:
+    [example] = [found for found in EXAMPLES if found.startswith("spec:")]
+    [ignored] = yaml.safe_load(example)["spec"]["ignoreDifferences"]
+    pointers = {pointer.removeprefix("/spec/") for pointer in ignored["jsonPointers"]}
+    singles = ("schedulerName", "nodeSelector", "affinity", "topologySpreadConstraints", "tolerations")
+    classes = ("priorityClassName", "priority", "preemptionPolicy", "runtimeClassName", "overhead")
+    ours = ("/metadata/labels/podgate.io~1service", "/metadata/annotations/podgate.io~1policy-hash")
+    assert pointers == {*singles, *classes, *ours}
+
+
+def test_the_page_names_all_that_is_not_supported_yet() -> None:
+    missing = [
+        stanza.path
+        for stanza in NOT_EVERYWHERE
+        if stanza.path[-1] not in UNSUPPORTED or (stanza.word or "") not in UNSUPPORTED
+    ]
+    assert missing == []
+
+
+def test_the_page_calls_nothing_unsupported_that_is_supported() -> None:
+    known = {step for stanza in NOT_EVERYWHERE for step in (*stanza.path, stanza.word)}
+    cells = [line.split("|")[1] for line in UNSUPPORTED.splitlines() if line.startswith("| `")]
+    named = {word for cell in cells for span in re.findall(r"`(.*?)`", cell) for word in re.findall(r"\w+", span)}
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("stanza", ["placement", "resources"])
+def test_the_page_has_a_section_that_names_each_field(stanza: str) -> None:
+    section = PAGE.partition(f"\n## {stanza.capitalize()}\n")[2].partition("\n## ")[0]
+    named = {word for span in re.findall(r"`(.*?)`", section) for word in re.findall(r"\w+", span)}
+    fields = in_force()["properties"]["services"]["items"]["properties"][stanza]["properties"]
+    missing = set(fields) - named
+    if stanza == "resources":
+        missing |= {name for part in fields.values() for name in part.get("properties", ())} - named
+    assert missing == set()

@@ -1,0 +1,107 @@
+import pytest
+
+from tests.core.document.documents import HEAD, problems, warnings, with_service
+from webhook.core.document import Purpose
+from webhook.core.document.feature_gates import NOT_EVERYWHERE, Stanza
+from webhook.core.document.schema import in_force
+
+SELECTOR = HEAD + "services:\n- name: a\n  match: {namespaceSelector: {matchLabels: {tier: prod}}}\n"
+PUSHED = with_service("  breaker:\n    outcomes: {source: Pushed, reporters: [edge]}\n    errorRate: {}\n")
+POD_START = PUSHED.replace("Pushed, reporters: [edge]", "PodStart").replace("{}", "{interval: 1m}")
+FLEET = (
+    HEAD
+    + "pools:\n- {name: prod, scope: Fleet, windows: [{window: 1m, hard: {pods: 9}}]}\n"
+    + "services:\n- name: a\n  match: {namespaces: [shop]}\n  pool: prod\n"
+    + "  quota: {scope: Fleet, windows: [{window: 1s, hard: {pods: 5}}]}\n"
+    + "- {name: without-a-quota-of-its-own, match: {namespaces: [shop-2]}, pool: prod}\n"
+)
+STANDING = with_service("  quota: {standing: {hard: {pods: 5}, surge: 1}}\n")
+ALONE = {Purpose.SERVE_ALONE, Purpose.SERVE_ALONE_IN_PROCESS}
+IN_PROCESS = {Purpose.SERVE_IN_PROCESS, Purpose.SERVE_ALONE_IN_PROCESS}
+
+
+@pytest.mark.parametrize("purpose", list(Purpose))
+def test_pushed_outcomes_are_acted_on_by_every_command(purpose: Purpose) -> None:
+    assert problems(PUSHED, purpose) == []
+
+
+def test_starts_of_pods_are_refused_as_outcomes_only_where_there_is_no_cluster_to_watch() -> None:
+    for purpose in ALONE:
+        [refusal] = problems(POD_START, purpose)
+        place = "7:16: services[0].breaker.outcomes.source: PodStart"
+        assert refusal == (
+            f"{place}: `serve` has no cluster whose Pods it could watch: give it --kubeconfig, or write Pushed"
+        )
+    for purpose in set(Purpose) - ALONE:
+        assert problems(POD_START, purpose) == []
+    assert warnings(POD_START) == []
+
+
+def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask() -> None:
+    for purpose in ALONE:
+        [refusal] = problems(SELECTOR, purpose)
+        assert "services[0].match.namespaceSelector: {...}: `serve` has no cluster to ask: give it --k" in refusal
+    for purpose in set(Purpose) - ALONE:
+        assert problems(SELECTOR, purpose) == []
+    assert warnings(SELECTOR) == []
+
+
+def test_limits_on_live_pods_are_refused_only_where_there_is_no_cluster_to_watch() -> None:
+    for purpose in ALONE:
+        [refusal] = problems(STANDING, purpose)
+        assert "quota.standing: {...}: `serve` has no cluster whose Pods it could watch: give it --kubec" in refusal
+    for purpose in set(Purpose) - ALONE:
+        assert problems(STANDING, purpose) == []
+    assert warnings(STANDING) == []
+
+
+def test_fleet_is_refused_only_where_counters_are_one_servers_own() -> None:
+    for purpose in IN_PROCESS:
+        [of_the_pool, of_the_member] = problems(FLEET, purpose)
+        assert "pools[0].scope: Fleet: `serve --store memory` counts for this server alone: give it --st" in of_the_pool
+        assert "services[0].quota.scope: Fleet: `serve --store memory` counts for this server" in of_the_member
+    for purpose in set(Purpose) - IN_PROCESS:
+        assert problems(FLEET, purpose) == []
+    assert warnings(FLEET) == []
+
+
+def test_each_kind_of_serve_is_told_by_what_it_has() -> None:
+    kinds = {
+        (alone, own): Purpose.serving(alone=alone, in_process=own) for alone in (True, False) for own in (True, False)
+    }
+    assert kinds[False, False] is Purpose.SERVE
+    assert {kind for (alone, _), kind in kinds.items() if alone} == ALONE
+    assert {kind for (_, own), kind in kinds.items() if own} == IN_PROCESS
+
+
+@pytest.mark.parametrize("purpose", list(Purpose))
+def test_pools_are_acted_on_by_every_command(purpose: Purpose) -> None:
+    assert problems(FLEET.replace("Fleet", "Cluster"), purpose) == []
+
+
+@pytest.mark.parametrize("purpose", list(Purpose))
+@pytest.mark.parametrize(
+    "stanza",
+    [
+        "  quota: {windows: [{window: 1m, hard: {pods: 5}}], queue: {maxPods: 5}}\n",
+        "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Queue}\n",
+    ],
+)
+def test_what_nothing_acts_on_is_refused_by_every_command(stanza: str, purpose: Purpose) -> None:
+    [line] = problems(with_service(stanza), purpose)
+    assert ": not supported yet: " in line
+
+
+@pytest.mark.parametrize(
+    "stanza", ["placement: {}", "resources: {}", "quota: {queue: {}, windows: [{window: 1m, hard: {pods: 1}}]}"]
+)
+def test_an_empty_stanza_is_no_objection(stanza: str) -> None:
+    assert problems(with_service(f"  {stanza}\n"), Purpose.SERVE) == []
+
+
+@pytest.mark.parametrize("stanza", NOT_EVERYWHERE, ids=lambda stanza: ".".join(stanza.path))
+def test_the_table_names_fields_that_there_are(stanza: Stanza) -> None:
+    part = in_force()
+    for step in stanza.path:
+        part = part["items"] if step == "*" else part["properties"][step]
+    assert stanza.word is None or stanza.word in part["enum"]

@@ -1,0 +1,59 @@
+"""Whether any node fits a policy's required terms is decided as an exact reading of all possible nodes decides it."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.document.documents import problems, warnings, with_service
+from tests.core.oracle.node_sets import Universe, selector_term
+from tests.core.strategies import Json, examples
+
+KEYS = st.sampled_from(["disk", "cores"])
+VALUES = st.lists(st.sampled_from(["1", "2", "4"]), min_size=1, max_size=2, unique=True)
+
+
+def expression(key: str, operator: str, values: list[str]) -> Json:
+    wanted = {"In": values, "NotIn": values, "Gt": values[:1], "Lt": values[:1]}.get(operator)
+    return {"key": key, "operator": operator, **({} if wanted is None else {"values": wanted})}
+
+
+OPERATORS = st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
+TERMS = st.lists(
+    st.lists(st.builds(expression, KEYS, OPERATORS, VALUES), min_size=1, max_size=3).map(
+        lambda found: {"matchExpressions": found}
+    ),
+    min_size=1,
+    max_size=2,
+)
+SELECTORS = st.dictionaries(KEYS, st.sampled_from(["1", "2", "4"]), max_size=1)
+TOPOLOGIES = st.lists(st.fixed_dictionaries({"key": KEYS, "in": VALUES}), max_size=1)
+
+
+def document(terms: list[Json], selector: Json, topology: list[Json]) -> str:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    placement = {"nodeSelector": selector, "topology": topology, "affinity": {"nodeAffinity": required}}
+    return with_service(f"  placement: {json.dumps(placement)}\n")
+
+
+@examples(150)
+@given(TERMS, SELECTORS, TOPOLOGIES)
+def test_a_policy_is_refused_exactly_where_no_node_can_fit_and_advised_where_one_term_cannot(
+    terms: list[Json], selector: Json, topology: list[Json]
+) -> None:
+    outside = [expression(entry["key"], "In", entry["in"]) for entry in topology]
+    outside += (selector_term(selector) or {}).get("matchExpressions", [])
+    elsewhere = [{"matchExpressions": outside}] if outside else []
+    nodes = Universe([*terms, *elsewhere])
+    allowed = nodes.boxes(elsewhere or None)
+    fitting = [bool(nodes.both(nodes.boxes([term]), allowed)) for term in terms]
+    found = problems(document(terms, selector, topology))
+    if not allowed:
+        assert any("contradicts topology" in line for line in found)
+    elif any(fitting):
+        assert found == []
+        about = [line for line in warnings(document(terms, selector, topology)) if "no node can fit" in line]
+        assert len(about) == fitting.count(False)
+    else:
+        assert [line for line in found if "no node can fit" not in line] == []
+        assert len(found) == len(terms)

@@ -1,0 +1,68 @@
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from tests.core.document.documents import HEAD
+from webhook.core.document import render
+from webhook.core.document.loading import understand
+from webhook.core.document.rendering import Sourced, plain, sources, yaml_lines
+from webhook.core.policy.model import Policy
+
+HERE = Path(__file__).parent
+DOCUMENT = HEAD + (
+    "defaults:\n"
+    "  failureMode: Closed\n"
+    "  placement: {nodeSelector: {disk: ssd}}\n"
+    "services:\n"
+    "- name: payment-api\n"
+    "  match: {namespaces: [payments]}\n"
+    "  placement:\n"
+    '    nodeSelector: {spot: "no"}\n'
+)
+
+
+def rendered(service: str | None = None) -> Sourced:
+    found = render(DOCUMENT.encode(), service)
+    assert found is not None
+    return found
+
+
+def test_every_value_says_where_it_comes_from() -> None:
+    origins = {path: str(source) for path, source in sources(rendered("payment-api"))}
+    assert origins["name"] == "line 7"
+    assert origins["placement.nodeSelector.spot"] == "line 10"
+    assert origins["placement.nodeSelector.disk"] == "defaults, line 5"
+    assert origins["failureMode"] == "defaults, line 4"
+    assert origins["slaClass"] == "built in"
+
+
+def test_the_comments_stand_behind_the_values() -> None:
+    lines = [" ".join(line.split()) for line in yaml_lines(rendered("payment-api"))]
+    assert "failureMode: Closed # defaults, line 4" in lines
+    assert 'spot: "no" # line 10' in lines
+
+
+def test_a_service_that_is_not_there_is_none() -> None:
+    assert render(DOCUMENT.encode(), "ledger") is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [HERE / "complete_example.yaml", *sorted((HERE / "good").glob("*.yaml"))],
+    ids=lambda path: path.stem,
+)
+def test_what_is_shown_is_yaml_and_the_policy_in_force(document: Path) -> None:
+    whole = render(document.read_bytes())
+    assert whole is not None
+    text = "\n".join(yaml_lines(whole))
+    shown: Any = yaml.safe_load(text)
+    assert shown == plain(whole)
+    again = understand(text.encode(), None).policy
+    assert in_words(again) == in_words(understand(document.read_bytes(), None).policy)
+
+
+def in_words(policy: Policy) -> Any:
+    return msgspec.to_builtins(policy, enc_hook=str)

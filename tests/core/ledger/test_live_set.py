@@ -1,0 +1,320 @@
+"""The live Pods of a service: sums are what they sum up, and nobody is let in above `hard` and its surge."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.core.plans import plan_of, standing, window
+from tests.core.watched_pods import MINUTE_US, NOW_US, ONE, SECOND_US, Watched
+from webhook.core.kubernetes.quantity import Quantity
+from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, SURGE_US, LiveSet
+from webhook.core.policy_spec import Mode, Standing
+from webhook.core.quota import CounterPlan, Holder, Refusal, StandingPlan, Use
+
+PODS_3 = plan_of(standing=standing(pods=3))
+SURGING = plan_of(standing=standing(2, pods=3))
+
+
+def quantities(**hard: str) -> dict[str, Quantity]:
+    return {name.replace("_", "."): Quantity.parse(amount) for name, amount in hard.items()}
+
+
+def refused(service: Watched, uid: str, cost: dict[str, int] = ONE, **more: Any) -> bool:
+    return service.ask(uid, cost, **more).refused is Refusal.QUOTA
+
+
+def filled(service: Watched, count: int) -> Watched:
+    for number in range(count):
+        assert service.ask(f"pod-{number}").charged
+        service.see(f"pod-{number}")
+    return service
+
+
+# Limits
+
+
+def test_so_many_live_at_one_time_and_whoever_ends_makes_room() -> None:
+    service = filled(Watched(PODS_3), 3)
+    (use,) = service.ask("late").over
+    assert use == Use("standing", "pods", 3, 3, 1, 0, Holder.STANDING)
+    service.gone("pod-1")
+    assert service.ask("late").used == (3,)
+
+
+def test_what_is_let_in_stands_before_anybody_has_seen_it() -> None:
+    service = Watched(PODS_3)
+    assert [refused(service, uid) for uid in "abcd"] == [False, False, False, True]
+    assert service.used() == [3]
+
+
+def test_the_same_uid_again_takes_no_second_place() -> None:
+    service = Watched(PODS_3)
+    for _ in range(3):
+        service.ask("a")
+    assert service.used() == [1]
+    assert (service.ask("b").used, service.used()) == ((2,), [2])
+
+
+def test_a_pod_stands_with_every_resource_that_is_limited_and_with_no_other() -> None:
+    service = Watched(plan_of(window(60, pods=9), standing=standing(pods=9, memory=100)))
+    service.ask("a", {"pods": 1, "requests.memory": 60, "requests.cpu": 5})
+    receipt = service.ask("b", {"pods": 1, "requests.memory": 41})
+    assert [(use.resource, use.used, use.hard, use.asked) for use in receipt.over] == [("memory", 60, 100, 41)]
+    assert service.used() == [1, 1, 60], "all or nothing, the window too"
+
+
+def test_namespaces_stand_apart_where_they_count_apart() -> None:
+    service = Watched(replace(PODS_3, per_namespace=True, standing=standing(pods=1)))
+    assert [refused(service, uid, namespace=uid[0]) for uid in ("x1", "y1", "x2")] == [False, False, True]
+    assert (service.used("x"), service.used("y")) == ([1], [1])
+
+
+def test_what_asks_for_more_than_hard_and_surge_can_never_pass() -> None:
+    service = Watched(plan_of(standing=standing(50, memory=100)))
+    assert service.ask("a", {"pods": 1, "requests.memory": 150}).charged
+    for asked, free_at_us in ((150, 0), (151, None)):
+        receipt = service.ask("b", {"pods": 1, "requests.memory": asked})
+        assert (receipt.refused, receipt.free_at_us) == (Refusal.QUOTA, free_at_us)
+
+
+def test_who_asks_nothing_more_of_an_overdrawn_limit_is_not_refused_for_it() -> None:
+    service = Watched(plan_of(standing=standing(memory=100)))
+    service.book("a", {"pods": 1, "requests.memory": 150})
+    assert service.ask("b", {"pods": 1, "requests.memory": 0}).charged
+    shrunk = {"pods": 1, "requests.memory": 120}
+    assert service.ask("a", shrunk, resize_from={"requests.memory": 150}).refused is None
+    assert service.used() == [120]
+
+
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
+def test_a_limit_that_is_not_enforced_is_overdrawn_and_named(mode: Mode) -> None:
+    service = filled(Watched(replace(PODS_3, quota_mode=mode)), 3)
+    receipt = service.ask("late")
+    assert (receipt.refused, receipt.would_refuse, receipt.used) == (None, (Refusal.QUOTA,), (4,))
+    assert [use.of for use in receipt.over] == [Holder.STANDING]
+
+
+def test_a_lowered_limit_ends_nobody_and_a_raised_one_lets_in_at_once() -> None:
+    service = filled(Watched(PODS_3), 3)
+    service.plan = replace(PODS_3, standing=standing(pods=1))
+    assert refused(service, "late")
+    assert service.used() == [3]
+    service.plan = replace(PODS_3, standing=standing(pods=4))
+    assert not refused(service, "late")
+
+
+def test_a_peek_takes_no_place_and_a_refused_pod_none_either() -> None:
+    service = filled(Watched(PODS_3), 2)
+    assert service.ask("dry", peek=True).refused is None
+    service.ask("dry", peek=True)
+    assert service.used() == [2]
+    service.plan = replace(PODS_3, windows=(window(60, pods=0),))
+    assert refused(service, "late")
+    assert service.used() == [0, 2]
+
+
+# From when on, and how long
+
+
+def test_nothing_is_enforced_before_the_first_complete_list() -> None:
+    service = Watched(PODS_3, is_known=False)
+    assert not service.look().is_standing_known
+    assert [refused(service, uid) for uid in "abcde"] == [False] * 5
+    service.counted()
+    assert service.look().is_standing_known
+    assert (refused(service, "f"), service.used()) == (True, [5])
+
+
+def test_what_nobody_confirms_any_more_is_enforced_for_ten_minutes() -> None:
+    service = filled(Watched(PODS_3), 3)
+    service.now_us += KNOWN_US - 1
+    assert refused(service, "late")
+    service.now_us += 1
+    assert not service.look().is_standing_known
+    assert not refused(service, "late")
+    service.counted()
+    assert refused(service, "later")
+
+
+def test_a_service_is_not_known_by_another_ones_list() -> None:
+    service = Watched(PODS_3)
+    service.plan = replace(PODS_3, service="other")
+    assert not service.look().is_standing_known
+
+
+def test_who_lives_on_quietly_for_days_is_not_forgotten_while_somebody_watches() -> None:
+    service = filled(Watched(PODS_3), 3)
+    for _ in range(9):
+        service.now_us += IDLE_US // 3
+        service.counted()
+        service.state.sweep(service.now_us)
+    assert refused(service, "late")
+    service.now_us += IDLE_US + KNOWN_US
+    service.state.sweep(service.now_us)
+    assert service.used() == [0], "nobody watches: there is nothing to know"
+
+
+# Surge
+
+
+def test_surge_is_room_for_a_rollout() -> None:
+    service = filled(Watched(SURGING), 3)
+    assert [refused(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
+    (use,) = service.ask("new-3").over
+    assert (use.used, use.hard, use.surge) == (5, 3, 2)
+    service.gone("pod-0")
+    assert not refused(service, "new-3")
+
+
+def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
+    service = filled(Watched(SURGING), 3)
+    service.ask("over")
+    service.now_us += SURGE_US - 1
+    service.counted()
+    assert [use.surge for use in service.look().uses[""]] == [2]
+    assert service.ask("peek", peek=True).refused is None
+    service.now_us += 1
+    assert [use.surge for use in service.look().uses[""]] == [0]
+    (use,) = service.ask("late").over
+    assert (use.used, use.hard, use.surge) == (4, 3, 0)
+
+
+def test_each_further_pod_above_hard_does_not_hold_surge_open() -> None:
+    service = filled(Watched(SURGING), 4)
+    service.now_us += SURGE_US - 1
+    service.counted()
+    assert service.ask("second").charged
+    service.gone("second")
+    service.now_us += 1
+    assert refused(service, "third")
+
+
+def test_surge_opens_again_as_soon_as_the_sum_is_within_hard() -> None:
+    service = filled(Watched(SURGING), 4)
+    service.now_us += SURGE_US
+    service.counted()
+    assert refused(service, "late")
+    service.gone("pod-0")
+    assert [refused(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
+    service.now_us += SURGE_US - 1
+    service.gone("new-1")
+    service.counted()
+    assert not refused(service, "new-4"), "its ten minutes began with new-1"
+
+
+def test_surge_of_one_resource_does_not_open_another() -> None:
+    plan = plan_of(standing=StandingPlan(window(0, pods=1, memory=100).limits, (1, 0)))
+    service = Watched(plan)
+    service.ask("a", {"pods": 1, "requests.memory": 100})
+    assert [use.resource for use in service.ask("b", {"pods": 1, "requests.memory": 1}).over] == ["memory"]
+    assert service.ask("c").charged
+
+
+@pytest.mark.parametrize(
+    ("surge", "hard", "rooms"),
+    [
+        ("25%", {"pods": "200", "cpu": "3"}, (50, 750)),
+        ("25%", {"pods": "3"}, (1,)),  # rounded up
+        ("0%", {"pods": "3"}, (0,)),
+        (2, {"pods": "3"}, (2,)),
+        (2, {"pods": "10", "cpu": "1"}, (2, 200)),  # two more of what ten Pods take
+        (1, {"memory": "10", "pods": "3"}, (4, 1)),
+    ],
+)
+def test_surge_is_a_share_of_each_limit_or_so_many_pods(
+    surge: str | int, hard: dict[str, str], rooms: tuple[int, ...]
+) -> None:
+    assert StandingPlan.of(Standing(hard=quantities(**hard), surge=surge)).surge == rooms
+
+
+# Resizes
+
+
+def test_a_resize_takes_only_what_it_asks_more_and_gives_back_what_it_asks_less() -> None:
+    service = Watched(plan_of(standing=standing(cpu=500)))
+    service.ask("a", {"pods": 1, "requests.cpu": 300})
+    old, new = {"pods": 1, "requests.cpu": 300}, {"pods": 1, "requests.cpu": 500}
+    assert service.ask("a", new, resize_from=old).used == (500,)
+    assert refused(service, "a", {"pods": 1, "requests.cpu": 501}, resize_from=new)
+    assert service.ask("a", {"pods": 1, "requests.cpu": 100}, resize_from=new).used == (100,)
+    assert service.ask("b", {"pods": 1, "requests.cpu": 400}).charged
+
+
+def test_what_stands_follows_a_resize_while_a_rate_remembers_the_most() -> None:
+    service = Watched(plan_of(window(60, cpu=900), standing=standing(cpu=900)))
+    small, large = {"pods": 1, "requests.cpu": 100}, {"pods": 1, "requests.cpu": 300}
+    service.ask("a", small)
+    for new, old, used in ((large, small, [300, 300]), (small, large, [300, 100]), (large, small, [300, 300])):
+        service.ask("a", new, resize_from=old)
+        assert service.used() == used
+
+
+# Whatever comes
+
+LIMITS = {"pods": 4, "requests.cpu": 500}
+ROOMS = {"pods": 2, "requests.cpu": 100}
+ANY = plan_of(standing=StandingPlan(window(0, **LIMITS).limits, tuple(ROOMS.values())))
+costs = st.fixed_dictionaries({"pods": st.just(1)}, optional={"requests.cpu": st.sampled_from([0, 60, 200, 601])})
+deeds = st.tuples(
+    st.sampled_from(["ask", "ask", "ask", "resize", "see", "gone", "refund", "let_be", "peek"]),
+    st.sampled_from("abcdefghij"),
+    costs,
+    st.sampled_from([0, SECOND_US, MINUTE_US, SURGE_US - 1, SURGE_US]),
+)
+
+
+@given(st.lists(deeds, max_size=60))
+def test_sums_equal_what_stands_and_no_admission_goes_above_hard_and_surge(walk: list[Any]) -> None:
+    service, over_since_us, stood = Watched(ANY), dict.fromkeys(LIMITS, NOW_US), dict.fromkeys(LIMITS, 0)
+    for deed, uid, cost, pause_us in walk:
+        service.now_us += pause_us
+        service.counted()
+        match deed:
+            case "ask" | "peek":
+                receipt = service.ask(uid, cost, peek=deed == "peek")
+                lets_in = receipt.charged
+            case "resize":
+                is_known = uid in everybody(service)  # else it lives already, and only now one hears of it
+                lets_in = service.ask(uid, cost, resize_from=ONE).refused is None and is_known
+            case "see":
+                service.see(uid, cost)
+                lets_in = False
+            case _:
+                getattr(service, deed)(uid)
+                lets_in = False
+        sums = dict(zip(LIMITS, service.used(), strict=True))
+        assert sums == {name: sum(held.get(name, 0) for held in everybody(service).values()) for name in LIMITS}
+        for name, hard in LIMITS.items():
+            if lets_in and sums[name] > stood[name]:
+                is_open = stood[name] <= hard or service.now_us - over_since_us[name] < SURGE_US
+                assert sums[name] <= hard + (ROOMS[name] if is_open else 0), name
+            if sums[name] <= hard or stood[name] <= hard:
+                over_since_us[name] = service.now_us
+        stood = sums
+
+
+def everybody(service: Watched) -> dict[str, Any]:
+    """Return what each Pod stands with that anybody has named."""
+    roll = service.state.roll
+    return {uid: held for uid in "abcdefghij" if (held := roll.held(service.plan, "", uid)) is not None}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), costs | st.none()), max_size=30), st.sampled_from([ANY, PODS_3]))
+def test_the_sums_of_a_set_follow_changed_limits(walk: list[Any], later: CounterPlan) -> None:
+    live, held = LiveSet(), dict[str, dict[str, int]]()
+    for number, (uid, cost) in enumerate(walk):
+        plan = (ANY if number < len(walk) // 2 else later).standing
+        assert plan is not None
+        if cost is None:
+            assert live.remove(uid, number) is (held.pop(uid, None) is not None)
+        else:
+            amounts = dict(plan.amounts(cost))
+            assert live.put(plan, uid, cost, number) is (held.get(uid) != amounts)
+            held[uid] = amounts
+        assert ANY.standing is not None
+        sums = [sum(amounts.get(name, 0) for amounts in held.values()) for name in LIMITS]
+        assert [use.used for use in live.uses(ANY.standing, number)] == sums
+        assert {uid: live.held(uid) for uid in live} == held

@@ -1,0 +1,497 @@
+"""One Pod against its service's counters: the order of the script, and what it never does."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.core.plans import plan_of, window
+from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.ledger import breaker_operations, operations
+from webhook.core.ledger.tag_state import LONG_US, TagState
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
+
+SECOND_US = 1_000_000
+NOW_US = 1_000 * SECOND_US
+ONE = {"pods": 1}
+
+BREAKER = BreakerPlan(
+    has_outcomes=True,
+    error_rate=ErrorRatePlan(percent=50, interval_us=SECOND_US, consecutive=1, minimum=1),
+    latency=None,
+    quota=QuotaEventPlan(count=2, within_us=60 * SECOND_US, by_controller=True),
+    open_for_us=10 * SECOND_US,
+    probes=2,
+    probe_timeout_us=30 * SECOND_US,
+)
+
+
+class Ledger:
+    """A service that Pods ask, at a time that the test sets."""
+
+    def __init__(self, plan: CounterPlan) -> None:
+        self.plan = plan
+        self.state = TagState()
+        self.now_us = NOW_US
+        self._fresh = 0
+
+    def ask(self, uid: str | None = None, cost: dict[str, int] = ONE, **more: Any) -> Receipt:
+        self._fresh += 1
+        more = {"namespace": "payments", "event_source": f"controller:{self._fresh}", **more}
+        request = Acquire(self.plan, uid=uid or f"fresh-{self._fresh}", cost=cost, **more)
+        return operations.acquire(self.state, request, self.now_us)
+
+    def refund(self, uid: str) -> bool:
+        return operations.refund(self.state, self.plan, uid, self.now_us)
+
+    def outcome(self, *, ok: bool, uid: str | None = None) -> None:
+        breaker_operations.hear(self.state, self.plan, [Outcomes.one(ok=ok, latency_us=0, uid=uid)], self.now_us)
+
+    def used(self, namespace: str = "") -> list[int]:
+        return [use.used for use in operations.look(self.state, self.plan, self.now_us).uses.get(namespace, ())]
+
+    def breaker(self) -> State:
+        view = operations.look(self.state, self.plan, self.now_us).breaker
+        assert view is not None
+        return view.state
+
+    def trip(self) -> None:
+        self.outcome(ok=False)
+        self.now_us += SECOND_US
+        breaker_operations.tick(self.state, self.plan, self.now_us)
+        assert self.state.breaker(self.plan.service).state is State.OPEN
+
+
+def everything(state: TagState) -> tuple[object, ...]:
+    rings = {
+        (account, seconds): (ring._buckets, ring._sums)
+        for account, rings in state._rings.items()
+        for seconds, ring in rings.items()
+    }
+    return deepcopy((state._breakers, state._clocks, state._pods, rings))
+
+
+# Charging
+
+
+def test_an_admitted_pod_is_charged_in_every_window() -> None:
+    service = Ledger(plan_of(window(60, pods=2, cpu=500), window(3600, pods=10)))
+    receipt = service.ask(cost={"pods": 1, "requests.cpu": 400, "requests.memory": 99})
+    assert (receipt.refused, receipt.charged, receipt.repeated, receipt.over) == (None, True, False, ())
+    assert receipt.used == (1, 400, 1), "pods and cpu in a minute, pods in an hour"
+    assert service.used() == [1, 400, 1]
+
+
+def test_one_limit_that_does_not_hold_it_leaves_all_windows_uncharged() -> None:
+    service = Ledger(plan_of(window(60, pods=5), window(3600, pods=1)))
+    service.ask()
+    receipt = service.ask()
+    assert (receipt.refused, receipt.charged) == (Refusal.QUOTA, False)
+    assert [(use.window, use.used, use.asked) for use in receipt.over] == [("3600s", 1, 1)]
+    assert receipt.used == (1, 1)
+    assert service.used() == [1, 1]
+
+
+def test_a_denial_names_the_moment_from_which_all_limits_hold_it_and_it_is_exact() -> None:
+    service = Ledger(plan_of(window(60, pods=1), window(120, pods=1)))
+    service.ask()
+    free_at_us = service.ask().free_at_us
+    assert free_at_us is not None
+    service.now_us = free_at_us - 1
+    assert service.ask().refused is Refusal.QUOTA
+    service.now_us = free_at_us
+    assert service.ask().refused is None
+
+
+def test_more_than_a_whole_limit_can_never_pass() -> None:
+    receipt = Ledger(plan_of(window(60, pods=1), window(120, pods=5))).ask(cost={"pods": 2})
+    assert receipt.refused is Refusal.QUOTA
+    assert receipt.free_at_us is None
+
+
+def test_who_asks_nothing_of_an_overdrawn_resource_is_admitted() -> None:
+    service = Ledger(plan_of(window(60, pods=9, cpu=100)))
+    service.ask(cost={"pods": 1, "requests.cpu": 100})
+    service.plan = plan_of(window(60, pods=9, cpu=50))
+    assert service.ask(cost={"pods": 1, "requests.cpu": 0}).refused is None
+    assert service.ask(cost={"pods": 1, "requests.cpu": 1}).refused is Refusal.QUOTA
+
+
+def test_changed_limits_find_what_was_counted_and_a_new_resource_starts_at_zero() -> None:
+    service = Ledger(plan_of(window(60, pods=5)))
+    for _ in range(3):
+        service.ask(cost={"pods": 1, "requests.cpu": 100})
+    service.plan = plan_of(window(60, **{"pods": 4, "requests.cpu": 100}), window(120, pods=1))
+    assert service.used() == [3, 0, 0]
+    assert service.ask(cost={"pods": 1, "requests.cpu": 100}).charged
+    assert service.used() == [4, 100, 1]
+
+
+def test_each_namespace_counts_for_itself_where_the_policy_says_so() -> None:
+    service = Ledger(plan_of(window(60, pods=1), per_namespace=True))
+    assert service.ask(namespace="a").charged
+    assert service.ask(namespace="b").charged
+    assert service.ask(namespace="a").refused is Refusal.QUOTA
+    assert (service.used("a"), service.used("b"), service.used()) == ([1], [1], [])
+
+
+def test_a_clock_that_steps_back_gives_nothing_free() -> None:
+    service = Ledger(plan_of(window(60, pods=1)))
+    service.ask()
+    service.now_us -= 3600 * SECOND_US
+    receipt = service.ask()
+    assert (receipt.refused, receipt.at_us) == (Refusal.QUOTA, NOW_US)
+
+
+# The same uid again
+
+
+def test_a_repeated_uid_is_admitted_as_before_and_charged_nothing() -> None:
+    service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
+    service.ask("u1")
+    service.trip()
+    receipt = service.ask("u1")
+    assert (receipt.refused, receipt.charged, receipt.repeated) == (None, False, True)
+    assert receipt.used == (1,)
+
+
+def test_a_denied_uid_is_judged_anew() -> None:
+    service = Ledger(plan_of(window(60, pods=1)))
+    service.ask("u1")
+    assert service.ask("u2").refused is Refusal.QUOTA
+    service.refund("u1")
+    receipt = service.ask("u2")
+    assert (receipt.charged, receipt.repeated) == (True, False)
+
+
+def test_a_uid_is_remembered_as_long_as_the_plan_says_and_then_swept_away() -> None:
+    service = Ledger(plan_of(window(60, pods=5), remember_us=2 * HOUR_US))
+    service.ask("u1")
+    service.now_us += 2 * HOUR_US - 1
+    assert service.ask("u1").repeated
+    service.now_us += 1
+    service.state.sweep(service.now_us + LONG_US)
+    assert not service.state._pods
+    assert service.ask("u1").charged
+
+
+# Peeking
+
+
+def everyday() -> Iterator[tuple[str, Ledger]]:
+    yield "empty", Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
+    full = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
+    full.ask("u1")
+    yield "full", full
+    opened = Ledger(plan_of(window(60, pods=9), breaker=BREAKER))
+    opened.trip()
+    yield "open", opened
+    probing = Ledger(plan_of(window(60, pods=9), breaker=BREAKER))
+    probing.trip()
+    probing.now_us += BREAKER.open_for_us
+    yield "probing", probing
+    overdrawn = Ledger(plan_of(window(60, pods=1), quota_mode=Mode.WARN))
+    overdrawn.ask("u1")
+    yield "overdrawn", overdrawn
+
+
+@pytest.mark.parametrize(("name", "service"), list(everyday()))
+@pytest.mark.parametrize("more", [{}, {"resize_from": {"pods": 1}, "cost": {"pods": 1, "requests.cpu": 5}}])
+def test_a_peek_answers_like_the_real_call_and_writes_nothing(name: str, service: Ledger, more: dict[str, Any]) -> None:
+    service = deepcopy(service)
+    before = everything(service.state)
+    peeked = service.ask("new", **more, peek=True)
+    assert everything(service.state) == before, name
+    real = service.ask("new", **more)
+    assert (peeked.refused, peeked.would_refuse, peeked.over) == (real.refused, real.would_refuse, real.over)
+    assert peeked.free_at_us == real.free_at_us
+    assert (peeked.charged, peeked.transitions) == (False, ())
+
+
+# Modes
+
+
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
+def test_a_quota_that_is_not_enforced_charges_past_its_limit_and_says_so(mode: Mode) -> None:
+    service = Ledger(plan_of(window(60, pods=1), quota_mode=mode, breaker=BREAKER))
+    for _ in range(3):
+        receipt = service.ask()
+    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.QUOTA,), True)
+    assert [(use.used, use.asked) for use in receipt.over] == [(2, 1)]
+    assert receipt.used == (3,)
+    assert service.breaker() is State.CLOSED, "only an enforced denial is a quota event"
+
+
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
+def test_a_breaker_that_is_not_enforced_is_named_and_the_pod_is_charged(mode: Mode) -> None:
+    service = Ledger(plan_of(window(60, pods=5), breaker=BREAKER, breaker_mode=mode))
+    service.trip()
+    receipt = service.ask()
+    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.BREAKER,), True)
+    assert receipt.breaker is not None
+    assert receipt.breaker.state is State.OPEN
+
+
+# Breaker and quota together
+
+
+def test_an_open_breaker_refuses_before_quota_is_asked_and_charges_nothing() -> None:
+    service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
+    service.ask()
+    service.trip()
+    for _ in range(5):
+        receipt = service.ask()
+        assert (receipt.refused, receipt.charged, receipt.over) == (Refusal.BREAKER, False, ())
+    assert service.used() == [1]
+    assert service.state.breaker(service.plan.service).windows.quota_events == ()
+
+
+def test_quota_denials_trip_and_the_receipt_shows_the_state_after_it() -> None:
+    service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
+    service.ask()
+    assert service.ask().breaker == operations.look(service.state, service.plan, service.now_us).breaker
+    receipt = service.ask()
+    assert receipt.refused is Refusal.QUOTA
+    assert receipt.breaker is not None
+    assert (receipt.breaker.state, receipt.breaker.open_until_us) == (State.OPEN, NOW_US + BREAKER.open_for_us)
+    assert [(move.old, move.new, move.at_us) for move in receipt.transitions] == [(State.CLOSED, State.OPEN, NOW_US)]
+
+
+def test_the_first_caller_after_the_countdown_becomes_a_probe() -> None:
+    service = Ledger(plan_of(window(60, pods=9), breaker=BREAKER))
+    service.trip()
+    service.now_us += BREAKER.open_for_us
+    receipts = [service.ask(uid) for uid in ("p1", "p2", "p3")]
+    assert [receipt.refused for receipt in receipts] == [None, None, Refusal.BREAKER]
+    assert [move.new for move in receipts[0].transitions] == [State.HALF_OPEN]
+    assert receipts[0].breaker is not None
+    assert receipts[0].breaker.probes_leased == 1
+    assert receipts[2].transitions == ()
+    for uid in ("p1", "p2"):
+        service.outcome(ok=True, uid=uid)
+    assert service.breaker() is State.CLOSED
+
+
+def test_a_probe_that_quota_refuses_is_not_taken_and_is_no_event() -> None:
+    service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
+    service.ask()
+    service.trip()
+    service.now_us += BREAKER.open_for_us
+    for _ in range(5):
+        receipt = service.ask()
+        assert receipt.refused is Refusal.QUOTA
+        assert receipt.breaker is not None
+        assert (receipt.breaker.state, receipt.breaker.probes_leased) == (State.HALF_OPEN, 0)
+
+
+def test_a_refunded_probe_makes_room_for_the_next() -> None:
+    service = Ledger(plan_of(window(60, pods=9), breaker=BREAKER))
+    service.trip()
+    service.now_us += BREAKER.open_for_us
+    for uid in ("p1", "p2"):
+        service.ask(uid)
+    assert service.ask("p3").refused is Refusal.BREAKER
+    service.refund("p1")
+    assert service.ask("p3").charged
+
+
+def test_a_service_without_quota_remembers_its_pods_too() -> None:
+    service = Ledger(plan_of(breaker=BREAKER))
+    assert service.ask("u1").charged
+    assert service.ask("u1").repeated
+
+
+# Refunds
+
+
+def test_a_refund_gives_back_once() -> None:
+    service = Ledger(plan_of(window(60, pods=2), window(3600, pods=2)))
+    service.ask("u1")
+    service.ask("u2")
+    assert [service.refund("u1") for _ in range(2)] == [True, False]
+    assert service.used() == [1, 1]
+    assert not service.refund("stranger")
+
+
+def test_a_refund_after_one_bucket_has_left_gives_back_in_the_other_window_only() -> None:
+    service = Ledger(plan_of(window(60, pods=2), window(3600, pods=2)))
+    service.ask("u1")
+    service.now_us += 62 * SECOND_US
+    service.ask("u2")
+    assert service.refund("u1")
+    assert service.used() == [1, 1]
+
+
+def test_a_refund_never_takes_from_what_the_pod_was_not_charged() -> None:
+    service = Ledger(plan_of(window(60, pods=9)))
+    service.ask("u1", {"pods": 1, "requests.cpu": 100})
+    service.plan = plan_of(window(60, **{"pods": 9, "requests.cpu": 900}), window(120, pods=9))
+    service.ask("u2", {"pods": 1, "requests.cpu": 100})
+    service.refund("u1")
+    assert service.used() == [1, 100, 1]
+
+
+def test_a_refunded_uid_that_asks_again_is_charged_again() -> None:
+    service = Ledger(plan_of(window(60, pods=1)))
+    service.ask("u1")
+    service.refund("u1")
+    assert service.ask("u1").charged
+    assert service.used() == [1]
+
+
+# Resizing
+
+
+def test_resize_charges_what_exceeds_the_high_water_mark_and_no_pods() -> None:
+    service = Ledger(plan_of(window(60, pods=1, cpu=1000)))
+    small, large = {"pods": 1, "requests.cpu": 100}, {"pods": 1, "requests.cpu": 300}
+    service.ask("u1", small)
+    for old, new, used, charged in (
+        (small, large, 300, True),
+        (small, large, 300, False),  # the same review again
+        (large, small, 300, False),
+        (small, {"pods": 1, "requests.cpu": 250}, 300, False),
+        (small, {"pods": 1, "requests.cpu": 350}, 350, True),
+    ):
+        receipt = service.ask("u1", new, resize_from=old)
+        assert (receipt.refused, receipt.repeated, receipt.charged) == (None, False, charged)
+        assert service.used() == [1, used]
+
+
+def test_resize_of_an_unknown_pod_charges_the_difference_and_remembers_it() -> None:
+    service = Ledger(plan_of(window(60, pods=1, cpu=1000)))
+    for new, used in ((300, 200), (300, 200), (50, 200), (400, 300)):
+        service.ask("u1", {"pods": 1, "requests.cpu": new}, resize_from={"requests.cpu": 100})
+        assert service.used() == [0, used]
+
+
+def test_resize_downwards_of_an_unknown_pod_leaves_its_old_size_as_the_mark() -> None:
+    service = Ledger(plan_of(window(60, cpu=1000)))
+    service.ask("u1", {"requests.cpu": 100}, resize_from={"requests.cpu": 500})
+    service.ask("u1", {"requests.cpu": 500}, resize_from={"requests.cpu": 100})
+    assert service.used() == [0]
+
+
+def test_a_resize_that_quota_refuses_raises_no_mark_and_is_no_event_for_the_breaker() -> None:
+    service = Ledger(plan_of(window(60, cpu=300), breaker=BREAKER))
+    service.ask("u1", {"requests.cpu": 200})
+    for _ in range(3):
+        receipt = service.ask("u1", {"requests.cpu": 400}, resize_from={"requests.cpu": 200})
+        assert (receipt.refused, receipt.free_at_us is not None) == (Refusal.QUOTA, True)
+        assert [use.asked for use in receipt.over] == [200]
+    assert service.breaker() is State.CLOSED
+    assert service.used() == [200]
+
+
+def test_an_open_breaker_does_not_hinder_a_resize() -> None:
+    service = Ledger(plan_of(window(60, cpu=300), breaker=BREAKER))
+    service.ask("u1", {"requests.cpu": 200})
+    service.trip()
+    assert service.ask("u1", {"requests.cpu": 250}, resize_from={"requests.cpu": 200}).charged
+
+
+# Whatever comes
+
+LIMITS = {1: {"pods": 4}, 3: {"pods": 9, "requests.cpu": 700}}
+HARD = plan_of(*(window(seconds, **hard) for seconds, hard in LIMITS.items()))
+gaps = st.sampled_from([0, 0, 1, 15_624, 15_625, 46_875, 999_999, SECOND_US, 1_015_625, 3 * SECOND_US]) | st.integers(
+    -50_000, 2 * SECOND_US
+)
+costs = st.fixed_dictionaries({"pods": st.integers(0, 3), "requests.cpu": st.sampled_from([0, 100, 350, 701])})
+deeds = st.tuples(gaps, st.sampled_from(["ask", "ask", "ask", "again", "refund", "peek"]), costs, st.integers(0, 99))
+
+
+class Log:
+    """Every charge, exactly."""
+
+    def __init__(self) -> None:
+        self.charges: dict[str, tuple[int, dict[str, int]]] = {}
+
+    def within(self, span_us: int, resource: str, now_us: int, *, closed: bool) -> int:
+        return sum(
+            cost[resource]
+            for at_us, cost in self.charges.values()
+            if now_us - at_us < span_us or (closed and now_us - at_us == span_us)
+        )
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.lists(deeds, max_size=70))
+def test_never_more_than_hard_in_any_window_and_never_a_denial_without_a_cause(walk: list[Any]) -> None:
+    service, log = Ledger(HARD), Log()
+    for number, (gap_us, deed, cost, which) in enumerate(walk):
+        service.now_us += gap_us
+        now_us = service.state.clock(HARD).now(service.now_us)
+        known = sorted(log.charges)
+        if deed == "refund" and known:
+            uid = known[which % len(known)]
+            lives = now_us // 46_875 - log.charges[uid][0] // 46_875 < 65
+            assert service.refund(uid) is (lives and any(log.charges[uid][1].values()))
+            del log.charges[uid]
+            continue
+        if deed == "again" and known:
+            assert service.ask(known[which % len(known)], cost).repeated
+            continue
+        receipt = service.ask(f"uid-{number}", cost, peek=deed == "peek")
+        if receipt.charged:
+            log.charges[f"uid-{number}"] = (now_us, cost)
+        _check(log, receipt, cost, now_us)
+
+
+def _check(log: Log, receipt: Receipt, cost: dict[str, int], now_us: int) -> None:
+    """Every instant is checked at which usage can have grown: each window that ends at a charge."""
+    causes = [
+        cost[resource] > 0 and log.within(seconds * 1_015_625, resource, now_us, closed=False) + cost[resource] > hard
+        for seconds, limits in LIMITS.items()
+        for resource, hard in limits.items()
+    ]
+    if receipt.refused:
+        assert any(causes)
+    for seconds, limits in LIMITS.items():
+        for resource, hard in limits.items():
+            assert log.within(seconds * SECOND_US, resource, now_us, closed=True) <= hard
+
+
+def test_what_has_left_the_windows_is_swept_away_and_a_gone_service_after_an_idle_hour() -> None:
+    service = Ledger(plan_of(window(60, pods=5), per_namespace=True))
+    service.ask("u1", namespace="a")
+    assert not service.state.sweep(service.now_us + 61 * SECOND_US + LONG_US)
+    assert not service.state._rings
+    assert not service.state.sweep(service.now_us + HOUR_US + LONG_US - 1), "its Pod is remembered"
+    assert service.state.sweep(service.now_us + HOUR_US + LONG_US)
+
+
+def test_what_one_clock_has_left_behind_is_not_swept_away_where_the_other_one_still_counts_it() -> None:
+    service = Ledger(plan_of(window(60, pods=5)))
+    service.now_us += HOUR_US
+    other = replace(service.plan, fleet=True)
+    operations.acquire(service.state, Acquire(other, "payments", "u1", ONE, "user:x"), service.now_us)
+    service.ask()
+    service.now_us -= HOUR_US
+    for waited_us in (0, 10 * SECOND_US, 2 * LONG_US):  # that clock is rebased; nobody asks for what the fleet counts
+        service.now_us += waited_us
+        service.ask()
+    service.state.sweep(service.now_us)
+    assert [use.used for use in operations.look(service.state, other, service.now_us).uses[""]] == [1]
+
+
+def test_a_gone_service_that_only_ever_heard_outcomes_keeps_its_breaker_for_an_hour() -> None:
+    service = Ledger(plan_of(breaker=BREAKER))
+    service.trip()
+    assert not service.state.sweep(service.now_us + HOUR_US - 1)
+    assert service.state.sweep(service.now_us + HOUR_US)
+
+
+def test_a_breaker_that_leaves_the_policy_starts_afresh_when_it_returns() -> None:
+    service = Ledger(plan_of(window(60, pods=5), breaker=BREAKER))
+    service.trip()
+    with_breaker, service.plan = service.plan, plan_of(window(60, pods=5))
+    breaker_operations.tick(service.state, service.plan, service.now_us)
+    service.plan = with_breaker
+    assert service.breaker() is State.CLOSED

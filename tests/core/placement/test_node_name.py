@@ -1,0 +1,122 @@
+"""spec.nodeName: a tenant who sets it goes past the scheduler, and is refused where a service has a placement."""
+
+import msgspec
+import pytest
+
+from tests.core.reviewing import ALICE, REPLICA_SETS, Gate, envelope, policy_of
+from tests.core.strategies import Json
+from webhook.core.admission.decision import Half, Verdict
+from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
+from webhook.core.explanation import Act, explain
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
+from webhook.core.policy_spec import Mode
+from webhook.offline.simulator import Admission, Ask, admit
+
+WEB = """
+- name: web
+  match: {namespaces: [shop]}
+  placement: {nodeSelector: {disk: ssd}}
+"""
+ALLOWED = WEB.replace("{nodeSelector: {disk: ssd}}", "{nodeSelector: {disk: ssd}, allowNodeName: true}")
+CONTAINERS = [{"name": "c"}]
+
+
+async def asked(policy: str, user: str = ALICE, metadata: Json | None = None, head: str = "") -> Admission:
+    spec = {"nodeName": "node-1", "containers": CONTAINERS}
+    given = {"metadata": {"name": "p", **(metadata or {})}, "spec": spec}
+    return await admit(Gate(policy_of(policy, head)).interceptor, Ask(given, "shop", "u", user))
+
+
+@pytest.mark.parametrize("user", [ALICE, REPLICA_SETS, "system:node:node-1", DAEMON_SET_CONTROLLER + "x"])
+async def test_a_pod_that_names_its_node_is_refused_whoever_asks(user: str) -> None:
+    """A controller only carries out what stands in a template; a kubelet may create mirror Pods, and no others."""
+    admission = await asked(WEB, user)
+    assert admission.mutated.allowed, "the mutating half denies nothing"
+    decision = admission.validated
+    assert (decision.verdict, decision.status.code) == (Verdict.DENY, 403)
+    assert [(found.code, found.field) for found in decision.denials] == [(Code.NODE_NAME_SET, "spec.nodeName")]
+    assert "remove the field from the Pod" in decision.status.message
+    assert "kubernetes.io/hostname" in decision.status.message
+
+
+@pytest.mark.parametrize(
+    ("user", "metadata", "head"),
+    [
+        (DAEMON_SET_CONTROLLER, {}, ""),
+        ("system:node:node-1", {"annotations": {MIRROR_ANNOTATION: "x"}}, ""),
+        ("ci", {}, "exemptions: {usernames: [ci]}"),
+    ],
+)
+async def test_who_is_known_by_its_caller_goes_on(user: str, metadata: Json, head: str) -> None:
+    assert (await asked(WEB, user, metadata, head)).validated.verdict is Verdict.EXEMPT
+
+
+async def test_the_daemon_set_controller_is_judged_where_the_policy_says_so() -> None:
+    admission = await asked(WEB, DAEMON_SET_CONTROLLER, head="exemptions: {daemonSets: false}")
+    assert admission.validated.verdict is Verdict.DENY
+
+
+async def test_a_mirror_pod_by_a_tenants_word_is_none() -> None:
+    admission = await asked(WEB, metadata={"annotations": {MIRROR_ANNOTATION: "x"}})
+    assert [found.code for found in admission.validated.denials] == [Code.NODE_NAME_SET]
+
+
+@pytest.mark.parametrize(("mode", "denied"), [("Enforce", True), ("Warn", False), ("Audit", False)])
+async def test_the_mode_decides_what_follows(mode: str, denied: bool) -> None:  # noqa: FBT001  a parameter
+    decision = (await asked(WEB + f"  modes: {{placement: {mode}}}")).validated
+    assert [(found.code, found.mode) for found in decision.findings] == [(Code.NODE_NAME_SET, Mode(mode))]
+    assert decision.allowed is not denied
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ALLOWED,
+        WEB + "  modes: {placement: Disabled}",
+        WEB.replace("placement: {nodeSelector: {disk: ssd}}", "resources: {container: {max: {cpu: 1}}}"),
+        WEB.replace("[shop]", "[elsewhere]"),
+    ],
+    ids=["allowed", "disabled", "no placement", "no service"],
+)
+async def test_elsewhere_it_is_the_users_business(policy: str) -> None:
+    assert (await asked(policy)).validated.allowed
+
+
+async def test_a_pod_that_was_never_rewritten_is_refused_all_the_same() -> None:
+    """Under failureMode Open, too: it lets in what was not written, and not what the user wrote himself."""
+    given = {"metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": "node-1", "containers": CONTAINERS}}
+    decision = await Gate(policy_of(WEB)).validate(object=given)
+    assert [found.code for found in decision.denials] == [Code.NODE_NAME_SET]
+
+
+async def test_a_pod_that_the_scheduler_has_placed_may_be_changed() -> None:
+    gate = Gate(policy_of(WEB))
+    old = gate.owned("u", nodeSelector={"disk": "ssd"}, nodeName="node-1")
+    new = gate.owned("u", nodeSelector={"disk": "ssd"}, nodeName="node-1")
+    new["metadata"]["labels"]["version"] = "v2"
+    for sub_resource in ("", "resize"):
+        decision = await gate.validate(operation="UPDATE", subResource=sub_resource, oldObject=old, object=new)
+        assert (decision.allowed, decision.findings) == (True, ())
+
+
+async def test_the_author_of_a_template_is_told() -> None:
+    template = {"spec": {"nodeName": "node-1", "containers": CONTAINERS}}
+    request = envelope(
+        resource={"group": "apps", "version": "v1", "resource": "deployments"},
+        object={"metadata": {"name": "web"}, "spec": {"template": template}},
+    )
+    decision = (await Gate(policy_of(WEB)).interceptor.review(Half.VALIDATE, msgspec.json.encode(request))).decision
+    (warning,) = decision.warnings
+    assert warning.startswith("NodeNameSet: Pods of deployment.apps/web will be denied: service web: spec.nodeName is ")
+
+
+@pytest.mark.parametrize(("policy", "act", "owed"), [(WEB, Act.LEFT, True), (ALLOWED, Act.NOTHING, False)])
+def test_an_explanation_names_the_field_that_decides(policy: str, act: Act, owed: bool) -> None:  # noqa: FBT001
+    (service,) = policy_of(policy).policy.services
+    document = {"metadata": {"name": "p"}, "spec": {"nodeName": "node-1", "containers": CONTAINERS}}
+    notes = {note.rule: note for note in explain(document, service, "0" * 16)}
+    assert (notes["placement.allowNodeName"].act, bool(notes["placement.allowNodeName"].owed)) == (act, owed)
+    assert not notes["placement.nodeSelector[disk]"].owed, "it is not the selector's doing"
+    del document["spec"]["nodeName"]
+    assert "placement.allowNodeName" not in {note.rule for note in explain(document, service, "0" * 16)}

@@ -1,0 +1,168 @@
+"""Whose Pod is it: the first match wins, selectors mean what Kubernetes means, exemptions cannot be forged."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.core.strategies import Json
+from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, exemption
+from webhook.core.admission.review import Request
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
+from webhook.core.kubernetes.selector_match import selects
+from webhook.core.kubernetes.types import LabelSelector
+from webhook.core.policy.matching import Matcher
+from webhook.core.policy.model import Exemptions, Match, Policy, Service
+
+
+def service(name: str, **match: Any) -> Service:
+    return Service(name, msgspec.convert(match, Match))
+
+
+def matcher(*services: Service) -> Matcher:
+    return Matcher(Policy("podgate.io/v1alpha1", "Policy", services))
+
+
+def owner(of: Matcher, namespace: str, labels: dict[str, str] | None = None, **namespace_labels: str) -> str | None:
+    found = of.owner(namespace, namespace_labels, labels or {})
+    return found.name if found else None
+
+
+def test_the_first_matching_service_of_the_list_owns_the_pod() -> None:
+    narrow = service("narrow", namespaces=["a"], podSelector={"matchLabels": {"app": "x"}})
+    wide = service("wide", namespaces=["a"])
+    assert owner(matcher(narrow, wide), "a", {"app": "x"}) == "narrow"
+    assert owner(matcher(narrow, wide), "a", {"app": "y"}) == "wide"
+    assert owner(matcher(wide, narrow), "a", {"app": "x"}) == "wide"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "namespace", "fits"),
+    [
+        ("pay", "pay", True),
+        ("pay", "pay-eu", False),
+        ("pay-*", "pay-eu", True),
+        ("pay-*", "pay-", True),
+        ("pay-*", "pay", False),
+        ("pay*", "pay", True),
+        ("pay-*", "xpay-eu", False),
+        ("*", "anything", True),
+    ],
+)
+def test_namespaces_are_exact_or_end_in_one_star(pattern: str, namespace: str, fits: bool) -> None:  # noqa: FBT001
+    assert (owner(matcher(service("s", namespaces=[pattern])), namespace) == "s") is fits
+
+
+@pytest.mark.parametrize(
+    ("expression", "labels", "holds"),
+    [
+        ({"operator": "In", "values": ["x", "y"]}, {"app": "y"}, True),
+        ({"operator": "In", "values": ["x"]}, {"app": "y"}, False),
+        ({"operator": "In", "values": ["x"]}, {}, False),
+        ({"operator": "In", "values": [""]}, {}, False),
+        ({"operator": "NotIn", "values": ["x"]}, {"app": "x"}, False),
+        ({"operator": "NotIn", "values": ["x"]}, {"app": "y"}, True),
+        ({"operator": "NotIn", "values": ["x"]}, {}, True),
+        ({"operator": "Exists"}, {"app": ""}, True),
+        ({"operator": "Exists"}, {}, False),
+        ({"operator": "DoesNotExist"}, {}, True),
+        ({"operator": "DoesNotExist"}, {"app": ""}, False),
+    ],
+)
+def test_the_four_operators_with_keys_present_and_absent(
+    expression: Json,
+    labels: dict[str, str],
+    holds: bool,  # noqa: FBT001
+) -> None:
+    selector = msgspec.convert({"matchExpressions": [{"key": "app", **expression}]}, LabelSelector)
+    assert selects(selector, labels) is holds
+
+
+def test_all_parts_of_a_selector_must_hold() -> None:
+    both = {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}
+    selector = msgspec.convert(both, LabelSelector)
+    assert selects(selector, {"a": "1", "b": ""})
+    assert not selects(selector, {"a": "1"})
+    assert not selects(selector, {"b": ""})
+    assert selects(LabelSelector(), {}), "an empty selector selects everything"
+    assert selects(None, {})
+
+
+def test_a_namespace_selector_binds_beside_the_names() -> None:
+    of = matcher(service("s", namespaces=["a*"], namespaceSelector={"matchLabels": {"tier": "prod"}}))
+    assert owner(of, "ab", tier="prod") == "s"
+    assert owner(of, "ab", tier="test") is None
+    assert owner(of, "b", tier="prod") is None
+
+
+def test_only_services_that_speak_of_a_namespace_name_it() -> None:
+    of = matcher(
+        service("s", namespaces=["a"], podSelector={"matchLabels": {"x": "y"}}), service("t", anyNamespace=True)
+    )
+    assert of.names("a", {})
+    assert not of.names("b", {})
+
+
+def test_forgetting_namespaces_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.core.policy.matching._NAMESPACES_REMEMBERED", 2)
+    of = matcher(service("s", namespaces=["a*"]))
+    for _ in range(2):
+        assert [owner(of, name) for name in ("a1", "b1", "a2", "b2")] == ["s", None, "s", None]
+    assert len(of._by_namespace) <= 2
+
+
+NODE = "system:node:n1"
+OWNED_BY_DAEMON_SET = {"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]}
+MIRROR = {"annotations": {MIRROR_ANNOTATION: "hash"}}
+POLICY = Policy(
+    "podgate.io/v1alpha1",
+    "Policy",
+    (service("s", anyNamespace=True),),
+    exemptions=Exemptions(("infra", "ops-*"), ("admin", NODE + "x"), ("firecracker",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "user", "metadata", "spec", "expected"),
+    [
+        ("shop", "alice", {}, {}, ""),
+        ("kube-system", "alice", {}, {}, "namespace"),
+        ("podgate-system", "alice", {}, {}, "namespace"),
+        ("kube-system-2", "alice", {}, {}, ""),
+        ("infra", "alice", {}, {}, "namespace"),
+        ("infra-2", "alice", {}, {}, ""),
+        ("ops-eu", "alice", {}, {}, "namespace"),
+        ("shop", "admin", {}, {}, "username"),
+        ("shop", "administrator", {}, {}, ""),
+        ("shop", "alice", {}, {"runtimeClassName": "firecracker"}, "runtimeClass"),
+        ("shop", "alice", {}, {"runtimeClassName": ""}, ""),
+        ("shop", DAEMON_SET_CONTROLLER, {}, {}, "daemonSet"),
+        ("shop", "alice", OWNED_BY_DAEMON_SET, {}, ""),
+        ("shop", "system:serviceaccount:shop:daemon-set-controller", OWNED_BY_DAEMON_SET, {}, ""),
+        ("shop", NODE, MIRROR, {}, "mirror"),
+        ("shop", "alice", MIRROR, {}, ""),
+        ("shop", NODE, {}, {}, ""),
+        ("shop", "system:serviceaccount:shop:system:node:n1", MIRROR, {}, ""),
+    ],
+)
+def test_exemptions_cannot_be_forged(namespace: str, user: str, metadata: Json, spec: Json, expected: str) -> None:
+    pod = msgspec.convert({"metadata": {"namespace": "kube-system", **metadata}, "spec": spec}, Pod)
+    request = Request("u", "CREATE", "pods", "", namespace, user, dry_run=False, pod=pod, old_pod=None)
+    assert exemption(request, pod, POLICY) == expected
+
+
+def test_an_empty_runtime_class_exempts_nobody() -> None:
+    policy = msgspec.structs.replace(POLICY, exemptions=Exemptions(runtime_classes=("",)))
+    pod = msgspec.convert({"metadata": {}, "spec": {}}, Pod)
+    request = Request("u", "CREATE", "pods", "", "shop", "alice", dry_run=False, pod=pod, old_pod=None)
+    assert exemption(request, pod, policy) == ""
+
+
+@pytest.mark.parametrize(("user", "metadata"), [(DAEMON_SET_CONTROLLER, OWNED_BY_DAEMON_SET), (NODE, MIRROR)])
+def test_pods_of_daemon_sets_can_be_judged_like_any_other_and_mirror_pods_never(user: str, metadata: Json) -> None:
+    policy = msgspec.structs.replace(POLICY, exemptions=msgspec.convert({"daemonSets": False}, Exemptions))
+    pod = msgspec.convert({"metadata": metadata, "spec": {}}, Pod)
+    request = Request("u", "CREATE", "pods", "", "shop", user, dry_run=False, pod=pod, old_pod=None)
+    assert exemption(request, pod, policy) == ("" if user == DAEMON_SET_CONTROLLER else "mirror")
+    elsewhere = msgspec.structs.replace(request, namespace="kube-system")
+    assert exemption(elsewhere, pod, policy) == "namespace"

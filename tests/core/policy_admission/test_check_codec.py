@@ -1,0 +1,84 @@
+"""A policy as bytes and back: nothing is lost, also not how an amount was written."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from tests.core.strategies import policies
+from webhook.core.document import DocumentError, Loaded, Problem, Purpose
+from webhook.core.document.loading import unproved
+from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.policy_admission.check_codec import Outcome, decode, encode, outcome, service_of
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTS = sorted(
+    path
+    for pattern in ("tests/core/document/good/*.yaml", "tests/core/document/complete_example.yaml", "docs/**/policy.yaml")
+    for path in ROOT.glob(pattern)
+)
+BAD = sorted(ROOT.glob("tests/core/document/bad/*.yaml"))
+PAGE = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+
+
+def there_and_back(policy: Policy) -> Policy:
+    sent = Loaded(LoadedPolicy(policy, "0123456789abcdef"), (Problem(1, 2, "path", "value", "reason", "remedy"),))
+    received = received_from(encode(Outcome.of(sent)))
+    assert received == sent
+    return received.policy.policy
+
+
+def received_from(data: bytes) -> Loaded:
+    found = decode(data, Outcome)
+    return found.loaded([service_of(piece) for piece in found.services])
+
+
+def written(policy: Policy) -> Any:
+    """Return a policy with every amount in the text that it was written as."""
+    return msgspec.to_builtins(policy, enc_hook=repr)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_policy_comes_back_as_it_was(path: Path) -> None:
+    policy = unproved(path.read_bytes(), None).policy
+    assert written(there_and_back(policy)) == written(policy)
+
+
+def test_the_pages_examples_come_back_as_they_were() -> None:
+    examples = re.findall(r"```yaml\n(apiVersion.*?)```", PAGE, re.DOTALL)
+    assert examples
+    for example in examples:
+        policy = unproved(example.encode(), None).policy
+        assert written(there_and_back(policy)) == written(policy)
+
+
+@given(policies)
+def test_any_policy_comes_back_as_it_was(governed: Any) -> None:
+    policy = Policy("podgate.io/v1alpha1", "Policy", (governed.service,))
+    assert written(there_and_back(policy)) == written(policy)
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_every_problem_comes_back_as_it_was(path: Path) -> None:
+    sent = outcome(path.read_bytes(), Purpose.LINT)
+    assert sent.problems
+    with pytest.raises(DocumentError) as caught:
+        received_from(encode(sent))
+    assert caught.value.problems == sent.problems
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc0", b"garbage", encode(Outcome())[:-1], msgspec.json.encode(Outcome())])
+def test_what_is_no_outcome_is_refused(data: bytes) -> None:
+    with pytest.raises((msgspec.MsgspecError, ValueError)):
+        decode(data, Outcome)
+
+
+def test_an_amount_that_is_none_is_refused() -> None:
+    policy = unproved((ROOT / "docs/examples/policy.yaml").read_bytes(), None).policy
+    good = encode(Outcome.of(Loaded(LoadedPolicy(policy, "0"))))
+    assert b"180s" in good
+    with pytest.raises((msgspec.MsgspecError, ValueError)):
+        received_from(good.replace(b"180s", b"180x"))

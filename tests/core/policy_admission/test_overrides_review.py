@@ -1,0 +1,99 @@
+"""Overrides before they are stored: what no server would take is refused, and what has no service here."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from webhook.core.document import Purpose, load
+from webhook.core.policy_admission.overrides_review import weigh_overrides
+from webhook.core.policy_admission.policy_review import PolicyReview, question
+
+POLICY = load(
+    b"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
+    b"- {name: a, match: {namespaces: [shop]}, quota: {windows: [{window: 1m, hard: {pods: 5}}]}}\n",
+    Purpose.SERVE,
+).policy.policy
+NOW_US = 1_796_094_000_000_000
+GOOD = "- {service: a, quotaFactor: 2, until: 2026-12-01T04:00:00Z, reason: INC-1}\n"
+GONE = GOOD.replace("service: a", "service: gone")
+
+
+def config_map(text: str | None, **more: Any) -> dict[str, Any]:
+    data = None if text is None else {"overrides.yaml": text}
+    return {"metadata": {"name": "podgate-overrides", "namespace": "podgate-system"}, "data": data, **more}
+
+
+def asked(new: dict[str, Any], old: dict[str, Any] | None = None, *, with_policy: bool = True) -> PolicyReview:
+    request = {
+        "uid": "review-1",
+        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+        "namespace": "podgate-system",
+        "name": "podgate-overrides",
+        "operation": "UPDATE" if old else "CREATE",
+        "userInfo": {"username": "alice"},
+        "object": new,
+        "oldObject": old,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    found = question(msgspec.json.encode(review))
+    if isinstance(found, PolicyReview):
+        return found
+    return weigh_overrides(found, POLICY if with_policy else None, NOW_US)
+
+
+def response(found: PolicyReview) -> dict[str, Any]:
+    whole: dict[str, Any] = msgspec.json.decode(found.body)
+    return dict(whole["response"])
+
+
+@pytest.mark.parametrize("text", [GOOD, "", None])
+def test_good_ones_and_none_at_all_are_let_in(text: str | None) -> None:
+    found = asked(config_map(text))
+    assert response(found) == {"uid": "review-1", "allowed": True}
+    assert (found.judged, found.errors, found.user, found.document) == (True, (), "alice", "overrides")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- {service: a, quotaFactor: 2, reason: x}\n", "overrides.yaml:1:3: [0].until: (absent): required: add until"),
+        (GOOD + GOOD, "overrides.yaml:2:13: [1].service: a: a second live entry for a sets quotaFactor"),
+        (GONE, "overrides.yaml: no service 'gone': the policy has a"),
+        ("{", "overrides.yaml:"),
+    ],
+)
+def test_what_no_server_would_take_is_refused_with_its_place(text: str, said: str) -> None:
+    found = asked(config_map(text))
+    status = response(found)["status"]
+    assert status["code"] == 400
+    head, *lines = status["message"].splitlines()
+    assert head.startswith("OverridesInvalid: the overrides have ")
+    assert lines[0].startswith(said)
+    assert found.errors == tuple(lines)
+
+
+def test_a_document_under_another_key_is_refused() -> None:
+    found = asked({"metadata": {"name": "podgate-overrides"}, "data": {"override.yaml": GOOD}})
+    assert "data['overrides.yaml'] is missing, there is override.yaml" in response(found)["status"]["message"]
+
+
+def test_an_entry_for_a_service_that_has_left_keeps_nobody_from_changing_the_others() -> None:
+    assert response(asked(config_map(GONE + GOOD), config_map(GONE)))["allowed"] is True
+    assert response(asked(config_map(GONE.replace("INC-1", "INC-2")), config_map(GONE)))["allowed"] is False
+    assert response(asked(config_map(GOOD), config_map("{")))["allowed"] is True, "a bad one is mended"
+
+
+def test_without_a_policy_only_the_document_itself_is_judged() -> None:
+    assert response(asked(config_map(GONE), with_policy=False))["allowed"] is True
+    assert response(asked(config_map("- nonsense"), with_policy=False))["allowed"] is False
+
+
+def test_what_the_policy_gives_no_effect_is_a_warning() -> None:
+    text = GOOD.replace("quotaFactor: 2", "breaker: ForcedOpen")
+    assert response(asked(config_map(text)))["warnings"] == ["a: without effect: breaker: the service has no breaker"]
+
+
+def test_an_update_that_leaves_the_document_alone_is_let_in_whatever_stands_in_it() -> None:
+    found = asked(config_map("- nonsense", metadata={"name": "podgate-overrides"}), config_map("- nonsense"))
+    assert (response(found)["allowed"], found.judged) == (True, False)

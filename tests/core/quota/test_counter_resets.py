@@ -1,0 +1,152 @@
+"""What is said to start empty is exactly what a store counts from nothing under the new policy."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.compiled_policy import Compiled
+from webhook.core.document import Purpose, load
+from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.quota import Acquire, Use
+from webhook.core.quota.counter_resets import starts_empty
+
+HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
+PLAIN = "{window: 1m, hard: {pods: 50, cpu: 40}}, {window: 24h, hard: {pods: 5000}}"
+POOL = "- {name: prod, windows: [{window: 1m, hard: {pods: 300}}]}\n"
+POOLS = f"pools:\n{POOL}{POOL.replace('prod', 'test')}"
+
+
+def policy(windows: str = PLAIN, *, name: str = "a", quota: str = "", service: str = "", pools: str = POOLS) -> Policy:
+    text = f"- name: {name}\n  match: {{namespaces: [shop]}}\n  quota: {{{quota} windows: [{windows}]}}\n"
+    breaker = "  breaker: {quotaExceeded: {}}\n"
+    whole = f"{HEAD}{pools}services:\n{text}{breaker}{service}- {{name: other, match: {{namespaces: [x]}}}}\n"
+    return load(whole.encode(), Purpose.LINT).policy.policy
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        policy(),
+        policy("{window: 60s, hard: {requests.cpu: 1, pods: 1}}, {window: 1440m, hard: {pods: 5}}"),
+        policy("{window: 1m, hard: {pods: 50}}"),
+        policy(service="  slaClass: gold\n  modes: {quota: Audit}\n"),
+        policy(service="  modes: {quota: Disabled}\n"),
+        policy(
+            service="- {name: new, match: {namespaces: [new]}, quota: {windows: [{window: 1m, hard: {pods: 1}}]}}\n"
+        ),
+    ],
+    ids=["the same", "other limits", "fewer limits", "modes", "disabled", "a new service"],
+)
+def test_what_goes_on_counting_is_not_named(changed: Policy) -> None:
+    assert list(starts_empty(policy(), changed)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        (
+            policy(PLAIN.replace("1m", "2m")),
+            "services[a].quota.windows[2m]: starts empty: no window of this length counted before",
+        ),
+        (
+            policy(PLAIN.replace("pods: 5000", "pods: 5000, memory: 1Ti")),
+            "services[a].quota.windows[24h].hard.memory: starts empty: not counted in this window before",
+        ),
+        (
+            policy(quota="per: Namespace,"),
+            "services[a].quota.per: Namespace: its windows start empty: each namespace counts for itself",
+        ),
+        (
+            policy(quota="scope: Fleet,"),
+            "services[a].quota.scope: Fleet: its windows start empty: all clusters on this Redis count together",
+        ),
+        (
+            policy(service="  pool: prod\n"),
+            "services[a].pool: prod: its windows start empty, its breaker closes: counters do not move between pools",
+        ),
+        (policy(name="b"), "services[b]: starts empty: no rename of a carries its counters"),
+    ],
+)
+def test_what_starts_empty_is_named_with_the_reason(changed: Policy, line: str) -> None:
+    assert list(starts_empty(policy(), changed)) == [line]
+    assert len(line) <= 120  # what Kubernetes asks of a warning
+
+
+def test_a_pools_windows_are_named_once_however_many_members_it_has() -> None:
+    two = "- {name: b, match: {namespaces: [y]}, pool: prod}\n- {name: c, match: {namespaces: [z]}, pool: prod}\n"
+    longer = POOLS.replace("1m", "5m", 1)
+    assert list(starts_empty(policy(service=two), policy(service=two, pools=longer))) == [
+        "pools[prod].windows[5m]: starts empty: no window of this length counted before"
+    ]
+    fleet = POOLS.replace("prod,", "prod, scope: Fleet,")
+    assert list(starts_empty(policy(service=two), policy(service=two, pools=fleet))) == [
+        "pools[prod].scope: Fleet: its windows start empty: Fleet and Cluster count apart"
+    ]
+
+
+class Written(NamedTuple):
+    """What a user wrote of one service and its pool: hard by window, and where it counts."""
+
+    windows: dict[str, tuple[str, ...]]
+    of_the_pool: dict[str, tuple[str, ...]]
+    per: str
+    scope: str
+    pool: str | None
+
+    def policy(self) -> Policy:
+        pool = "" if self.pool is None else f"  pool: {self.pool}\n"
+        pools = "".join(
+            f"- {{name: {name}, scope: {self.scope}, windows: [{_written(self.of_the_pool)}]}}\n"
+            for name in ("a", "prod")
+        )
+        quota = f"per: {self.per}, scope: {self.scope},"
+        return policy(_written(self.windows), quota=quota, service=pool, pools=f"pools:\n{pools}")
+
+
+def _written(windows: dict[str, tuple[str, ...]]) -> str:
+    return ", ".join(
+        f"{{window: {window}, hard: {{{', '.join(f'{name}: 1000' for name in names)}}}}}"
+        for window, names in windows.items()
+    )
+
+
+HARD = st.sampled_from([("pods",), ("cpu",), ("pods", "cpu"), ("requests.cpu", "pods")])
+WINDOWS = st.dictionaries(st.sampled_from(["1m", "2m", "1h"]), HARD, min_size=1)
+WRITTEN = st.builds(
+    Written,
+    WINDOWS,
+    WINDOWS,
+    st.sampled_from(["Service", "Namespace"]),
+    st.sampled_from(["Cluster", "Fleet"]),
+    st.sampled_from([None, "a", "prod"]),  # a pool may have the name of a service, and then its tag
+)
+
+
+def named(use: Use, lines: list[str], path: str) -> bool:
+    at = f"{path}.windows[{use.window}]"
+    starts = [line.partition(": starts empty")[0] for line in lines]
+    return at in starts or f"{at}.hard.{use.resource}" in starts
+
+
+@settings(max_examples=150, deadline=None)
+@given(WRITTEN, WRITTEN)
+async def test_a_store_counts_from_nothing_exactly_where_a_line_says_so(old: Written, new: Written) -> None:
+    before, after = old.policy(), new.policy()
+    store = MemoryStore(VirtualClock())
+    plan, plan_after = (Compiled(LoadedPolicy(found, "")).plans["a"] for found in (before, after))
+    await store.acquire(Acquire(plan, "shop", "u1", {"pods": 1, "requests.cpu": 1000}, "user:me"))
+    look = await store.look(plan_after, "shop")
+    lines = list(starts_empty(before, after))
+
+    [uses] = look.uses.values()
+    all_new = any(line.startswith("services[a]") and "its windows start empty" in line for line in lines)
+    for use in uses:
+        assert (use.used == 0) == (all_new or named(use, lines, "services[a].quota")), (use, lines)
+    if old.pool is not None and old.pool == new.pool:
+        all_new = any(line.startswith(f"pools[{new.pool}].scope") for line in lines)
+        for use in look.pool:
+            assert (use.used == 0) == (all_new or named(use, lines, f"pools[{new.pool}]")), (use, lines)

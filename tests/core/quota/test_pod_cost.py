@@ -1,0 +1,172 @@
+"""A Pod's sum, by hand-computed examples and against a slow oracle that plays the Pod's life through."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.strategies import PROPERTY, Json, fields
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.policy.model import Match, Service
+from webhook.core.policy_spec import Quota, Window
+from webhook.core.quota import CounterPlan
+from webhook.core.quota.pod_cost import counted, shown
+from webhook.core.quota.pod_cost import taken as taken_of
+
+
+def taken(spec: Json, *resources: str) -> dict[str, int]:
+    hard = {resource: Quantity.parse("1") for resource in resources}
+    quota = Quota(windows=(Window(Duration.parse("1m"), hard),))
+    plan = CounterPlan.of(Service("s", Match(any_namespace=True), quota=quota))
+    return dict(taken_of(msgspec.convert({"metadata": {}, "spec": spec}, Pod), counted(plan)))
+
+
+def cpu(spec: Json) -> int:
+    return taken(spec, "cpu")["requests.cpu"]
+
+
+def box(request: str | None = None, limit: str | None = None, **more: Any) -> Json:
+    resources: Json = {}
+    if request is not None:
+        resources["requests"] = {"cpu": request}
+    if limit is not None:
+        resources["limits"] = {"cpu": limit}
+    return {"name": "c", "resources": resources, **more}
+
+
+def sidecar(request: str) -> Json:
+    return box(request, restartPolicy="Always")
+
+
+@pytest.mark.parametrize(
+    ("spec", "millicores"),
+    [
+        ({}, 0),
+        ({"containers": [box("100m"), box("250m")]}, 350),
+        ({"containers": [box("1"), box("1")], "initContainers": [box("3")]}, 3000),
+        ({"containers": [box("1"), box("1")], "initContainers": [box("1500m")]}, 2000),
+        # a sidecar runs beside all that starts after it, and beside the containers
+        ({"containers": [box("1")], "initContainers": [sidecar("500m"), box("2")]}, 2500),
+        ({"containers": [box("1")], "initContainers": [box("2"), sidecar("500m")]}, 2000),
+        ({"containers": [box("2")], "initContainers": [box("2"), sidecar("500m")]}, 2500),
+        ({"containers": [box("1")], "initContainers": [sidecar("1"), box("2"), sidecar("1"), box("2")]}, 4000),
+        ({"containers": [box(limit="2")]}, 2000),
+        ({"containers": [box("1", "2")]}, 1000),
+        ({"containers": [box("0", "2")]}, 0),
+        ({"containers": [box("1")], "overhead": {"cpu": "250m"}}, 1250),
+        ({"containers": [box("1")], "resources": {"requests": {"cpu": "3"}}, "overhead": {"cpu": "250m"}}, 3250),
+        ({"containers": [box("5")], "resources": {"requests": {"cpu": "3"}}}, 3000),
+        ({"containers": [box("5")], "resources": {"requests": {"memory": "1Gi"}}}, 5000),
+        ({"containers": [box()], "resources": {"limits": {"cpu": "4"}}}, 4000),
+        ({"containers": [box("1")], "resources": {"limits": {"cpu": "4"}}}, 1000),
+        # 0 is an amount: the API server fills in the limit only where no container names the resource
+        ({"containers": [box("0")], "resources": {"limits": {"cpu": "4"}}}, 0),
+        ({"containers": [box()], "initContainers": [box(limit="0")], "resources": {"limits": {"cpu": "4"}}}, 0),
+        ({"containers": [box("0.1m"), box("0.1m")]}, 1),
+        ({"containers": [box("1e-3")]}, 1),
+        ({"containers": [{"name": "c", "resources": {"requests": {"cpu": 2}}}]}, 2000),
+        ({"containers": [{"name": "c", "resources": {"requests": {"cpu": 0.5}}}]}, 500),
+        ({"containers": [{"name": "c"}, {"name": "d", "resources": {}}], "initContainers": None}, 0),
+    ],
+)
+def test_the_schedulers_sum_of_cpu(spec: Json, millicores: int) -> None:
+    assert cpu(spec) == millicores
+
+
+def test_every_kind_of_resource_in_its_own_unit() -> None:
+    spec = {
+        "containers": [
+            {
+                "name": "c",
+                "resources": {
+                    "requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2", "hugepages-2Mi": "4Mi"},
+                    "limits": {"cpu": "3", "memory": "2Gi", "nvidia.com/gpu": "2"},
+                },
+            }
+        ],
+        "overhead": {"cpu": "1", "memory": "1Mi"},
+    }
+    names = ["pods", "cpu", "memory", "requests.nvidia.com/gpu", "limits.cpu", "limits.memory", "hugepages-2Mi"]
+    assert taken(spec, *names) == {
+        "pods": 1,
+        "requests.cpu": 2000,
+        "requests.memory": 2**30 + 2**20,
+        "requests.nvidia.com/gpu": 2,
+        "limits.cpu": 4000,
+        "limits.memory": 2**31 + 2**20,
+        "hugepages-2Mi": 4 * 2**20,
+    }
+
+
+def test_overhead_is_no_limit_where_there_is_none() -> None:
+    spec = {"containers": [box("1")], "overhead": {"cpu": "1"}}
+    assert taken(spec, "limits.cpu") == {"limits.cpu": 0}
+
+
+def test_an_unreadable_amount_names_the_resource_and_the_value() -> None:
+    with pytest.raises(ValueError, match=r"^cpu: 'much': not a Kubernetes quantity: .* such as 500m"):
+        cpu({"containers": [box("much")]})
+    with pytest.raises(ValueError, match=r"^cpu: '-1': a quantity below 0"):
+        cpu({"containers": [box("-1")]})
+
+
+amounts = st.integers(0, 5000)
+boxes = fields(
+    resources=fields(
+        requests=st.dictionaries(st.just("cpu"), amounts.map(lambda milli: f"{milli}m")),
+        limits=st.dictionaries(st.just("cpu"), amounts.map(lambda milli: f"{milli}m")),
+    )
+)
+inits = st.builds(lambda one, sticky: {**one, **({"restartPolicy": "Always"} if sticky else {})}, boxes, st.booleans())
+
+
+def _milli(container: Json) -> int:
+    resources = container.get("resources") or {}
+    for side in ("requests", "limits"):
+        if "cpu" in (resources.get(side) or {}):
+            return int(resources[side]["cpu"].removesuffix("m"))
+    return 0
+
+
+def most_at_any_moment(containers: list[Json], init_containers: list[Json]) -> int:
+    """Play the Pod's life through: what runs beside what, moment by moment."""
+    moments = []
+    staying: list[Json] = []
+    for one in init_containers:
+        moments.append([*staying, one])
+        if one.get("restartPolicy") == "Always":
+            staying.append(one)
+    moments.append([*staying, *containers])
+    return max(sum(_milli(one) for one in moment) for moment in moments)
+
+
+@PROPERTY
+@given(st.lists(boxes, max_size=4), st.lists(inits, max_size=5), st.none() | amounts)
+def test_the_sum_is_the_most_that_runs_at_any_moment(
+    containers: list[Json], init_containers: list[Json], overhead: int | None
+) -> None:
+    spec: Json = {"containers": containers, "initContainers": init_containers}
+    if overhead is not None:
+        spec["overhead"] = {"cpu": f"{overhead}m"}
+    assert cpu(spec) == most_at_any_moment(containers, init_containers) + (overhead or 0)
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("pods", 50, 50),
+        ("cpu", 40_000, "40"),
+        ("requests.cpu", 1_500, "1500m"),
+        ("memory", 2**34, "16Gi"),
+        ("limits.memory", 3 * 2**29, "1536Mi"),
+        ("memory", 1000, "1000"),
+        ("memory", 0, "0"),
+        ("requests.nvidia.com/gpu", 4, 4),
+        ("hugepages-2Mi", 2**21, "2Mi"),
+    ],
+)
+def test_amounts_are_shown_as_kubernetes_writes_them(resource: str, amount: int, text: int | str) -> None:
+    assert shown(resource, amount) == text

@@ -1,0 +1,15 @@
+"""A pool is a quota, also for a member that has none of its own."""
+
+import pytest
+
+from webhook.core.admission.validation import own_mode
+from webhook.core.policy.model import Match, Modes, Service
+from webhook.core.policy_spec import Mode, Placement
+
+
+@pytest.mark.parametrize(("pool", "mode"), [("prod", Mode.ENFORCE), (None, Mode.AUDIT)])
+def test_the_label_of_a_member_is_guarded_as_strictly_as_its_pool_is_enforced(pool: str | None, mode: Mode) -> None:
+    member = Service(
+        "web", Match(any_namespace=True), pool=pool, placement=Placement(), modes=Modes(placement=Mode.AUDIT)
+    )
+    assert own_mode(member) is mode

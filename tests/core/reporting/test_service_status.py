@@ -1,0 +1,58 @@
+"""What a ServiceStatus object says: all that a view does, and nothing that time alone changes."""
+
+from webhook.core.breaker import BreakerView, State
+from webhook.core.compiled_policy import Compiled
+from webhook.core.policy.model import LoadedPolicy, Match, Modes, Policy, Service
+from webhook.core.policy_spec import Breaker, HalfOpen, Mode, QuotaExceeded
+from webhook.core.quota import CounterPlan
+from webhook.core.reporting.service_status import service_status
+
+NOW_US = 1_800_000_000_000_000
+BREAKER = Breaker(quota_exceeded=QuotaExceeded(), half_open=HalfOpen(probes=2))
+
+
+def plan(mode: Mode = Mode.ENFORCE, breaker: Breaker | None = BREAKER) -> CounterPlan:
+    service = Service("s", Match(any_namespace=True), modes=Modes(breaker=mode), breaker=breaker)
+    return Compiled(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), "")).plans["s"]
+
+
+def test_it_says_how_an_open_breaker_stands_and_until_when() -> None:
+    view = BreakerView(
+        State.OPEN,
+        7,
+        NOW_US,
+        NOW_US + 180_000_000,
+        "because",
+        tripped_at_us=NOW_US - 5_000_000,
+        tripped_by="it",
+        early=2,
+    )
+    assert service_status(plan(), view) == {
+        "breaker": {
+            "state": "OPEN",
+            "mode": "Enforce",
+            "since": "2027-01-15T08:00:00.000Z",
+            "reason": "because",
+            "generation": 7,
+            "trippedAt": "2027-01-15T07:59:55.000Z",
+            "trippedBy": "it",
+            "openUntil": "2027-01-15T08:03:00.000Z",
+            "probes": {"needed": 2, "leased": 0, "succeeded": 0, "early": 2},
+        }
+    }
+
+
+def test_of_one_that_never_moved_it_leaves_out_what_there_is_none_of() -> None:
+    assert service_status(plan(Mode.AUDIT), BreakerView(State.CLOSED, 0, 0)) == {
+        "breaker": {
+            "state": "CLOSED",
+            "mode": "Audit",
+            "generation": 0,
+            "probes": {"needed": 2, "leased": 0, "succeeded": 0, "early": 0},
+        }
+    }
+
+
+def test_where_no_breaker_is_in_force_it_says_nothing() -> None:
+    for without in (plan(breaker=None), plan(Mode.DISABLED)):
+        assert service_status(without, BreakerView(State.OPEN, 7, NOW_US)) == {}

@@ -1,0 +1,517 @@
+"""The status document and the page made from it say how each service stands, and what is not known."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from webhook.cli.status import countdown, page
+from webhook.core.breaker import BreakerView, State
+from webhook.core.compiled_policy import Compiled
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.overrides import Entry, PartialModes
+from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
+from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, Standing, Window
+from webhook.core.quota import Holder, Look, Use
+from webhook.core.reporting.status import OverridesShown, Replicas, Snapshot, StoreHealth, WatchHealth, status_document
+
+NOW_US = 1_800_000_000_000_000
+PAYMENT = Service(
+    "payment-api",
+    Match(namespaces=("payments",)),
+    pool="prod",
+    sla_class="gold",
+    modes=Modes(quota=Mode.AUDIT),
+    quota=Quota(windows=(Window(Duration.parse("1m"), {"pods": Quantity.parse("50"), "cpu": Quantity.parse("40")}),)),
+    breaker=Breaker(quota_exceeded=QuotaExceeded()),
+)
+LEDGER = Service(
+    "ledger",
+    Match(namespaces=("team-*",)),
+    quota=Quota(per=Per.NAMESPACE, windows=(Window(Duration.parse("24h"), {"memory": Quantity.parse("16Gi")}),)),
+)
+WEB = Service("web", Match(namespaces=("web",)))
+PROD = Pool("prod", (Window(Duration.parse("1m"), {"pods": Quantity.parse("300"), "cpu": Quantity.parse("1k")}),))
+LOADED = LoadedPolicy(
+    Policy("podgate.io/v1alpha1", "Policy", (PAYMENT, LEDGER, WEB), pools=(PROD,)), "0123456789abcdef"
+)
+OPEN = BreakerView(
+    State.OPEN,
+    generation=4,
+    since_us=NOW_US - 29_000_000,
+    open_until_us=NOW_US + 150_500_000,
+    reason="quotaExceeded: 10 within 1m",
+    tripped_at_us=NOW_US - 29_000_000,
+    tripped_by="quotaExceeded: 10 within 1m",
+    early=2,
+    failed=("controller:r1",),
+)
+LOOKS = {
+    "payment-api": Look(
+        NOW_US,
+        {"": (Use("1m", "pods", 50, 50, free_at_us=NOW_US + 12_000_001), Use("1m", "cpu", 1500, 40_000))},
+        OPEN,
+        (
+            Use("1m", "pods", 300, 300, free_at_us=NOW_US + 2_000_000, of=Holder.POOL, name="prod"),
+            Use("1m", "cpu", 250_500, 1_000_000, of=Holder.POOL, name="prod"),
+        ),
+    ),
+    "ledger": Look(NOW_US),
+}
+
+TWO = LoadedPolicy(
+    Policy(
+        "podgate.io/v1alpha1",
+        "Policy",
+        (
+            replace(PAYMENT, quota=replace(PAYMENT.quota, scope=Scope.FLEET), breaker=None),
+            Service("without-a-quota", Match(namespaces=("web",)), pool="prod"),
+        ),
+        pools=(replace(PROD, scope=Scope.FLEET),),
+    ),
+    "fedcba9876543210",
+)
+"""Of the pool's members the second was asked last."""
+TWO_LOOKS = {
+    name: Look(
+        at_us,
+        {"": (Use("1m", "pods", 5, 50), Use("1m", "cpu", 0, 40_000))} if name == "payment-api" else {},
+        None,
+        (
+            Use("1m", "pods", used, 300, of=Holder.POOL, name="prod"),
+            Use("1m", "cpu", 1000, 1_000_000, of=Holder.POOL, name="prod"),
+        ),
+    )
+    for name, at_us, used in (("payment-api", NOW_US, 8), ("without-a-quota", NOW_US + 1, 9))
+}
+
+
+def snapshot(**changes: Any) -> Snapshot:
+    whole: dict[str, Any] = {
+        "version": "0.1.0",
+        "now_us": NOW_US,
+        "wall_us": NOW_US,
+        "source": "p.yaml",
+        "policy": LOADED,
+        "loaded_at_us": NOW_US - 60_000_000,
+        "plans": Compiled(LOADED).plans,
+        "looks": LOOKS,
+        "watches": {"namespaces": WatchHealth(), "configmaps": WatchHealth(NOW_US - 5_000_000, "cut")},
+        "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
+        "files": {"key set": "jwks.json: no JSON", "certificates": ""},
+        "client_identity": "mutual",
+    }
+    return Snapshot(**(whole | changes))
+
+
+def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {service["name"]: service for service in document["services"]}
+
+
+def test_the_document_says_how_everything_stands() -> None:
+    document = msgspec.json.decode(msgspec.json.encode(status_document(snapshot())))
+    payment = services(document).pop("payment-api")
+    assert {key: value for key, value in document.items() if key not in {"services", "pools"}} == {
+        "version": "0.1.0",
+        "time": "2027-01-15T08:00:00.000Z",
+        "clientIdentity": "mutual",
+        "notReady": [],
+        "policy": {
+            "source": "p.yaml",
+            "hash": "0123456789abcdef",
+            "loadedAt": "2027-01-15T07:59:00.000Z",
+            "errors": [],
+        },
+        "overrides": {"source": None, "errors": [], "entries": []},
+        "store": {"kind": "memory", "healthy": True, "error": None, "mode": None},
+        "replicas": {"count": 1, "ordinal": 0, "source": "default"},
+        "watches": [
+            {"resource": "configmaps", "lastContact": "2027-01-15T07:59:55.000Z", "error": "cut"},
+            {"resource": "namespaces", "lastContact": None, "error": None},
+        ],
+        "certificates": [{"name": "serving", "notAfter": "2027-01-22T08:00:00.000Z", "daysLeft": 6}],
+        "files": [{"name": "certificates", "error": None}, {"name": "key set", "error": "jwks.json: no JSON"}],
+        "breakerGuard": None,
+    }
+    assert payment == {
+        "name": "payment-api",
+        "slaClass": "gold",
+        "pool": "prod",
+        "scope": "Cluster",
+        "failureMode": "Open",
+        "modes": {"placement": "Enforce", "resources": "Enforce", "quota": "Audit", "breaker": "Enforce"},
+        "override": None,
+        "known": True,
+        "windows": [
+            {
+                "window": "1m",
+                "resource": "pods",
+                "namespace": None,
+                "used": 50,
+                "hard": 50,
+                "full": True,
+                "nextFree": "2027-01-15T08:00:12.001Z",
+                "nextFreeSeconds": 13,
+            },
+            {
+                "window": "1m",
+                "resource": "cpu",
+                "namespace": None,
+                "used": "1500m",
+                "hard": "40",
+                "full": False,
+                "nextFree": None,
+                "nextFreeSeconds": 0,
+            },
+        ],
+        "breaker": {
+            "state": "OPEN",
+            "reason": "quotaExceeded: 10 within 1m",
+            "since": "2027-01-15T07:59:31.000Z",
+            "generation": 4,
+            "trippedAt": "2027-01-15T07:59:31.000Z",
+            "trippedBy": "quotaExceeded: 10 within 1m",
+            "openUntil": "2027-01-15T08:02:30.500Z",
+            "openRemainingSeconds": 151,
+            "probes": {"leased": 0, "succeeded": 0, "needed": 3, "early": 2},
+            "failed": ["controller:r1"],
+        },
+    }
+
+
+LIVE = LoadedPolicy(
+    Policy(
+        "podgate.io/v1alpha1",
+        "Policy",
+        (
+            Service(
+                "web",
+                Match(namespaces=("web",)),
+                quota=Quota(standing=Standing({"pods": Quantity.parse("4"), "memory": Quantity.parse("4Gi")}, "25%")),
+            ),
+        ),
+    ),
+    "0123456789abcdef",
+)
+
+
+def live_looks(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str, Look]:
+    pods_use = Use("standing", "pods", pods, 4, asked=1, of=Holder.STANDING, surge=surge)
+    memory_use = Use("standing", "memory", 1 << 30, 4 << 30, asked=1, of=Holder.STANDING, surge=surge << 30)
+    return {"web": Look(NOW_US, {"": (pods_use, memory_use)}, is_standing_known=is_known)}
+
+
+def live_rows(looks: dict[str, Look]) -> list[dict[str, Any]]:
+    document = status_document(snapshot(policy=LIVE, plans=Compiled(LIVE).plans, looks=looks))
+    rows: list[dict[str, Any]] = services(document)["web"]["windows"]
+    return rows
+
+
+def test_live_pods_are_shown_with_the_room_that_there_is_now_and_whether_it_is_enforced() -> None:
+    [pods, memory] = live_rows(live_looks(5))
+    assert pods == {
+        "window": "standing",
+        "resource": "pods",
+        "namespace": None,
+        "surge": 1,
+        "enforced": True,
+        "used": 5,
+        "hard": 4,
+        "full": True,
+        "nextFree": None,
+        "nextFreeSeconds": 0,
+    }
+    assert (memory["used"], memory["hard"], memory["surge"], memory["full"]) == ("1Gi", "4Gi", "1Gi", False)
+    assert [row["full"] for row in live_rows(live_looks(4))] == [False, False], "surge is open"
+    assert [row["full"] for row in live_rows(live_looks(4, surge=0))] == [True, False]
+    assert [row["enforced"] for row in live_rows(live_looks(1, is_known=False))] == [False, False]
+
+
+def test_limits_on_live_pods_are_shown_while_nobody_lives_or_nobody_knows() -> None:
+    idle = live_rows({"web": Look(NOW_US, is_standing_known=True)})
+    assert [(row["used"], row["hard"], row["surge"], row["enforced"]) for row in idle] == [
+        (0, 4, 1, True),
+        ("0", "4Gi", "1Gi", True),
+    ]
+    unknown = live_rows({})
+    assert [(row["used"], row["hard"], row["surge"], row["enforced"]) for row in unknown] == [
+        (None, 4, None, None),
+        (None, "4Gi", None, None),
+    ]
+
+
+def test_the_page_shows_surge_and_that_nothing_is_enforced_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    whole = {"policy": LIVE, "plans": Compiled(LIVE).plans}
+    rows = [line.split() for line in shown(**whole, looks=live_looks(5)).splitlines()]
+    assert ["web", "bronze", "-", "standing", "pods", "5", "4", "+1", "-"] in rows
+    assert ["standing", "memory", "1Gi", "4Gi", "+1Gi", "now"] in rows
+    rows = [line.split() for line in shown(**whole, looks=live_looks(5, surge=0)).splitlines()]
+    assert ["web", "bronze", "-", "standing", "pods", "5", "4", "-"] in rows
+    page_text = shown(**whole, looks=live_looks(5, is_known=False))
+    assert page_text.count(" not enforced\n") == 2
+    assert "web: limits on live Pods are not enforced: Pods are not known yet, or no longer" in page_text
+
+
+def test_services_stand_in_the_policys_order() -> None:
+    assert list(services(status_document(snapshot()))) == ["payment-api", "ledger", "web"]
+
+
+def test_a_service_by_namespace_shows_its_limits_while_idle_and_each_namespace_afterwards() -> None:
+    idle = services(status_document(snapshot()))["ledger"]["windows"]
+    assert [(window["namespace"], window["used"], window["hard"]) for window in idle] == [(None, "0", "16Gi")]
+    looks = {
+        "ledger": Look(
+            NOW_US, {"team-b": (Use("24h", "memory", 1 << 30, 1 << 34),), "team-a": (Use("24h", "memory", 1, 1 << 34),)}
+        )
+    }
+    busy = services(status_document(snapshot(looks=looks)))["ledger"]["windows"]
+    assert [(window["namespace"], window["used"]) for window in busy] == [("team-a", "1"), ("team-b", "1Gi")]
+
+
+def test_a_pool_stands_as_the_member_saw_it_that_was_asked_last() -> None:
+    [pool] = status_document(snapshot(policy=TWO, plans=Compiled(TWO).plans, looks=TWO_LOOKS))["pools"]
+    assert {key: value for key, value in pool.items() if key != "windows"} == {
+        "name": "prod",
+        "scope": "Fleet",
+        "members": ["payment-api", "without-a-quota"],
+        "known": True,
+    }
+    assert pool["windows"] == [
+        {
+            "window": "1m",
+            "resource": "pods",
+            "namespace": None,
+            "used": 9,
+            "hard": 300,
+            "full": False,
+            "nextFree": None,
+            "nextFreeSeconds": 0,
+        },
+        {
+            "window": "1m",
+            "resource": "cpu",
+            "namespace": None,
+            "used": "1",
+            "hard": "1000",
+            "full": False,
+            "nextFree": None,
+            "nextFreeSeconds": 0,
+        },
+    ]
+
+
+def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None:
+    health = StoreHealth("redis", "no answer within 50ms", "Local since 07:59")
+    document = status_document(snapshot(looks={}, store=health))
+    assert document["store"] == {
+        "kind": "redis",
+        "healthy": False,
+        "error": "no answer within 50ms",
+        "mode": "Local since 07:59",
+    }
+    payment, [pool] = services(document)["payment-api"], document["pools"]
+    assert (payment["known"], payment["breaker"], pool["known"]) == (False, None, False)
+    nobody_knows = {"used": None, "full": None, "nextFree": None, "nextFreeSeconds": None}
+    for window, hard in zip((*payment["windows"], *pool["windows"]), (50, "40", 300, "1000"), strict=True):
+        assert window == {**window, **nobody_knows, "hard": hard}
+
+
+def test_a_breaker_is_shown_as_it_is_judged_by_while_the_store_shows_nothing() -> None:
+    away = {"payment-api": Look(NOW_US, breaker=OPEN, is_told=False)}
+    known, told = (services(status_document(snapshot(looks=looks)))["payment-api"] for looks in ({}, away))
+    assert {**told, "breaker": None} == known
+    assert told["breaker"]["state"] == "OPEN"
+
+
+def test_a_page_without_the_store_has_question_marks_and_says_how_this_server_judges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    lines = shown(looks={}, store=StoreHealth("redis", "no answer within 50ms", "Local since 07:59")).splitlines()
+    assert "store   redis: no answer within 50ms, Local since 07:59" in lines
+    assert "payment-api  gold    unknown  1m      pods      ?     50    ?" in lines
+    assert "prod  1m      pods      ?     300   ?" in lines
+
+
+def test_the_page_marks_what_counts_for_the_whole_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    text = shown(policy=TWO, plans=Compiled(TWO).plans, looks=TWO_LOOKS)
+    assert "payment-api      gold    -        1m Fleet  pods      5     50    now" in text
+    assert "prod  1m Fleet  pods      9     300   now" in text
+
+
+def test_a_server_without_a_policy_shows_why() -> None:
+    document = status_document(
+        snapshot(policy=None, loaded_at_us=None, plans={}, looks={}, errors=["p.yaml:3:1: services: missing"])
+    )
+    assert document["policy"] == {
+        "source": "p.yaml",
+        "hash": None,
+        "loadedAt": None,
+        "errors": ["p.yaml:3:1: services: missing"],
+    }
+    assert document["services"] == []
+
+
+def test_servers_that_share_a_store_are_shown() -> None:
+    document = status_document(snapshot(store=StoreHealth("redis"), replicas=Replicas(3, 1, "leases")))
+    assert document["replicas"] == {"count": 3, "ordinal": 1, "source": "leases"}
+    assert "store   redis, for 3 servers: ok" in list(page(document))
+
+
+OVERRIDES = OverridesShown(
+    "configmap podgate-system/podgate-overrides",
+    ["o.yaml:2:3: [1].until: (absent): required: add until"],
+    {
+        "payment-api": (Entry("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("1.5")),),
+        "gone": (Entry("gone", "2027-01-15T09:00:00Z", "INC-2", modes=PartialModes(quota=Mode.AUDIT)),),
+    },
+)
+
+
+def test_overrides_are_shown_whole_and_with_their_service() -> None:
+    document = status_document(snapshot(overrides=OVERRIDES))
+    assert document["overrides"]["source"] == OVERRIDES.source
+    assert document["overrides"]["errors"] == OVERRIDES.errors
+    gone, payment = document["overrides"]["entries"]
+    assert gone == {
+        "service": "gone",
+        "modes": {"quota": "Audit"},
+        "until": "2027-01-15T09:00:00Z",
+        "remainingSeconds": 3600,
+        "reason": "INC-2",
+        "withoutEffect": ["no such service in the policy in force"],
+    }
+    shown = services(document)["payment-api"]["override"]
+    assert {"service": "payment-api", **shown} == payment
+    assert (shown["quotaFactor"], shown["withoutEffect"]) == ("1.5", [])
+    assert services(document)["web"]["override"] is None
+
+
+def test_the_page_says_what_overrides_do_until_when_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    lines = shown(overrides=OVERRIDES).splitlines()
+    assert "overrides  2 in force, from configmap podgate-system/podgate-overrides" in lines
+    assert "overrides refused: o.yaml:2:3: [1].until: (absent): required: add until" in lines
+    assert "payment-api: override quotaFactor: '1.5' until 2027-01-15T08:10:00Z (10m left): INC-1" in lines
+    ends = "until 2027-01-15T09:00:00Z (1h left): INC-2; without effect: no such service in the policy in force"
+    assert f"gone: override modes: {{quota: Audit}} {ends}" in lines
+
+
+def test_an_expired_certificate_has_negative_days_left() -> None:
+    document = status_document(snapshot(certificates={"serving": NOW_US - 1}))
+    assert document["certificates"][0]["daysLeft"] == -1
+
+
+def test_days_left_go_by_the_clock_on_the_wall() -> None:
+    document = status_document(snapshot(wall_us=NOW_US + 2 * 86_400_000_000))
+    assert document["certificates"][0]["daysLeft"] == 4
+
+
+def shown(**changes: Any) -> str:
+    document = msgspec.json.decode(msgspec.json.encode(status_document(snapshot(**changes))))
+    return "\n".join(page(document))
+
+
+def test_the_page_is_a_table_with_the_countdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    assert (
+        shown()
+        == """\
+podgate 0.1.0, 2027-01-15T08:00:00.000Z
+policy  0123456789abcdef, loaded 2027-01-15T07:59:00.000Z from p.yaml
+store   memory: ok
+watch   configmaps: cut, last heard of at 2027-01-15T07:59:55.000Z
+watch   namespaces: begins
+certificate serving: 6 days left
+key set refused, the last good one stays: jwks.json: no JSON
+
+SERVICE      CLASS   BREAKER          WINDOW  RESOURCE  USED   HARD  NEXT FREE
+payment-api  gold    OPEN 2m31s left  1m      pods      50     50    in 13s
+                                      1m      cpu       1500m  40    now
+ledger       bronze  -                24h     memory    0      16Gi  now
+web          bronze  unknown          -
+
+POOL  WINDOW  RESOURCE  USED     HARD  NEXT FREE
+prod  1m      pods      300      300   in 2s
+      1m      cpu       250500m  1000  now
+
+payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): \
+quotaExceeded: 10 within 1m; 2 may probe early
+payment-api: quota Audit"""
+    )
+
+
+def test_colours_do_not_bend_the_columns() -> None:
+    text = shown()
+    assert "\x1b[31mOPEN\x1b[0m 2m31s left  1m" in text
+
+
+def test_a_half_open_breaker_shows_its_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    view = BreakerView(State.HALF_OPEN, 5, NOW_US, probes_leased=2, probes_succeeded=1)
+    assert "HALF_OPEN 1/3 probes" in shown(looks={"payment-api": Look(NOW_US, {}, view)})
+
+
+def test_a_breaker_that_opened_again_still_shows_what_tripped_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    again = replace(OPEN, reason="probe failed", tripped_at_us=NOW_US - 400_000_000, early=0, failed=())
+    lines = shown(looks={"payment-api": Look(NOW_US, {}, again)}).splitlines()
+    assert (
+        "payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): probe failed;"
+        " tripped at 2027-01-15T07:53:20.000Z by quotaExceeded: 10 within 1m"
+    ) in lines
+
+
+@pytest.mark.parametrize(
+    ("state", "cell"), [(State.FORCED_OPEN, "FORCED_OPEN 2m31s left"), (State.FORCED_CLOSED, "FORCED_CLOSED")]
+)
+def test_a_breaker_under_somebodys_hand_shows_until_when_and_why(
+    monkeypatch: pytest.MonkeyPatch, state: State, cell: str
+) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    forced = BreakerView(state, 5, NOW_US - 1_000_000, NOW_US + 150_500_000, "INC-1")
+    text = shown(looks={"payment-api": Look(NOW_US, {}, forced)})
+    assert f"gold    {cell}  " in text
+    assert (
+        f"payment-api: {state} since 2027-01-15T07:59:59.000Z until 2027-01-15T08:02:30.500Z (generation 5): INC-1"
+        in (text.splitlines())
+    )
+
+
+@pytest.mark.parametrize(("state", "opened"), [(State.OPEN, 1), (State.HALF_OPEN, 1), (State.FORCED_OPEN, 0)])
+def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
+    monkeypatch: pytest.MonkeyPatch, state: State, opened: int
+) -> None:
+    monkeypatch.setattr("click.style", lambda text, **_: text)
+    guarded = LoadedPolicy(replace(LOADED.policy, breaker_guard=BreakerGuard(30)), LOADED.hash)
+    view = replace(OPEN, state=state)
+    changes = {"policy": guarded, "plans": Compiled(guarded).plans, "looks": {"payment-api": Look(NOW_US, {}, view)}}
+    assert status_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
+    assert f"breakers  {opened} open, of 3 that may be (breakerGuard)" in shown(**changes).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (45, "45s"), (151, "2m31s"), (180, "3m"), (3600, "1h"), (90_061, "25h1m1s")]
+)
+def test_spans_are_written_as_go_does(seconds: int, text: str) -> None:
+    assert countdown(seconds) == text
+
+
+def test_several_overrides_of_a_service_are_shown_each_and_in_the_service_as_one_up_to_the_first_end() -> None:
+    its = (
+        Entry("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("2"), by="alice"),
+        Entry("payment-api", "2027-01-15T08:05:00Z", "INC-2", reset_at="2027-01-15T08:00:00Z", by="bob"),
+    )
+    document = status_document(snapshot(overrides=OverridesShown("here", (), {"payment-api": its})))
+    assert [(one["reason"], one["by"]) for one in document["overrides"]["entries"]] == [
+        ("INC-1", "alice"),
+        ("INC-2", "bob"),
+    ]
+    [service] = [one for one in document["services"] if one["name"] == "payment-api"]
+    assert service["override"].items() >= {"quotaFactor": 2, "resetAt": "2027-01-15T08:00:00Z"}.items()
+    assert service["override"].items() >= {"until": "2027-01-15T08:05:00Z", "reason": "INC-1; INC-2"}.items()
+    lines = list(page(document))
+    assert any(line.endswith(" left): INC-1 (by alice)") for line in lines)

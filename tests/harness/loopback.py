@@ -1,0 +1,82 @@
+"""A listener on loopback with a small aiohttp handler behind it, on real sockets."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+
+from webhook.server.listener import Limits, Listener
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Loopback:
+    """What a test sees of it."""
+
+    listener: Listener
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    kept: list[bool] = field(default_factory=list)
+    """What `seen` answered for each request."""
+
+    @property
+    def port(self) -> int:
+        return self.listener.addresses[0][1]
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for reason, _ in self.refused]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what the server does on its own account, such as noticing that a client has gone."""
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110 - there is no event: that is what is being waited for
+                await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def loopback(
+    handler: Handler, context: Callable[[], ssl.SSLContext] | None, limits: Limits | None = None
+) -> AsyncIterator[Loopback]:
+    seen: list[Loopback] = []
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        listener = seen[0].listener
+        seen[0].kept.append(listener.seen(request.transport))
+        if "X-Earn" in request.headers:
+            listener.earn(request.transport)
+        return await handler(request)
+
+    server = web.Server(handle, access_log=None, max_field_size=16_384)
+    refused: list[tuple[str, str]] = []
+    listener = Listener(
+        server,
+        context=context,
+        limits=limits or Limits(),
+        on_refused=lambda reason, detail: refused.append((reason, detail)),
+    )
+    seen.append(Loopback(listener, refused))
+    await listener.start("127.0.0.1", 0)
+    try:
+        yield seen[0]
+    finally:
+        await listener.close()
+        listener.abort()
+        await server.shutdown(0)
+        async with asyncio.timeout(10):
+            await listener.wait_idle()
+
+
+async def post(port: int, context: ssl.SSLContext | None, *headers: tuple[str, str]) -> tuple[int, str]:
+    """Make one request, never repeated, on a connection of its own; return status and body."""
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+        session.post(
+            f"{'https' if context else 'http'}://127.0.0.1:{port}/", headers=list(headers), ssl=context or False
+        ) as response,
+    ):
+        return response.status, await response.text()

@@ -1,0 +1,41 @@
+"""Overrides for tests: documents, a clock that stands still, and an observer that remembers what it was told."""
+
+from collections.abc import Sequence
+
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.overrides import Entry
+
+END = "2026-12-01T04:00:00Z"
+END_US = microseconds(END)
+
+
+def entry(service: str = "payment-api", factor: str = "3", until: str = END, reason: str = "INC-1") -> str:
+    return f"- {{service: {service}, quotaFactor: {factor}, until: {until}, reason: {reason}}}\n"
+
+
+class Still:
+    """A clock; an hour before the end of the entries here."""
+
+    def __init__(self) -> None:
+        self.us = END_US - 3_600_000_000
+
+    def now_us(self) -> int:
+        return self.us
+
+
+class Told:
+    """Observes overrides only; anything else that were called would fail."""
+
+    def __init__(self) -> None:
+        self.loaded: list[list[str]] = []
+        self.failed: list[tuple[str, ...]] = []
+        self.changes: list[str] = []
+
+    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+        self.loaded.append([entry.service for entry in live])
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:
+        self.failed.append(tuple(errors))
+
+    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+        self.changes.append(f"{service} {'ended' if now is None else 'began' if former is None else 'changed'}")

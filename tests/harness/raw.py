@@ -1,0 +1,87 @@
+"""Bytes on the wire: requests that no HTTP client would send, and the answers as they come."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tests.harness.serving import Serving, pod
+from webhook.core.admission.decision import Half
+from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
+
+ASK = Ask(pod(), "free", "uid-1")
+BODY = json.dumps(admission_review(ASK, as_sent_to_mutate(ASK), Half.MUTATE)).encode()
+
+
+@dataclass
+class Line:
+    """One connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def send(self, *parts: bytes) -> None:
+        self.writer.write(b"".join(parts))
+
+    async def answer(self) -> bytes:
+        """Return the next answer whole, as its Content-Length says."""
+        async with asyncio.timeout(20):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"HTTP/1.1 100 "):
+                return head
+            fields = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
+            return head + await self.reader.readexactly(int(fields[b"Content-Length"]))
+
+    async def rest(self) -> bytes:
+        """Return all that comes until the server ends the connection."""
+        received = b""
+        async with asyncio.timeout(20):
+            try:
+                while part := await self.reader.read(65536):
+                    received += part
+            except (ConnectionError, ssl.SSLError):
+                pass
+        return received
+
+    async def is_cut(self) -> bool:
+        return await self.rest() == b""
+
+
+@asynccontextmanager
+async def line(server: Serving, *, plain: bool = False) -> AsyncIterator[Line]:
+    host, port = (server.plain if plain else server.admission).rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=None if plain else server.context)
+    try:
+        yield Line(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+def head(server: Serving, *more: str, start: str = "POST /mutate HTTP/1.1", token: str | None = None) -> bytes:
+    """Return a good request's head, its first line or its headers changed; an empty token is none."""
+    bearer = server.files.signer.token() if token is None else token
+    lines = [start, "Host: podgate", "Content-Type: application/json"]
+    lines += [f"Authorization: Bearer {bearer}"] if bearer else []
+    return "".join(f"{one}\r\n" for one in (*lines, *more)).encode() + b"\r\n"
+
+
+def sized(body: bytes = BODY) -> str:
+    return f"Content-Length: {len(body)}"
+
+
+def chunked(body: bytes = BODY) -> bytes:
+    half = len(body) // 2
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:half], body[half:])) + b"0\r\n\r\n"
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], within_seconds: float = 30) -> None:
+    """Wait for what another process does on its own account: there is no other signal."""
+    async with asyncio.timeout(within_seconds):
+        while not await condition():  # noqa: ASYNC110 - it happens in another process
+            await asyncio.sleep(0.05)

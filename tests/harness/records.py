@@ -1,0 +1,91 @@
+"""Records for tests of the observers, filled with what a real review would carry."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from webhook.core.admission.decision import Decision, Finding, Half, Status, Verdict
+from webhook.core.breaker import BreakerView, State, Transition
+from webhook.core.findings import Code
+from webhook.core.kubernetes.quantity import Quantity
+from webhook.core.overrides import Entry
+from webhook.core.policy.model import LoadedPolicy, Match, Policy, Service
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import Holder, Look, Receipt, Refusal, Use
+from webhook.ports import Caller, Review
+
+CALLER = Caller("apiserver", "prod-eu-1", "issuer", "subject", "CN=kube-apiserver")
+AT_NS = 1_800_000_000_123_000_000
+AT_US = AT_NS // 1000
+
+ADMITTED = Decision(
+    half=Half.VALIDATE,
+    review_uid="review-1",
+    verdict=Verdict.ADMIT,
+    operation="CREATE",
+    user="system:serviceaccount:kube-system:replicaset-controller",
+    namespace="payments",
+    pod="payment-api-7d9c",
+    pod_uid="pod-1",
+    service="payment-api",
+    policy_hash="0123456789abcdef",
+)
+
+OVER = Use("1m", "pods", used=50, hard=50, asked=1, free_at_us=AT_US + 12_000_000)
+OVER_ITS_POOL = Use(
+    "1m", "cpu", used=300_000, hard=300_000, asked=500, free_at_us=AT_US + 2_000_000, of=Holder.POOL, name="prod"
+)
+QUOTA_DENIED = replace(
+    ADMITTED,
+    verdict=Verdict.DENY,
+    status=Status(429, "TooManyRequests", "QuotaExceeded: service payment-api: pods in 1m: hard 50, used 50, asked 1"),
+    findings=(Finding(Code.QUOTA_EXCEEDED, "quota", Mode.ENFORCE, "hard 50, used 50"),),
+    receipt=Receipt(AT_US, refused=Refusal.QUOTA, over=(OVER, OVER_ITS_POOL)),
+)
+BREAKER_DENIED = replace(
+    ADMITTED,
+    verdict=Verdict.DENY,
+    status=Status(503, "ServiceUnavailable", "BreakerOpen: service payment-api: the breaker is open"),
+    findings=(Finding(Code.BREAKER_OPEN, "breaker", Mode.ENFORCE, "is open"),),
+)
+
+ADVISED = replace(
+    ADMITTED,
+    operation="UPDATE",
+    user="alice",
+    pod="",
+    pod_uid="",
+    workload="deployment.apps/payment-api",
+    findings=(
+        Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.WARN, "Pods will be denied: scheduler"),
+        Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.WARN, "Pods will be denied: zone"),
+    ),
+)
+
+
+def review(decision: Decision = ADMITTED, duration_ns: int = 700_000, **more: Any) -> Review:
+    return Review(decision, CALLER, AT_NS, duration_ns, **more)
+
+
+def policy(*services: str, policy_hash: str = "0123456789abcdef") -> LoadedPolicy:
+    return LoadedPolicy(
+        Policy(
+            "podgate.io/v1alpha1",
+            "Policy",
+            tuple(Service(name, Match(namespaces=("payments",))) for name in services),
+        ),
+        policy_hash,
+    )
+
+
+def override(service: str = "payment-api", until: str = "2026-12-01T04:00:00Z") -> Entry:
+    return Entry(service, until, "INC-1", quota_factor=Quantity.parse("3"))
+
+
+def transition(old: State, new: State, reason: str = "", service: str = "payment-api") -> Transition:
+    return Transition(service, old, new, AT_US, reason, generation=1)
+
+
+def look(*uses: Use, state: State | None = None, namespace: str = "", **view: Any) -> Look:
+    breaker = BreakerView(state, 1, AT_US - 29_000_000, **view) if state else None
+    return Look(AT_US, {namespace: uses} if uses else {}, breaker)

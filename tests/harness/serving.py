@@ -1,0 +1,192 @@
+"""A real `podgate serve` as a process of its own, and calls to it as the API server makes them."""
+
+import asyncio
+import io
+import json
+import signal
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from certs.authority import Credentials
+from tests.harness.identity import IDENTITIES, Pki, Signer, jwks
+from webhook.core.admission.decision import Half
+from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: payment-api
+  failureMode: Closed
+  match: {namespaces: [payments]}
+  placement:
+    schedulerName: podgate-scheduler
+    topology: [{level: Zone, in: [zone-b, zone-g]}]
+  quota: {windows: [{window: 1h, hard: {pods: 3}}]}
+  breaker: {quotaExceeded: {count: 3, within: 1m, countBy: Request}, openFor: 30s}
+- name: free
+  match: {namespaces: [free]}
+"""
+
+
+@dataclass
+class Files:
+    """What a server is started with."""
+
+    folder: Path
+    pki: Pki
+    signer: Signer
+    other: Signer
+    caller: Credentials
+    keys_from: tuple[str, ...] = ()
+    """Where the server gets its keys, unless from a file."""
+    policy: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.policy = self.folder / "policy.yaml"
+
+    @classmethod
+    def create(cls, folder: Path, policy: str = POLICY) -> "Files":
+        pki = Pki.create(folder)
+        signer, other = Signer(), Signer(issuer="prober", subject="prober-1")
+        files = cls(folder, pki, signer, other, pki.client())
+        (folder / "jwks.json").write_text(jwks(signer, other))
+        (folder / "identities.yaml").write_text(IDENTITIES)
+        files.policy.write_text(policy)
+        return files
+
+    def arguments(self) -> list[str]:
+        paths = self.pki.paths
+        return [
+            *("--policy", str(self.policy)),
+            *("--tls-cert", str(paths.certificate), "--tls-key", str(paths.key), "--client-ca", str(paths.client_ca)),
+            *(self.keys_from or ("--jwks", str(self.folder / "jwks.json"))),
+            *("--identities", str(self.folder / "identities.yaml")),
+            *("--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0"),
+        ]
+
+
+@dataclass
+class Serving:
+    """A running server as a test sees it."""
+
+    files: Files
+    process: asyncio.subprocess.Process
+    admission: str
+    plain: str
+    session: aiohttp.ClientSession
+    context: ssl.SSLContext
+    ends_with: int = 0
+    """The exit code that is right."""
+
+    async def kill(self) -> None:
+        """End it as a crash does."""
+        self.ends_with = -signal.SIGKILL
+        self.process.kill()
+        await self.process.wait()
+
+    async def post(
+        self,
+        path: str,
+        body: bytes | None = None,
+        *,
+        token: str | None = None,
+        context: ssl.SSLContext | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, str]:
+        """Make one call; a good certificate and token unless told otherwise, no token where it is empty."""
+        bearer = self.files.signer.token() if token is None else token
+        sent = {"Content-Type": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
+        async with self.session.post(
+            f"https://{self.admission}{path}",
+            data=io.BytesIO(body or b""),  # aiohttp warns of large bytes
+            ssl=context or self.context,
+            headers={**sent, **(headers or {})},
+        ) as response:
+            return response.status, await response.text()
+
+    async def ask(self, half: Half, ask: Ask, pod: dict[str, Any]) -> dict[str, Any]:
+        body = json.dumps(admission_review(ask, pod, half)).encode()
+        status, text = await self.post(f"/{half}?timeout=10s", body)
+        assert status == 200, text
+        response: dict[str, Any] = json.loads(text)["response"]
+        return response
+
+    async def create(self, ask: Ask) -> dict[str, Any]:
+        """Send a new Pod through both halves; return the validating half's response with the stored Pod as `pod`."""
+        before = as_sent_to_mutate(ask)
+        after = as_sent_to_validate(ask, patched(before, await self.ask(Half.MUTATE, ask, before)))
+        return {**await self.ask(Half.VALIDATE, ask, after), "pod": after}
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with self.session.get(f"http://{self.plain}{path}") as response:
+            return response.status, await response.text()
+
+    async def metric(self, line: str) -> float:
+        """Return a series' value; 0 where it is not there yet."""
+        _, text = await self.get("/metrics")
+        found = [row.removeprefix(line).strip() for row in text.splitlines() if row.startswith(f"{line} ")]
+        return float(found[0]) if found else 0.0
+
+    async def until(self, line: str, at_least: float) -> None:
+        """Wait until a series has come to a value: what the server does on its own account has no other signal."""
+        async with asyncio.timeout(20):
+            while await self.metric(line) < at_least:  # noqa: ASYNC110 - it happens in another process
+                await asyncio.sleep(0.05)
+
+
+def pod(name: str = "web", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": f"{name}-", "labels": {"app": name}},
+        "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+@asynccontextmanager
+async def serving(files: Files, *arguments: str, tree: Path | None = None) -> AsyncIterator[Serving]:
+    """Run a server until the block ends, then end it as Kubernetes would; its log must hold no traceback.
+
+    `tree` is a checkout that holds the program, where it is not this one.
+    """
+    log = files.folder / f"server-{len(list(files.folder.glob('server-*.log')))}.log"
+    with log.open("wb") as stream:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "webhook", "serve", *files.arguments(), *arguments),
+            stderr=stream,
+            stdout=stream,
+            cwd=tree,
+        )
+    async with aiohttp.ClientSession() as session:
+        try:
+            said = await _listening(process, log)
+            context = files.pki.context(files.caller)
+            server = Serving(files, process, said["admission"][0], said["plain"][0], session, context)
+            yield server
+        finally:
+            await session.close()
+            if process.returncode is None:
+                process.terminate()
+            code = await asyncio.wait_for(process.wait(), 60)
+    assert code == server.ends_with, log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+async def _listening(process: asyncio.subprocess.Process, log: Path) -> dict[str, Any]:
+    async with asyncio.timeout(30):
+        while True:
+            text = await asyncio.to_thread(log.read_text)
+            for line in text.splitlines():
+                if '"listening"' in line:
+                    said: dict[str, Any] = json.loads(line)
+                    return said
+            assert process.returncode is None, text
+            await asyncio.sleep(0.02)

@@ -1,0 +1,589 @@
+"""`podgate apiserver-files`: what it writes, when it renews, and what it never overwrites."""
+
+import asyncio
+import io
+import json
+import ssl
+import stat
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.authority import Authority, Credentials, san
+from certs.dual_port_rollover import Door
+from certs.errors import CertsError
+from certs.files import write
+from certs.tokens.issuer import key_pem, new_key, sign
+from certs.tokens.rotation import View, Writes
+from tests.cli.running import BIN, Done, podgate
+from webhook.adapters.logs import JsonLines, Logs
+from webhook.app.node_agent import Looked, _look_on
+from webhook.errors import UserError
+from webhook.node_agent import credential_check, credential_folder
+from webhook.node_agent.credential_folder import (
+    CONFIGURATION,
+    FILES,
+    IDENTITY,
+    KUBECONFIG,
+    SECOND,
+    TOKEN,
+    CallerFolder,
+    texts,
+)
+from webhook.node_agent.credential_renewal import Plan, look
+from webhook.node_agent.kubeconfig import users_of
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+HOST = "podgate.podgate-system.svc"
+ACCOUNT = "kube-apiserver-caller"
+NOWHERE = """\
+apiVersion: v1
+kind: Config
+current-context: nowhere
+contexts: [{name: nowhere, context: {cluster: nowhere, user: nobody}}]
+clusters: [{name: nowhere, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: nobody, user: {token: t}}]
+"""
+SHIPPED = Path(__file__).parents[2] / "manifests/apiserver"
+CA, OTHER_CA = (Authority.create(name, now=NOW) for name in ("clients", "others"))
+KEY = new_key("ES256")
+
+
+def token(now: datetime = NOW, lifetime_seconds: int = 3600, audience: object = "podgate", who: str = ACCOUNT) -> str:
+    iat = int(now.timestamp())
+    subject = f"system:serviceaccount:podgate-system:{who}"
+    return sign(KEY, {"aud": audience, "sub": subject, "iat": iat, "exp": iat + lifetime_seconds})
+
+
+def secret_of(leaf: Credentials, ca: Authority = CA, **more: bytes) -> dict[str, bytes]:
+    pem = leaf.certificate.public_bytes(Encoding.PEM)
+    return {
+        "tls.crt": pem,
+        "tls.key": key_pem(leaf.key),
+        "ca.crt": ca.credentials.certificate.public_bytes(Encoding.PEM),
+        **more,
+    }
+
+
+def client(now: datetime = NOW, lifetime: timedelta = timedelta(days=7), ca: Authority = CA) -> Credentials:
+    return ca.issue_client("kube-apiserver", lifetime=lifetime, now=now)
+
+
+@dataclass
+class Cluster:
+    """What a cluster would give out: one Secret, and tokens as of `now`."""
+
+    held: dict[str, bytes] = field(default_factory=lambda: secret_of(client()))
+    now: datetime = NOW
+    is_away: bool = False
+    asked: int = 0
+    """How many tokens."""
+
+    async def secret(self, name: str) -> dict[str, bytes]:
+        if self.is_away:
+            raise UserError(f"secret podgate-system/{name}: cannot be read", "")
+        return self.held
+
+    async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
+        if self.is_away:
+            raise UserError(f"serviceaccount podgate-system/{account}: no token", "")
+        self.asked += 1
+        return token(self.now, lifetime_seconds, [audience], account)
+
+
+@dataclass
+class Node:
+    """A folder, and the cluster that fills it."""
+
+    plan: Plan
+    cluster: Cluster = field(default_factory=Cluster)
+
+    @property
+    def path(self) -> Path:
+        return self.plan.folder.path
+
+    async def look(self, after: timedelta = timedelta()) -> list[str]:
+        """Look so long after NOW; return the troubles."""
+        self.cluster.now = NOW + after
+        return list((await look(self.plan, self.cluster, NOW + after)).troubles)
+
+    def contents(self) -> dict[str, bytes]:
+        return {name: (self.path / name).read_bytes() for name in FILES if (self.path / name).exists()}
+
+
+def plan(path: Path, account: str | None = ACCOUNT, renew_after_seconds: int | None = None) -> Plan:
+    users = users_of([HOST], 444)
+    return Plan(CallerFolder(path), users, "podgate-apiserver", account, "podgate", 3600, renew_after_seconds)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(plan(tmp_path / "etc/podgate"))
+
+
+# --- what it writes ---
+
+
+@pytest.mark.parametrize("name", [CONFIGURATION, KUBECONFIG])
+def test_the_shipped_files_are_what_it_writes(name: str, *, refresh_goldens: bool) -> None:
+    written = texts(credential_folder.DEFAULT, users_of([HOST], 444))[name]
+    if refresh_goldens:
+        (SHIPPED / name).write_text(written)
+    assert (SHIPPED / name).read_text() == written
+
+
+async def test_everything_that_kube_apiserver_needs_is_there_for_its_owner_alone(node: Node) -> None:
+    assert await node.look() == []
+    configuration = yaml.safe_load((node.path / CONFIGURATION).read_text())
+    named = {plugin["configuration"]["kubeConfigFile"] for plugin in configuration["plugins"]}
+    assert named == {str(node.path / KUBECONFIG)}
+    users = {user["name"]: user["user"] for user in yaml.safe_load((node.path / KUBECONFIG).read_text())["users"]}
+    assert set(users) == {HOST, f"{HOST}:444"}
+    assert {Path(files["client-key"]).name for files in users.values()} == {IDENTITY, SECOND}
+    for files in users.values():
+        ssl.create_default_context().load_cert_chain(files["client-certificate"], files["client-key"])
+        assert files["tokenFile"] == str(node.path / TOKEN)
+    assert credential_check.token_of(node.contents()[TOKEN].decode()).audience == "podgate"
+    assert stat.S_IMODE(node.path.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in node.path.iterdir()} == {0o600}
+
+
+async def test_a_second_look_changes_nothing(node: Node) -> None:
+    await node.look()
+    before = {path: path.stat().st_mtime_ns for path in node.path.iterdir()}
+    assert (await look(node.plan, node.cluster, NOW)).done == []
+    assert {path: path.stat().st_mtime_ns for path in node.path.iterdir()} == before
+
+
+async def test_whoever_reads_meanwhile_sees_a_pair_that_belongs_together(node: Node) -> None:
+    await node.look()
+    over = threading.Event()
+    troubles: list[str] = []
+
+    def read() -> None:
+        while not over.is_set():
+            copy = node.path.parent / "copy.pem"
+            copy.write_bytes((node.path / IDENTITY).read_bytes())
+            try:
+                ssl.create_default_context().load_cert_chain(copy)
+            except ssl.SSLError as error:
+                troubles.append(repr(error))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(50):
+        node.cluster.held = secret_of(client())
+        assert await node.look() == []
+    over.set()
+    reader.join()
+    assert troubles == []
+
+
+@pytest.mark.parametrize(
+    ("hosts", "second_port", "names"),
+    [
+        (["podgate.example:8443", "10.0.0.7:8443"], None, ["podgate.example:8443", "10.0.0.7:8443"]),
+        (["[fd00::1]:8443", "1", "null"], 444, ["[fd00::1]:8443", "1", "null", "[fd00::1]:444", "1:444", "null:444"]),
+        (["podgate.example", "podgate.example:8443"], None, ["podgate.example", "podgate.example:8443"]),
+    ],
+)
+def test_every_webhook_has_its_user_under_the_name_that_kube_apiserver_looks_for(
+    hosts: list[str], second_port: int | None, names: list[str]
+) -> None:
+    written = yaml.safe_load(texts(Path("/etc"), users_of(hosts, second_port))[KUBECONFIG])
+    assert [user["name"] for user in written["users"]] == names
+
+
+NO_HOST = "no host and port, as a webhook has them: write HOST or HOST:PORT"
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--webhook", ""], f"--webhook '': {NO_HOST}"),
+        (["--webhook", "https://podgate.example:8443"], f"--webhook 'https://podgate.example:8443': {NO_HOST}"),
+        (["--webhook", "podgate.example/mutate"], NO_HOST),
+        (["--webhook", "a: b"], NO_HOST),
+        (["--webhook", "*.podgate-system.svc"], NO_HOST),
+        (["--webhook", "podgate.example:0"], NO_HOST),
+        (["--webhook", "podgate.example:65536"], NO_HOST),
+        (["--webhook", "fd00::1"], NO_HOST),
+        (["--webhook", "[fd00::1]"], NO_HOST),
+        (["--webhook", "a:8443", "--webhook", "a:9443"], "two users for a:444: kube-apiserver takes one"),
+        (["--webhook", "a", "--webhook", "a", "--second-port", "0"], "two users for a:443"),
+        (["--webhook", "a", "--webhook", "a:443", "--second-port", "0"], "two users for a:443"),
+        (["--webhook", "a:444"], "--second-port 444: two users for a:444"),
+        (["--second-port", "443"], f"two users for {HOST}:443"),
+    ],
+)
+def test_a_webhook_that_kube_apiserver_would_not_call_by_is_refused_before_anything_is_written(
+    tmp_path: Path, flags: list[str], reason: str
+) -> None:
+    """With two users of one name it does not start; by a name that no webhook has, it calls without credentials."""
+    (kubeconfig := tmp_path / "kubeconfig").write_text(NOWHERE)
+    done = podgate("apiserver-files", "--once", "--out", tmp_path / "out", "--kubeconfig", kubeconfig, *flags)
+    assert done.code == 2
+    assert reason in done.error
+    assert not (tmp_path / "out").exists()
+
+
+# --- the certificate ---
+
+
+BAD_PAIRS: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
+    "another's key": (lambda: {**secret_of(client()), "tls.key": key_pem(client().key)}, "do not belong together"),
+    "expired": (lambda: secret_of(client(NOW - timedelta(days=8))), "not now"),
+    "not yet valid": (lambda: secret_of(client(NOW + timedelta(days=1))), "not now"),
+    "a server's": (lambda: secret_of(CA.issue_server("a", (san("a"),), now=NOW)), "not made for a client"),
+    "a CA": (lambda: secret_of(CA.credentials), "a CA is no client"),
+    "another CA's": (lambda: secret_of(client(ca=OTHER_CA)), "none of the CAs in its ca.crt"),
+    "no key": (lambda: {**secret_of(client()), "tls.key": b""}, "holds no private key"),
+    "no certificate": (lambda: {**secret_of(client()), "tls.crt": b"x"}, "tls.crt: holds no certificate"),
+    "no CA": (lambda: {**secret_of(client()), "ca.crt": b"x"}, "ca.crt: holds no certificate"),
+    "nothing": (dict, "tls.crt: holds no certificate"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PAIRS)
+async def test_a_bad_pair_is_never_written_and_the_last_good_one_stays(node: Node, case: str) -> None:
+    make, reason = BAD_PAIRS[case]
+    await node.look()
+    before = node.contents()
+    node.cluster.held = make()
+    [trouble] = await node.look()
+    assert reason in trouble
+    assert node.contents() == before
+
+
+async def test_a_renewed_pair_replaces_the_old_one(node: Node) -> None:
+    await node.look()
+    before = node.contents()
+    node.cluster.held = secret_of(client())
+    assert await node.look() == []
+    assert {name for name, content in node.contents().items() if content != before[name]} == {IDENTITY, SECOND}
+
+
+def door(leaf: Credentials) -> bytes:
+    return leaf.certificate.public_bytes(Encoding.PEM) + key_pem(leaf.key)
+
+
+async def test_each_port_has_what_is_kept_for_it_while_that_is_good(node: Node) -> None:
+    first, second = client(), client(lifetime=timedelta(days=1))
+    node.cluster.held |= {"first.pem": door(first), "second.pem": door(second)}
+    assert await node.look() == []
+    assert node.contents()[IDENTITY] == door(first)
+    assert node.contents()[SECOND] == door(second)
+    newest = node.cluster.held["tls.crt"] + node.cluster.held["tls.key"]
+    assert await node.look(timedelta(days=2)) == []
+    assert node.contents()[SECOND] == newest
+
+
+async def test_without_a_second_port_there_is_nothing_for_it(node: Node) -> None:
+    node.plan = replace(node.plan, users=users_of([HOST], None))
+    assert await node.look() == []
+    assert SECOND not in node.contents()
+    assert "444" not in node.contents()[KUBECONFIG].decode()
+
+
+async def test_without_its_ca_a_pair_is_taken_as_it_is(node: Node) -> None:
+    node.cluster.held = secret_of(client(ca=OTHER_CA))
+    del node.cluster.held["ca.crt"]
+    assert await node.look() == []
+
+
+async def test_a_secret_that_cannot_be_read_keeps_no_token_waiting(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(name: str) -> dict[str, bytes]:
+        raise UserError(f"secret {name}: HTTP 403", "")
+
+    monkeypatch.setattr(node.cluster, "secret", refuse)
+    assert await node.look() == ["secret podgate-apiserver: HTTP 403"]
+    assert set(node.contents()) == {CONFIGURATION, KUBECONFIG, TOKEN}
+
+
+# --- the token ---
+
+
+@pytest.mark.parametrize(
+    ("minutes", "renew_after_seconds", "is_renewed"),
+    [(0, None, False), (29, None, False), (31, None, True), (90, None, True), (4, 300, False), (6, 300, True)],
+)
+async def test_a_token_of_the_cluster_is_renewed_at_half_its_life_or_when_told(
+    node: Node, minutes: int, renew_after_seconds: int | None, *, is_renewed: bool
+) -> None:
+    node.plan = plan(node.path, renew_after_seconds=renew_after_seconds)
+    await node.look()
+    before = node.contents()[TOKEN]
+    assert await node.look(timedelta(minutes=minutes)) == []
+    assert (node.contents()[TOKEN] != before) is is_renewed
+    assert node.cluster.asked == 1 + is_renewed
+
+
+async def test_a_clock_a_little_behind_the_issuers_does_not_ask_at_every_look(node: Node) -> None:
+    await node.look()
+    await node.look(-timedelta(seconds=30))
+    assert node.cluster.asked == 1
+    await node.look(-timedelta(days=1))
+    assert node.cluster.asked == 2, "but one that was set back does"
+
+
+@pytest.mark.parametrize("text", ["", "x", "a.b.c", token(audience="other"), token(who="other"), "\xff"])
+async def test_a_token_that_is_not_what_is_wanted_is_replaced(node: Node, text: str) -> None:
+    assert node.plan.folder.put(TOKEN, text.encode())
+    assert await node.look() == []
+    assert node.cluster.asked == 1
+
+
+async def test_while_the_cluster_is_away_what_is_there_stays(node: Node) -> None:
+    await node.look()
+    before = node.contents()
+    node.cluster.is_away = True
+    assert len(await node.look(timedelta(minutes=40))) == 2
+    assert node.contents() == before
+
+
+async def test_a_token_of_podgates_own_issuer_is_taken_from_the_secret(node: Node) -> None:
+    node.plan = plan(node.path, account=None)
+    [trouble] = await node.look()
+    assert "holds no token" in trouble
+    for lifetime_seconds in (3600, 7200):
+        text = token(lifetime_seconds=lifetime_seconds)
+        node.cluster.held["token"] = text.encode()
+        assert await node.look() == []
+        assert node.contents()[TOKEN] == text.encode() + b"\n"
+    assert node.cluster.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (token(NOW - timedelta(hours=2)), "expired at 2026-02-28T23:00:00Z"),
+        (token(audience="somebody"), "for the audience 'somebody', not 'podgate'"),
+        (token(audience=["podgate", "somebody"]), "for the audience 'podgate somebody', not 'podgate'"),
+        ("password", "it is no JWT"),
+        ("pass\xe4word", "it is no text"),
+    ],
+)
+async def test_a_bad_token_is_never_written_nor_shown(node: Node, text: str, reason: str) -> None:
+    node.plan = plan(node.path, account=None)
+    node.cluster.held["token"] = token().encode()
+    await node.look()
+    before = node.contents()
+    node.cluster.held["token"] = text.encode()
+    [trouble] = await node.look()
+    assert reason in trouble
+    assert text not in trouble
+    assert node.contents() == before
+
+
+# --- what is not ours ---
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_a_file_of_another_hand_is_left_alone_and_keeps_no_other_waiting(node: Node, name: str) -> None:
+    node.path.mkdir(parents=True)
+    (node.path / name).write_text("mine")
+    [trouble] = await node.look()
+    assert f"{node.path / name}: not as it was written here: left alone: move it away" in trouble
+    assert (node.path / name).read_text() == "mine"
+    assert set(node.contents()) == set(FILES)
+    (node.path / name).unlink()
+    assert await node.look() == []
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_a_file_that_was_changed_since_is_left_alone(node: Node, name: str) -> None:
+    await node.look()
+    with (node.path / name).open("a") as file:
+        file.write("# mine too\n")
+    node.cluster.held = secret_of(client())
+    node.plan = plan(node.path, renew_after_seconds=60)
+    changed = (node.path / name).read_bytes()
+    [trouble] = await node.look(timedelta(minutes=5))
+    assert "left alone" in trouble
+    assert (node.path / name).read_bytes() == changed
+
+
+@pytest.mark.parametrize("write_that_fails", [1, 2])
+def test_whoever_was_killed_in_the_middle_knows_its_own_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_that_fails: int
+) -> None:
+    folder = CallerFolder(tmp_path)
+    folder.put(TOKEN, b"1")
+    writes = 0
+
+    def failing(path: Path, content: bytes, *, secret: bool, replace: bool = False) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == write_that_fails:
+            path.with_name(f".{path.name}.0123abcd").write_bytes(content[:1])
+            raise CertsError("killed")
+        write(path, content, secret=secret, replace=replace)
+
+    monkeypatch.setattr(credential_folder, "write", failing)
+    with pytest.raises(CertsError):
+        folder.put(TOKEN, b"2")
+    assert CallerFolder(tmp_path).put(TOKEN, b"3")
+    assert CallerFolder(tmp_path).read(TOKEN) == b"3"
+    assert len(list(tmp_path.iterdir())) == 2, "what was half written is gone"
+
+
+def test_of_two_writers_in_one_folder_each_knows_what_the_other_has_written(tmp_path: Path) -> None:
+    """The DaemonSet's, and one by hand: a file that is in no memory would never be renewed."""
+
+    def put(who: str) -> list[str]:
+        told = []
+        for number in range(100):
+            try:
+                CallerFolder(tmp_path).put(TOKEN, f"{who}{number}".encode())
+            except UserError as error:
+                told.append(str(error))
+        return told
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(put, "ab")] == [[], []]
+
+
+def test_a_memory_that_cannot_be_read_is_no_licence(tmp_path: Path) -> None:
+    folder = CallerFolder(tmp_path)
+    folder.put(TOKEN, b"1")
+    (tmp_path / ".podgate.json").write_text("[")
+    with pytest.raises(UserError, match="cannot be understood"):
+        folder.put(TOKEN, b"2")
+
+
+# --- again and again ---
+
+
+async def test_a_trouble_is_told_once_until_it_is_over_and_a_defect_ends_nothing() -> None:
+    said = io.StringIO()
+    looks: list[Looked | Exception] = [
+        Looked(("written",), ("away",)),
+        Looked((), ("away",)),
+        ValueError("a defect"),
+        Looked(),
+        Looked((), ("away",)),
+    ]
+    over = asyncio.Event()
+
+    async def one() -> Looked:
+        if not looks:
+            over.set()
+            return Looked()
+        found = looks.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    looking = asyncio.create_task(_look_on(one, 0, Logs(JsonLines(said))))
+    await asyncio.wait_for(over.wait(), 20)
+    looking.cancel()
+    await asyncio.gather(looking, return_exceptions=True)
+    lines = [json.loads(line) for line in said.getvalue().splitlines()]
+    assert [(line["level"], line["msg"]) for line in lines][:6] == [
+        ("info", "written"),
+        ("warning", "away"),
+        ("warning", "a look failed: ValueError('a defect')"),
+        ("info", "all is well again"),
+        ("warning", "away"),
+        ("info", "all is well again"),
+    ]
+
+
+def test_it_ends_in_good_order_when_it_is_asked_to(tmp_path: Path) -> None:
+    """With a cluster that is not there: it writes what it can, says the rest, and goes on until SIGTERM."""
+    (kubeconfig := tmp_path / "kubeconfig").write_text(NOWHERE)
+    command: list[str | Path] = [
+        BIN / "podgate",
+        "apiserver-files",
+        "--out",
+        tmp_path / "out",
+        "--kubeconfig",
+        kubeconfig,
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = [json.loads(process.stderr.readline())["msg"] for _ in range(4)]
+        process.terminate()
+        assert process.wait(20) == 0
+        assert "Traceback" not in process.stderr.read()
+    assert [text.rpartition("/")[2] for text in first[:2]] == [f"{CONFIGURATION}: written", f"{KUBECONFIG}: written"]
+    assert first[2].startswith("secret podgate-system/podgate-apiserver: cannot be read: ")
+    assert first[3].startswith(f"serviceaccount podgate-system/{ACCOUNT}: no token: ")
+
+
+# --- the command ---
+
+
+def check(path: Path) -> Done:
+    return podgate("apiserver-files", "--out", path, "--check")
+
+
+def test_check_says_how_long_the_files_are_good_and_fails_where_one_is_not(tmp_path: Path) -> None:
+    folder, now = CallerFolder(tmp_path), datetime.now(UTC)
+    assert check(tmp_path).code == 1
+    for name in (CONFIGURATION, KUBECONFIG):
+        folder.put(name, b"x")
+    pair = {key: text for key, text in secret_of(client(now)).items() if key != "ca.crt"}
+    folder.put(IDENTITY, b"".join(pair.values()))
+    folder.put(TOKEN, token(now).encode())
+    done = check(tmp_path)
+    assert done.code == 0, done.out
+    ends = [row.get("validUntil") for row in json.loads(done.out)]
+    assert ends[2:] == [f"{now + life:%Y-%m-%dT%H:%M:%SZ}" for life in (timedelta(days=7), timedelta(hours=1))]
+    folder.put(TOKEN, token(now - timedelta(minutes=59, seconds=30)).encode())
+    done = check(tmp_path)
+    assert [row["good"] for row in json.loads(done.out)] == [True, True, True, False]
+    assert done.code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--token-lifetime", "9m"], "--token-lifetime 9m: the API server issues none for less than 10m"),
+        (["--token-lifetime", "soon"], "--token-lifetime 'soon': not a Go duration"),
+        (["--every", "21s"], "--every 21s: the controller counts on every 20s"),
+        (["--once", "--check"], "--once and --check exclude each other"),
+        (["--kubeconfig", "/nonexistent"], "/nonexistent: cannot read the kubeconfig"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(tmp_path: Path, arguments: list[str], reason: str) -> None:
+    done = podgate("apiserver-files", "--out", tmp_path / "out", *arguments)
+    assert done.code == 2
+    assert reason in done.error
+    assert not (tmp_path / "out").exists()
+
+
+def test_behind_a_door_stands_the_newest_pair_once_what_was_kept_there_has_little_life_left() -> None:
+    """Whoever keeps them has turned the calls away long before; if not, this is all that is left to do."""
+    life = timedelta(days=14)
+    old, new = client(lifetime=life), client(NOW + life * 2 / 3, lifetime=life)
+    kept = old.certificate.public_bytes(Encoding.PEM) + key_pem(old.key)
+    secret = {**secret_of(new), "first.pem": kept}
+
+    def ends_at(now: datetime, **other: bytes) -> datetime:
+        pem = credential_check.behind("first.pem", {**secret, **other}, "here", now)
+        return credential_check.expiry_of(pem)
+
+    ends = old.certificate.not_valid_after_utc
+    assert ends_at(ends - timedelta(hours=4)) == ends
+    assert ends_at(ends - timedelta(hours=3)) == new.certificate.not_valid_after_utc
+    assert ends_at(ends - timedelta(hours=3), **{"tls.key": b""}) == ends, "better than none"
+
+
+def test_what_is_secret_is_not_shown_by_its_repr() -> None:
+    text = token()
+    shown = [
+        repr(credential_check.token_of(text)),
+        repr(Door(b"s3cr3t", 1, 1)),
+        repr(View((), (), "s3cr3t")),
+        repr(Writes("signed", token="s3cr3t")),
+    ]
+    assert not [one for one in shown if text in one or "s3cr3t" in one]

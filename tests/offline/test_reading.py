@@ -1,0 +1,87 @@
+"""What a command reads is bounded, and a key that stands twice is refused."""
+
+from pathlib import Path
+
+import pytest
+
+import certs.files
+from tests.cli.running import podgate, policy_text
+from webhook.support.input_files import LARGEST_BYTES
+
+ENDLESS = "/dev/zero"
+POLICY = policy_text("- {name: web, match: {namespaces: [shop]}}\n")
+TIMES = ["--for", "10m", "--reason", "r"]
+COMMANDS = [
+    ["review", ENDLESS, "--policy", "policy.yaml"],
+    ["review", "pod.yaml", "--policy", ENDLESS],
+    ["review", "pod.yaml", "--policy", "policy.yaml", "--namespaces", ENDLESS],
+    ["replay", ENDLESS, "--policy", "policy.yaml"],
+    ["replay", "events.jsonl", "--policy", ENDLESS],
+    ["policy", "lint", ENDLESS],
+    ["policy", "render", "--policy", ENDLESS],
+    ["policy", "webhooks", "--policy", ENDLESS, "--without-ca"],
+    ["policy", "webhooks", "--policy", "policy.yaml", "--ca", ENDLESS],
+    ["policy", "webhooks", "--policy", "policy.yaml", "--without-ca", "--path-file", ENDLESS],
+    ["override", "web", "--mode", "quota=Audit", *TIMES, "--overrides", "o.yaml", "--policy", ENDLESS],
+    ["token", "inspect", ENDLESS],
+    ["token", "jwks", ENDLESS],
+    ["certs", "inspect", ENDLESS],
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text(POLICY)
+    Path("pod.yaml").write_text("{kind: Pod, metadata: {name: p}, spec: {}}")
+    Path("events.jsonl").write_text("")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:50])
+def test_a_file_without_end_is_refused_at_the_bound_that_all_share(command: list[str]) -> None:
+    done = podgate(*command)
+    assert (done.code, done.out) == (2, "")
+    assert ENDLESS in done.error
+    assert "more than 64 MiB" in done.error
+
+
+@pytest.mark.parametrize("command", ["review", "replay"])
+def test_standard_input_without_end_is_refused_too(command: str) -> None:
+    done = podgate(command, "-", "--policy", "policy.yaml", stdin=bytes(LARGEST_BYTES + 1))
+    assert (done.code, done.out) == (2, "")
+    assert "more than 64 MiB" in done.error
+
+
+def test_there_is_one_bound() -> None:
+    assert certs.files.LARGEST_BYTES == LARGEST_BYTES
+
+
+TWICE = {
+    "kind: Pod\nmetadata: {name: p}\nspec:\n  nodeSelector: {}\n  nodeSelector: {a: b}\n": (
+        'pod: line 5, column 3: the key "nodeSelector" stands twice'
+    ),
+    "{kind: Pod, metadata: {name: p}, spec: {}}\n---\nkind: Pod\nmetadata:\n  labels: {a: b, 'a': c}\n": (
+        'pod: document 2: line 5, column 18: the key "a" stands twice'
+    ),
+    '{"kind": "Pod", "metadata": {"name": "p", "labels": {"z": "1", "a": "1", "a": "2"}}, "spec": {}}': (
+        'pod: the key "a" stands twice in one object, which begins with "z", "a"'
+    ),
+}
+
+
+@pytest.mark.parametrize("text", TWICE)
+def test_a_key_that_stands_twice_is_refused(text: str) -> None:
+    Path("pod").write_text(text)
+    done = podgate("review", "pod", "--policy", "policy.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert done.error.startswith(TWICE[text])
+
+
+def test_what_a_merge_brings_does_not_stand_twice() -> None:
+    Path("pod").write_text(
+        "x: &x {image: a, name: b}\ny: &y {<<: *x, image: c}\n"
+        "kind: Pod\nmetadata: {name: p, namespace: shop}\nspec: {containers: [{<<: *y, image: d}, *x, *y]}\n"
+    )
+    done = podgate("review", "pod", "--policy", "policy.yaml", "-o", "json")
+    assert done.code == 0, done.err
+    assert [one["image"] for one in done.lines[0]["pod"]["spec"]["containers"]] == ["d", "a", "c"]

@@ -1,0 +1,65 @@
+"""What docs/outcomes.md tells the owner of a gateway to write and to type is written and typed here."""
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import yaml
+
+from tests.app.test_readme import ROOT, environment, shell_blocks, typed
+from tests.core.document.documents import HEAD, problems
+from webhook.core.document import Purpose
+from webhook.core.outcomes.aggregation import MOST_WAITING
+from webhook.core.outcomes.report import MOST_LISTED, MOST_OUTCOMES, Pushed
+
+PAGE = (ROOT / "docs" / "outcomes.md").read_text()
+POLICY, IDENTITY = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+[REPORT] = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_policy_can_be_served_without_a_cluster() -> None:
+    assert problems(HEAD + POLICY, Purpose.SERVE_ALONE_IN_PROCESS) == []
+
+
+def test_a_report_works_as_written(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(HEAD + POLICY)
+    of_the_apiserver = (ROOT / "docs" / "examples" / "identities.yaml").read_text()
+    (tmp_path / "identities.yaml").write_text(of_the_apiserver + IDENTITY)
+    serve, _ = shell_blocks("Run the server")
+    free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
+    script = serve.replace("docs/examples/", "").replace("podgate serve ", free_ports)
+    with typed(script, tmp_path) as process:
+        assert process.stderr is not None
+        deadline, line = time.monotonic() + 60, ""
+        while '"listening"' not in line:
+            line = process.stderr.readline()
+            assert line, "the server ended"
+            assert time.monotonic() < deadline
+        report = REPORT.replace("127.0.0.1:8443", json.loads(line)["admission"][0])
+        done = subprocess.run(
+            ["/bin/sh", "-e", "-c", report],
+            cwd=tmp_path,
+            env=environment(),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    assert done.stdout.endswith('{"accepted":2,"refused":[]}')
+
+
+def test_the_page_names_every_field_and_bound() -> None:
+    assert re.findall(r"^\| `(\w+)` \| (?:text|number|whole|`true`)", PAGE, re.MULTILINE) == list(
+        Pushed.__struct_fields__
+    )
+    for words in (f"at most {MOST_OUTCOMES:,}", f"At most {MOST_WAITING:,} sums", f"first {MOST_LISTED} that are not"):
+        assert words in PAGE
+
+
+def test_the_reporters_tuple_names_whom_the_policy_names() -> None:
+    [identity] = yaml.safe_load(IDENTITY)
+    [service] = yaml.safe_load(POLICY)["services"]
+    assert identity["role"] == "reporter"
+    assert identity["clientId"] == {"from": "subject"}
+    assert [identity["subject"]] == service["breaker"]["outcomes"]["reporters"]

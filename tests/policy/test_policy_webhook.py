@@ -1,0 +1,88 @@
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.harness.serving import POLICY, Files, serving
+
+
+def review(text: str) -> bytes:
+    config_map = {
+        "metadata": {"name": "podgate-policy", "namespace": "podgate-system"},
+        "data": {"policy.yaml": text},
+    }
+    request = {
+        "uid": "review-1",
+        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+        "namespace": "podgate-system",
+        "name": "podgate-policy",
+        "operation": "CREATE",
+        "userInfo": {"username": "alice"},
+        "object": config_map,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+def response(text: str) -> dict[str, Any]:
+    return dict(json.loads(text)["response"])
+
+
+async def test_a_policy_is_judged_before_it_is_stored_and_the_one_in_force_goes_on(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path)) as server:
+        before = json.loads((await server.get("/status"))[1])["policy"]
+        status, text = await server.post("/validate-policy", review(POLICY.replace("1h", "forever")))
+        assert (status, response(text)["allowed"]) == (200, False)
+        assert "policy.yaml:10:30: services[0].quota.windows[0].window" in response(text)["status"]["message"]
+        status, text = await server.post("/validate-policy", review(POLICY))
+        assert (status, response(text)["allowed"]) == (200, True)
+        assert json.loads((await server.get("/status"))[1])["policy"] == before
+        assert await server.metric('podgate_policy_reviews_total{result="failure"}') == 1
+        assert await server.metric('podgate_policy_reviews_total{result="success"}') == 1
+    log = (tmp_path / "server-0.log").read_text()
+    assert '"msg":"policy refused at the door","user":"alice","errors":["policy.yaml:10:30' in log
+
+
+async def test_only_the_api_server_may_ask_and_only_with_a_review(tmp_path: Path) -> None:
+    files = Files.create(tmp_path)
+    async with serving(files) as server:
+        reporter = files.pki.context(files.pki.client("prober"))
+        assert (await server.post("/validate-policy", token="", context=reporter))[0] == 401
+        token = files.other.token(client_id="prober")
+        assert (await server.post("/validate-policy", review(POLICY), token=token, context=reporter))[0] == 403
+        assert (await server.post("/validate-policy", b"{}"))[0] == 400
+
+
+async def test_without_a_policy_to_judge_pods_by_one_can_still_be_judged(tmp_path: Path) -> None:
+    files = Files.create(tmp_path)
+    files.policy.unlink()
+    async with serving(files) as server:
+        assert (await server.get("/readyz"))[0] == 503
+        status, text = await server.post("/validate-policy", review(POLICY))
+        assert (status, response(text)["allowed"]) == (200, True)
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+async def child_of(pid: int) -> int:
+    """Return the first child of a process, once it has one."""
+    async with asyncio.timeout(30):
+        while True:
+            found = children(pid)
+            if found:
+                return found[0]
+            await asyncio.sleep(0.01)
+
+
+async def test_where_nothing_comes_of_a_check_the_failure_policy_decides(tmp_path: Path) -> None:
+    many = "".join(f"\n- {{name: s{number}, match: {{namespaces: [n{number}]}}}}" for number in range(1000))
+    async with serving(Files.create(tmp_path)) as server:
+        asking = asyncio.create_task(server.post("/validate-policy", review(POLICY + many)))
+        os.kill(await child_of(server.process.pid), signal.SIGKILL)
+        status, text = await asking
+        assert (status, "its process was ended by SIGKILL" in text) == (503, True)
+        assert await server.metric('podgate_refused_calls_total{reason="policy_unchecked"}') == 1

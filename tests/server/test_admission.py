@@ -1,0 +1,145 @@
+"""A defect of ours costs one answer: counted, said in our log, and told to nobody else."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.harness.loopback import loopback
+from webhook.core.admission.decision import Half
+from webhook.outcomes.endpoint import TooManyReportsError
+from webhook.ports import Caller
+from webhook.server.admission import AdmissionEdge, Limits
+
+SECRET = "the-password-of-the-store"
+CALLER = Caller("apiserver", "cluster-1", "issuer", "subject", "kube-apiserver")
+REPORTER = Caller("reporter", "edge", "issuer", "subject", "edge")
+JSON = {"Content-Type": "application/json"}
+
+
+class Defective:
+    """An interceptor with a defect, which is not in a body that says so."""
+
+    async def review(self, half: Half, body: bytes, *_: object) -> Any:
+        if body == b"well":
+            return type("Answer", (), {"body": b"{}"})
+        raise LookupError(f"{half}: {SECRET}")
+
+
+class Slow:
+    """A receiver of reports, and a reviewer by policies, that takes its time."""
+
+    def __init__(self) -> None:
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def receive(self, body: bytes, _caller: Caller) -> bytes:
+        return await self.review(body)
+
+    async def review(self, _body: bytes) -> bytes:
+        self.asked.set()
+        await self.may_answer.wait()
+        return b"{}"
+
+
+class Open:
+    """A door that lets everybody in."""
+
+    async def admit(self, _certificate: bytes | None, _headers: object, path: str) -> tuple[Caller, str]:
+        return (REPORTER if path == "/v1/outcomes" else CALLER), path
+
+
+class Connections:
+    def retires(self, _transport: asyncio.BaseTransport | None) -> bool:
+        return False
+
+    def check(self, tls: ssl.SSLObject) -> None:
+        raise AssertionError(tls)
+
+    def earn(self, _transport: asyncio.BaseTransport | None) -> None: ...
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.refused_calls: list[tuple[str, str]] = []
+
+    def refused(self, reason: str, detail: str) -> None:
+        self.refused_calls.append((reason, detail))
+
+
+@asynccontextmanager
+async def posting(edge: AdmissionEdge) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
+    """Serve the edge; yield what posts a good body to a path, and returns status and text."""
+    async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
+
+        async def post(path: str) -> tuple[int, str]:
+            url = f"http://127.0.0.1:{running.port}{path}"
+            async with asyncio.timeout(10), session.post(url, data=b"well", headers=JSON) as response:
+                return response.status, await response.text()
+
+        yield post
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_works(path: str) -> None:
+    heard = Heard()
+    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
+    parts: list[Any] = [Defective(), None, None, Open(), heard, limits]  # what is asked of them here, and no more
+    edge = AdmissionEdge(*parts)
+    async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
+        for body, expected in ((b"ill", (500, "internal server error\n")), (b"well", (200, "{}"))):
+            url = f"http://127.0.0.1:{running.port}{path}"
+            async with session.post(url, data=body, headers=JSON) as response:
+                assert (response.status, await response.text()) == expected
+    [(reason, detail)] = heard.refused_calls
+    assert reason == "internal_error"
+    assert re.fullmatch(r"LookupError in review, line \d+ of test_edge\.py", detail)  # it may quote what was sent
+    assert edge.in_flight == 0
+
+
+async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works() -> None:
+    heard, slow = Heard(), Slow()
+    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
+    parts: list[Any] = [Defective(), slow, None, Open(), heard, limits]
+    edge = AdmissionEdge(*parts)
+    async with posting(edge) as post:
+        reviewing = asyncio.create_task(post("/validate-policy"))
+        await slow.asked.wait()
+        second = await post("/validate")
+        slow.may_answer.set()
+        assert (second, await reviewing) == ((503, "too many reviews in flight\n"), (200, "{}"))
+        assert await post("/validate") == (200, "{}")
+    assert [reason for reason, _ in heard.refused_calls] == ["overloaded"]
+
+
+async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -> None:
+    heard, slow = Heard(), Slow()
+    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
+    parts: list[Any] = [Defective(), None, slow, Open(), heard, limits]
+    edge = AdmissionEdge(*parts)
+    async with posting(edge) as post:
+        reporting = asyncio.create_task(post("/v1/outcomes"))  # one is a quarter of four
+        await slow.asked.wait()
+        assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
+        assert await post("/validate") == (200, "{}")
+        slow.may_answer.set()
+        assert await reporting == (200, "{}")
+    assert [reason for reason, _ in heard.refused_calls] == ["reporters_overloaded"]
+
+
+async def test_where_too_much_waits_to_be_taken_a_reporter_is_to_come_again_and_reviews_go_on() -> None:
+    class Full:
+        async def receive(self, _body: bytes, _caller: Caller) -> bytes:
+            raise TooManyReportsError("too many reports in flight")
+
+    heard = Heard()
+    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
+    parts: list[Any] = [Defective(), None, Full(), Open(), heard, limits]
+    async with posting(AdmissionEdge(*parts)) as post:
+        assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
+        assert await post("/validate") == (200, "{}")
+    assert [reason for reason, _ in heard.refused_calls] == ["reporters_overloaded"]

@@ -1,0 +1,31 @@
+"""What a connection that went wrong leaves behind: nothing."""
+
+import asyncio
+import gc
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from webhook.server.http1 import Bounds, Protocols
+
+
+async def test_what_was_no_http_is_not_kept_once_it_is_answered() -> None:
+    async def hello(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text="hello")
+
+    refused: list[str] = []
+    protocols = Protocols(hello, Bounds(60, 1000), lambda reason, _: refused.append(reason))
+    server = await asyncio.get_running_loop().create_server(protocols, "127.0.0.1", 0)
+    gc.collect()
+    gc.disable()  # else it may sweep what should go at once
+    try:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"\x01" * 1000)
+        assert (await reader.read()).startswith(b"HTTP/1.0 400 ")
+        writer.close()
+        assert refused == ["bad_request"]
+        assert not [one for one in gc.get_objects() if isinstance(one, HttpProcessingError)]
+    finally:
+        gc.enable()
+        server.close()
+        await protocols.end(0)

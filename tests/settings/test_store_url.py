@@ -1,0 +1,177 @@
+"""Where a store is, as users write it; and that no password is ever shown."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.errors import UserError
+from webhook.settings import Settings, parse
+from webhook.store.store_url import Address, Layout, StoreFiles, StoreUrl
+from webhook.support.redaction import masked
+
+CLUSTER, SENTINEL = Layout.CLUSTER, Layout.SENTINEL
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("redis://redis", StoreUrl(addresses=(Address("redis", 6379),))),
+        ("redis://10.0.0.7:6380/2", StoreUrl(addresses=(Address("10.0.0.7", 6380),), database=2)),
+        ("rediss://[::1]:6380/", StoreUrl(addresses=(Address("::1", 6380),), tls=True)),
+        ("redis://podgate@redis", StoreUrl(addresses=(Address("redis", 6379),), username="podgate")),
+        ("redis://:a%40b%2F@r/0", StoreUrl(addresses=(Address("r", 6379),), password="a@b/")),
+        ("unix:///run/redis.sock", StoreUrl(path="/run/redis.sock")),
+        ("unix://u:p@/run/a@b?db=3", StoreUrl(path="/run/a@b", database=3, username="u", password="p")),
+        (
+            "redis+sentinel://a,b:26380,c/store",
+            StoreUrl(
+                layout=SENTINEL,
+                addresses=(Address("a", 26379), Address("b", 26380), Address("c", 26379)),
+                service="store",
+            ),
+        ),
+        (
+            "rediss+sentinel://u:p@a/store/4",
+            StoreUrl(
+                layout=SENTINEL,
+                addresses=(Address("a", 26379),),
+                service="store",
+                tls=True,
+                database=4,
+                username="u",
+                password="p",
+            ),
+        ),
+        (
+            "redis+cluster://a:1,[fe80::1]:2",
+            StoreUrl(layout=CLUSTER, addresses=(Address("a", 1), Address("fe80::1", 2))),
+        ),
+        ("rediss+cluster://a/0", StoreUrl(layout=CLUSTER, addresses=(Address("a", 6379),), tls=True)),
+    ],
+)  # fmt: skip
+def test_every_form_is_read(text: str, expected: StoreUrl) -> None:
+    assert StoreUrl.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "write memory, or the URL"),
+        ("redis:6379", "write memory, or the URL"),
+        ("http://redis", "write memory, or the URL"),
+        ("redis+cluster", "write memory, or the URL"),
+        ("redis://", "write redis://HOST:PORT/DB"),
+        ("rediss://a b", "write rediss://HOST:PORT/DB"),
+        ("redis://a:0", "PORT is from 1 to 65535"),
+        ("redis://a:65536", "PORT is from 1 to 65535"),
+        ("redis://a:²", "PORT is a number"),
+        ("redis://a/one", "DB is a number"),
+        ("redis://a,b", "several servers are a Cluster (redis+cluster) or Sentinels (redis+sentinel)"),
+        ("redis://::1", "an IPv6 address stands in brackets"),
+        ("redis://[::1", "an IPv6 address stands in brackets"),
+        ("redis://[redis]:1", "an IPv6 address stands in brackets"),
+        ("redis://a?ssl_cert_reqs=none", "nothing behind a ?"),
+        ("redis://:a/b@c", "write %2F for /"),
+        ("redis://:a#b@c", "%23 for #"),
+        ("redis://:a?b@c", "%3F for ?"),
+        ("unix://redis.sock", "write unix:///PATH"),
+        ("unix:///run/redis.sock?db=x", "write unix:///PATH"),
+        ("redis+sentinel://a", "SERVICE is the name under which the Sentinels know the primary"),
+        ("redis+cluster://a,,b", "write redis+cluster://HOST:PORT,HOST:PORT"),
+        ("redis+cluster://a/1", "a Cluster has one database only"),
+    ],
+)
+def test_a_wrong_one_says_what_to_write(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=r"^write|^in a name") as caught:
+        StoreUrl.parse(text)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://redis:6379/0", "redis://redis:6379/0"),
+        ("redis://[::1]:6379/0", "redis://[::1]:6379/0"),
+        ("redis+cluster://a:1,b:2", "redis+cluster://a:1,b:2"),
+        ("unix:///run/redis.sock?db=3", "unix:///run/redis.sock?db=3"),
+        ("redis://podgate:s3cret@redis", "redis://***@redis"),
+        ("redis://:s3/cr@et@redis:1", "redis://***@redis:1"),
+        ("http://:s3cret@redis", "http://***@redis"),
+        ("podgate:s3cret@redis", "***@redis"),
+        ("redis://:s3cret", "redis://:***"),
+        ("redis://podgate:s3cret/0", "redis://podgate:***/0"),
+        ("redis://redis?password=s3cret", "redis://redis?***"),
+        ("redis://redis#s3cret", "redis://redis?***"),
+        ("http://a://:s3cret@redis", "http://***@redis"),
+        ("redis://podgate:s3://cret@redis", "redis://***@redis"),
+    ],
+)
+def test_what_is_shown_holds_no_password(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+@given(st.text(min_size=9, alphabet=st.characters(exclude_characters="*", exclude_categories=("Cs",))))
+def test_no_password_is_shown_however_it_was_written(password: str) -> None:
+    for text in (f"redis://podgate:{password}@redis:6379/0", f"redis+cluster://:{password}@a,b", f"x:{password}@y"):
+        assert password not in masked(text)
+
+
+def test_a_url_is_not_shown_with_its_password() -> None:
+    assert "s3cret" not in repr(StoreUrl.parse("redis://podgate:s3cret@redis"))
+
+
+@pytest.fixture
+def flags(tmp_path: Path) -> dict[str, str | None]:
+    files = ("tls_cert", "tls_key", "client_ca", "jwks", "identities", "policy")
+    for name in (*files, "secret"):
+        (tmp_path / name).touch()
+    return {name: str(tmp_path / name) for name in files}
+
+
+def mistakes(flags: dict[str, str | None]) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        parse(flags, {})
+    return [line.strip() for line in str(caught.value).splitlines()[1:]]
+
+
+def test_settings_neither_show_nor_echo_a_password(flags: dict[str, str | None]) -> None:
+    told = parse({**flags, "store": "redis://:s3cret@redis", "otlp_endpoint": "http://:s3cret@collector"}, {})
+    assert told.store == "redis://:s3cret@redis"
+    assert "s3cret" not in repr(told)
+    wrong = {"store": "reddis://:s3cret@redis", "otlp_endpoint": "htp://:s3cret@collector"}
+    assert [line[:50] for line in mistakes({**flags, **wrong})] == [
+        "--store: 'reddis://***@redis': write memory, or th",
+        "--otlp-endpoint: 'htp://***@collector': write a UR",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("store", "given", "says"),
+    [
+        ("memory", "password_file", "is for a Redis: give its URL as --store, or leave this out"),
+        ("redis://a:b@c", "username_file", "--store has a username, too: leave out one of them"),
+        ("redis://:b@c", "password_file", "--store has a password, too: leave out one of them"),
+        ("redis://a", "ca", "is for TLS: write rediss instead of redis in --store, or leave this out"),
+        ("rediss://a", "cert", "goes with --store-key: give both"),
+        ("rediss+cluster://a", "key", "goes with --store-cert: give both"),
+        ("redis+sentinel://a/s", "sentinel_username_file", "goes with --store-sentinel-password-file: give both"),
+        ("redis+cluster://a", "sentinel_password_file", "is for Sentinels: write --store redis+sentinel://"),
+    ],
+)
+def test_a_file_that_does_not_go_with_the_store_is_named(
+    flags: dict[str, str | None], store: str, given: str, says: str
+) -> None:
+    found = mistakes({**flags, "store": store, f"store_{given}": flags["jwks"]})
+    assert len(found) == 1
+    assert found[0].startswith(f"--store-{given.replace('_', '-')}: {says}")
+
+
+def test_the_files_of_the_store_are_those_of_the_settings(flags: dict[str, str | None], tmp_path: Path) -> None:
+    secret = str(tmp_path / "secret")
+    told: Settings = parse({**flags, "store": "redis://podgate@a", "store_password_file": secret}, {})
+    assert told.store_files == StoreFiles(password_file=Path(secret))
+    assert mistakes({**flags, "store": "redis://a", "store_password_file": "./nowhere"}) == [
+        "--store-password-file: './nowhere': there is no such file"
+    ]

@@ -1,0 +1,47 @@
+"""Time passes for breakers that nobody asks about, also after a store was away, and only under a policy."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from tests.controller.test_override_enforcer import LOADED
+from tests.harness.fake_apiserver import until
+from tests.harness.records import transition
+from webhook.adapters.clocks import VirtualClock
+from webhook.core.breaker import State, Transition
+from webhook.core.compiled_policy import Compiled
+from webhook.core.quota import CounterPlan
+from webhook.errors import StoreUnavailableError
+from webhook.store.breaker_ticker import Ticking
+
+ALMOST_US = 1_000_000 - 1
+"""A second that is nearly over, as the clock of these tests shows it always."""
+MOVED = transition(State.OPEN, State.HALF_OPEN)
+
+
+class Counters:
+    """Gives no answer the first time, and then a transition each time."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
+        self.asked.append([plan.service for plan in plans])
+        if len(self.asked) == 1:
+            raise StoreUnavailableError("away")
+        return [MOVED]
+
+
+async def test_all_services_of_the_policy_are_ticked_and_what_moved_is_told() -> None:
+    counters: Any = Counters()
+    found: list[Transition] = []
+    policies: list[Compiled | None] = [None, Compiled(LOADED), Compiled(LOADED)]
+    ticking = Ticking(counters, VirtualClock(ALMOST_US), lambda: policies.pop(0) if policies else None, found.append)
+    task = asyncio.create_task(ticking.run())
+    await until(lambda: bool(found))
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert found == [MOVED]
+    assert counters.asked == [["web", "other", "plain"]] * 2, "and not where there is no policy"

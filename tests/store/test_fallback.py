@@ -1,0 +1,852 @@
+"""What a replica does while the store gives no answer, and what the store knows afterwards: order and state."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.core.plans import plan_of, standing, window
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.breaker import BreakerPlan, BreakerView, QuotaEventPlan, Transition
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.policy_spec import Mode, WhenStoreUnavailable
+from webhook.core.quota import Acquire, Booking, CounterPlan, Look, PoolPlan, Receipt, Refusal
+from webhook.errors import StoreUnavailableError
+from webhook.store import Cause, GuardReports, Pace, StoreGuard, backlog, reconciler
+from webhook.store.errors import NoAnswerError, UncountedError
+
+SECOND_US = 1_000_000
+AHEAD_US = SECOND_US
+"""The store's clock is a second ahead of the replica's."""
+
+LOCAL = plan_of(window(64, pods=4))
+ALLOW = replace(LOCAL, when_unavailable=WhenStoreUnavailable.ALLOW)
+DENY = replace(LOCAL, when_unavailable=WhenStoreUnavailable.DENY)
+NO_QUOTA = plan_of()
+_numbers = iter(range(10**9))
+
+
+class Clock:
+    def __init__(self, at_us: int) -> None:
+        self.us = at_us
+
+    def now_us(self) -> int:
+        return self.us
+
+
+class Switched(MemoryStore):
+    """A store that can be away, that can do what it is asked without an answer, and that can lose what it knew."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.settled_others = 1_000
+        """How many other replicas have shown that they owe nothing."""
+        self.asked_of_others: list[bool] = []
+        self.on_asked: Callable[[], None] = lambda: None
+        """What happens while an Acquire is under way."""
+        self.on_booked: Callable[[], None] = lambda: None
+        """What is noticed with the first booking."""
+        self.away = ""
+        self.swallows = False
+        self.asked = 0
+        self.refunded: list[str] = []
+
+    def _check(self) -> None:
+        if self.away:
+            raise NoAnswerError(self.away, sent=False)
+
+    async def acquire(self, request: Acquire) -> Receipt:
+        self.asked += 1
+        self.on_asked()
+        if self.swallows:
+            await super().acquire(request)
+            raise NoAnswerError("timeout: no answer within 50 ms", sent=True)
+        self._check()
+        return await super().acquire(request)
+
+    async def knows(self, plan: CounterPlan, uid: str) -> bool:
+        self._check()
+        return await super().knows(plan, uid)
+
+    async def others_settled(self, _: CounterPlan, *, afresh: bool) -> int:
+        self._check()
+        self.asked_of_others.append(afresh)
+        return self.settled_others
+
+    async def refund(self, plan: CounterPlan, uid: str) -> bool:
+        self._check()
+        self.refunded.append(uid)
+        return await super().refund(plan, uid)
+
+    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+        self._check()
+        noticed, self.on_booked = self.on_booked, lambda: None
+        noticed()
+        return await super().book(plan, bookings)
+
+    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+        self._check()
+        return await super().look(plan, namespace)
+
+    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+        self._check()
+        return await super().hear(plan, outcomes)
+
+    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+        self._check()
+        await super().offer(plan, view)
+
+    async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
+        self._check()
+        return await super().tick(plans)
+
+    def forget_all(self) -> None:
+        self._states.clear()
+
+
+class World:
+    """A guard before a store, and what it told."""
+
+    def __init__(self) -> None:
+        self.clock = Clock(10_000 * SECOND_US)
+        self.store = Switched(Clock(self.clock.us + AHEAD_US))
+        self.fallbacks: list[tuple[str, str, bool]] = []
+        self.booked: list[tuple[str, Cause, int]] = []
+        self.dropped = self.cached = self.lost = 0
+        self.guard = self.another()
+
+    def another(self, **share: Any) -> StoreGuard:
+        def count(what: str) -> None:
+            setattr(self, what, getattr(self, what) + 1)
+
+        reports = GuardReports(
+            lambda *told: self.fallbacks.append(told),
+            lambda *told: self.booked.append(told),
+            lambda: count("dropped"),
+            lambda _: count("cached"),
+            lambda: count("lost"),
+        )
+        paces: dict[str, float] = {"others_seconds": 3600, "refund_after_seconds": 0, **share.pop("paces", {})}
+        pace = Pace(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
+        return StoreGuard(share.pop("inner", self.store), self.clock, reports, pace=pace, **share)
+
+    def sleep(self, seconds: int) -> None:
+        self.clock.us += seconds * SECOND_US
+        self.store._clock.us += seconds * SECOND_US  # type: ignore[attr-defined]
+
+    async def ask(self, plan: CounterPlan = LOCAL, uid: str = "", **more: Any) -> Receipt:
+        guard = more.pop("guard", self.guard)
+        cost = more.pop("cost", {"pods": 1})
+        source = more.pop("event_source", "user:alice")
+        return await guard.acquire(Acquire(plan, "shop", uid or f"uid-{next(_numbers)}", cost, source, **more))
+
+    async def uncounted(self, plan: CounterPlan, uid: str = "", *, admitted: bool, **more: Any) -> str:
+        with pytest.raises(UncountedError) as failed:
+            await self.ask(plan, uid, **more)
+        if admitted:
+            failed.value.admitted()
+        return str(failed.value)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Let the guard do what it does on its own account."""
+        while not condition():  # noqa: ASYNC110  what is waited for is a turn of this loop
+            await asyncio.sleep(1e-4)
+
+    async def settled(self) -> None:
+        """Wait until nothing is owed: what the guard does on its own account has no other signal."""
+        while self.guard._settling._task is not None:  # noqa: ASYNC110  what is waited for is a turn of this loop
+            await asyncio.sleep(1e-4)
+
+    async def used(self, plan: CounterPlan = LOCAL) -> list[int]:
+        return [use.used for use in (await MemoryStore.look(self.store, plan)).uses[""]]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    yield world
+    await world.guard.close()
+
+
+async def test_with_a_store_that_answers_it_is_not_to_be_noticed(world: World) -> None:
+    receipts = [await world.ask(uid=uid) for uid in "abcdae"]
+    assert [receipt.charged for receipt in receipts] == [True, True, True, True, False, False]
+    assert [receipt.repeated for receipt in receipts] == [False, False, False, False, True, False]
+    assert receipts[-1].refused is Refusal.QUOTA
+    assert not any(receipt.local for receipt in receipts)
+    assert world.fallbacks == world.booked == []
+
+
+async def test_local_admits_by_the_share_and_the_counters_converge(world: World) -> None:
+    await world.ask()
+    world.store.away = "unreachable: refused"
+    receipts = [await world.ask() for _ in range(4)]
+    assert [receipt.charged for receipt in receipts] == [True, True, True, False]
+    assert all(receipt.local for receipt in receipts)
+    assert receipts[-1].refused is Refusal.QUOTA
+    assert receipts[-1].at_us == world.clock.us + AHEAD_US, "by the store's clock"
+    assert world.fallbacks == [("payment-api", "Local", True)]
+    assert await world.used() == [1]
+    world.store.away = ""
+    await world.settled()
+    assert await world.used() == [4]
+    assert world.fallbacks[1:] == [("payment-api", "Local", False)]
+    assert sum(count for _, cause, count in world.booked if cause is Cause.AWAY) == 3
+    assert (await world.ask()).refused is Refusal.QUOTA
+
+
+async def test_who_has_only_let_time_pass_goes_by_the_clock_of_the_store(world: World) -> None:
+    await world.guard.tick([LOCAL])
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).at_us == world.clock.us + AHEAD_US
+
+
+async def test_what_was_let_in_is_booked_at_its_own_time(world: World) -> None:
+    await world.ask()
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    world.sleep(60)
+    world.store.away = ""
+    await world.settled()
+    assert await world.used() == [2]
+    world.sleep(5)
+    assert await world.used() == [0]
+
+
+async def test_each_replica_has_its_share(world: World) -> None:
+    guards = [world.another(replicas=3, ordinal=ordinal) for ordinal in range(3)]
+    world.store.away = "unreachable: refused"
+    admitted = [[(await world.ask(guard=guard)).charged for _ in range(3)].count(True) for guard in guards]
+    assert admitted == [2, 1, 1]
+    world.store.away = ""
+    for world.guard in guards:
+        await world.settled()
+    assert await world.used() == [4]
+
+
+async def test_replicas_that_come_make_smaller_shares_at_once_and_those_that_leave_no_larger_ones(world: World) -> None:
+    world.guard.share(2, 0)
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
+    world.guard.share(1, 0)
+    assert not (await world.ask()).charged
+    world.store.away = ""
+    await world.settled()
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False], "heard since, and alone now"
+
+
+async def test_a_second_absence_begins_with_what_the_store_was_told_of_the_first(world: World) -> None:
+    for _ in range(2):
+        world.store.away = "unreachable: refused"
+        assert [(await world.ask()).charged for _ in range(2)] == [True, True]
+        world.store.away = ""
+        await world.settled()
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).refused is Refusal.QUOTA
+    assert await world.used() == [4]
+
+
+async def test_a_pool_is_shared_and_booked(world: World) -> None:
+    pool = PoolPlan("prod", (window(64, pods=3),))
+    one = plan_of(window(64, pods=4), tag="prod", pool=pool)
+    other = plan_of(tag="prod", pool=pool, service="other")
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask(plan)).charged for plan in (one, other, one, other)] == [True, True, True, False]
+    world.store.away = ""
+    await world.settled()
+    look = await world.store.look(one)
+    assert [use.used for use in (*look.uses[""], *look.pool)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("plan", "rule"), [(ALLOW, "Allow"), (DENY, "Deny"), (NO_QUOTA, "failureMode")], ids=("Allow", "Deny", "none")
+)
+@pytest.mark.parametrize("admitted", [True, False])
+async def test_where_others_decide_the_pods_that_they_admit_are_booked(
+    world: World, plan: CounterPlan, rule: str, *, admitted: bool
+) -> None:
+    world.store.away = "readonly: You can't write"
+    assert await world.uncounted(plan, "a", admitted=admitted) == "readonly: You can't write"
+    assert world.fallbacks == [("payment-api", rule, True)]
+    world.store.away = ""
+    await world.settled()
+    assert (await world.ask(plan, "a")).repeated is admitted
+    assert world.fallbacks[-1] == ("payment-api", rule, False)
+
+
+async def test_a_mode_that_warns_lets_in_past_the_share_and_books(world: World) -> None:
+    plan = replace(LOCAL, quota_mode=Mode.WARN)
+    world.store.away = "unreachable: refused"
+    receipts = [await world.ask(plan) for _ in range(6)]
+    assert [receipt.would_refuse for receipt in receipts][3:] == [(), (Refusal.QUOTA,), (Refusal.QUOTA,)]
+    world.store.away = ""
+    await world.settled()
+    assert await world.used() == [6]
+
+
+async def test_a_rule_that_the_policy_changes_meanwhile_is_told(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    await world.ask(LOCAL)
+    await world.ask(LOCAL)
+    await world.uncounted(DENY, admitted=False)
+    world.store.away = ""
+    await world.settled()
+    assert [told[1:] for told in world.fallbacks] == [
+        ("Local", True),
+        ("Local", False),
+        ("Deny", True),
+        ("Deny", False),
+    ]
+
+
+async def test_a_dry_run_leaves_no_trace(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    for _ in range(9):
+        assert (await world.ask(peek=True)).refused is None
+    await world.uncounted(ALLOW, admitted=True, peek=True)
+    world.store.away = ""
+    await world.settled()
+    assert await world.used() == [0]
+    assert world.booked == []
+
+
+async def test_a_resize_is_judged_by_its_increase_and_booked_past_every_limit(world: World) -> None:
+    plan = plan_of(window(64, pods=9, cpu=300))
+    await world.ask(plan, "a", cost={"pods": 1, "requests.cpu": 100})
+    world.store.away = "unreachable: refused"
+    grown = {"cost": {"pods": 1, "requests.cpu": 250}, "resize_from": {"pods": 1, "requests.cpu": 100}}
+    assert (await world.ask(plan, "a", **grown)).charged
+    assert (await world.ask(plan, "a", **grown)).refused is Refusal.QUOTA
+    world.store.away = ""
+    await world.ask(plan, "c", guard=world.another(), cost={"pods": 1, "requests.cpu": 200})
+    await world.settled()
+    assert await world.used(plan) == [2, 450]
+    assert world.store.refunded == []
+    assert world.booked == [], "no Pod came in"
+
+
+async def test_a_pod_that_came_in_and_was_resized_without_the_store_is_booked_with_both(world: World) -> None:
+    plan = plan_of(window(64, pods=9, cpu=900))
+    world.store.away = "unreachable: refused"
+    await world.ask(plan, "a", cost={"pods": 1, "requests.cpu": 100})
+    for old, new in ((100, 250), (250, 400)):
+        cost, before = ({"pods": 1, "requests.cpu": amount} for amount in (new, old))
+        assert (await world.ask(plan, "a", cost=cost, resize_from=before)).charged
+    world.store.away = ""
+    await world.settled()
+    assert await world.used(plan) == [1, 400]
+
+
+async def test_a_service_that_nobody_asked_for_while_the_store_was_away_keeps_to_its_share_too(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    world.guard.missed(LOCAL)
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
+    world.store.settled_others = 1
+    await world.settled()
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
+
+
+async def test_a_service_that_falls_again_while_it_is_looked_at_waits_for_the_others_again(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    look, looks = world.store.look, []
+
+    async def falling(plan: CounterPlan, namespace: str = "") -> Look:
+        looks.append(plan)
+        if len(looks) == 1:
+            world.guard.missed(plan)
+        return await look(plan, namespace)
+
+    world.store.look = falling  # type: ignore[method-assign]
+    world.guard.missed(LOCAL)
+    await world.settled()
+    assert (len(looks), world.store.asked_of_others) == (2, [True, True])
+
+
+async def test_one_replica_has_nobody_to_wait_for_where_nothing_was_asked(world: World) -> None:
+    world.guard.missed(LOCAL)
+    assert world.fallbacks == []
+
+
+async def test_a_repeated_uid_is_answered_as_before(world: World) -> None:
+    full = plan_of(window(64, pods=1))
+    await world.ask(full, "a")
+    world.store.away = "unreachable: refused"
+    assert (await world.ask(full, "a")).repeated, "this replica let it in a moment ago, through the store"
+    assert (await world.ask(full, "b")).refused is Refusal.QUOTA
+    plan = plan_of(window(64, pods=1), service="other", tag="other")
+    assert (await world.ask(plan, "c")).charged
+    assert (await world.ask(plan, "c")).repeated
+    world.store.away = ""
+    assert (await world.ask(plan, "c")).repeated, "it is not booked yet"
+    await world.settled()
+    assert (await world.ask(plan, "c")).repeated
+    assert await world.used(plan) == [1]
+
+
+async def test_what_the_store_did_without_an_answer_is_given_back_where_the_pod_was_denied(world: World) -> None:
+    world.store.swallows = True
+    await world.uncounted(DENY, "a", admitted=False)
+    assert await world.used(DENY) == [1]
+    world.store.swallows = False
+    await world.settled()
+    assert await world.used(DENY) == [0]
+    assert world.store.refunded == ["a"]
+
+
+async def test_and_not_where_it_was_admitted_now_or_when_it_was_asked_again(world: World) -> None:
+    world.store.swallows = True
+    await world.uncounted(ALLOW, "a", admitted=True)
+    assert (await world.ask(LOCAL, "b")).charged
+    await world.uncounted(DENY, "c", admitted=False)
+    world.store.swallows = False
+    assert (await world.ask(DENY, "c")).repeated
+    await world.settled()
+    assert world.store.refunded == []
+    assert await world.used() == [3], "once each"
+
+
+async def test_a_resize_without_an_answer_gives_nothing_back_for_its_pod_is_there(world: World) -> None:
+    await world.ask(DENY, "a")
+    world.store.swallows = True
+    await world.uncounted(DENY, "a", admitted=False, resize_from={"pods": 1})
+    await world.uncounted(DENY, "b", admitted=False, peek=True)
+    world.store.swallows = False
+    await world.settled()
+    assert world.store.refunded == []
+    assert await world.used(DENY) == [1]
+
+
+async def test_what_local_refuses_and_the_store_did_is_given_back(world: World) -> None:
+    await world.ask(cost={"pods": 4})
+    world.sleep(63)
+    world.store.away = "unreachable: refused"
+    assert (await world.ask(uid="a")).refused is Refusal.QUOTA
+    world.store.away, world.store.swallows = "", True
+    world.store._clock.us += 2 * SECOND_US  # type: ignore[attr-defined]
+    assert (await world.ask(uid="b")).refused is Refusal.QUOTA
+    assert await world.used() == [1]
+    world.store.swallows = False
+    await world.settled()
+    assert await world.used() == [0]
+
+
+async def test_a_refund_of_what_the_store_was_not_told_yet_makes_room(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    for uid in "abcd":
+        await world.ask(uid=uid)
+    assert await world.guard.refund(LOCAL, "a")
+    assert (await world.ask(uid="e")).charged
+    world.store.away = ""
+    await world.settled()
+    assert await world.used() == [4]
+    assert (await world.ask(uid="a")).refused is Refusal.QUOTA
+
+
+async def test_what_the_store_has_lost_is_told_again_within_a_minute_and_once(world: World) -> None:
+    await world.ask(uid="old")
+    world.sleep(61)
+    await world.guard.tick([LOCAL])
+    for uid in "abc":
+        await world.ask(uid=uid)
+    await world.guard.refund(LOCAL, "c")
+    world.store.forget_all()
+    world.guard.lost()
+    await world.settled()
+    assert await world.used() == [2], "neither what is older than a minute nor what was given back"
+    assert world.booked == [("payment-api", Cause.LOSS, 2)]
+    world.guard.lost()
+    await world.settled()
+    assert await world.used() == [2]
+    assert world.booked == [("payment-api", Cause.LOSS, 2)], "it was not lost this time"
+    assert world.lost == 2
+
+
+async def test_what_was_booked_is_told_again_too(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    world.store.away = ""
+    await world.settled()
+    world.store.forget_all()
+    world.guard.lost()
+    await world.settled()
+    assert await world.used() == [1]
+
+
+async def test_a_refund_of_what_was_lost_takes_nothing_from_this_replicas_own_count(world: World) -> None:
+    await world.ask(uid="a")
+    world.store.forget_all()
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).charged
+    world.guard.lost()
+    await world.guard.refund(LOCAL, "a")
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False], "three were left"
+    world.store.away = ""
+    await world.settled()
+    assert await world.used() == [3]
+
+
+async def test_a_store_that_is_back_admits_nobody_before_it_knows_what_came_in_without_it(world: World) -> None:
+    await world.ask()
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask()).charged for _ in range(2)] == [True, True]
+    world.store.away = ""
+    receipts = [await world.ask() for _ in range(3)]
+    assert [receipt.charged for receipt in receipts] == [True, False, False]
+    assert receipts[-1].refused is Refusal.QUOTA
+    await world.settled()
+    assert await world.used() == [4]
+
+
+async def test_bookings_end_however_many_pods_come_in_the_meantime(world: World) -> None:
+    plan = replace(LOCAL, windows=(window(64, pods=1_000_000),))
+    world.store.away = "unreachable: refused"
+    for _ in range(300):
+        await world.ask(plan)
+    world.store.away = ""
+    pods = 300
+    while world.guard._settling._task is not None:
+        assert (await world.ask(plan)).charged
+        pods += 1
+        await asyncio.sleep(0)
+    assert await world.used(plan) == [pods]
+    assert sum(count for *_, count in world.booked) == 300
+
+
+async def test_what_was_let_in_by_one_service_of_a_pool_holds_the_others_of_it(world: World) -> None:
+    pool = PoolPlan("shared", (window(64, pods=4),))
+    one, other = (replace(plan_of(), service=name, tag="shared", pool=pool) for name in ("one", "other"))
+    world.store.away = "unreachable: refused"
+    assert [(await world.ask(one)).charged for _ in range(4)] == [True] * 4
+    world.store.away = ""
+    assert (await world.ask(other)).refused is Refusal.QUOTA
+    await world.settled()
+    assert (await world.ask(other)).refused is Refusal.QUOTA
+
+
+async def test_until_the_other_replicas_owe_nothing_a_pod_must_fit_the_share_too(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).charged
+    world.store.away = ""
+    await world.until(lambda: bool(world.booked) and len(world.store.asked_of_others) > 1)
+    assert world.store.asked_of_others[:2] == [True, False]
+    receipts = [await world.ask(uid=uid) for uid in "ab"]
+    assert [(receipt.charged, receipt.local) for receipt in receipts] == [(True, False), (False, True)]
+    assert await world.used() == [2], "who came in within the share is counted at once"
+    assert world.fallbacks == [("payment-api", "Local", True)]
+    assert (await world.ask(uid="a")).repeated, "who was admitted is not refused by a share"
+    world.store.settled_others = 1
+    await world.settled()
+    assert world.fallbacks[1:] == [("payment-api", "Local", False)]
+    assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
+
+
+async def test_what_the_store_did_for_nobody_is_given_back_while_others_still_owe(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    world.store.swallows = True
+    await world.uncounted(DENY, "a", admitted=False)
+    world.store.swallows = False
+    await world.until(lambda: len(world.store.asked_of_others) > 3)
+    assert world.store.refunded == ["a"]
+    assert world.fallbacks == [("payment-api", "Deny", True)]
+
+
+async def test_a_pod_that_another_replica_admitted_is_not_refused_by_a_share(world: World) -> None:
+    world.guard = world.another(replicas=4)
+    world.store.settled_others = 0
+    await world.ask(uid="a", guard=world.another())
+    world.store.away = "unreachable: refused"
+    assert (await world.ask()).charged
+    world.store.away = ""
+    await world.until(lambda: bool(world.store.asked_of_others))
+    assert (await world.ask()).local
+    assert (await world.ask(uid="a")).repeated
+
+
+async def test_what_the_store_refuses_leaves_room_in_the_share(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    world.store.away = ""
+    await world.until(lambda: bool(world.store.asked_of_others))
+    for uid in "abc":
+        await world.ask(uid=uid, guard=world.another())
+    assert [(receipt.refused, receipt.local) for receipt in [await world.ask() for _ in range(3)]] == [
+        (Refusal.QUOTA, False)
+    ] * 3
+    await world.guard.refund(LOCAL, "a")
+    assert (await world.ask()).charged
+
+
+async def test_others_are_waited_for_no_longer_than_they_may_take(world: World) -> None:
+    world.guard = world.another(replicas=2, paces={"others_seconds": 0})
+    world.store.settled_others = 0
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    world.store.away = ""
+    await world.settled()
+    assert [(await world.ask()).charged for _ in range(4)] == [True] * 3 + [False]
+
+
+async def test_who_has_been_away_again_asks_for_the_others_again(world: World) -> None:
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    for times in (1, 2):
+        world.store.away = "unreachable: refused"
+        await world.ask()
+        world.store.away = ""
+        await world.until(lambda: world.store.asked_of_others[-2:] == [True, False])
+        assert world.store.asked_of_others.count(True) == times
+        world.store.asked_of_others.append(False)
+    world.store.settled_others = 1
+    await world.settled()
+
+
+@pytest.mark.parametrize("plan", [LOCAL, DENY])
+async def test_after_a_loss_each_replica_keeps_to_its_share_of_what_was_left_before(
+    world: World, plan: CounterPlan
+) -> None:
+    """This one has admitted nobody: what is lost was the other's."""
+    world.guard = world.another(replicas=2)
+    world.store.settled_others = 0
+    other = world.another(replicas=2, ordinal=1)
+    await world.guard.tick([plan])
+    for _ in range(2):
+        await world.ask(plan, guard=other)
+    await world.guard.look(plan)
+    world.store.forget_all()
+    world.guard.lost()
+    assert [(await world.ask(plan)).charged for _ in range(2)] == [True, False]
+    other.lost()
+    world.store.settled_others = 1
+    await world.settled()
+    world.guard, mine = other, world.guard
+    await world.settled()
+    world.guard = mine
+    assert [(await world.ask(plan)).charged for _ in range(2)] == [True, False]
+
+
+async def test_an_answer_by_which_a_loss_is_noticed_admits_nobody_beyond_the_share(world: World) -> None:
+    for _ in range(4):
+        await world.ask()
+    world.store.forget_all()
+    world.store.on_asked = world.guard.lost
+    receipt = await world.ask(uid="late")
+    assert (receipt.refused, receipt.local) == (Refusal.QUOTA, True)
+    world.store.on_asked = lambda: None
+    await world.settled()
+    assert (await world.used(), world.store.refunded) == ([4], ["late"])
+
+
+async def test_a_pod_that_came_in_before_a_loss_is_not_refused_by_the_answer_that_shows_the_loss(world: World) -> None:
+    for uid in "abcd":
+        await world.ask(uid=uid)
+    world.store.forget_all()
+    world.store.on_asked = world.guard.lost
+    receipt = await world.ask(uid="a")
+    assert (receipt.refused, receipt.repeated) == (None, True)
+    world.store.on_asked = lambda: None
+    await world.settled()
+    assert (await world.used(), world.store.refunded) == ([4], []), "it is one Pod, and counts"
+
+
+async def test_nor_by_a_refusal_of_a_store_that_others_have_filled_since(world: World) -> None:
+    await world.ask(uid="a")
+    world.store.forget_all()
+    for _ in range(4):
+        await world.ask(guard=world.another())
+    world.store.on_asked = world.guard.lost
+    receipt = await world.ask(uid="a")
+    assert (receipt.refused, receipt.repeated) == (None, True)
+
+
+async def test_nor_by_a_refusal_that_is_remembered_from_before_the_loss(world: World) -> None:
+    for uid in "abcd":
+        await world.ask(uid=uid)
+    assert (await world.ask()).refused is Refusal.QUOTA
+    world.store.forget_all()
+    knows = world.store.knows
+
+    async def knows_no_more(plan: CounterPlan, uid: str) -> bool:
+        world.guard.lost()
+        return await knows(plan, uid)
+
+    world.store.knows = knows_no_more  # type: ignore[method-assign]
+    assert (await world.ask(uid="a")).repeated
+
+
+async def test_a_service_without_quota_is_judged_as_soon_as_the_store_is_back(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    await world.uncounted(NO_QUOTA, admitted=True)
+    world.store.away = ""
+    asked = world.store.asked
+    assert not (await world.ask(NO_QUOTA)).local
+    assert world.store.asked == asked + 1
+
+
+async def test_who_was_admitted_by_another_replica_is_not_refused_by_what_is_remembered(world: World) -> None:
+    other = world.another()
+    for uid in "abcd":
+        await world.ask(uid=uid, guard=other)
+    assert (await world.ask()).refused is Refusal.QUOTA
+    asked = world.store.asked
+    assert (await world.ask(uid="a")).repeated
+    assert (await world.ask()).refused is Refusal.QUOTA
+    assert (world.cached, world.store.asked) == (1, asked), "nobody waits for two answers, one after the other"
+
+
+async def test_refusals_are_not_remembered_while_the_store_is_away(world: World) -> None:
+    for uid in "abcd":
+        await world.ask(ALLOW, uid)
+    assert (await world.ask(ALLOW)).refused is Refusal.QUOTA
+    world.store.away = "unreachable: refused"
+    await world.uncounted(ALLOW, admitted=True)
+    assert world.cached == 0
+
+
+async def test_a_refusal_is_repeated_without_asking_until_something_is_given_back(world: World) -> None:
+    for uid in "abcd":
+        await world.ask(uid=uid)
+    first = await world.ask()
+    asked = world.store.asked
+    again = await world.ask()
+    assert (again.refused, again.over, again.free_at_us) == (first.refused, first.over, first.free_at_us)
+    assert (world.store.asked, world.cached) == (asked, 1)
+    assert (await world.ask(uid="a")).repeated, "who came in is not turned away"
+    await world.guard.refund(LOCAL, "b")
+    assert (await world.ask()).charged
+    assert world.cached == 1
+
+
+async def test_a_breaker_hears_of_every_controller_through_the_cache(world: World) -> None:
+    events = QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True)
+    breaker = BreakerPlan(False, None, None, events, SECOND_US, 1, SECOND_US)  # noqa: FBT003
+    plan = replace(LOCAL, breaker=breaker, windows=(window(64, pods=0),))
+    for source in "aaaaabbbbb":
+        assert (await world.ask(plan, event_source=f"controller:{source}")).refused is Refusal.QUOTA
+    assert world.cached == 8
+    tripped = await world.ask(plan, event_source="controller:c")
+    assert [move.new for move in tripped.transitions] == ["OPEN"]
+    assert (await world.ask(plan, event_source="controller:a")).transitions == ()
+
+
+async def test_a_service_whose_record_is_broken_holds_up_no_other(world: World) -> None:
+    broken = replace(LOCAL, service="broken", tag="broken")
+    world.store.away = "unreachable: refused"
+    await world.ask(broken)
+    await world.ask()
+    book = MemoryStore.book
+
+    async def fails(plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+        if plan is broken:
+            raise StoreUnavailableError("script: WRONGTYPE")
+        return await book(world.store, plan, bookings)
+
+    world.store.book = fails  # type: ignore[method-assign]
+    world.store.away = ""
+    while await world.used() != [1]:  # noqa: ASYNC110  what is waited for is a turn of this loop
+        await asyncio.sleep(1e-4)
+    world.store.book = lambda plan, bookings: book(world.store, plan, bookings)  # type: ignore[method-assign]
+    await world.settled()
+    assert await world.used(broken) == [1]
+
+
+async def test_what_is_owed_is_bounded_and_the_oldest_goes_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    owed = backlog.Debts(most=3)
+    plans = [replace(LOCAL, service="even"), replace(LOCAL, service="odd")]
+    dropped = []
+    for number in range(5):
+        request = Acquire(plans[number % 2], "shop", f"u{number}", {"pods": 1}, "user:alice")
+        dropped.append(owed.add(backlog.Debt(request, number, number, Cause.AWAY)))
+    assert (dropped, len(owed)) == ([0, 0, 0, 1, 1], 3)
+    assert [debt.request.uid for key in list(owed.keys()) for debt in owed.oldest(key)] == ["u2", "u4", "u3"]
+    monkeypatch.setattr(reconciler, "REFUNDS_MAX", 2)
+    world.store.swallows = True
+    for uid in "abc":
+        await world.uncounted(DENY, uid, admitted=False)
+    world.store.swallows = False
+    await world.settled()
+    assert sorted(world.store.refunded) == ["a", "b"]
+
+
+async def test_at_the_end_the_store_is_told_what_can_be_told(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    for _ in range(3):
+        await world.ask()
+    world.store.away = ""
+    await world.guard.close()
+    assert await world.used() == [3]
+
+
+async def test_a_loss_that_is_noticed_at_the_end_leaves_nothing_running(world: World) -> None:
+    world.store.away = "unreachable: refused"
+    await world.ask()
+    await asyncio.sleep(0)  # it has begun to settle
+    world.store.away = ""
+    world.store.on_booked = world.guard.lost
+    await world.guard.close()
+    assert world.lost == 1
+    assert world.guard._settling._task is None
+    assert await world.used() == [1]
+
+
+LIVE = replace(LOCAL, standing=standing(pods=2))
+LIVE_ALONE = plan_of(standing=standing(pods=2))
+
+
+async def test_live_pods_are_not_judged_without_the_store_and_stand_when_it_is_back(world: World) -> None:
+    await world.store.counted(LIVE, [""])
+    await world.ask(LIVE, "before")
+    world.store.away = "away"
+    receipts = [await world.ask(LIVE, uid) for uid in "abcd"]
+    assert [receipt.refused for receipt in receipts] == [None, None, None, Refusal.QUOTA], "three of four were left"
+    assert [use.window for use in receipts[3].over] == ["64s"]
+    world.store.away = ""
+    await world.settled()
+    assert await world.used(LIVE) == [4, 4]
+    assert (await world.ask(LIVE)).over[-1].window == "standing"
+    assert {waiting.uid for waiting in await world.store.overdue(LIVE, 0, 9)} == {"before", "a", "b", "c"}
+
+
+async def test_a_limit_on_live_pods_alone_is_a_quota_and_has_its_rule(world: World) -> None:
+    world.store.away = "away"
+    assert [(await world.ask(LIVE_ALONE)).local for _ in range(3)] == [True] * 3
+    assert world.fallbacks == [("payment-api", "Local", True)]
+    denied = replace(LIVE_ALONE, service="denied", tag="denied", when_unavailable=WhenStoreUnavailable.DENY)
+    await world.uncounted(denied, admitted=False)
+    assert world.fallbacks[-1] == ("denied", "Deny", True)
+    world.store.away = ""
+    await world.settled()
+    assert await world.used(LIVE_ALONE) == [3]
+
+
+async def test_a_look_tells_what_is_left_of_each_limit_whatever_stands_between_them(world: World) -> None:
+    pool = PoolPlan("shared", (window(64, pods=9),))
+    plan = replace(LIVE, tag="shared", standing=standing(pods=9, memory=9), pool=pool)
+    for _ in range(2):
+        await world.ask(plan, guard=world.another())
+    for _ in range(5):
+        await world.ask(replace(plan, service="other", windows=()), guard=world.another())
+    await world.guard.look(plan)
+    world.store.away = "away"
+    admitted = [await world.ask(plan) for _ in range(3)]
+    assert [receipt.refused for receipt in admitted] == [None, None, Refusal.QUOTA]
+    assert [(use.of, use.used, use.hard) for use in admitted[2].over] == [("service", 2, 2), ("pool", 2, 2)]
+
+
+async def test_a_look_at_namespaces_of_which_none_counts_says_nothing_of_them_and_all_of_the_pool(world: World) -> None:
+    pool = PoolPlan("shared", (window(64, pods=3),))
+    plan = replace(LIVE, tag="shared", per_namespace=True, pool=pool)
+    await world.ask(replace(plan, service="other"), guard=world.another())
+    await world.guard.look(plan)
+    world.store.away = "away"
+    admitted = [await world.ask(plan) for _ in range(3)]
+    assert [receipt.refused for receipt in admitted] == [None, None, Refusal.QUOTA]
+    assert [(use.of, use.used, use.hard) for use in admitted[2].over] == [("pool", 2, 2)]

@@ -1,0 +1,214 @@
+"""A Redis that has lost a breaker is told again by whoever remembers it: on real servers, by order and state."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.contract.test_counter_store import BREAKER, HandClock
+from tests.core.plans import plan_of, window
+from tests.redis_servers import RedisProgram, RedisServer
+from tests.store.test_local_breakers import Way
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.core.breaker import BreakerView, QuotaEventPlan, State
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.quota import Acquire, Refusal
+from webhook.errors import StoreUnavailableError
+from webhook.ports import WatchReports
+from webhook.store import GuardReports, StoreGuard
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+EVENTS = QuotaEventPlan(count=1, within_us=60_000_000, by_controller=True)
+PLAN = plan_of(window(60, pods=0), breaker=replace(BREAKER, quota=EVENTS))
+"""One Pod that is refused opens it. Nothing in a test takes as long as its `openFor`."""
+
+FAR_US = 4_000_000_000_000_000
+_numbers = iter(range(10**9))
+
+
+@asynccontextmanager
+async def store_on(server: RedisServer, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
+    reports, time_us = WatchReports(int, str, str), None if clock is None else clock.now_us
+    link = open_link(server.url)
+    store = RedisStore(link, "test", clock or SystemClock(), reports, deadline_seconds=30, time_us=time_us)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def view_of(store: RedisStore) -> BreakerView:
+    view = (await store.look(PLAN)).breaker
+    assert view is not None
+    return view
+
+
+async def ask(store: RedisStore, source: str = "controller:failing") -> Refusal | None:
+    uid = f"uid-{next(_numbers)}"
+    return (await store.acquire(Acquire(PLAN, "payments", uid, {"pods": 1}, source))).refused
+
+
+async def tripped(store: RedisStore, times: int = 1) -> BreakerView:
+    """Open it; before each further time it is reset by hand."""
+    for number in range(times):
+        if number:
+            await store.by_hand(PLAN, reset_at_us=FAR_US + number)
+        assert await ask(store) is Refusal.QUOTA
+    view = await view_of(store)
+    assert (view.state, view.generation) == (State.OPEN, 2 * times - 1)
+    return view
+
+
+async def test_a_redis_that_was_emptied_is_told_by_one_and_all_know_it(redis_server: RedisServer) -> None:
+    async with store_on(redis_server) as one, store_on(redis_server) as other:
+        before = await tripped(one)
+        redis_server.cli("FLUSHALL")
+        assert (await view_of(other)).state is State.CLOSED, "it has forgotten"
+        known = one.known_breaker(PLAN)
+        assert known is not None, "and this replica has not"
+        assert known.state is State.OPEN
+        assert await one.tick([PLAN]) == []
+        after = await view_of(other)
+        assert after == before
+        assert await ask(other) is Refusal.BREAKER
+        assert await ask(other, "controller:another") is Refusal.QUOTA, "who failed is remembered: others may probe"
+
+
+async def test_an_answer_of_less_than_is_known_does_not_undo_what_is_known(redis_server: RedisServer) -> None:
+    async with store_on(redis_server) as one:
+        before = await tripped(one)
+        redis_server.cli("FLUSHALL")
+        for _ in range(2):
+            assert (await view_of(one)).state is State.CLOSED
+            assert one.known_breaker(PLAN) == one.last_breaker(PLAN) == before
+        await one.tick([PLAN])
+        assert await view_of(one) == before
+
+
+async def test_a_restart_keeps_it_open(redis_program: RedisProgram, tmp_path: Path) -> None:
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    with RedisServer(redis_program, tmp_path / "redis", *options) as server:
+        async with store_on(server) as one:
+            before = await tripped(one, 2)
+        server.kill()
+        server.start()
+        async with store_on(server) as other:
+            assert await view_of(other) == before, "with its file, though nobody remembers it"
+
+
+async def test_a_restart_without_data_keeps_it_open(own_redis_server: RedisServer) -> None:
+    async with store_on(own_redis_server) as one:
+        before = await tripped(one, 2)
+        await one.tick([PLAN])
+        own_redis_server.restart(keep_data=False)
+        with suppress(StoreUnavailableError):  # the connection was lost
+            await one.tick([PLAN])
+        async with asyncio.timeout(30):
+            while (await view_of(one)).state is State.CLOSED:
+                await one.tick([PLAN])
+        async with store_on(own_redis_server) as other:
+            assert await view_of(other) == before
+            assert await ask(other) is Refusal.BREAKER
+
+
+async def test_a_close_of_an_old_generation_does_not_undo_a_newer_trip(redis_server: RedisServer) -> None:
+    async with store_on(redis_server) as one, store_on(redis_server) as other:
+        newest = await tripped(one, 3)
+        for generation in range(newest.generation + 1):
+            await other.offer(PLAN, BreakerView(State.CLOSED, generation, 0, reason="3 probes succeeded"))
+            await other.offer(PLAN, BreakerView(State.HALF_OPEN, generation, 0, probes_succeeded=2))
+            await other.hear(PLAN, [Outcomes(3, 0, 0, generation=generation)])
+        assert await view_of(one) == newest
+
+
+ROOMY = plan_of(window(3600, pods=100), breaker=BREAKER)
+
+
+async def fails(store: RedisStore | StoreGuard, clock: HandClock) -> None:
+    """Let outcomes trip it."""
+    for _ in range(3):
+        await store.hear(ROOMY, [Outcomes(0, 10, 0)])
+        clock.sleep(1)
+    with suppress(StoreUnavailableError):
+        await store.tick([ROOMY])
+
+
+async def closes(store: RedisStore | StoreGuard, clock: HandClock) -> None:
+    """Wait until probes are let in, and let them start well."""
+    clock.us += BREAKER.open_for_us
+    for _ in range(BREAKER.probes):
+        receipt = await store.acquire(Acquire(ROOMY, "payments", f"uid-{next(_numbers)}", {"pods": 1}, "controller:x"))
+        assert receipt.refused is None
+    await store.hear(ROOMY, [Outcomes(BREAKER.probes, 0, 0)])
+
+
+async def test_of_two_replicas_the_one_that_was_cut_off_erases_no_trip_of_the_other(redis_server: RedisServer) -> None:
+    clock = HandClock()
+    async with store_on(redis_server, clock) as one, store_on(redis_server, clock) as other:
+        way = Way(other)
+        reports = GuardReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
+        alone = StoreGuard(way, clock, reports, late_us=0)
+        await fails(one, clock)
+        await other.tick([ROOMY])
+        assert way.last_breaker(ROOMY) == one.last_breaker(ROOMY)
+        way.is_cut = True
+        await closes(alone, clock)
+        await fails(alone, clock)
+        await closes(alone, clock)
+        await closes(one, clock)
+        await fails(one, clock)
+        mine, theirs = alone.last_breaker(ROOMY), one.last_breaker(ROOMY)
+        assert mine is not None
+        assert theirs is not None
+        assert (mine.state, mine.generation, theirs.state, theirs.generation) == (State.CLOSED, 6, State.OPEN, 4)
+        way.is_cut = False
+        await alone.close()
+        after = (await one.look(ROOMY)).breaker
+        assert after is not None
+        assert (after.state, after.since_us, after.tripped_at_us) == (State.OPEN, theirs.since_us, theirs.tripped_at_us)
+        assert after.generation > mine.generation
+        assert alone.known_breaker(ROOMY) == after, "it is known there at once, without a tick"
+
+
+async def test_a_record_of_a_former_version_is_read_and_its_newest_move_was_decided_there(
+    redis_server: RedisServer,
+) -> None:
+    async with store_on(redis_server) as one, store_on(redis_server) as other:
+        before = await tripped(one)
+        (key,) = [name for name in redis_server.cli("KEYS", "*") if b":brk:" in name]
+        cut = "redis.call('SET', KEYS[1], cmsgpack.pack({unpack(cmsgpack.unpack(redis.call('GET', KEYS[1])), 1, 17)}))"
+        redis_server.cli("EVAL", cut, "1", key)
+        assert await view_of(other) == before
+        closed = BreakerView(State.CLOSED, 9, FAR_US, reason="alone", tripped_at_us=FAR_US, tripped_by="alone", alone=9)
+        await other.offer(PLAN, closed)
+        assert (await view_of(other)).state is State.OPEN, "it was cut off before that trip"
+        await other.offer(PLAN, replace(closed, generation=20, alone=20 - (await view_of(other)).decided))
+        assert (await view_of(other)).state is State.CLOSED
+
+
+ACCOUNTS = (
+    BreakerView(State.CLOSED, 7, 1, reason="closed", tripped_at_us=1, tripped_by="open"),
+    BreakerView(State.HALF_OPEN, 7, 1, reason="probing", probes_succeeded=1, tripped_at_us=1, tripped_by="open"),
+    BreakerView(State.OPEN, 7, 1, FAR_US, "open", tripped_at_us=1, tripped_by="open"),
+    BreakerView(State.OPEN, 6, 1, FAR_US, "earlier", tripped_at_us=1, tripped_by="earlier"),
+)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "holds"), [(ACCOUNTS, "open"), (ACCOUNTS[:2], "probing"), (ACCOUNTS[::3], "closed")]
+)
+async def test_offers_come_to_one_state_in_whatever_order(
+    redis_server: RedisServer, accounts: tuple[BreakerView, ...], holds: str
+) -> None:
+    async with store_on(redis_server) as one, store_on(redis_server) as other:
+        for order in permutations(accounts):
+            redis_server.cli("FLUSHALL")
+            for number, view in enumerate(order):
+                await (one, other)[number % 2].offer(PLAN, view)
+            assert (await view_of(one)).reason == holds, [view.reason for view in order]

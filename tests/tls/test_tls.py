@@ -1,0 +1,309 @@
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.authority import Authority, Credentials
+from certs.files import write_credentials
+from tests.harness.identity import Pki
+from tests.harness.loopback import loopback
+from tests.server.test_listener import exchange, hello
+from webhook.errors import UserError
+from webhook.tls.context import TlsFiles, TlsPaths, load, server_context
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    return Pki.create(tmp_path / "pki")
+
+
+def test_a_key_that_may_not_be_read_is_named(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the system's word is put into its mouth."""
+    readable = Path.open
+
+    def refusing(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path == pki.paths.key:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return readable(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    with pytest.raises(UserError, match=r"server\.key: cannot be read: Permission denied"):
+        TlsFiles(pki.paths)
+
+
+def test_a_bad_file_is_named_with_its_fault(pki: Pki, tmp_path: Path) -> None:
+    other = Pki.create(tmp_path / "other")
+    client, text = pki.client(), tmp_path / "text"
+    pki.context(client)
+    client_crt = next(path for path in pki.folder.glob("*.crt") if path.stem not in ("ca", "server"))
+    text.write_text("text")
+    good = pki.paths
+    for paths, says in (
+        (TlsPaths(tmp_path / "none", good.key, good.client_ca), "none: cannot be read"),
+        (TlsPaths(text, good.key, good.client_ca), "text: holds no certificate in PEM"),
+        (TlsPaths(good.certificate, text, good.client_ca), "make no certificate with its key"),
+        (TlsPaths(good.certificate, other.paths.key, good.client_ca), "make no certificate with its key"),
+        (TlsPaths(client_crt, client_crt.with_suffix(".key"), good.client_ca), "not made for a server"),
+        (TlsPaths(good.certificate, good.key, text), "text: holds no certificate in PEM"),
+        (TlsPaths(good.certificate, good.key, good.certificate), "is not a CA certificate"),
+    ):
+        with pytest.raises(UserError) as refused:
+            TlsFiles(paths)
+        assert says in str(refused.value)
+
+
+def test_a_serving_certificate_with_extensions_that_are_none_is_named(pki: Pki) -> None:
+    good = pki.renew_server().certificate
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = x509.CertificateBuilder().subject_name(good.subject).issuer_name(good.issuer).serial_number(1)
+    builder = builder.not_valid_before(good.not_valid_before_utc).not_valid_after(good.not_valid_after_utc)
+    garbled = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.37"), b"\x01\x02\x03")
+    builder = builder.public_key(key.public_key()).add_extension(garbled, critical=False)
+    leaf = Credentials(builder.sign(pki.authority.credentials.key, hashes.SHA256()), key)
+    write_credentials(leaf, pki.paths.certificate, pki.paths.key, replace=True)
+    with pytest.raises(UserError, match=r"server\.crt: its extensions or its key cannot be read"):
+        TlsFiles(pki.paths)
+
+
+def _issue(pki: Pki, days_ago: int) -> int:
+    """Replace the server's leaf by one that lives, or lived, for a day; return when it ends."""
+    issued_at = datetime.now(UTC) - timedelta(days=days_ago)
+    leaf = pki.authority.issue_server("localhost", (), timedelta(days=1), now=issued_at)
+    write_credentials(leaf, pki.paths.certificate, pki.paths.key, replace=True)
+    return int(leaf.certificate.not_valid_after_utc.timestamp())
+
+
+def test_an_expired_serving_certificate_takes_no_good_ones_place(pki: Pki) -> None:
+    files = TlsFiles(pki.paths)
+    before = files.context
+    _issue(pki, 2)
+    files.reload()
+    assert files.context is before
+    assert "not now" in str(files.error)
+
+
+def test_one_that_has_expired_is_shown_until_a_good_one_comes_where_there_was_none_before(pki: Pki) -> None:
+    ended_seconds = _issue(pki, 3)
+    files = TlsFiles(pki.paths)
+    assert files.value.leaf_not_after_seconds == ended_seconds
+    _issue(pki, 2)
+    files.reload()
+    assert files.value.leaf_not_after_seconds == ended_seconds, "one dead leaf is as good as another"
+    renewed_seconds = _issue(pki, 0)
+    files.reload()
+    assert (files.value.leaf_not_after_seconds, files.error) == (renewed_seconds, None)
+
+
+def test_a_serving_certificate_of_tomorrow_ends_the_start(pki: Pki) -> None:
+    _issue(pki, -1)
+    with pytest.raises(UserError, match="not now"):
+        TlsFiles(pki.paths)
+
+
+def test_the_context_speaks_tls_1_3_with_client_certificates_and_no_tickets(pki: Pki) -> None:
+    context = server_context(pki.paths)
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_3
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.num_tickets == 0
+
+
+def test_expiry_is_shown(pki: Pki) -> None:
+    files = TlsFiles(pki.paths)
+    leaf = pki.renew_server().certificate
+    files.reload()
+    assert files.value.leaf_not_after_seconds == int(leaf.not_valid_after_utc.timestamp())
+    ca = pki.authority.credentials.certificate
+    assert files.value.client_ca_not_after_seconds == int(ca.not_valid_after_utc.timestamp())
+
+
+def test_files_that_do_not_fit_each_other_leave_the_last_good_context(pki: Pki) -> None:
+    told: list[str | None] = []
+    files = TlsFiles(pki.paths, told.append)
+    before, key = files.context, pki.paths.key.read_bytes()
+    pki.renew_server()
+    new_key = pki.paths.key.read_bytes()
+    pki.paths.key.write_bytes(key)  # the certificate has been written, its key not yet
+    files.reload()
+    files.reload()
+    assert files.context is before
+    assert (files.generation, told) == (1, [None, files.error])
+    assert "make no certificate with its key" in str(files.error)
+    pki.paths.key.write_bytes(new_key)
+    files.reload()
+    assert files.context is not before
+    assert files.generation == 2
+    assert files.error is None
+    assert told[2:] == [None]
+
+
+def test_bad_files_that_become_the_good_ones_of_before_are_told_as_good(pki: Pki) -> None:
+    told: list[str | None] = []
+    files, good = TlsFiles(pki.paths, told.append), pki.paths.key.read_bytes()
+    pki.paths.key.write_text("spoilt")
+    files.reload()
+    pki.paths.key.write_bytes(good)
+    files.reload()
+    files.reload()
+    assert [wrong is None for wrong in told] == [True, False, True]
+    assert files.generation == 1
+
+
+def test_what_openssl_reads_after_us_must_be_what_we_have_read(pki: Pki, tmp_path: Path) -> None:
+    """A Secret is replaced between two readings of it: neither the leaf nor the trust may be another than checked."""
+    paths = pki.paths
+    assert paths.client_ca is not None
+    contents = [path.read_bytes() for path in (paths.certificate, paths.key, paths.client_ca)]
+    load(paths, contents)
+    pki.renew_server()
+    with pytest.raises(UserError, match=r"server\.crt: changed while it was read"):
+        load(paths, contents)
+    contents[0] = paths.certificate.read_bytes()
+    paths.client_ca.write_bytes(contents[2] + (Pki.create(tmp_path / "other").folder / "ca.crt").read_bytes())
+    with pytest.raises(UserError, match=r"ca\.crt: not what it was a moment ago"):
+        load(paths, contents)
+
+
+async def test_files_that_are_replaced_while_they_are_read_are_read_again(
+    pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str | None] = []
+    files = TlsFiles(pki.paths, told.append)
+    before = files._read()
+    pki.renew_server()
+    after = files._read()
+    torn = (before[0], *after[1:])
+    readings = iter((torn, after, after))
+    monkeypatch.setattr(files, "_read", lambda: next(readings))
+    looking = asyncio.create_task(files.run(0))
+    async with asyncio.timeout(10):
+        while files.generation == 1:  # noqa: ASYNC110 - it happens in another task
+            await asyncio.sleep(0)
+    looking.cancel()
+    assert told == [None, None]
+
+
+def test_a_bundle_of_expired_cas_alone_takes_no_good_ones_place(pki: Pki, tmp_path: Path) -> None:
+    dead = Authority.create("dead", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).credentials.certificate
+    bundle = tmp_path / "bundle.crt"
+    bundle.write_bytes(dead.public_bytes(Encoding.PEM))
+    paths = TlsPaths(pki.paths.certificate, pki.paths.key, bundle)
+    files, ended_seconds = TlsFiles(paths), int(dead.not_valid_after_utc.timestamp())
+    assert files.value.callers_end_seconds == ended_seconds, "at the start it is taken: who renews it may be in here"
+    living = pki.authority.credentials.certificate
+    bundle.write_bytes(dead.public_bytes(Encoding.PEM) + (pki.folder / "ca.crt").read_bytes())
+    files.reload()
+    assert files.value.client_ca_not_after_seconds == ended_seconds
+    assert files.value.callers_end_seconds == int(living.not_valid_after_utc.timestamp())
+    bundle.write_bytes(dead.public_bytes(Encoding.PEM))
+    files.reload()
+    assert "bundle.crt: all CAs in it have expired" in str(files.error)
+    assert files.value.callers_end_seconds == int(living.not_valid_after_utc.timestamp())
+
+
+async def test_without_cas_of_clients_nobody_is_asked_for_a_certificate(pki: Pki) -> None:
+    files = TlsFiles(TlsPaths(pki.paths.certificate, pki.paths.key, None))
+    async with loopback(hello, lambda: files.context) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context())
+        assert (await exchange(reader, writer)).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_new_certificate_is_shown_to_the_next_connection_and_disturbs_no_live_one(pki: Pki) -> None:
+    files = TlsFiles(pki.paths)
+    context = pki.context(pki.client())
+    async with loopback(hello, lambda: files.context) as running:
+        live = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        before = live[1].get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        renewed = pki.renew_server().certificate.serial_number
+        files.reload()
+        fresh = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        shown = fresh[1].get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        assert int(shown, 16) == renewed != int(before, 16)
+        assert (await exchange(*live)).startswith(b"HTTP/1.1 200")
+        assert (await exchange(*fresh)).startswith(b"HTTP/1.1 200")
+        for _, writer in (live, fresh):
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_clients_of_a_removed_authority_are_refused_from_then_on(pki: Pki, tmp_path: Path) -> None:
+    clients = Pki.create(tmp_path / "clients")
+    paths = TlsPaths(pki.paths.certificate, pki.paths.key, tmp_path / "bundle.crt")
+    bundle = tmp_path / "bundle.crt"
+    old, new = (clients.folder / "ca.crt").read_bytes(), (pki.folder / "ca.crt").read_bytes()
+    bundle.write_bytes(old + new)
+    files = TlsFiles(paths)
+    context = pki.context()
+    client = clients.client()
+    write_credentials(client, tmp_path / "c.crt", tmp_path / "c.key")
+    context.load_cert_chain(tmp_path / "c.crt", tmp_path / "c.key")
+    async with loopback(hello, lambda: files.context) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        assert (await exchange(reader, writer)).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await writer.wait_closed()
+        bundle.write_bytes(new)
+        files.reload()
+        assert await _refused(running.port, context)
+        await running.until(lambda: bool(running.refused))
+        assert running.reasons == ["handshake_certificate_foreign"]
+
+
+async def _refused(port: int, context: ssl.SSLContext) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        try:
+            return await exchange(reader, writer) == b""
+        finally:
+            writer.close()
+    except OSError:
+        return True
+
+
+def test_no_session_can_be_resumed(pki: Pki) -> None:
+    async def main() -> tuple[bool, bool]:
+        context = server_context(pki.paths)
+        async with loopback(hello, lambda: context) as running:
+            return await asyncio.to_thread(_resume, running.port, pki.context(pki.client()))
+
+    assert asyncio.run(main()) == (False, False)
+
+
+def _resume(port: int, context: ssl.SSLContext) -> tuple[bool, bool]:
+    """Offer the session of a first connection to a second; return whether it held a ticket, whether it was resumed."""
+    session = None
+    for _ in range(2):
+        with (
+            socket.create_connection(("127.0.0.1", port)) as plain,
+            context.wrap_socket(plain, server_hostname="localhost", session=session) as client,
+        ):
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
+            session = client.session
+            reused = bool(client.session_reused)
+    assert session is not None
+    return session.has_ticket, reused
+
+
+def test_a_key_that_tls_1_3_cannot_use_fails_the_trial_handshake(pki: Pki, tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256K1())  # OpenSSL loads it without a word
+    good = pki.renew_server().certificate
+    builder = x509.CertificateBuilder(extensions=list(good.extensions))
+    builder = builder.subject_name(good.subject).issuer_name(good.issuer).serial_number(1).public_key(key.public_key())
+    builder = builder.not_valid_before(good.not_valid_before_utc).not_valid_after(good.not_valid_after_utc)
+    leaf = Credentials(builder.sign(pki.authority.credentials.key, hashes.SHA256()), key)
+    paths = TlsPaths(tmp_path / "s.crt", tmp_path / "s.key", pki.paths.client_ca)
+    write_credentials(leaf, paths.certificate, paths.key)
+    with pytest.raises(UserError, match=r"s\.crt: no TLS 1\.3 handshake succeeds"):
+        TlsFiles(paths)

@@ -1,0 +1,1 @@
+"""Access to the API server: connection, requests, list and watch, and the objects as they are stored."""

@@ -1,0 +1,58 @@
+"""What can be listed and watched, and the list itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.api.objects import AnObject, Listed
+from webhook.adapters.kubernetes.api.requests import GarbledError, answer
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Collection(Generic[AnObject]):
+    """Objects of one kind, all or one by name."""
+
+    item: type[AnObject]
+    items: type[Listed[AnObject]]
+    path: str
+    name: str
+    """As it stands in messages."""
+    right: str
+    """What a role must allow."""
+    object_name: str = ""
+    """Restricts it to one object, also where a role does so by resourceNames."""
+    fields: str = ""
+    """Restricts it by a field selector, where it is more than one object."""
+
+    def query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+        selector = f"metadata.name={self.object_name}" if self.object_name else self.fields
+        return (("fieldSelector", selector), *more) if selector else more
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(Generic[AnObject]):
+    """What was there as of `version`."""
+
+    items: Sequence[AnObject]
+    version: str
+
+
+async def listed(client: ApiClient, collection: Collection[AnObject], timeout_seconds: float) -> Snapshot[AnObject]:
+    """Return what is there now: a consistent read, whatever the caches of the API server hold."""
+    body = await answer(client, "GET", collection.path, timeout_seconds, collection.query())
+    found = decoded(body, collection.items)
+    if not found.metadata.resource_version:
+        raise GarbledError("a list without a resourceVersion")
+    return Snapshot(found.items or (), found.metadata.resource_version)
+
+
+def decoded(text: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise GarbledError(f"not understood: {error}") from error

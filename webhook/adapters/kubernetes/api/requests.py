@@ -1,0 +1,184 @@
+"""One request to the API server: bounded, its status checked, every way to fail named; closed whatever happens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+import msgspec
+from kubernetes_asyncio.client import ApiClient
+from kubernetes_asyncio.config import ConfigException
+
+from webhook.adapters.kubernetes.api.objects import Status
+from webhook.ports import WatchReports
+from webhook.support.redaction import without_credentials
+
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
+# A list of 100,000 Namespaces takes 120 MB; what is longer is no answer of an API server.
+_BODY_BYTES_MAX = 512 << 20
+_ERROR_BYTES_MAX = 64 << 10
+_SAID_MAX = 500
+_JSON = "application/json"
+
+
+class ApiError(Exception):
+    """The API server did not do what it was asked to."""
+
+    retry_after_seconds = 0.0
+
+    def told(self, _right: str) -> str:
+        """Say what happened, and what mends it if it is a matter of rights; `right` is what was asked for."""
+        return str(self)
+
+
+class UnreachedError(ApiError):
+    """No answer, or not all of it: refused, cut, too late, not trusted."""
+
+
+class GarbledError(ApiError):
+    """An answer that is not the API server's language."""
+
+
+class RefusedError(ApiError):
+    """An answer other than success."""
+
+    def __init__(self, status: int, message: str, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(f"HTTP {status}: {message}" if message else f"HTTP {status}")
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+    def told(self, right: str) -> str:
+        if self.status == FORBIDDEN:
+            # So it says to all but administrators, too, while it starts and has not read the roles yet.
+            return f"{self}: grant the right to {right}, unless the API server has only just started"
+        if self.status == UNAUTHORIZED:
+            return (
+                f"{self}: the credentials are not accepted: check the service account's token or the kubeconfig's user"
+            )
+        return str(self)
+
+
+class Told:
+    """Tells a trouble once, until it is over or becomes another one; and then that the former one is over."""
+
+    def __init__(self, reports: WatchReports) -> None:
+        self._reports = reports
+        self._last: str | None = None
+
+    def trouble(self, text: str) -> None:
+        if text != self._last:
+            self.over()
+            self._last = text
+            self._reports.on_trouble(text)
+
+    def over(self) -> None:
+        if self._last is not None:
+            self._reports.on_over(self._last)
+        self._last = None
+
+
+@asynccontextmanager
+async def answered(
+    client: ApiClient,
+    method: str,
+    path: str,
+    patience: aiohttp.ClientTimeout,
+    query: Sequence[tuple[str, str]] = (),
+    body: Any = None,
+    *,
+    accept: str = _JSON,
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Yield the successful answer, unread; ApiError otherwise, also when reading it fails."""
+    response = await _sent(client, method, path, patience, query, body, accept)
+    try:
+        if not 200 <= response.status < 300:  # noqa: PLR2004  what HTTP calls success
+            raise await _refusal(response)
+        yield response
+    except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+        raise UnreachedError(_said(error)) from error
+    finally:
+        response.close()  # keeps the connection if all of it was read
+
+
+async def answer(
+    client: ApiClient,
+    method: str,
+    path: str,
+    timeout_seconds: float,
+    query: Sequence[tuple[str, str]] = (),
+    body: Any = None,
+) -> bytes:
+    """Return the whole body of a successful answer."""
+    patience = aiohttp.ClientTimeout(total=timeout_seconds)
+    async with answered(client, method, path, patience, query, body) as response:
+        return await _body(response, _BODY_BYTES_MAX)
+
+
+async def document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
+    """Return what the API server says at a path that is no object's."""
+    async with answered(client, "GET", path, aiohttp.ClientTimeout(total=timeout_seconds), accept=accept) as response:
+        return await _body(response, bytes_max)
+
+
+async def _sent(
+    client: Any,
+    method: str,
+    path: str,
+    patience: aiohttp.ClientTimeout,
+    query: Sequence[tuple[str, str]],
+    body: Any,
+    accept: str,
+) -> aiohttp.ClientResponse:
+    """Send it over the client's session: the client itself would escape a body to up to thrice its size."""
+    configuration, session = client.configuration, client.rest_client.pool_manager
+    headers = {"Accept": accept, "User-Agent": client.user_agent}
+    if body is not None:
+        headers["Content-Type"] = "application/json-patch+json" if method == "PATCH" else "application/json"
+    try:
+        async with asyncio.timeout(patience.total):  # a plugin for credentials may hang too
+            await client.update_params_for_auth(headers, [], ["BearerToken"])
+        response: aiohttp.ClientResponse = await session.request(
+            method,
+            configuration.host + path,
+            params=query,
+            headers=headers,
+            data=BytesIO(msgspec.json.encode(body)) if body is not None else None,
+            timeout=patience,
+            allow_redirects=False,
+            proxy=configuration.proxy,
+            server_hostname=configuration.tls_server_name,
+        )
+    # A ConfigException is an exec plugin's, a ValueError a token or an address that no request can be made of.
+    except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
+        raise UnreachedError(_said(error)) from error
+    return response
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> RefusedError:
+    try:
+        status = msgspec.json.decode(await _body(response, _ERROR_BYTES_MAX), type=Status)
+        message = status.message or status.reason
+    except (msgspec.MsgspecError, GarbledError):
+        message = response.reason or ""  # a proxy's page, say
+    asked = response.headers.get("Retry-After", "")
+    seconds = float(asked) if asked.isascii() and asked.isdigit() else 0.0
+    return RefusedError(response.status, message[:_SAID_MAX], seconds)
+
+
+async def _body(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+    """Return the body, in bounds."""
+    chunks = []
+    length = 0
+    async for chunk in response.content.iter_any():
+        length += len(chunk)
+        if length > bytes_max:
+            raise GarbledError(f"a body of more than {bytes_max} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _said(error: BaseException) -> str:
+    said = without_credentials(str(error)) or type(error).__name__
+    return "no answer in time" if isinstance(error, TimeoutError) else said[:_SAID_MAX]

@@ -1,0 +1,1 @@
+"""Kubernetes Events: what they report, and a sender with a bounded queue."""

@@ -1,0 +1,34 @@
+"""What a breaker did, as an Event on the policy's ConfigMap: once, whoever tells it, a server or the controller."""
+
+from webhook.adapters.kubernetes.events.event_object import Happening, Kind, Regarding, in_bounds, minute_of
+from webhook.core.breaker import HELD, State, Transition
+
+_REASONS = {
+    State.OPEN: ("BreakerOpened", Kind.WARNING),
+    State.HALF_OPEN: ("BreakerHalfOpen", Kind.NORMAL),
+    State.CLOSED: ("BreakerClosed", Kind.NORMAL),
+    State.FORCED_OPEN: ("BreakerForcedOpen", Kind.WARNING),
+    State.FORCED_CLOSED: ("BreakerForcedClosed", Kind.WARNING),
+}
+_HELD = "BreakerTripHeld"
+_ACTION = "MoveBreaker"
+
+
+def happening_of(transition: Transition, policy: Regarding) -> Happening | None:
+    """Return the Event, None where none is worth it. A trip held back is told once a minute: it may come each second.
+
+    Its name is made of service, generation and the moment in the record, which all who see it share: a generation alone
+    begins anew with an empty store.
+    """
+    at_ns = transition.at_us * 1000
+    if transition.is_change:
+        reason, kind = _REASONS[transition.new]
+        told = f"was {transition.old}, is {transition.new}: {transition.reason}"
+        occasion = f"{transition.service} {transition.generation} {transition.at_us}"
+    elif transition.reason.startswith(HELD):
+        reason, kind, told = _HELD, Kind.WARNING, f"stays {transition.new}: {transition.reason}"
+        occasion = f"{transition.service} {transition.generation} {minute_of(at_ns)}"
+    else:
+        return None
+    note = in_bounds(f"service {transition.service}: the breaker {told} (generation {transition.generation})")
+    return Happening(policy, kind, reason, _ACTION, note, occasion, at_ns, of_version=False)

@@ -1,0 +1,190 @@
+"""Sends Events in the background: a bounded queue, a bounded rate, bounded patience. Whoever offers one never waits."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Struct
+
+from webhook.adapters.kubernetes.api.collection import Collection, listed
+from webhook.adapters.kubernetes.api.objects import Listed
+from webhook.adapters.kubernetes.api.requests import (
+    CONFLICT,
+    FORBIDDEN,
+    NOT_FOUND,
+    TOO_MANY,
+    ApiError,
+    RefusedError,
+    Told,
+    answer,
+)
+from webhook.adapters.kubernetes.api.timing import Backoff, Pace
+from webhook.adapters.kubernetes.events.event_object import Happening, minute_of
+from webhook.ports import WatchReports
+
+QUEUE_MAX = 1_000
+"""At the rate that they are sent at, some two minutes' worth."""
+_SERVER_ERROR = 500
+_RIGHT = "create events.events.k8s.io in"
+# The API server's own words, in a 403 without a matter of rights.
+_TERMINATING = "is being terminated"
+
+
+class Result(StrEnum):
+    """What became of an Event."""
+
+    WRITTEN = "written"
+    KNOWN = "known"
+    """Another server had told the same."""
+    DROPPED = "dropped"
+    """Too many at one time, or its namespace is going away."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class EventPace:
+    """All times in one place: a burst may go at once, then so many a second."""
+
+    per_second: float = 10.0
+    burst: int = 50
+    request_seconds: float = 5.0
+    patience_seconds: float = 120.0
+    """One that could not be sent for so long is of no use any more."""
+    backoff: Pace = field(default_factory=Pace)
+
+
+class _Bucket:
+    """Tokens for requests, by the loop's clock."""
+
+    def __init__(self, pace: EventPace) -> None:
+        self._pace = pace
+        self._tokens = float(pace.burst)
+        self._at_seconds = 0.0
+
+    def wait_seconds(self, now_seconds: float) -> float:
+        """Take one; return how long to wait for it."""
+        gained = (now_seconds - self._at_seconds) * self._pace.per_second
+        self._tokens = min(float(self._pace.burst), self._tokens + gained) - 1
+        self._at_seconds = now_seconds
+        return max(0.0, -self._tokens / self._pace.per_second)
+
+
+class _Offered(NamedTuple):
+    happening: Happening
+    at_seconds: float
+
+
+class _Metadata(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Named(Struct, frozen=True):
+    metadata: _Metadata
+
+
+class EventSender:
+    """`instance` is which of the servers this is, `where` it writes. `on_result` hears of each Event once."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        instance: str,
+        *,
+        reports: WatchReports,
+        on_result: Callable[[Result], None],
+        where: str = "all namespaces",
+        pace: EventPace = EventPace(),
+    ) -> None:
+        self._client = client
+        self._instance = instance
+        self._reports = reports
+        self._reaching = Told(reports)
+        self._told_of: set[int] = set()
+        """Answers that have been told."""
+        self._on_result = on_result
+        self._right = f"{_RIGHT} {where}"
+        self._pace = pace
+        self._queue: asyncio.Queue[_Offered] = asyncio.Queue(QUEUE_MAX)
+
+    def offer(self, happening: Happening) -> bool:
+        """Have it sent; False where too many wait. Returns at once."""
+        try:
+            self._queue.put_nowait(_Offered(happening, asyncio.get_running_loop().time()))
+        except asyncio.QueueFull:
+            self.drop()
+            return False
+        return True
+
+    def drop(self) -> None:
+        """Count one that is not even offered."""
+        self._on_result(Result.DROPPED)
+
+    async def run(self) -> None:
+        """Send what is offered, until cancelled."""
+        bucket, clock = _Bucket(self._pace), asyncio.get_running_loop().time
+        while True:
+            offered = await self._queue.get()
+            await asyncio.sleep(bucket.wait_seconds(clock()))
+            self._on_result(await self._send(offered))
+
+    async def _send(self, offered: _Offered) -> Result:
+        """Send it, again and again where there is no answer, until its time is over."""
+        backoff, clock = Backoff(self._pace.backoff), asyncio.get_running_loop().time
+        while True:
+            try:
+                await self._write(offered.happening)
+            except ApiError as error:
+                result = self._refused(error)
+                if result is None and clock() - offered.at_seconds >= self._pace.patience_seconds:
+                    result = Result.FAILED
+                if result is not None:
+                    return result
+                await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
+            else:
+                self._reaching.over()
+                return Result.WRITTEN
+
+    def _refused(self, error: ApiError) -> Result | None:
+        """Return what came of it, None where it is worth another attempt. A refusal is told once, for good."""
+        if not isinstance(error, RefusedError) or error.status >= _SERVER_ERROR or error.status == TOO_MANY:
+            self._reaching.trouble(f"cannot write Events: {error}")
+            return None
+        self._reaching.over()
+        if error.status == CONFLICT:
+            return Result.KNOWN
+        if error.status == NOT_FOUND or (error.status == FORBIDDEN and _TERMINATING in str(error)):
+            return Result.DROPPED
+        if error.status not in self._told_of:
+            self._told_of.add(error.status)
+            self._reports.on_trouble(f"cannot write an Event: {error.told(self._right)}")
+        return Result.FAILED
+
+    async def _write(self, happening: Happening) -> None:
+        if not happening.regarding.uid:
+            happening = await self._identified(happening)
+        body = happening.body(self._instance)
+        await answer(self._client, "POST", happening.path, self._pace.request_seconds, body=body)
+
+    async def _identified(self, happening: Happening) -> Happening:
+        """Return what happened to a ConfigMap with its uid and the state it was in, if it is there."""
+        about = happening.regarding
+        place = f"configmap {about.namespace}/{about.name}"
+        collection = Collection(
+            item=_Named,
+            items=Listed[_Named],
+            path=f"/api/v1/namespaces/{about.namespace}/configmaps",
+            name=place,
+            right=f"list configmaps named {about.name} in {about.namespace}",
+            object_name=about.name,
+        )
+        items = (await listed(self._client, collection, self._pace.request_seconds)).items
+        found = items[0].metadata if items else _Metadata(resource_version=f"gone in {minute_of(happening.at_ns)}")
+        happening = happening._replace(regarding=about._replace(uid=found.uid))
+        if not happening.of_version:
+            return happening
+        return happening._replace(occasion=f"{happening.occasion} {found.resource_version}")

@@ -1,0 +1,101 @@
+"""Gauges of how services and pools stand: quota windows and breakers, as the store last showed them."""
+
+from collections.abc import Iterable, Mapping
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.accumulators import OTHER, Row
+from webhook.adapters.metrics.families import NAMESPACES_MAX, Family
+from webhook.core.breaker import State, Transition
+from webhook.core.quota import Holder, Look, Use, is_cpu
+from webhook.core.quota.open_breaker_limit import Guarded
+
+_SECOND_US = 1_000_000
+_OPEN = frozenset({State.OPEN, State.FORCED_OPEN})
+
+
+class Standing:
+    """The newest looks. A service that the store could not show has no series until it can again."""
+
+    def __init__(self) -> None:
+        self._looks: Mapping[str, Look] = {}
+        self._tripped_us: dict[str, int] = {}
+        self._namespaces: tuple[str, ...] = ()
+        self._guarded: Guarded | None = None
+
+    def update(self, looks: Mapping[str, Look], guarded: Guarded | None = None) -> None:
+        self._looks, self._guarded = looks, guarded
+        live = {namespace for look in looks.values() for namespace in look.uses if namespace}
+        # Those shown before stay shown while they live: a newcomer never turns a known series into `other`.
+        known = [namespace for namespace in self._namespaces if namespace in live]
+        self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
+        for service, look in looks.items():
+            view = look.breaker
+            at_us = 0 if view is None else view.since_us if view.state in _OPEN else view.tripped_at_us
+            if at_us:
+                self._tripped(service, at_us)
+
+    def transitioned(self, transition: Transition) -> None:
+        if transition.is_change and transition.new in _OPEN:
+            self._tripped(transition.service, transition.at_us)
+
+    def _tripped(self, service: str, at_us: int) -> None:
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._tripped_us = {**self._tripped_us, service: max(at_us, self._tripped_us.get(service, 0))}
+
+    def keep(self, services: frozenset[str]) -> None:
+        """Forget services that are gone."""
+        self._looks = {name: look for name, look in self._looks.items() if name in services}
+        self._tripped_us = {name: at_us for name, at_us in self._tripped_us.items() if name in services}
+
+    def rows(self) -> Iterable[tuple[Family, list[Row]]]:
+        """Return every gauge of this page with its series."""
+        used, hard = self._quota()
+        breakers = [(name, look, look.breaker) for name, look in self._looks.items() if look.breaker is not None]
+        yield families.QUOTA_USED, used
+        yield families.QUOTA_LIMIT, hard
+        yield families.STANDING_ENFORCED, [((name,), float(known)) for name, known in self._live()]
+        pools = self._pools()
+        yield families.POOL_USED, [(labels, _base_units(use, use.used)) for labels, use in pools.items()]
+        yield families.POOL_LIMIT, [(labels, _base_units(use, use.hard)) for labels, use in pools.items()]
+        yield (
+            families.BREAKER_STATE,
+            [((name, state), float(view.state is state)) for name, _, view in breakers for state in State],
+        )
+        yield families.BREAKER_TRIPPED, [((name,), at / _SECOND_US) for name, at in self._tripped_us.items()]
+        yield (
+            families.BREAKER_REMAINING,
+            [((name,), view.open_remaining_us(look.at_us) / _SECOND_US) for name, look, view in breakers],
+        )
+        guarded = self._guarded
+        yield families.GUARD_OPEN, [] if guarded is None else [((), float(guarded.opened))]
+        yield families.GUARD_MAX, [] if guarded is None else [((), float(guarded.open_max))]
+
+    def _quota(self) -> tuple[list[Row], list[Row]]:
+        """Return used and hard of every window; namespaces beyond the bound are summed up as `other`."""
+        shown = frozenset(self._namespaces)
+        used: dict[tuple[str, ...], float] = {}
+        hard: dict[tuple[str, ...], float] = {}
+        for service, look in self._looks.items():
+            for namespace, uses in look.uses.items():
+                of = ((namespace if namespace in shown else OTHER),) if namespace else ()
+                for use in uses:
+                    labels = (service, use.resource, use.window, *of)
+                    used[labels] = used.get(labels, 0) + _base_units(use, use.used)
+                    hard[labels] = hard.get(labels, 0) + _base_units(use, use.hard)
+        return list(used.items()), list(hard.items())
+
+    def _live(self) -> Iterable[tuple[str, bool]]:
+        """Yield the services with limits on live Pods, and whether these are enforced."""
+        for name, look in self._looks.items():
+            if look.is_standing_known or any(use.of is Holder.STANDING for uses in look.uses.values() for use in uses):
+                yield name, look.is_standing_known
+
+    def _pools(self) -> dict[tuple[str, ...], Use]:
+        """Return each limit of each pool once, as the member saw it that was asked last."""
+        looks = sorted(self._looks.values(), key=lambda look: look.at_us)
+        return {(use.name, use.resource, use.window): use for look in looks for use in look.pool}
+
+
+def _base_units(use: Use, amount: int) -> float:
+    """Return cores for cpu, which is counted in millicores; else the amount: bytes, or a count."""
+    return amount / 1000 if is_cpu(use.resource) else amount

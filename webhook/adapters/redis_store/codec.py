@@ -1,0 +1,243 @@
+"""What goes to the script and comes back: plans and requests as lists, results as receipts and looks."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import (
+    HOUR_US,
+    LARGEST_EXACT,
+    Acquire,
+    Booking,
+    Cost,
+    CounterPlan,
+    Holder,
+    Receipt,
+    Refusal,
+    Sighting,
+    StandingPlan,
+    Use,
+    WindowPlan,
+    all_free_at_us,
+)
+
+_DAY_MS = 86_400_000
+_REFUSALS = {1: Refusal.BREAKER, 2: Refusal.QUOTA}
+_NEVER = -1
+_MOVES_AT = {"acquire": 8, "started": 1, "hear": 0, "by_hand": 0, "tick": 0}
+_STATES = {state.value: state for state in State}
+_encode = msgspec.msgpack.Encoder().encode
+_encode_text = msgspec.json.Encoder().encode
+
+
+def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> Raw:
+    """Return a plan as the script reads it; worked out once a policy. `channel` is where breakers' moves are told."""
+    pooled = plan.pool.windows if plan.pool else ()
+    longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
+    breaker = plan.breaker
+    lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
+    return Raw(
+        _encode(
+            [
+                plan.service,
+                _windows(plan.windows),
+                _windows(pooled) if pooled else False,
+                plan.quota_mode is Mode.ENFORCE,
+                _breaker(breaker) if breaker else False,
+                plan.breaker_mode is Mode.ENFORCE,
+                plan.remember_us,
+                # An hour more than anything in it counts.
+                longest_ms * 66 // 64 + HOUR_US // 1000,
+                lasts_ms + _DAY_MS,
+                plan.fleet,
+                _encode_text([_counted(plan.windows), _counted(pooled)]).decode(),
+                _standing(plan.standing) if plan.standing else False,
+                cluster,
+                plan.tag,
+                channel,
+            ]
+        )
+    )
+
+
+def _windows(windows: Sequence[WindowPlan]) -> list[Any]:
+    return [[window.seconds, [[limit.counts, limit.hard] for limit in window.limits]] for window in windows]
+
+
+def _counted(windows: Sequence[WindowPlan]) -> list[Any]:
+    """Return what a Pod is charged in, as its record keeps it."""
+    return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
+
+
+def _standing(plan: StandingPlan) -> list[Any]:
+    return [
+        [limit.counts, limit.hard, min(surge, LARGEST_EXACT)]
+        for limit, surge in zip(plan.limits, plan.surge, strict=True)
+    ]
+
+
+def _breaker(plan: BreakerPlan) -> list[Any]:
+    errors, latency, quota = plan.error_rate, plan.latency, plan.quota
+    return [
+        plan.has_outcomes,
+        [errors.percent, errors.interval_us, errors.consecutive, errors.minimum, errors.reason_head]
+        if errors
+        else False,
+        [latency.mean_us, latency.interval_us, latency.consecutive, latency.minimum, latency.reason_head]
+        if latency
+        else False,
+        [quota.count, quota.within_us, quota.by_controller, quota.reason()] if quota else False,
+        plan.open_for_us,
+        plan.probes,
+        plan.probe_timeout_us,
+        plan.degrades,
+        False if plan.open_max is None else plan.open_max,
+        [plan.forcing.state, plan.forcing.until_us, plan.forcing.reason] if plan.forcing else False,
+    ]
+
+
+def packed_acquire(request: Acquire, scope: str) -> tuple[Any, ...]:
+    old = False if request.resize_from is None else _exact(request.resize_from)
+    place = f"{request.namespace}/{request.name}"
+    return "acquire", scope, place, _text(request.cost), request.event_source, request.peek, old
+
+
+def packed_booking(booking: Booking, scope: str) -> tuple[Any, ...]:
+    return "book", scope, f"{booking.namespace}/{booking.name}", _text(booking.cost), booking.at_us
+
+
+def packed_sighting(seen: Sighting, scope: str) -> tuple[Any, ...]:
+    place = f"{seen.namespace}/{seen.name}"
+    return "see", scope, place, _text(seen.cost), seen.created_at_us, seen.lives, seen.is_sure
+
+
+def _text(cost: Cost) -> str:
+    """Return a cost as records keep it: the script reads each text once a call."""
+    return _encode_text(_exact(cost)).decode()
+
+
+def _exact(cost: Cost) -> Mapping[str, int]:
+    """Cut what is above any limit that there can be: the script counts in doubles."""
+    for amount in cost.values():
+        if amount > LARGEST_EXACT:
+            return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
+    return cost
+
+
+def packed_outcomes(outcomes: Sequence[Outcomes]) -> list[Any]:
+    """Return outcomes as the script reads them; the records of those with a uid are keys of their own, in order."""
+    packed, records = [], 0
+    for heard in outcomes:
+        records += heard.uid is not None
+        packed.append(
+            [
+                heard.succeeded,
+                heard.failed,
+                heard.latency_us,
+                _or_false(heard.uid),
+                _or_false(heard.generation),
+                heard.age_us,
+                records if heard.uid is not None else 0,
+            ]
+        )
+    return packed
+
+
+def _or_false(value: str | int | None) -> str | int | bool:
+    return False if value is None else value
+
+
+def packed_view(view: BreakerView) -> list[Any]:
+    return [
+        view.state,
+        view.generation,
+        view.since_us,
+        view.open_until_us,
+        view.reason,
+        view.probes_leased,
+        view.probes_succeeded,
+        view.tripped_at_us,
+        view.tripped_by,
+        view.early,
+        view.failed,
+        view.passed,
+        view.alone,
+    ]
+
+
+def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
+    at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
+    if not (refused or would or moves):
+        return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, breaker_view(view))
+    over = tuple([_over(plan, figure) for figure in figures])
+    return Receipt(
+        at_us=at_us,
+        refused=_REFUSALS.get(refused),
+        would_refuse=tuple([guard for bit, guard in _REFUSALS.items() if would & bit]),
+        charged=charged,
+        repeated=repeated,
+        used=tuple(used),
+        over=over,
+        free_at_us=all_free_at_us(over),
+        breaker=breaker_view(view),
+        transitions=transitions(plan, moves) if moves else (),
+    )
+
+
+def _over(plan: CounterPlan, figure: Sequence[int]) -> Use:
+    number, used, asked, free_at_us, surge = figure
+    return _use(plan, number - 1, used, asked, free_at_us, surge)
+
+
+def _use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int, surge: int = 0) -> Use:
+    holder, window, limit = plan.limits[index]
+    name = plan.pool.name if holder is Holder.POOL and plan.pool else ""
+    moment = None if free_at_us == _NEVER else free_at_us
+    return Use(window.name, limit.resource, used, limit.hard, asked, moment, holder, name, surge)
+
+
+def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int]) -> tuple[Use, ...]:
+    """Return every limit of these holders with its figures, which come in their order.
+
+    They are what is used and from when one more fits; of live Pods the latter is the room above the limit.
+    """
+    indices = [index for index, (of, _, _) in enumerate(plan.limits) if of in holders]
+    pairs = zip(figures[::2], figures[1::2], strict=True)
+    return tuple(
+        _use(plan, index, used, 1, 0, more)
+        if plan.limits[index][0] is Holder.STANDING
+        else _use(plan, index, used, 1, more)
+        for index, (used, more) in zip(indices, pairs, strict=True)
+    )
+
+
+def breaker_view(view: Sequence[Any]) -> BreakerView | None:
+    if not view:  # false there
+        return None
+    state, generation, since_us, open_until_us, reason, leased, succeeded, *tripped = view
+    seen = BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)
+    if not tripped:
+        return seen  # it never has, and the store decided its newest move
+    at_us, by, early, failed, *lineage = tripped
+    passed, alone = lineage or (0, 0)
+    of_trip = {"tripped_at_us": at_us, "tripped_by": by, "early": early, "failed": tuple(failed)}
+    return replace(seen, **of_trip, passed=passed, alone=alone)
+
+
+def moves(kind: str, result: Sequence[Any]) -> Sequence[Any]:
+    """Return what a breaker did, from the result of any operation."""
+    index = _MOVES_AT.get(kind, len(result))
+    return result[index] or () if index < len(result) else ()
+
+
+def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:
+    return tuple(
+        Transition(plan.service, State(old), State(new), at_us, reason, generation)
+        for old, new, at_us, reason, generation in moves
+    )

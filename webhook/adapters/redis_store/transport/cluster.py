@@ -1,0 +1,187 @@
+"""A Redis Cluster: which node has which slot, learnt from the nodes, and a line to each.
+
+redis-py's RedisCluster repeats calls behind our back, and reads its passwords and certificates once and for all.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+from redis.crc import key_slot
+from redis.exceptions import AskError, ClusterDownError, ClusterError, MovedError, RedisError, TryAgainError
+
+from webhook.adapters.redis_store.transport.connect import all_failed
+from webhook.adapters.redis_store.transport.connection import Command, Line
+from webhook.adapters.redis_store.transport.script import Script
+from webhook.adapters.redis_store.transport.topology import Connected, forget, greet, run_id
+from webhook.store.store_url import Address
+
+_HOPS_MAX = 5
+_ASKING: tuple[Command, ...] = (("ASKING",),)
+_TROUBLES = (RedisError, OSError, TimeoutError)
+
+
+class ClusterLink:
+    """Calls go to the node that has the slot of their first key. After any objection the map is learnt anew."""
+
+    one_tag_a_call = True
+
+    def __init__(
+        self,
+        seeds: Sequence[Address],
+        dial: Callable[[Address], Coroutine[Any, Any, AbstractConnection]],
+        script: Script,
+    ) -> None:
+        self.on_connected: Connected | None = None
+        self._seeds = tuple(seeds)
+        self._dial = dial
+        self._script = script
+        self._owners: dict[int, Address] = {}
+        """By slot."""
+        self._lines: dict[Address, Line] = {}
+        self._slots: dict[str, int] = {}
+        """By tag."""
+        self._suspect: Address | None = None
+        """The last one that failed: asked about the others last."""
+        self._learning: asyncio.Task[None] | None = None
+
+    def lane(self, tag: str) -> str:
+        owner = self._owners.get(self._slot(tag))
+        return str(owner) if owner else ""
+
+    async def run(self, keys: Sequence[str], argument: bytes) -> Any:
+        if not self._owners:
+            await self._learn()
+        slot = key_slot(keys[0].encode())
+        before: tuple[Command, ...] = ()
+        owner = self._owners.get(slot)
+        for _ in range(_HOPS_MAX):
+            if owner is None:
+                self._learn_soon()
+                raise ClusterDownError(f"no node has slot {slot}")
+            try:
+                return await self._script.run(self._line(owner), keys, argument, *before)
+            except MovedError as error:  # it was not carried out there
+                owner, before = _address(error, owner), ()
+                self._owners[slot] = owner
+                self._learn_soon()
+            except AskError as error:
+                owner, before = _address(error, owner), _ASKING
+            except TryAgainError:  # its keys are on their way from node to node
+                raise
+            except _TROUBLES:
+                self._suspect = owner
+                self._learn_soon()
+                raise
+        raise ClusterError(f"slot {slot}: sent from node to node {_HOPS_MAX} times")
+
+    async def run_ids(self) -> Mapping[str, str]:
+        found = await self._of_each(run_id)
+        names = {str(address): name for address, name in found.items() if isinstance(name, str)}
+        if not names:
+            _raise_first(found)
+        return names
+
+    async def ping(self) -> None:
+        _raise_first(await self._of_each(lambda line: line.ask(("PING",))))
+
+    async def forget(self, pattern: str) -> None:
+        _raise_first(await self._of_each(lambda line: forget(line, pattern)))
+
+    async def dial(self) -> AbstractConnection:
+        """Any node does: what one publishes, all hear."""
+        nodes = dict.fromkeys(self._owners.values()) or self._seeds
+        errors: list[Exception] = []
+        for node in sorted(nodes, key=lambda node: (node == self._suspect, random.random())):  # noqa: S311  it guards nothing
+            try:
+                return await self._dial(node)
+            except _TROUBLES as error:
+                errors.append(error)
+        raise all_failed("no node of the Cluster lets anybody listen", errors)
+
+    async def close(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
+        await asyncio.gather(*(line.close() for line in self._lines.values()))
+
+    def _slot(self, tag: str) -> int:
+        slot = self._slots.get(tag)
+        if slot is None:
+            slot = self._slots[tag] = key_slot(f"{{{tag}}}".encode())
+        return slot
+
+    def _line(self, address: Address) -> Line:
+        line = self._lines.get(address)
+        if line is None:
+            line = Line(lambda: self._dial(address), lambda made: greet(made, str(address), self.on_connected))
+            self._lines[address] = line
+        return line
+
+    async def _of_each(self, ask: Callable[[Line], Awaitable[Any]]) -> dict[Address, Any]:
+        """Return the answer, or the trouble, of each node that has slots."""
+        if not self._owners:
+            await self._learn()
+        nodes = list(dict.fromkeys(self._owners.values()))
+        answers = await asyncio.gather(*(ask(self._line(node)) for node in nodes), return_exceptions=True)
+        found = dict(zip(nodes, answers, strict=True))
+        for node, answer in found.items():
+            if isinstance(answer, BaseException):
+                self._suspect = node
+                self._learn_soon()
+        return found
+
+    async def _learn(self) -> None:
+        """Have the map renewed; who leaves does not end that."""
+        self._learn_soon()
+        if self._learning is not None:
+            await asyncio.shield(self._learning)
+
+    def _learn_soon(self) -> None:
+        if self._learning is None:
+            self._learning = asyncio.create_task(self._renew(), name="cluster-slots")
+            self._learning.add_done_callback(self._learnt)
+
+    def _learnt(self, task: "asyncio.Task[None]") -> None:
+        self._learning = None
+        if not task.cancelled():
+            task.exception()  # whoever waits for it is told; the next failure asks again
+
+    async def _renew(self) -> None:
+        """Ask nodes one by one for all slots, and let go of the nodes that have none."""
+        asked = dict.fromkeys((*self._owners.values(), *self._seeds))
+        errors: list[Exception] = []
+        for node in sorted(asked, key=lambda node: node == self._suspect):
+            try:
+                self._owners = _owners(await self._line(node).ask(("CLUSTER", "SLOTS")), node)
+            except _TROUBLES as error:
+                errors.append(error)
+                continue
+            kept = set(self._owners.values())
+            gone = [self._lines.pop(address) for address in [*self._lines] if address not in kept]
+            await asyncio.gather(*(line.close() for line in gone))
+            return
+        raise all_failed("no node of the Cluster says where the slots are", errors)
+
+
+def _owners(ranges: Sequence[Any], asked: Address) -> dict[int, Address]:
+    """Return the masters by slot. A node that does not know its own name has that by which it was asked."""
+    owners: dict[int, Address] = {}
+    for first, last, (host, port, *_), *_ in ranges:
+        owner = Address((host or b"").decode() or asked.host, int(port))
+        owners.update(dict.fromkeys(range(first, last + 1), owner))
+    if not owners:
+        raise ClusterDownError(f"{asked}: no node has any slot")
+    return owners
+
+
+def _address(error: AskError, asked: Address) -> Address:
+    return Address(error.host or asked.host, error.port)
+
+
+def _raise_first(found: Mapping[Address, Any]) -> None:
+    for answer in found.values():
+        if isinstance(answer, BaseException):
+            raise answer

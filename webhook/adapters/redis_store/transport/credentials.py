@@ -1,0 +1,109 @@
+"""What opens a connection: names, passwords and certificates, read from their files for each new one."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from webhook.store.store_url import StoreFiles, StoreUrl
+
+_FILE_BYTES_MAX = 1 << 20
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Whom a connection speaks as; both empty: as nobody in particular."""
+
+    username: str
+    password: str = field(repr=False)
+
+    def without(self, text: str) -> str:
+        """Return a server's words without the password: some servers repeat what they do not understand."""
+        return text.replace(self.password, "***") if self.password else text
+
+
+class Access:
+    """Credentials and TLS of one URL, as the files have them now. Bad files are a RedisError that names them.
+
+    Files are read in a thread: a disk that hangs must not hang admissions.
+    """
+
+    def __init__(self, url: StoreUrl, files: StoreFiles) -> None:
+        self._url = url
+        self._files = files
+        self._tls_files: tuple[bytes, ...] | None = None
+        self._context: ssl.SSLContext | None = None
+
+    async def credentials(self) -> Credentials:
+        """Return those of the servers that hold data."""
+        files = self._files
+        return await _credentials(
+            files.username_file, files.password_file, Credentials(self._url.username, self._url.password)
+        )
+
+    async def sentinel_credentials(self) -> Credentials:
+        files = self._files
+        return await _credentials(files.sentinel_username_file, files.sentinel_password_file, Credentials("", ""))
+
+    async def tls(self) -> ssl.SSLContext | None:
+        """Return the context of the next connection, None where there is no TLS; made anew when a file has changed."""
+        if not self._url.tls:
+            return None
+        return await asyncio.to_thread(self._current_context)
+
+    def _current_context(self) -> ssl.SSLContext:
+        files = self._files
+        contents = tuple(_read(path) for path in (files.ca, files.cert, files.key) if path is not None)
+        if self._context is None or contents != self._tls_files:
+            context = _made(lambda: ssl.create_default_context(cafile=files.ca), files.ca)
+            cert = files.cert
+            if cert is not None:
+                # Without a password: never ask on a terminal for one.
+                _made(lambda: context.load_cert_chain(cert, files.key, password=""), cert, files.key)
+            self._context, self._tls_files = context, contents
+        return self._context
+
+
+async def _credentials(username: Path | None, password: Path | None, known: Credentials) -> Credentials:
+    if username is None and password is None:
+        return known
+
+    def read() -> Credentials:
+        return Credentials(
+            _line(username) if username else known.username, _line(password) if password else known.password
+        )
+
+    return await asyncio.to_thread(read)
+
+
+def _line(path: Path) -> str:
+    """Return a file's text without the line end that editors add."""
+    try:
+        text = _read(path).decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise RedisConnectionError(f"{path}: is not UTF-8 text") from None
+    if not text:
+        raise RedisConnectionError(f"{path}: is empty")
+    return text
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_FILE_BYTES_MAX)
+    except OSError as error:
+        raise RedisConnectionError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _made(make: Callable[[], _T], *paths: Path | None) -> _T:
+    try:
+        return make()
+    except OSError as error:  # an ssl.SSLError is one
+        reason = getattr(error, "reason", None) or error.strerror or str(error)
+        named = " and ".join(str(path) for path in paths if path)
+        raise RedisConnectionError(f"{named}: {reason.lower().replace('_', ' ')}") from None

@@ -1,0 +1,114 @@
+"""The primary of a group, as its Sentinels know it: asked for each connection, and now and then whether it still is.
+
+redis-py's Sentinel reads its passwords and certificates once and for all; ours change.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+
+from webhook.adapters.redis_store.transport.connect import all_failed, dialled, dropped_unless_done
+from webhook.adapters.redis_store.transport.connection import Line
+from webhook.adapters.redis_store.transport.credentials import Access
+from webhook.adapters.redis_store.transport.script import Script
+from webhook.adapters.redis_store.transport.topology import ServerLink, told
+from webhook.store.store_url import Address, StoreUrl
+
+_SENTINEL_SECONDS = 1.0
+
+
+class Sentinels:
+    """The Sentinels of one group. Whoever answered last is asked first."""
+
+    def __init__(self, url: StoreUrl, access: Access) -> None:
+        self._service = url.service
+        self._database = url.database
+        self._access = access
+        self._lines = {address: Line(partial(self._dial_sentinel, address)) for address in url.addresses}
+        self._order = list(url.addresses)
+        self.dialled: Address | None = None
+        """Whom they named last, for a connection that takes calls."""
+
+    async def dial(self) -> AbstractConnection:
+        """Return a connection to the primary of now, for calls."""
+        self.dialled = await self.primary()
+        return await self._connected(self.dialled)
+
+    async def dial_apart(self) -> AbstractConnection:
+        """Return another connection to the primary of now."""
+        return await self._connected(await self.primary())
+
+    async def _connected(self, address: Address) -> AbstractConnection:
+        connection = await dialled(address, await self._access.credentials(), await self._access.tls(), self._database)
+        async with dropped_unless_done(connection):
+            await _check(address, connection)
+        return connection
+
+    async def primary(self) -> Address:
+        """Return whom the first one names that answers; RedisError where none does."""
+        errors: list[Exception] = []
+        for sentinel in tuple(self._order):
+            self._put(sentinel, len(self._order))  # last, unless it answers, even if nobody waits for it so long
+            try:
+                answer = await self._ask(sentinel)
+            except (RedisError, OSError, TimeoutError) as error:
+                errors.append(error)
+                continue
+            if answer is None:
+                errors.append(RedisConnectionError(f"{sentinel} knows no {self._service!r}"))
+                continue
+            self._put(sentinel, 0)
+            host, port = answer
+            return Address(host.decode(), int(port))
+        raise all_failed(f"no Sentinel names the primary of {self._service!r}", errors)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(line.close() for line in self._lines.values()))
+
+    async def _ask(self, sentinel: Address) -> tuple[bytes, bytes] | None:
+        asked = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
+        try:
+            async with asyncio.timeout(_SENTINEL_SECONDS):
+                answer: tuple[bytes, bytes] | None = await self._lines[sentinel].ask(asked)
+        except TimeoutError:
+            raise TimeoutError(f"{sentinel}: no answer within {_SENTINEL_SECONDS:g} s") from None
+        return answer
+
+    def _put(self, sentinel: Address, place: int) -> None:
+        self._order.remove(sentinel)
+        self._order.insert(place, sentinel)
+
+    async def _dial_sentinel(self, address: Address) -> AbstractConnection:
+        return await dialled(address, await self._access.sentinel_credentials(), await self._access.tls())
+
+
+class SentinelLink(ServerLink):
+    """The primary of a group. A former one that takes writes still, for nobody has told it, is left within a tick."""
+
+    def __init__(self, sentinels: Sentinels, script: Script) -> None:
+        super().__init__(sentinels.dial, script, sentinels.dial_apart)
+        self._sentinels = sentinels
+
+    async def run_ids(self) -> Mapping[str, str]:
+        with suppress(RedisError, OSError, TimeoutError):  # without Sentinels the primary serves all the same
+            async with asyncio.timeout(_SENTINEL_SECONDS):
+                if await self._sentinels.primary() != self._sentinels.dialled:
+                    await self._line.drop()
+        return await super().run_ids()
+
+    async def close(self) -> None:
+        await super().close()
+        await self._sentinels.close()
+
+
+async def _check(address: Address, connection: AbstractConnection) -> None:
+    """Sentinels may still name the one that failed, or name one already that does not know of it yet."""
+    await connection.send_command("INFO", "replication")
+    role = told(await connection.read_response(), "role")
+    if role != "master":
+        raise RedisConnectionError(f"{address}: Sentinels name it the primary, and it says that it is a {role}")

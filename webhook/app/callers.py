@@ -1,0 +1,76 @@
+"""Who may call: keys, identities and denied tokens, from wherever the settings say, behind one authenticator."""
+
+from dataclasses import dataclass
+
+from webhook.adapters.clocks import WallClock
+from webhook.adapters.jwks_file import JwksFile
+from webhook.adapters.jwks_url import JwksUrl
+from webhook.app.cluster import Loop, Sources
+from webhook.app.telemetry import Telemetry
+from webhook.authentication.authenticator import Authenticator, TokenLimits
+from webhook.authentication.identities import Role
+from webhook.authentication.identity_file import IdentityFile
+from webhook.authentication.tokens.jwks_refresher import Fetch, FetchedKeys, KeyClocks
+from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.tokens.revocations import DeniedTokens
+from webhook.ports import Clock
+from webhook.settings import ClientIdentity, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """What knows them. `loops` keep it current."""
+
+    authenticator: Authenticator
+    identities: IdentityFile
+    keys: KeyRing
+    loops: tuple[Loop, ...]
+
+    def unready(self) -> list[str]:
+        """Return what keeps the API server from being known."""
+        callers = self.identities.value.callers
+        return self.keys.missing_for({caller.issuer for caller in callers if caller.role is Role.APISERVER})
+
+
+def open_callers(settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> Callers:
+    """Open what the settings name; UserError where a file is not good."""
+    if settings.identities is None:
+        raise LookupError("settings under which callers are known name their identities")
+    identities = IdentityFile(
+        settings.identities,
+        telemetry.watched_files("identities"),
+        behind_proxy=settings.client_identity is ClientIdentity.FORWARDED,
+    )
+    loops: list[Loop] = [identities.run]
+    denials = None
+    if settings.denied_tokens is not None:
+        denials = DeniedTokens(settings.denied_tokens, telemetry.watched_files("denied tokens"))
+        loops.append(denials.run)
+    key_sources = _key_sources(settings, telemetry, clock, sources)
+    loops += [source.run for source in key_sources]
+    keys = KeyRing(key_sources)
+    telemetry.metrics.watch_keys(keys.counts)
+    limits = TokenLimits(settings.max_token_lifetime_seconds, settings.token_leeway_seconds, settings.token_binding)
+    authenticator = Authenticator(identities, keys, WallClock(), limits, denials)
+    return Callers(authenticator, identities, keys, tuple(loops))
+
+
+def _key_sources(
+    settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources
+) -> list[JwksFile | FetchedKeys]:
+    found: list[JwksFile | FetchedKeys] = []
+
+    def fetched(name: str, fetch: Fetch, *, binds: bool) -> None:
+        stale_max_seconds, reports = settings.jwks_max_stale_seconds, telemetry.fetch_reports(name)
+        clocks = KeyClocks(clock, WallClock())
+        found.append(
+            FetchedKeys(name, fetch, clocks, binds=binds, stale_max_seconds=stale_max_seconds, reports=reports)
+        )
+
+    if settings.jwks is not None:
+        found.append(JwksFile(settings.jwks, telemetry.watched_files("key set")))
+    if settings.jwks_url is not None:
+        fetched("url", JwksUrl(settings.jwks_url, settings.jwks_ca, telemetry.keys_left_out).fetch, binds=False)
+    if sources.cluster_keys is not None:
+        fetched("cluster", sources.cluster_keys, binds=True)
+    return found

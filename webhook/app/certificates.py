@@ -1,0 +1,166 @@
+"""Certificates in the cluster: whoever leads keeps them, or leaves them to cert-manager, or to whoever runs it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from webhook.app.telemetry import Telemetry
+from webhook.settings import Certificates, ControllerSettings
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+    from certs.cluster.ca_controller import Plan
+    from certs.cluster.tasks import Done, Duty
+    from certs.tokens.rotation import Issuer
+
+_SERVING_SETTLE_MAX = timedelta(minutes=1)
+"""Every API server sees a webhook configuration within a second or two of its change, or is in trouble."""
+_CLIENT_SETTLE_MAX = timedelta(minutes=5)
+"""A mounted Secret is newer in a Pod within two minutes, and the server looks at it every five seconds."""
+_LOOKS_A_LIFE = 30
+_AUDIENCE = "podgate"
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrapped:
+    """What one look came to."""
+
+    done: tuple[str, ...]
+    troubles: tuple[str, ...]
+
+
+class CertificateKeeper:
+    """What is told of it, and its loop. `shown` is for /status."""
+
+    def __init__(self, settings: ControllerSettings, telemetry: Telemetry, client: "ApiClient") -> None:
+        self._settings = settings
+        self._logs = telemetry.logs
+        self._totals = telemetry.metrics.kept_certificates
+        self._client = client
+        self._troubles: list[str] = []
+        self._ends: dict[str, datetime] = {}
+
+    async def run(self, is_leader: Callable[[], bool]) -> None:
+        """Keep them, while `is_leader`, until cancelled."""
+        from certs.cluster import loop  # noqa: PLC0415  its libraries take long to load
+
+        told = loop.Reports(self._done, self._trouble, self._over, self._kept, self._anew)
+        lives = [timedelta(seconds=seconds) for seconds in _lives(self._settings)]
+        for remark in () if self._settings.certificates is not Certificates.OWN else _plan(self._settings).remarks():
+            self._logs.said("warning", "lifetimes are unusual", reason=remark)
+        await loop.run(
+            self._client, is_leader, duties_of(self._settings), told, min(lives).total_seconds() / _LOOKS_A_LIFE
+        )
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "keptBy": self._settings.certificates,
+            "errors": list(self._troubles),
+            "secrets": {name: f"{at:%Y-%m-%dT%H:%M:%SZ}" for name, at in sorted(self._ends.items())},
+        }
+
+    def _done(self, done: "Done") -> None:
+        from certs.cluster.tasks import MADE, MENDED  # noqa: PLC0415  as above
+
+        if done.kind == MADE:
+            self._totals.made(done.what)
+        elif done.kind == MENDED:
+            self._totals.mended(done.what)
+        level = "warning" if done.kind == MENDED else "info"
+        self._logs.said(level, "certificates kept", object=done.what, did=done.text)
+
+    def _trouble(self, reason: str) -> None:
+        self._troubles.append(reason)
+        self._totals.troubled()
+        self._logs.said("error", "certificates are not kept as they should be", reason=reason)
+
+    def _over(self, reason: str) -> None:
+        self._troubles.remove(reason)
+        self._logs.said("info", "certificates are kept again", reason=reason)
+
+    def _kept(self, ends: Mapping[str, datetime]) -> None:
+        self._ends.update(ends)
+        self._totals.kept({name: at.timestamp() for name, at in self._ends.items()})
+
+    def _anew(self) -> None:
+        self._troubles.clear()
+        self._ends.clear()
+        self._totals.kept({})
+
+
+async def bootstrap(settings: ControllerSettings) -> Bootstrapped:
+    """Do once what whoever leads would do now, for a cluster where nobody leads yet."""
+    from certs.cluster import loop  # noqa: PLC0415  as above
+    from certs.cluster.api import Api  # noqa: PLC0415  as above
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    done: list[str] = []
+    reports = loop.Reports(
+        lambda one: done.append(f"{one.what}: {one.text}"),
+        *(lambda _: None, lambda _: None, lambda _: None),
+        lambda: None,
+    )
+    client = await kubernetes.connect(settings.kubeconfig)
+    try:
+        troubles = await loop.look(Api(client, lambda: True), _beginning(settings), reports)
+    finally:
+        await client.close()
+    return Bootstrapped(tuple(done), troubles)
+
+
+def duties_of(settings: ControllerSettings) -> "list[Duty]":
+    """Return what whoever leads sees to."""
+    from certs.cluster.port_switch import Closing  # noqa: PLC0415  as above
+
+    found = _beginning(settings)
+    if settings.certificates is Certificates.OWN and settings.caller_ports is None:
+        found.append(Closing())
+    return found
+
+
+def _beginning(settings: ControllerSettings) -> "list[Duty]":
+    """Return what anybody may see to: who does not lead need not know of the leader's doors, and closes none."""
+    from certs.cluster.ca_controller import Keeping  # noqa: PLC0415  as above
+    from certs.cluster.injection import Injection  # noqa: PLC0415  as above
+    from certs.cluster.port_switch import Turning  # noqa: PLC0415  as above
+    from certs.cluster.token_controller import Issuing  # noqa: PLC0415  as above
+
+    found: list[Duty] = []
+    if settings.certificates is Certificates.CERT_MANAGER:
+        found.append(Injection())
+    elif settings.certificates is Certificates.OWN:
+        found.append(Keeping(_plan(settings)))
+    if settings.caller_ports is not None:
+        found.append(Turning(settings.caller_ports))
+    if settings.token_issuer is not None:
+        found.append(Issuing(_issuer(settings, settings.token_issuer)))
+    return found
+
+
+def _plan(settings: ControllerSettings) -> "Plan":
+    from certs.cluster.ca_controller import Plan  # noqa: PLC0415  as above
+    from certs.lifetimes import Lifetimes  # noqa: PLC0415  as above
+
+    serving_ca, serving, client_ca, client = (timedelta(seconds=seconds) for seconds in _lives(settings))
+    return Plan(
+        Lifetimes.of(serving_ca, serving, _SERVING_SETTLE_MAX),
+        Lifetimes.of(client_ca, client, _CLIENT_SETTLE_MAX),
+    )
+
+
+def _issuer(settings: ControllerSettings, name: str) -> "Issuer":
+    from certs.tokens.rotation import Issuer  # noqa: PLC0415  as above
+
+    lives, key_lives = settings.token_lifetime_seconds, settings.token_key_lifetime_seconds
+    return Issuer(name, _AUDIENCE, settings.token_subject, settings.token_subject, int(lives), int(key_lives))
+
+
+def _lives(settings: ControllerSettings) -> tuple[float, float, float, float]:
+    return (
+        settings.serving_ca_lifetime_seconds,
+        settings.serving_lifetime_seconds,
+        settings.client_ca_lifetime_seconds,
+        settings.client_lifetime_seconds,
+    )

@@ -1,0 +1,53 @@
+"""The door that `--client-identity` asks for, and what keeps it current."""
+
+import time
+from dataclasses import dataclass
+
+from webhook.adapters.clocks import WallClock
+from webhook.app.callers import Callers
+from webhook.app.cluster import Loop
+from webhook.app.telemetry import Telemetry
+from webhook.authentication.forwarded_certificate import ForwardedAuthorities, ForwardedDoor
+from webhook.authentication.secret_path import WARNING, ReducedDoor
+from webhook.authentication.secret_path_file import ReducedPaths
+from webhook.authentication.strategies import Door, MutualDoor
+from webhook.settings import ClientIdentity, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDoor:
+    """`loops` keep it current."""
+
+    mode: ClientIdentity
+    door: Door
+    loops: tuple[Loop, ...] = ()
+    authorities: ForwardedAuthorities | None = None
+
+    @property
+    def warning(self) -> str:
+        """What nobody may overlook."""
+        return WARNING if self.mode is ClientIdentity.REDUCED else ""
+
+    def unready(self) -> list[str]:
+        """Return why it would let nobody in."""
+        if self.authorities is not None and self.authorities.value.end_seconds <= time.time():
+            return ["all CAs of callers behind the proxy have expired"]
+        return []
+
+    def expiry_seconds(self) -> dict[str, float]:
+        """Return until when the certificates behind it are valid, in seconds since the Unix epoch, by name."""
+        return {"forwarded-ca": self.authorities.value.not_after_seconds} if self.authorities is not None else {}
+
+
+def open_door(settings: Settings, telemetry: Telemetry, callers: Callers | None) -> OpenDoor:
+    """Return the door; `callers` is None in reduced mode alone. UserError for a bad file."""
+    if callers is None:
+        if settings.reduced_path_file is None:
+            raise LookupError("settings of the reduced mode name the file of its path")
+        paths = ReducedPaths(settings.reduced_path_file, telemetry.watched_files("reduced path"))
+        return OpenDoor(settings.client_identity, ReducedDoor(paths), (paths.run,))
+    if settings.forwarded_ca is None:
+        return OpenDoor(settings.client_identity, MutualDoor(callers.authenticator))
+    authorities = ForwardedAuthorities(settings.forwarded_ca, telemetry.watched_files("forwarded CAs"))
+    door = ForwardedDoor(callers.authenticator, callers.identities, authorities, WallClock())
+    return OpenDoor(settings.client_identity, door, (authorities.run,), authorities)

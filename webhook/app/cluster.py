@@ -1,0 +1,242 @@
+"""Where policy, overrides and Namespace labels come from: a cluster, or files; which of them, the settings say."""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.adapters.clocks import WallClock
+from webhook.adapters.fixed import FixedNamespaces
+from webhook.adapters.overrides_file import OverridesFile
+from webhook.adapters.policy_file import PolicyFile
+from webhook.adapters.policy_process.parent import PolicyProcess
+from webhook.app.certificates import CertificateKeeper
+from webhook.app.telemetry import Telemetry
+from webhook.authentication.tokens.jwks_refresher import Fetch
+from webhook.core.compiled_policy import Compiled
+from webhook.core.document import Purpose, configmap
+from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_policy import ActivePolicy
+from webhook.policy.current_policy import PolicyKeeper
+from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource, StatusBoard
+from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, in_cluster
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+    from webhook.adapters.kubernetes import Lease, ServerLeases
+
+Loop = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OverridesSource:
+    """The overrides in force, how they are read for the first time, and what keeps them current."""
+
+    keeper: OverridesKeeper
+    refresh: Loop
+    loops: tuple[Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the interceptor judges by. `name` says where the policy is, for people.
+
+    `loops` keep it current; `close` comes after they have ended.
+    """
+
+    name: str
+    keeper: PolicyKeeper
+    policies: PolicySource
+    namespaces: NamespaceLabels
+    overrides: OverridesSource
+    active: ActivePolicy
+    """What all who judge or reconcile go by."""
+    loops: tuple[Loop, ...]
+    close: Loop
+    lease: "Lease | None" = None
+    """Under which one server counts in its memory, where there is a cluster to tell which."""
+    servers: "ServerLeases | None" = None
+    """By which servers that share a store count each other, where there is a cluster and nobody said how many."""
+    pods: PodWatch | None = None
+    """Where a server in whose memory counters live sees what became of Pods."""
+    board: StatusBoard | None = None
+    """Where whoever leads shows how services stand, if there is a cluster."""
+    cluster_keys: Fetch | None = None
+    """Where the keys of the cluster's own issuer come from, if its tokens are wanted."""
+    certificates: CertificateKeeper | None = None
+    """Keeps certificates in the cluster while this process leads, where it is asked to."""
+    purpose: Purpose = Purpose.SERVE
+    """What a policy may ask of this server."""
+    is_alone: bool = False
+    """There is no cluster, and so no controller beside it."""
+
+    def compiled(self) -> Compiled | None:
+        """Return the policy in force under the overrides in force."""
+        loaded = self.policies.current()
+        return None if loaded is None else self.active.compiled(loaded)
+
+
+async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
+    """Return the sources that the settings name; UserError names what is wrong with a kubeconfig."""
+    if settings.kubeconfig is None and not in_cluster(os.environ):
+        return _alone(settings, telemetry, clock)
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
+
+    client = await kubernetes.connect(settings.kubeconfig)
+    events = tell_events(client, settings, telemetry)
+    followed = follow(client, settings, telemetry, clock, Purpose.serving(alone=False, in_process=in_process(settings)))
+    lease = servers = None
+    if in_process(settings):
+        logs = telemetry.logs
+        lease = leader_lease(
+            client,
+            settings,
+            telemetry,
+            lambda reason: logs.said("warning", "waiting for another server to end", reason=reason),
+        )
+    elif settings.replicas is None:
+        servers = kubernetes.ServerLeases(
+            client,
+            socket.gethostname(),
+            is_unique=settings.kubeconfig is None,
+            reports=telemetry.watched("leases"),
+        )
+    loops = *followed.loops, events, *([servers.run] if servers is not None else [])
+    pods = kubernetes.WatchedPods(client, clock, reports=telemetry.watched("pods")) if in_process(settings) else None
+    cluster_keys = kubernetes.ClusterKeys(client).fetch if settings.cluster_keys else None
+    return replace(followed, loops=loops, lease=lease, servers=servers, pods=pods, cluster_keys=cluster_keys)
+
+
+def in_process(settings: ControllerSettings) -> bool:
+    """Return whether counters live in the process that counts."""
+    return settings.store == MEMORY
+
+
+def follow(
+    client: "ApiClient",
+    settings: ControllerSettings,
+    telemetry: Telemetry,
+    clock: Clock,
+    purpose: Purpose,
+    *,
+    keeps_last_good: bool = True,
+) -> Sources:
+    """Return what a cluster is asked for: the policy, unless the settings name a file, overrides, Namespace labels."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    if settings.overrides is not None:
+        overrides = _overrides_file(settings.overrides, telemetry)
+    else:
+        overrides = _overrides_in(client, telemetry)
+    active = _active(overrides)
+    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
+    policies: PolicyFile | kubernetes.ConfigMapPolicy
+    if settings.policy is not None:
+        name, policies = str(settings.policy), PolicyFile(settings.policy, keeper)
+    else:
+        name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
+        reports = telemetry.watched("configmaps")
+        policies = kubernetes.ConfigMapPolicy(client, keeper, reports=reports, keeps_last_good=keeps_last_good)
+    loops = policies.run, namespaces.run, *overrides.loops
+    is_kept = settings.certificates is not Certificates.OFF or settings.token_issuer is not None
+    return Sources(
+        name,
+        keeper,
+        policies,
+        namespaces,
+        overrides,
+        active,
+        loops,
+        client.close,
+        board=kubernetes.ServiceStatuses(client),
+        certificates=CertificateKeeper(settings, telemetry, client) if is_kept else None,
+        purpose=purpose,
+    )
+
+
+def leader_lease(
+    client: "ApiClient",
+    settings: ControllerSettings,
+    telemetry: Telemetry,
+    on_wait: Callable[[str], None],
+    notes: Callable[[], Mapping[str, str]] = dict,
+) -> "Lease":
+    """Return the Lease of whoever counts or reconciles alone."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    return kubernetes.Lease(
+        client,
+        socket.gethostname(),
+        is_unique=settings.kubeconfig is None,
+        reports=telemetry.watched("leases"),
+        on_wait=on_wait,
+        notes=notes,
+    )
+
+
+def tell_events(client: "ApiClient", settings: ControllerSettings, telemetry: Telemetry) -> Loop:
+    """Have what is observed told as Events too; return what sends them."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    reports, on_result = telemetry.event_reports(), telemetry.metrics.event_told
+    # A controller denies nobody: all that it tells is about our own documents.
+    where = "all namespaces" if isinstance(settings, Settings) else configmap.NAMESPACE
+    sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result, where=where)
+    has_policy, has_overrides = settings.policy is None, settings.overrides is None
+    telemetry.observer.join(kubernetes.Events(sender, has_policy=has_policy, has_overrides=has_overrides))
+    return sender.run
+
+
+def _overrides_in(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    place = f"configmap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
+    keeper = OverridesKeeper(telemetry.observer, WallClock(), place)
+    source = kubernetes.ConfigMapOverrides(client, keeper, reports=telemetry.watched("overrides"))
+    return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
+
+
+def _overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
+    keeper = OverridesKeeper(telemetry.observer, WallClock(), str(path))
+    source = OverridesFile(path, keeper)
+    return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
+
+
+def _active(overrides: OverridesSource) -> ActivePolicy:
+    active = ActivePolicy(overrides.keeper)
+    overrides.keeper.prepare = active.prepare_overrides
+    return active
+
+
+def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
+    if settings.policy is None:
+        raise LookupError("settings without a cluster have a policy file")
+    purpose = Purpose.serving(alone=True, in_process=settings.store == MEMORY)
+
+    async def nothing() -> None:
+        """Do nothing: there is no client."""
+
+    if settings.overrides is not None:
+        overrides = _overrides_file(settings.overrides, telemetry)
+    else:
+        overrides = OverridesSource(OverridesKeeper(telemetry.observer, WallClock()), nothing, ())
+    active = _active(overrides)
+    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    policies = PolicyFile(settings.policy, keeper)
+    loops = policies.run, *overrides.loops
+    return Sources(
+        str(settings.policy),
+        keeper,
+        policies,
+        FixedNamespaces(),
+        overrides,
+        active,
+        loops,
+        nothing,
+        purpose=purpose,
+        is_alone=True,
+    )

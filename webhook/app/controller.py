@@ -1,0 +1,193 @@
+"""`podgate controller` with everything behind its ports, and its life from start to SIGTERM."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import msgspec
+import uvloop
+
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.metrics import CONTENT_TYPE
+from webhook.app.cluster import Loop, Sources, follow, leader_lease, tell_events
+from webhook.app.controller_loops import controller
+from webhook.app.readiness_log import ReadinessLog
+from webhook.app.supervision import asked_to_end, forever
+from webhook.app.telemetry import Telemetry
+from webhook.controller import Controller
+from webhook.core.document import Purpose
+from webhook.errors import UserError
+from webhook.ports import Clock
+from webhook.server.health import plain_handler
+from webhook.server.server import PlainServer
+from webhook.settings import MEMORY, Address, ControllerSettings, in_cluster
+from webhook.store.breaker_ticker import LATE_US
+from webhook.support.event_loop import EventLoop
+from webhook.support.single_flight import Shared
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+    from webhook.adapters.redis_store import RedisStore
+
+VERSION = version("podgate")
+_STORE_SECONDS = 2.0
+"""No admission waits for what the controller asks of the store."""
+
+
+class Controlling:
+    """One who leads, or stands by."""
+
+    def __init__(
+        self, settings: ControllerSettings, telemetry: Telemetry, clock: Clock, client: "ApiClient", sources: Sources
+    ) -> None:
+        self._settings = settings
+        self._telemetry = telemetry
+        self._logs = telemetry.logs
+        self._clock = clock
+        self._client = client
+        self._sources = sources
+        self._events = tell_events(client, settings, telemetry)
+        self._store = _open_store(settings, telemetry, clock)
+        self._lease = leader_lease(client, settings, telemetry, self._waits, self._notes)
+        self._controller: Controller | None = None
+        handler = plain_handler(self._unready, Shared(self._metrics).get, CONTENT_TYPE, Shared(self._status).get)
+        self._plain = PlainServer(handler, telemetry.observer)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, asked: asyncio.Event) -> None:
+        """Lead whenever it can, until `asked` to end."""
+        self._logs.adopt_standard_logging()
+        await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
+        listen = self._settings.plain_listen
+        await self._plain.listener.start(listen.host, listen.port)
+        loops: tuple[Loop, ...] = (
+            *self._sources.loops,
+            self._store.follow,
+            self._events,
+            self._lead,
+            *self._certificates(),
+        )
+        self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
+        addresses = [str(Address(*address)) for address in self._plain.listener.addresses]
+        self._logs.said("info", "listening", plain=addresses, not_ready=self._unready())
+        self._tasks.append(asyncio.create_task(forever(ReadinessLog(self._unready, self._logs).run, self._logs)))
+        await asked.wait()
+
+    async def stop(self) -> None:
+        """End what runs, let go of the lease, and only then of what the last steps needed; telemetry goes last."""
+        self._logs.said("info", "stopping")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._lease.release()
+        await self._plain.stop()
+        await self._sources.close()
+        await self._store.close()
+        await asyncio.to_thread(self._telemetry.close)
+        self._logs.said("info", "stopped")
+        self._logs.close()
+
+    def _certificates(self) -> tuple[Loop, ...]:
+        """Return what needs neither policy nor store: servers that cannot start without a certificate wait for it."""
+        keeper = self._sources.certificates
+        return (partial(keeper.run, lambda: not self._lease.obstacle),) if keeper is not None else ()
+
+    async def _lead(self) -> None:
+        await self._lease.lead(self._work)
+
+    async def _work(self, found: Mapping[str, str]) -> None:
+        """Reconcile from where the former leader had come, until cancelled."""
+        from webhook.adapters.kubernetes import WatchedPods, continuity_of  # noqa: PLC0415  it takes long to load
+
+        resume = continuity_of(found)
+        self._logs.said("info", "leading", resumes=resume is not None)
+        reports = self._telemetry.watched("pods")
+        watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
+        self._controller = controller(self._sources, watch, self._store, self._clock, self._telemetry, ticks=True)
+        try:
+            await self._controller.run()
+        finally:
+            self._controller = None  # whoever leads next knows better how far it has come
+            self._telemetry.metrics.ledger.watched(None)
+            self._logs.said("warning", "leading no more", reason=self._lease.obstacle or "ending")
+
+    def _waits(self, reason: str) -> None:
+        self._logs.said("info", "standing by", reason=reason)
+
+    def _notes(self) -> Mapping[str, str]:
+        from webhook.adapters.kubernetes import annotations  # noqa: PLC0415  as above
+
+        return annotations(self._controller.continuity() if self._controller is not None else None)
+
+    def _unready(self) -> list[str]:
+        """Return why this one should not be counted on; to stand by is no reason."""
+        reasons = [self._lease.trouble] if self._lease.trouble else []
+        if self._sources.policies.current() is None:
+            reasons.append("no good policy: " + "; ".join(self._sources.keeper.last_errors()))
+        return reasons
+
+    async def _metrics(self) -> bytes:
+        return await asyncio.to_thread(self._telemetry.metrics.render)
+
+    async def _status(self) -> bytes:
+        loaded = self._sources.policies.current()
+        document = {
+            "version": VERSION,
+            "role": "controller",
+            "leads": not self._lease.obstacle,
+            "waitsFor": self._lease.obstacle,
+            "notReady": self._unready(),
+            "policy": {"source": self._sources.name, "hash": loaded.hash if loaded else None},
+            "store": {"kind": "redis", "error": self._telemetry.store_trouble},
+            "watches": {name: watch.error for name, watch in self._telemetry.watches.items()},
+            "certificates": keeper.shown() if (keeper := self._sources.certificates) is not None else None,
+        }
+        return msgspec.json.encode(document)
+
+
+def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock) -> "RedisStore":
+    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
+
+    return redis_store.RedisStore(
+        redis_store.open_link(settings.store, settings.store_files),
+        settings.cluster,
+        clock,
+        telemetry.store_reports(),
+        deadline_seconds=_STORE_SECONDS,
+        late_us=LATE_US,
+        hears=telemetry.announcement_reports(),
+    )
+
+
+def run(settings: ControllerSettings) -> None:
+    """Lead whenever it can, until SIGTERM or SIGINT; UserError where there is nothing to lead."""
+    if settings.store == MEMORY:
+        raise UserError(
+            "--store: memory: with --store memory `podgate serve` does this itself",
+            "give the --store redis://HOST:6379/0 that the servers share",
+        )
+    if settings.kubeconfig is None and not in_cluster(os.environ):
+        raise UserError(
+            "--kubeconfig: missing, and this is no Pod with a service account's token: there are no Pods to watch",
+            "name the kubeconfig of the cluster that the servers judge for",
+        )
+    uvloop.run(_run(settings), loop_factory=EventLoop)
+
+
+async def _run(settings: ControllerSettings) -> None:
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
+
+    clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
+    client = await kubernetes.connect(settings.kubeconfig)
+    purpose = Purpose.serving(alone=False, in_process=False)
+    sources = follow(client, settings, telemetry, clock, purpose, keeps_last_good=False)
+    controlling = Controlling(settings, telemetry, clock, client, sources)
+    asked, _ = asked_to_end()
+    try:
+        await controlling.run(asked)
+    finally:
+        await controlling.stop()

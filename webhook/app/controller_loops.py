@@ -1,0 +1,49 @@
+"""The controller's loops with everything behind their ports, wherever they run: on their own, or within a server."""
+
+from collections.abc import Callable, Iterable
+
+from webhook.adapters.clocks import WallClock
+from webhook.app.cluster import Loop, Sources
+from webhook.app.store import Ledger
+from webhook.app.telemetry import Telemetry
+from webhook.controller import Boards, Controller, Hands, Resets
+from webhook.core import overrides
+from webhook.core.compiled_policy import Compiled
+from webhook.ports import Clock, PodWatch
+from webhook.store.breaker_ticker import Ticking
+
+_WALL = WallClock()
+"""People write the moments of overrides by it, and entries end by it: counters' clocks may be far from it."""
+
+
+def controller(
+    sources: Sources, watch: PodWatch, ledger: Ledger, clock: Clock, telemetry: Telemetry, *, ticks: bool = False
+) -> Controller:
+    """Return a controller, which runs for as long as it leads; it `ticks` where no server does so beside it."""
+    in_force = sources.compiled
+    reports, asked = telemetry.controller_reports(), _asked(sources)
+    beside = [_hands(sources, ledger, telemetry, in_force).run]
+    if ticks:
+        beside.append(Ticking(ledger, clock, in_force, telemetry.observer.transitioned).run)
+    if sources.board is not None:
+        beside.append(Boards(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
+    return Controller(watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, beside=beside)
+
+
+def by_hand(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
+    """Return what a server does itself that has no cluster, and so no controller beside it."""
+    in_force = sources.compiled
+    resets = Resets(ledger, in_force, _asked(sources))
+    return resets.run, _hands(sources, ledger, telemetry, in_force).run
+
+
+def _hands(sources: Sources, ledger: Ledger, telemetry: Telemetry, in_force: Callable[[], Compiled | None]) -> Hands:
+    def asked() -> dict[str, int]:
+        return overrides.breaker_resets(sources.overrides.keeper.current().all(), _WALL.now_us())
+
+    return Hands(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
+
+
+def _asked(sources: Sources) -> Callable[[], Iterable[overrides.Reset]]:
+    """Return the resets that live overrides ask for."""
+    return lambda: overrides.resets(sources.overrides.keeper.current().all(), _WALL.now_us())

@@ -1,0 +1,58 @@
+"""What runs on a control-plane node: the cluster's credentials for kube-apiserver, looked at again and again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from webhook.adapters.logs import Logs
+from webhook.app.supervision import asked_to_end
+from webhook.ports import Credentials
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look has changed, and what it could not."""
+
+    done: Sequence[str] = ()
+    troubles: Sequence[str] = ()
+
+
+@asynccontextmanager
+async def open_credentials(kubeconfig: Path | None) -> AsyncIterator[Credentials]:
+    """Yield those of a kubeconfig's cluster, None: of the one that this runs in; UserError: neither can be used."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
+
+    client = await kubernetes.connect(kubeconfig)
+    try:
+        yield kubernetes.ClusterCredentials(client)
+    finally:
+        await client.close()
+
+
+async def look_until_asked_to_end(look: Callable[[], Awaitable[Looked]], every_seconds: float) -> None:
+    """Look every so often, and log what changes, until SIGTERM or SIGINT."""
+    asked, _ = asked_to_end()
+    looking = asyncio.create_task(_look_on(look, every_seconds, Logs()))
+    await asked.wait()
+    looking.cancel()
+    await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _look_on(look: Callable[[], Awaitable[Looked]], every_seconds: float, logs: Logs) -> None:
+    troubles: Sequence[str] = ()
+    while True:
+        try:
+            found = await look()
+        except Exception as error:  # noqa: BLE001  a defect of ours must not let the credentials run out
+            found = Looked(troubles=(f"a look failed: {error!r}",))
+        for line in found.done:
+            logs.said("info", line)
+        for line in found.troubles:
+            if line not in troubles:  # told once, not at every look
+                logs.said("warning", line)
+        if troubles and not found.troubles:
+            logs.said("info", "all is well again")
+        troubles = found.troubles
+        await asyncio.sleep(every_seconds)

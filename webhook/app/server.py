@@ -1,0 +1,226 @@
+"""The server with everything behind its ports, and its life from start to SIGTERM."""
+
+import asyncio
+import sys
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+
+import uvloop
+
+from webhook.adapters.clocks import SystemClock, WallClock
+from webhook.adapters.metrics import CONTENT_TYPE
+from webhook.adapters.policy_process.parent import PolicyProcess
+from webhook.app.callers import open_callers
+from webhook.app.client_identity import open_door
+from webhook.app.cluster import Loop, Sources, open_sources
+from webhook.app.controller_loops import by_hand, controller
+from webhook.app.readiness_log import ReadinessLog
+from webhook.app.serving_tls import open_tls
+from webhook.app.status_page import Shown
+from webhook.app.store import open_store
+from webhook.app.supervision import asked_to_end, forever
+from webhook.app.telemetry import Telemetry
+from webhook.errors import UserError
+from webhook.interceptor import Interceptor
+from webhook.outcomes.aggregator import OutcomeBuffer
+from webhook.outcomes.endpoint import OutcomeReceiver
+from webhook.policy.policy_webhook import PolicyReviewer
+from webhook.ports import Clock
+from webhook.server.admission import AdmissionEdge
+from webhook.server.admission import Limits as CallLimits
+from webhook.server.health import plain_handler
+from webhook.server.listener import Limits as ConnectionLimits
+from webhook.server.listener import Listener
+from webhook.server.server import Patience, Server
+from webhook.settings import MEMORY, Address, ClientIdentity, Settings
+from webhook.store.breaker_ticker import Ticking
+from webhook.support.event_loop import EventLoop
+from webhook.support.malloc_trim import giving_back
+
+VERSION = version("podgate")
+_DRAINING = "draining"
+_SWITCH_SECONDS = 0.001
+"""After so long the loop has its turn again while a thread works (a large Pod, a scrape); Python's own is 5 ms."""
+_LEASE_PATIENCE_SECONDS = 30.0
+"""Longer than another server takes to let go of the lease at its end, and than the lease of a dead one lasts."""
+_LEASE_REMEDY = (
+    "with --store memory one server alone may count: run one replica, or let all share a --store redis://HOST:6379/0"
+)
+
+
+class Podgate:
+    """The server with everything behind it. Made of good files only; a bad one is a UserError."""
+
+    def __init__(self, settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._telemetry = telemetry
+        self._logs = telemetry.logs
+        self._sources = sources
+        observer = telemetry.observer
+        self._tls = open_tls(settings, telemetry)
+        self._store = open_store(settings, telemetry, clock, sources.servers)
+        counters = self._store.counters
+        self._interceptor = Interceptor(sources.policies, counters, sources.namespaces, observer, sources.active)
+        is_reduced = settings.client_identity is ClientIdentity.REDUCED
+        self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
+        self._door = open_door(settings, telemetry, self._callers)
+        telemetry.metrics.reduced_mode(on=is_reduced)
+        limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
+        reviewer = PolicyReviewer(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
+        outcome_reports = telemetry.outcome_reports()
+        self._outcomes = OutcomeBuffer(counters, clock, observer, outcome_reports)
+        receiver = OutcomeReceiver(self._sources.compiled, self._outcomes, clock, outcome_reports)
+        edge = AdmissionEdge(self._interceptor, reviewer, receiver, self._door.door, observer, limits)
+        telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
+        telemetry.watch_namespaces(sources.namespaces.labels)
+        self._shown = shown = Shown(
+            VERSION,
+            clock,
+            sources,
+            self._store,
+            self._interceptor,
+            telemetry,
+            self._tls,
+            self._obstacles,
+            self._door,
+        )
+        self.server = Server(
+            edge,
+            plain_handler(shown.unready, shown.metrics, CONTENT_TYPE, shown.status, self._door.warning),
+            self._tls.files,
+            observer,
+            ConnectionLimits(
+                settings.max_connections,
+                settings.handshake_timeout_seconds,
+                settings.header_timeout_seconds,
+                settings.max_connection_age_seconds,
+                silence_seconds=settings.keep_alive_seconds,
+            ),
+            Patience(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
+        )
+        self._readiness = ReadinessLog(shown.unready, self._logs, leaving=_DRAINING)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Load all, and show on the plain port how it goes: who is called before has nothing to judge by."""
+        self._logs.adopt_standard_logging()
+        await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
+        plain = self._settings.plain_listen
+        await self.server.plain.start(plain.host, plain.port)
+        ticking = Ticking(
+            self._store.counters, self._clock, self._sources.compiled, self._telemetry.observer.transitioned
+        )
+        loops: tuple[Loop, ...] = (
+            *self._sources.loops,
+            *self._store.loops,
+            *(self._callers.loops if self._callers is not None else ()),
+            *self._door.loops,
+            *self._tls.loops,
+            *giving_back(),
+            self._outcomes.run,
+            ticking.run,
+        )
+        self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
+
+    async def serve(self, asked: asyncio.Event) -> None:
+        """Answer the API server's calls until `asked` to end. UserError where another server counts for itself."""
+        serving, ending = asyncio.create_task(self._serve()), asyncio.create_task(asked.wait())
+        await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
+        for task in (serving, ending):
+            task.cancel()
+        [outcome, _] = await asyncio.gather(serving, ending, return_exceptions=True)
+        if isinstance(outcome, Exception):
+            self._logs.said("error", "leaving", reason=str(outcome))
+            raise outcome
+
+    async def _serve(self) -> None:
+        lease = self._sources.lease
+        if lease is not None:
+            await lease.take(_LEASE_PATIENCE_SECONDS, _LEASE_REMEDY)
+        listen = self._settings.listen
+        await self.server.admission.start(listen.host, listen.port)
+        self._logs.said(
+            "info",
+            "listening",
+            admission=_addresses(self.server.admission),
+            plain=_addresses(self.server.plain),
+            not_ready=self._shown.unready(),
+        )
+        self._tasks.append(asyncio.create_task(forever(self._readiness.run, self._logs)))
+        self._begin_to_reconcile()
+        if self._door.warning:
+            self._logs.said("warning", f"{self._door.warning}: whoever reaches this port and learns the path may ask")
+        if self._settings.store == MEMORY:
+            unseen = "" if lease is not None else "; without a cluster it does not see who else counts for itself"
+            self._logs.said("warning", f"counters are in this process: when it ends, all limits begin anew{unseen}")
+        await (lease.keep(_LEASE_REMEDY) if lease is not None else asyncio.Event().wait())
+
+    def _begin_to_reconcile(self) -> None:
+        """Do what a controller does, where there is none beside us."""
+        pods, ledger, loops = self._sources.pods, self._store.ledger, tuple[Loop, ...]()
+        if pods is not None:
+            loops = (controller(self._sources, pods, ledger, self._clock, self._telemetry).run,)
+        elif self._sources.is_alone:
+            loops = by_hand(self._sources, ledger, self._telemetry)
+        lease, keeper = self._sources.lease, self._sources.certificates
+        if lease is not None and keeper is not None:
+            loops = (*loops, partial(keeper.run, lambda: not lease.obstacle))
+        self._tasks += [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
+
+    def _obstacles(self) -> list[str]:
+        """Return why this server should get no calls, as far as its own life and its callers go."""
+        lease = self._sources.lease
+        leaving = [_DRAINING] if self.server.draining else []
+        unknown = self._callers.unready() if self._callers is not None else []
+        return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *leaving, *unknown]
+
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Drain until `hurry`, finish, and only then stop what the last calls may need; telemetry goes last.
+
+        The lease goes first: who comes next begins with empty counters whether or not the last calls are answered.
+        """
+        self._logs.said("info", "draining")
+        if self._sources.lease is not None:
+            await asyncio.gather(self._sources.lease.release(), self.server.stop(hurry))
+        else:
+            await self.server.stop(hurry)
+        await self._outcomes.flush()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._sources.close()
+        await self._store.close()
+        await asyncio.to_thread(self._telemetry.close)
+        self._logs.said("info", "stopped")
+        self._logs.close()
+
+
+def _addresses(listener: Listener) -> list[str]:
+    return [str(Address(*address)) for address in listener.addresses]
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; a second one ends the drain at once."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    uvloop.run(_serve(settings), loop_factory=EventLoop)
+
+
+async def _serve(settings: Settings) -> None:
+    _want_fast_parser()
+    asked, asked_again = asked_to_end()
+    clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
+    sources = await open_sources(settings, telemetry, clock)
+    podgate = Podgate(settings, telemetry, clock, sources)
+    await podgate.start()
+    try:
+        await podgate.serve(asked)
+    finally:
+        await podgate.stop(asked_again)
+
+
+def _want_fast_parser() -> None:
+    """Refuse aiohttp's pure Python parser: an order of magnitude slower, and laxer in what it takes for HTTP."""
+    if find_spec("aiohttp._http_parser") is None:
+        raise UserError("aiohttp has no compiled HTTP parser here", "install aiohttp from a wheel")

@@ -1,0 +1,50 @@
+"""What the server shows and asks for in a handshake, from the files that the settings name, and how it stands."""
+
+import time
+from dataclasses import dataclass
+
+from webhook.app.cluster import Loop
+from webhook.app.telemetry import Telemetry
+from webhook.settings import Settings
+from webhook.tls.ca_bundle import Published
+from webhook.tls.context import TlsFiles, TlsPaths
+
+
+@dataclass(frozen=True, slots=True)
+class ServingTls:
+    """`loops` keep it current."""
+
+    files: TlsFiles
+    published: Published | None
+    loops: tuple[Loop, ...]
+
+    def unready(self) -> list[str]:
+        """Return why the API server would not shake hands."""
+        loaded, now_seconds, reasons = self.files.value, time.time(), list[str]()
+        if loaded.leaf_not_after_seconds <= now_seconds:
+            reasons.append("the serving certificate has expired")
+        elif self.published is not None and (obstacle := self.published.obstacle()) is not None:
+            reasons.append(obstacle)
+        if loaded.callers_end_seconds is not None and loaded.callers_end_seconds <= now_seconds:
+            reasons.append("all CAs of clients have expired")
+        return reasons
+
+    def expiry_seconds(self) -> dict[str, float]:
+        """Return when each expires, in seconds since the Unix epoch; of several CAs the first to do so."""
+        loaded, published = self.files.value, self.published
+        expiry: dict[str, float] = {"serving": loaded.leaf_not_after_seconds}
+        if published is not None:
+            expiry["serving-ca"] = published.value.not_after_seconds
+        if loaded.client_ca_not_after_seconds is not None:
+            expiry["client-ca"] = loaded.client_ca_not_after_seconds
+        return expiry
+
+
+def open_tls(settings: Settings, telemetry: Telemetry) -> ServingTls:
+    """Open what the settings name; UserError where a file is not good."""
+    paths = TlsPaths(settings.tls_cert, settings.tls_key, settings.client_ca)
+    files = TlsFiles(paths, telemetry.watched_files("certificates"))
+    if settings.serving_ca is None:
+        return ServingTls(files, None, (files.run,))
+    published = Published(settings.serving_ca, lambda: files.context, telemetry.watched_files("published bundle"))
+    return ServingTls(files, published, (files.run, published.run))

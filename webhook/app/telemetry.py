@@ -1,0 +1,283 @@
+"""Metrics, logs and traces of a server, as one observer; and what they are told beside reviews."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from webhook.adapters.logs import Logs
+from webhook.adapters.metrics import Duty, Metrics
+from webhook.adapters.recorder import Recorder
+from webhook.adapters.traces import Traces, open_traces
+from webhook.authentication.tokens.jwks_refresher import FetchReports
+from webhook.controller import BoardReports, ControllerReports
+from webhook.core.policy_spec import OutcomeSource
+from webhook.core.reporting.status import Replicas, WatchHealth
+from webhook.observers import Observers
+from webhook.outcomes.aggregator import OutcomeReports
+from webhook.ports import WatchReports
+from webhook.settings import MEMORY, ControllerSettings, Settings, TraceParent, in_cluster
+from webhook.store import GuardReports
+
+_OF_ONE_OPERATION = "script:"
+_NAMES_SHOWN = 5
+
+
+class Telemetry:
+    """Opened first and closed last: whatever happens between is told."""
+
+    def __init__(self, settings: ControllerSettings, version: str) -> None:
+        serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
+        self.metrics = Metrics(version, _duties(settings))
+        self.logs = Logs(sample_every=serving.log_sample if serving else 0)
+        self._traces = self._open_traces(serving, version) if serving else None
+        self.watches: dict[str, WatchHealth] = {}
+        self.files: dict[str, str] = {}
+        """What is wrong with each watched file as it stands now, "" where it is in force."""
+        self.store_trouble = ""
+        """Why the shared store gives no answer, "" where it does."""
+        self.store_mode = ""
+        """Which services go by which rule of their own, "" where none does."""
+        self.replicas = Replicas()
+        self._recorder = self._open_recorder(serving) if serving else None
+        more = [observer for observer in (self._traces, self._recorder) if observer is not None]
+        self.observer = Observers(self.metrics, self.logs, *more)
+
+    def _open_traces(self, settings: Settings, version: str) -> Traces | None:
+        follows = settings.trace_parent is TraceParent.FOLLOW
+        traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, version, follows=follows)
+        if traces is not None:
+            self.metrics.watch_trace_parents(traces.sampled_parents)
+        return traces
+
+    def _open_recorder(self, settings: Settings) -> Recorder | None:
+        if settings.record is None:
+            return None
+
+        def trouble(reason: str) -> None:
+            self.logs.said("error", "the record is not complete", file=str(settings.record), reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "the record goes on", file=str(settings.record), reason=reason)
+
+        reports = WatchReports(lambda: None, trouble, over)
+        limits = settings.record_sample, settings.record_max_bytes
+        recorder = Recorder(settings.record, *limits, reports, lambda: time.time_ns() // 1000)
+        self.metrics.watch_record(recorder.counts)
+        return recorder
+
+    def watch_namespaces(self, labels: Callable[[str], Mapping[str, str] | None]) -> None:
+        """Take labels of Namespaces from `labels`, where they are recorded."""
+        if self._recorder is not None:
+            self._recorder.watch_namespaces(labels)
+
+    def watched_files(self, what: str) -> Callable[[str | None], None]:
+        """Return whom to tell of each reading of changed files: what is wrong with them, None where they are good."""
+        is_start = True
+
+        def read(wrong: str | None) -> None:
+            nonlocal is_start
+            self.files[what] = wrong or ""
+            self.metrics.files_read(what, time.time(), is_good=wrong is None)
+            if wrong is not None:
+                self.logs.said("error", f"{what} refused, the last good one stays", reason=wrong)
+            elif not is_start:
+                self.logs.said("info", f"{what} loaded")
+            is_start = False
+
+        return read
+
+    def watched(self, resource: str) -> WatchReports:
+        """Return whom to tell how the watch on a kind of object fares."""
+        contact_us: int | None = None
+        troubles: list[str] = []
+        self.metrics.kubernetes_failed(resource, 0)  # from 0 on, so that the first is an increase
+
+        def show() -> None:
+            self.watches[resource] = WatchHealth(contact_us, "; ".join(troubles))
+
+        def contact() -> None:
+            nonlocal contact_us
+            now_seconds = time.time()
+            contact_us = int(now_seconds * 1_000_000)
+            self.metrics.kubernetes_contact(resource, now_seconds)
+            show()
+
+        def trouble(reason: str) -> None:
+            troubles.append(reason)
+            self.metrics.kubernetes_failed(resource)
+            self.logs.said("warning", "watch failed, what is known stays", resource=resource, reason=reason)
+            show()
+
+        def over(reason: str) -> None:
+            troubles.remove(reason)
+            self.logs.said("info", "watch recovered", resource=resource, reason=reason)
+            show()
+
+        show()
+        return WatchReports(contact, trouble, over)
+
+    def fetch_reports(self, source: str) -> FetchReports:
+        """Return whom to tell of each fetch of keys."""
+        last = ""
+
+        def fetched() -> None:
+            nonlocal last
+            self.metrics.keys_fetched(source, time.time())
+            if last:
+                self.logs.said("info", "keys are fetched again", source=source, reason=last)
+            last = ""
+
+        def failed(reason: str) -> None:
+            nonlocal last
+            self.metrics.keys_not_fetched(source)
+            if reason != last:
+                self.logs.said("warning", "keys are not fetched, what is known stays", source=source, reason=reason)
+            last = reason
+
+        def ended(reason: str) -> None:
+            nonlocal last
+            self.logs.said("error", "keys are too old, what they sign is refused", source=source, reason=reason)
+            last = reason
+
+        return FetchReports(fetched, failed, ended)
+
+    def keys_left_out(self, faults: str) -> None:
+        """Take what is wrong with keys that others publish, and that no token is verified with; "" for none."""
+        self.logs.said("info", "all keys are of use" if not faults else "keys are left out", reason=faults)
+
+    def event_reports(self) -> WatchReports:
+        """Return whom to tell why Events are not written."""
+
+        def trouble(reason: str) -> None:
+            self.logs.said("warning", "Events are not written", reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "Events are written again", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over)
+
+    def board_reports(self) -> BoardReports:
+        """Return whom to tell why nobody sees in the cluster how services stand."""
+
+        def absent(reason: str) -> None:
+            self.logs.said("info", "ServiceStatuses are not written", reason=reason)
+
+        def trouble(reason: str) -> None:
+            self.logs.said("warning", "ServiceStatuses are not written", reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "ServiceStatuses are written again", reason=reason)
+
+        return BoardReports(absent, trouble, over)
+
+    def store_reports(self) -> WatchReports:
+        """Return whom to tell how the shared store fares; each of its servers may have a trouble of its own."""
+        troubles: list[str] = []
+
+        def show() -> None:
+            self.store_trouble = "; ".join(dict.fromkeys(troubles))
+            self.metrics.store_stands(up=not troubles)
+
+        def trouble(reason: str) -> None:
+            self.metrics.store_failed(reason)
+            if reason.startswith(_OF_ONE_OPERATION):
+                self.logs.said(
+                    "error", "the store failed at one operation, its service goes by its rule", reason=reason
+                )
+                return
+            troubles.append(reason)
+            show()
+            self.logs.said("error", "the store does not answer, each service goes by its own rule", reason=reason)
+
+        def over(reason: str) -> None:
+            troubles.remove(reason)
+            show()
+            self.logs.said("info", "the store answers again", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over)
+
+    def announcement_reports(self) -> WatchReports:
+        """Return whom to tell how breakers are heard of as they move."""
+
+        def trouble(reason: str) -> None:
+            self.metrics.store_failed(reason)
+            self.logs.said("warning", "breakers that move elsewhere are known each second only", reason=reason)
+
+        def over(reason: str) -> None:
+            self.logs.said("info", "breakers that move elsewhere are known at once again", reason=reason)
+
+        return WatchReports(lambda: None, trouble, over)
+
+    def guard_reports(self) -> GuardReports:
+        """Return whom to tell what is done while the store gives no answer, and afterwards."""
+        by_rule: dict[str, list[str]] = {}
+
+        def fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  the guard names no arguments
+            self.metrics.fell_back(service, rule, on=on)
+            services = by_rule.setdefault(rule, [])
+            if on:
+                services.append(service)
+            else:
+                services.remove(service)
+            self.store_mode = "; ".join(f"{rule}: {_few(names)}" for rule, names in sorted(by_rule.items()) if names)
+
+        def lost() -> None:
+            self.metrics.store_lost()
+            self.logs.said("error", "the store may have lost what it had acknowledged, the last minute is told again")
+
+        return GuardReports(
+            fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, lost
+        )
+
+    def controller_reports(self) -> ControllerReports:
+        """Return whom to tell what the controller finds."""
+        ledger, outcomes = self.metrics.ledger, self.metrics.outcomes
+        return ControllerReports(
+            on_refunded=ledger.refunded,
+            on_unproven=ledger.unproven,
+            on_charged_afterwards=ledger.charged_afterwards,
+            on_raised=ledger.raised,
+            on_label_ignored=ledger.label_ignored,
+            on_drift=ledger.drifted,
+            on_watched=ledger.watched,
+            on_started=lambda service, result: outcomes.heard(service, OutcomeSource.POD_START, result),
+            on_start_dropped=outcomes.dropped,
+            on_excused=ledger.excused,
+            on_transition=self.observer.transitioned,
+        )
+
+    def outcome_reports(self) -> OutcomeReports:
+        """Return whom to tell what becomes of pushed outcomes."""
+        outcomes = self.metrics.outcomes
+        reports = OutcomeReports(outcomes.heard, outcomes.dropped, outcomes.refused)
+        return reports if self._recorder is None else replace(reports, on_told=self._recorder.heard)
+
+    def shared_by(self, replicas: Replicas) -> None:
+        """Take among how many servers the limits are divided while the store is away."""
+        if replicas != self.replicas:
+            self.logs.said("info", "shares changed", replicas=replicas.count, ordinal=replicas.ordinal)
+        self.replicas = replicas
+        self.metrics.shared_by(replicas.count)
+
+    def close(self) -> None:
+        """Send what is still to be sent; takes as long as the receiver does."""
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._traces is not None:
+            self._traces.shutdown()
+
+
+def _duties(settings: ControllerSettings) -> Duty:
+    """Return what this process counts: a server whose counters are in its memory reconciles them as well."""
+    if not isinstance(settings, Settings):
+        return Duty.RECONCILES
+    if settings.store != MEMORY:
+        return Duty.REVIEWS | Duty.SHARES_STORE
+    has_cluster = settings.kubeconfig is not None or in_cluster(os.environ)
+    return Duty.REVIEWS | Duty.RECONCILES if has_cluster else Duty.REVIEWS
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
+    return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown

@@ -1,0 +1,1 @@
+"""Authentication of callers: a client certificate and a JWT that agree on one configured identity."""

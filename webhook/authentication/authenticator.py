@@ -1,0 +1,232 @@
+"""Who is calling: a client certificate and a bearer token that agree on one configured identity make a Caller."""
+
+import base64
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
+from webhook.authentication.identities import CertificateField, ClientIdSource, Identities, Identity, Role
+from webhook.authentication.reasons import Refusal
+from webhook.authentication.tokens.jwt import (
+    LEEWAY_MAX_SECONDS,
+    Binding,
+    Claims,
+    KeyNotFoundError,
+    TokenRules,
+    refuse,
+    verify,
+)
+from webhook.errors import AuthenticationError, UserError
+from webhook.ports import Caller, Clock, Denials, Kept, TokenKeys
+from webhook.support.lru_cache import Lately
+
+_CACHED_MAX_SECONDS = 60
+_CERTIFICATES_MAX = 512
+_TOKENS_MAX = 32
+"""Of one certificate: whoever brings more than that pushes out none but those of the same certificate."""
+_CLIENT_ID_LENGTH_MAX = 256
+_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLimits:
+    """What is asked of every token, beside its identity."""
+
+    lifetime_max_seconds: float = 86_400
+    leeway_seconds: float = 10
+    """How far an issuer's clock may be off."""
+    binding: Binding = Binding.IF_PRESENT
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.leeway_seconds <= LEEWAY_MAX_SECONDS:
+            raise UserError(
+                f"a token leeway of {self.leeway_seconds:g} s",
+                f"choose at most {LEEWAY_MAX_SECONDS} s, and set the clocks right",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """A token that was good at `since_us`, and is so until `until_us` unless it gets denied."""
+
+    caller: Caller
+    jti: str | None
+    since_us: int
+    until_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A certificate, and the good tokens that lately came with it, by their SHA-256."""
+
+    certificate: CertificateIdentity
+    verified: Lately[bytes, _Verified] = field(default_factory=lambda: Lately(_TOKENS_MAX))
+
+
+class Authenticator:
+    """Answers for each request: identity is checked per call, since connections outlive tokens and certificates.
+
+    Only good tokens are remembered, each with its certificate, and none beyond a change of keys or identities.
+    """
+
+    def __init__(
+        self,
+        identities: Kept[Identities],
+        keys: TokenKeys,
+        clock: Clock,
+        limits: TokenLimits = TokenLimits(),
+        denials: Denials | None = None,
+    ) -> None:
+        self._identities = identities
+        self._keys = keys
+        self._clock = clock
+        self._limits = limits
+        self._denials = denials
+        self._holders: Lately[bytes, _Holder] = Lately(_CERTIFICATES_MAX)
+        self._generations = (-1, -1)
+        self._rules = TokenRules(issuers=(), audiences=(), lifetime_max_seconds=0, leeway_seconds=0)
+
+    async def admit(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Caller:
+        """Return who calls, as below; one whose key nobody here knows yet may have to wait for it, a moment."""
+        try:
+            return self.authenticate(certificate_der, authorization)
+        except KeyNotFoundError:
+            if not await self._keys.look_again():
+                raise
+        return self.authenticate(certificate_der, authorization)
+
+    def authenticate(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Caller:
+        """Return who calls; AuthenticationError (401 or 403) where that is nobody we know.
+
+        `authorization` is every Authorization header of the request: two of them are two opinions.
+        """
+        now_us = self._clock.now_us()
+        if not certificate_der:
+            refuse(Refusal.NO_CERTIFICATE, "the connection has no client certificate")
+        self._follow()
+        holder = self._holder(certificate_der)
+        certificate = holder.certificate
+        if now_us >= certificate.expires_at_seconds * _US:
+            refuse(Refusal.CERTIFICATE_EXPIRED, f"{certificate.name!r} expired while its connection was open")
+        token = _bearer(authorization)
+        digest = sha256(token.encode()).digest()
+        known = holder.verified.get(digest)
+        # Before `since_us` the clock has been set back: what it then says of the token is to be asked anew.
+        if known is None or not known.since_us <= now_us < known.until_us:
+            known = self._verify(token, certificate, now_us)
+            holder.verified.keep(digest, known)
+        self._check_denied(known.caller.issuer, known.jti, now_us)
+        return known.caller
+
+    def _check_denied(self, issuer: str, jti: str | None, now_us: int) -> None:
+        if self._denials is not None and jti is not None and self._denials.denies(issuer, jti, now_us):
+            refuse(Refusal.DENIED, f"iss {issuer!r}, jti {jti!r} is denied")
+
+    def _follow(self) -> None:
+        """Forget what was verified by other keys or identities than those of now."""
+        generations = (self._keys.generation, self._identities.generation)
+        if generations == self._generations:
+            return
+        self._generations = generations
+        for holder in self._holders.values():
+            holder.verified.clear()
+        callers = self._identities.value.callers
+        issuers = {identity.issuer for identity in callers}
+        self._rules = TokenRules(
+            issuers=None if None in issuers else {issuer for issuer in issuers if issuer is not None},
+            audiences={identity.audience for identity in callers},
+            lifetime_max_seconds=self._limits.lifetime_max_seconds,
+            leeway_seconds=self._limits.leeway_seconds,
+        )
+
+    def _holder(self, der: bytes) -> _Holder:
+        holder = self._holders.get(der)
+        if holder is None:
+            holder = _Holder(read_certificate(der, sha256(der).digest()))
+            self._holders.keep(der, holder)
+        return holder
+
+    def _verify(self, token: str, certificate: CertificateIdentity, now_us: int) -> _Verified:
+        try:
+            claims = verify(token, self._keys, self._rules, now_us / _US)
+        except AuthenticationError as error:
+            # Whose token it is nobody knows; whose connection it came over we do.
+            detail = f"{error.detail}, from the certificate {certificate.name!r}"
+            raise type(error)(error.reason, detail, error.status) from None
+        self._check_binding(claims, certificate)
+        caller = self._caller(certificate, claims)
+        ends_at_us = (claims.expires_at_seconds + self._limits.leeway_seconds) * _US
+        return _Verified(caller, claims.jti, now_us, min(ends_at_us, now_us + _CACHED_MAX_SECONDS * _US))
+
+    def _caller(self, certificate: CertificateIdentity, claims: Claims) -> Caller:
+        """Return the caller of the first tuple that fits: their order in the file is their precedence."""
+        for identity in self._identities.value.callers:
+            if _fits(identity, certificate, claims):
+                client_id = _client_id(identity, certificate, claims)
+                return Caller(identity.role, client_id, claims.issuer, claims.subject, certificate.name)
+        raise AuthenticationError(
+            Refusal.IDENTITY_MISMATCH,
+            f"no identity joins the certificate {certificate.name!r} with iss {claims.issuer!r}, "
+            f"aud {claims.audience!r}, sub {claims.subject!r}",
+            status=403,
+        )
+
+    def _check_binding(self, claims: Claims, certificate: CertificateIdentity) -> None:
+        """Check that a token made for one certificate comes with that certificate (RFC 8705)."""
+        binding = self._limits.binding
+        if binding is Binding.OFF:
+            return
+        if "cnf" not in claims.everything:
+            if binding is Binding.REQUIRED:
+                refuse(Refusal.BINDING, "the token is bound to no certificate (cnf)", status=403)
+            return
+        confirmation = claims.everything["cnf"]
+        bound = confirmation.get("x5t#S256") if isinstance(confirmation, dict) else None
+        actual = base64.urlsafe_b64encode(certificate.digest).rstrip(b"=")
+        if not isinstance(bound, str) or not hmac.compare_digest(bound.encode(), actual):
+            refuse(Refusal.BINDING, f"the token is bound to another certificate than {certificate.name!r}", status=403)
+
+
+def require_role(caller: Caller, role: Role) -> None:
+    """Refuse a caller that is known but may not use this route."""
+    if caller.role != role:
+        refuse(Refusal.ROLE, f"{caller.client_id!r} has the role {caller.role}, the route asks for {role}", status=403)
+
+
+def _bearer(authorization: Sequence[str]) -> str:
+    if not authorization:
+        refuse(Refusal.NO_TOKEN, "no Authorization header")
+    if len(authorization) > 1:
+        refuse(Refusal.SEVERAL_TOKENS, f"{len(authorization)} Authorization headers")
+    scheme, _, token = authorization[0].partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        refuse(Refusal.NO_TOKEN, "the Authorization header holds no bearer token")
+    if not token.isascii():
+        refuse(Refusal.TOKEN_MALFORMED, "not ASCII")
+    return token
+
+
+def _fits(identity: Identity, certificate: CertificateIdentity, claims: Claims) -> bool:
+    if identity.issuer not in {None, claims.issuer} or identity.audience != claims.audience:
+        return False
+    is_issuer = identity.certificate_field is CertificateField.COMMON_NAME_IS_ISSUER
+    named = certificate.bears(identity.certificate_field, claims.issuer if is_issuer else identity.certificate_name)
+    return named and identity.subject_fits(claims.subject)
+
+
+def _client_id(identity: Identity, certificate: CertificateIdentity, claims: Claims) -> str:
+    match identity.client_id_source:
+        case ClientIdSource.SUBJECT:
+            value = claims.subject
+        case ClientIdSource.ISSUER:
+            value = claims.issuer
+        case ClientIdSource.COMMON_NAME:
+            value = certificate.common_name or ""
+        case ClientIdSource.CLAIM:
+            value = claims.everything.get(identity.client_id_claim, "")
+    if not isinstance(value, str) or not 0 < len(value) <= _CLIENT_ID_LENGTH_MAX or not value.isprintable():
+        source = identity.client_id_claim or identity.client_id_source
+        refuse(Refusal.CLAIMS, f"{source} holds no client id of 1 to {_CLIENT_ID_LENGTH_MAX} printable characters")
+    return value

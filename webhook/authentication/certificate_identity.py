@@ -1,0 +1,73 @@
+"""The names that a client certificate gives its holder. The chain has been verified by the handshake."""
+
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from webhook.authentication.identities import SPIFFE, CertificateField
+from webhook.authentication.reasons import Refusal
+from webhook.authentication.tokens.jwt import refuse
+
+UNREADABLE = (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
+"""What cryptography raises for a certificate that OpenSSL reads past."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateIdentity:
+    """What identity tuples are compared with."""
+
+    digest: bytes
+    """SHA-256 of the DER form."""
+    common_name: str | None
+    """None where there is a SPIFFE ID: that is then the holder's only name, and the CN is free text."""
+    spiffe_id: str | None
+    dns_names: frozenset[str]
+    expires_at_seconds: float
+    """Seconds since the Unix epoch."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.spiffe_id or self.common_name or ", ".join(sorted(self.dns_names))
+
+    def bears(self, field: CertificateField, name: str) -> bool:
+        """Return whether that is its name; one that must be a token's issuer, its caller gives as `name`."""
+        match field:
+            case CertificateField.COMMON_NAME | CertificateField.COMMON_NAME_IS_ISSUER:
+                return self.common_name == name
+            case CertificateField.URI:
+                return self.spiffe_id == name
+            case CertificateField.DNS_NAME:
+                return name in self.dns_names
+
+
+def read_certificate(der: bytes, digest: bytes) -> CertificateIdentity:
+    """Return its names; AuthenticationError where they leave open who it is."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        common_names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        uris, dns_names = _alternative_names(certificate)
+    except UNREADABLE as error:
+        refuse(Refusal.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}")
+    spiffe_ids = [uri for uri in uris if uri.startswith(SPIFFE)]
+    if len(spiffe_ids) > 1 or (spiffe_ids and len(uris) > 1):
+        refuse(Refusal.CERTIFICATE_AMBIGUOUS, f"{len(uris)} URI names: a SPIFFE ID stands alone")
+    if len(common_names) > 1:
+        refuse(Refusal.CERTIFICATE_AMBIGUOUS, f"{len(common_names)} common names")
+    return CertificateIdentity(
+        digest=digest,
+        common_name=common_names[0] if common_names and not spiffe_ids else None,
+        spiffe_id=spiffe_ids[0] if spiffe_ids else None,
+        dns_names=frozenset(name.lower() for name in dns_names),
+        expires_at_seconds=certificate.not_valid_after_utc.timestamp(),
+    )
+
+
+def _alternative_names(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return [], []
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    return uris, names.get_values_for_type(x509.DNSName)

@@ -1,0 +1,93 @@
+"""Whether a connection's peer may call: its own certificate is a client's, and its CA is still trusted today."""
+
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from weakref import WeakKeyDictionary
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from webhook.authentication.certificate_identity import UNREADABLE, read_certificate
+from webhook.authentication.client_leaf import fault_of_leaf
+from webhook.authentication.reasons import Refusal
+from webhook.authentication.tokens.jwt import refuse
+from webhook.errors import AuthenticationError
+
+_DER = 2  # _ssl.ENCODING_DER
+
+
+class Trust:
+    """The CAs of clients, known by name and key: one that was renewed with its key vouches for the same leaves."""
+
+    def __init__(self, authorities: Iterable[x509.Certificate] = ()) -> None:
+        self._expiry_seconds: dict[bytes, float] = {}
+        for authority in authorities:
+            known = self._expiry_seconds.get(_identity(authority), 0.0)
+            self._expiry_seconds[_identity(authority)] = max(known, _expiry_seconds(authority))
+
+    def until_seconds(self, issuers: Iterable[x509.Certificate]) -> float:
+        """Return until when a chain is good (seconds since the Unix epoch), from the leaf's issuer up; 0: it is not."""
+        until_seconds = float("inf")
+        for issuer in issuers:
+            trusted_until_seconds = self._expiry_seconds.get(_identity(issuer))
+            if trusted_until_seconds is not None:
+                return min(until_seconds, trusted_until_seconds)
+            until_seconds = min(until_seconds, _expiry_seconds(issuer))
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    trust: Trust
+    until_seconds: float
+    refusal: tuple[Refusal, str] | None = None
+
+
+class Peers:
+    """Judges a connection once for each trust, so that a call pays for two look-ups in dictionaries.
+
+    What was signed by whom the handshake has proved, and what was proved then stays so: only who is trusted changes.
+    What OpenSSL lets pass of the client's own certificate is refused here, where a call can be answered.
+    """
+
+    def __init__(self, trust: Callable[[], Trust], now_seconds: Callable[[], float] = time.time) -> None:
+        self._trust = trust
+        self._now_seconds = now_seconds
+        self._judged: WeakKeyDictionary[ssl.SSLObject, _Judged] = WeakKeyDictionary()
+
+    def check(self, tls: ssl.SSLObject) -> None:
+        """AuthenticationError where this peer may not call, or not by now. Its leaf's end is not looked at."""
+        trust, judged = self._trust(), self._judged.get(tls)
+        if judged is None or judged.trust is not trust:
+            judged = self._judged[tls] = _judge(tls, trust)
+        if judged.refusal is not None:
+            refuse(*judged.refusal)
+        if self._now_seconds() >= judged.until_seconds:
+            detail = "the CA of its certificate was removed, or expired, while its connection was open"
+            raise AuthenticationError(Refusal.CERTIFICATE_UNTRUSTED, detail)
+
+
+def _judge(tls: ssl.SSLObject, trust: Trust) -> _Judged:
+    # A method of SSLObject itself from Python 3.13 on; None without a client certificate.
+    chain = tls._sslobj.get_verified_chain() or ()  # type: ignore[attr-defined]  # noqa: SLF001  there since 3.10
+    try:
+        leaf, *issuers = [x509.load_der_x509_certificate(one.public_bytes(_DER)) for one in chain]
+        if (fault := fault_of_leaf(leaf)) is not None:
+            name = read_certificate(leaf.public_bytes(Encoding.DER), b"").name
+            return _Judged(trust, 0.0, (Refusal.CERTIFICATE_PURPOSE, f"{name!r}: {fault}"))
+        return _Judged(trust, trust.until_seconds(issuers))
+    except (UnsupportedAlgorithm, *UNREADABLE) as error:
+        return _Judged(trust, 0.0, (Refusal.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}"))
+
+
+def _identity(certificate: x509.Certificate) -> bytes:
+    key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return sha256(certificate.subject.public_bytes() + key).digest()
+
+
+def _expiry_seconds(certificate: x509.Certificate) -> float:
+    return certificate.not_valid_after_utc.timestamp()

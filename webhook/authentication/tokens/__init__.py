@@ -1,0 +1,1 @@
+"""Bearer tokens: JWT verification, the key sets behind it, and revocations."""

@@ -1,0 +1,126 @@
+"""A JWKS document, strictly read: public signing keys, each bound to one algorithm, and why others are left out."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from webhook.authentication.weak_rsa_keys import RSA_BITS_MIN, weakness
+from webhook.core.document.yaml.recognition import NOT_SHOWN
+from webhook.errors import UserError
+from webhook.ports import TokenKey
+
+KEY_SET_BYTES_MAX = 256 * 1024
+KID = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
+REMEDY = "publish public signing keys only, such as `podgate token jwks` writes"
+_KEYS_MAX = 128
+_RSA_BITS_MAX = 8192
+"""Each token that names a longer one would cost milliseconds."""
+_ISSUER_LENGTH_MAX = 512
+_LONGEST_SHOWN = 66
+"""A kid in quotes, as thumbprints are: base64url of 32 bytes, or in hexadecimal digits."""
+_PRIVATE_MEMBERS = ("d", "p", "q", "dp", "dq", "qi", "oth", "k")
+# One algorithm a key, so that a token cannot choose; the first one where the key names none.
+_ALGORITHMS = {"EC": ("ES256",), "RSA": ("RS256", "PS256"), "OKP": ("EdDSA",)}
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """The keys by kid, and what is wrong with those that are left out: a line each."""
+
+    keys: Mapping[str, TokenKey]
+    faults: tuple[str, ...]
+
+
+def read_key_set(content: bytes, name: str, issuer: str | None = None, *, may_bind: bool = False) -> KeySet:
+    """Read the document that people know as `name`; UserError where it is no key set.
+
+    `issuer` is the one that these keys speak for. Where the set `may_bind`, a key may name its own in the member `iss`:
+    whoever publishes a set for many must not take an issuer from the keys of another one.
+    """
+    try:
+        document = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name}: not JSON: {error}", REMEDY) from None
+    entries = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not 0 < len(entries) <= _KEYS_MAX:
+        raise UserError(f'{name}: "keys" must be a list of 1 to {_KEYS_MAX} keys', REMEDY)
+    keys: dict[str, TokenKey] = {}
+    twice: set[str] = set()
+    faults = []
+    for position, entry in enumerate(entries):
+        try:
+            key = _key(entry, _own_issuer(entry) if may_bind else issuer)
+            if key.kid in keys:
+                twice.add(key.kid)
+                raise ValueError(f"the kid {key.kid!r} stands twice")  # noqa: TRY301 - one place says where
+            keys[key.kid] = key
+        except ValueError as error:
+            kid = entry.get("kid") if isinstance(entry, dict) else None
+            faults.append(f"{name}: keys[{position}] (kid {_shown(kid)}): {error}")
+    # Which of two keys of one name is meant nobody can tell: neither is.
+    return KeySet({kid: key for kid, key in keys.items() if kid not in twice}, tuple(faults))
+
+
+def claimed_by(keys: Mapping[str, TokenKey]) -> set[str]:
+    """Return the issuers that have keys of their own among these."""
+    return {key.issuer for key in keys.values() if key.issuer is not None}
+
+
+def _key(entry: Any, issuer: str | None) -> TokenKey:
+    if not isinstance(entry, dict):
+        raise ValueError("must be an object")  # noqa: TRY004 - a document's fault
+    kid, kty, algorithm = entry.get("kid"), entry.get("kty"), entry.get("alg")
+    if not isinstance(kid, str) or not KID.fullmatch(kid):
+        raise ValueError("kid must be a text of 1 to 128 letters, digits and ._~:/+=@-")
+    if kty not in ("EC", "RSA", "OKP"):
+        raise ValueError(f"kty is {_shown(kty)}: must be EC, RSA or OKP (shared secrets are not accepted)")
+    if private := [member for member in _PRIVATE_MEMBERS if member in entry]:
+        raise ValueError(f"holds private key material ({', '.join(private)}): this key is burnt, make a new one")
+    if entry.get("use", "sig") != "sig":
+        raise ValueError(f"use is {_shown(entry['use'])}: must be sig")
+    operations = entry.get("key_ops", ["verify"])
+    if not isinstance(operations, list) or "verify" not in operations:
+        raise ValueError(f"key_ops is {_shown(entry['key_ops'])}: must contain verify")
+    fits = _ALGORITHMS[kty]
+    if algorithm is not None and algorithm not in fits:
+        raise ValueError(f"alg is {_shown(algorithm)}: a key of kty {kty} verifies {' or '.join(fits)}")
+    bound = algorithm or fits[0]
+    try:
+        key = jwt.PyJWK(entry, bound).key
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"no usable {kty} key: {error}") from None
+    _check_strength(key)
+    return TokenKey(kid, bound, key, issuer)
+
+
+def _shown(value: Any) -> str:
+    """Return a member as its fault quotes it: what is as long as a secret is none of the words that belong there."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else NOT_SHOWN
+
+
+def _own_issuer(entry: Any) -> str | None:
+    if not isinstance(entry, dict) or "iss" not in entry:
+        return None
+    issuer = entry["iss"]
+    if not isinstance(issuer, str) or not 0 < len(issuer) <= _ISSUER_LENGTH_MAX:
+        raise ValueError(f"iss is {_shown(issuer)}: must name the issuer whose tokens the key signs")
+    return issuer
+
+
+def _check_strength(key: object) -> None:
+    match key:
+        case ec.EllipticCurvePublicKey() if not isinstance(key.curve, ec.SECP256R1):
+            raise ValueError(f"the curve is {key.curve.name}: must be P-256")
+        case rsa.RSAPublicKey() if not RSA_BITS_MIN <= key.key_size <= _RSA_BITS_MAX:
+            raise ValueError(f"{key.key_size} bits: an RSA key must have {RSA_BITS_MIN} to {_RSA_BITS_MAX}")
+        case rsa.RSAPublicKey() if (weak := weakness(key)) is not None:
+            raise ValueError(f"{weak}: make a new one")
+        case ec.EllipticCurvePublicKey() | rsa.RSAPublicKey() | ed25519.Ed25519PublicKey():
+            return
+    raise ValueError(f"{type(key).__name__} is not accepted: use P-256, RSA or Ed25519")

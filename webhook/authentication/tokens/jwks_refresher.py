@@ -1,0 +1,171 @@
+"""Keys that are fetched: again and again, and when an unknown one is asked for; kept for a while when that fails."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from webhook.authentication.tokens.jwks import claimed_by
+from webhook.errors import UserError
+from webhook.ports import Clock, TokenKey
+
+_US = 1_000_000
+
+Fetch = Callable[[], Awaitable[Mapping[str, TokenKey]]]
+"""Brings keys by kid; UserError says why there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPace:
+    """All times in one place."""
+
+    interval_seconds: float = 60.0
+    """A key that is taken back elsewhere is believed here for so long."""
+    fetch_seconds: float = 5.0
+    first_pause_seconds: float = 1.0
+    """After a failure; doubled with each further one, up to the interval."""
+    cool_down_seconds: float = 5.0
+    """A flood of unknown keys makes one fetch in this time."""
+    patience_seconds: float = 1.0
+    """How long a caller with an unknown key is kept waiting: a webhook has one to three seconds in all."""
+    waiting_max: int = 16
+    """Whoever comes while so many wait is refused at once: each of them holds a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchReports:
+    """Whom to tell of each fetch."""
+
+    on_fetched: Callable[[], None] = lambda: None
+    on_failed: Callable[[str], None] = lambda _: None
+    on_ended: Callable[[str], None] = lambda _: None
+    """The last keys are too old, and gone; says why there are no newer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClocks:
+    """Keys are too old as soon as one of these says so: the one stands still in a suspend, the other is set by hand."""
+
+    steady: Clock
+    wall: Clock
+
+
+class FetchedKeys:
+    """A KeySource. While there is no good set to be had, the last one holds, up to a stated age.
+
+    Where it `binds`, its keys speak for one issuer, which is not known before they are fetched for the first time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fetch: Fetch,
+        clocks: KeyClocks,
+        *,
+        binds: bool = False,
+        stale_max_seconds: float = 3600,
+        reports: FetchReports = FetchReports(),
+        pace: FetchPace = FetchPace(),
+    ) -> None:
+        self.name = name
+        self.claimed: Collection[str] = ()
+        self.may_claim = binds
+        self.trouble = "not fetched yet"
+        self._fetch = fetch
+        self._clock = clocks.steady
+        self._clocks = (clocks.steady, clocks.wall)
+        self._stale_max_us = int(stale_max_seconds * _US)
+        self._reports = reports
+        self._pace = pace
+        # Three times within the age that keys may have, so that one failure does not end them.
+        self._interval_seconds = min(pace.interval_seconds, stale_max_seconds / 3)
+        self._keys: Mapping[str, TokenKey] = {}
+        self._generation = 1
+        self._end_us: tuple[int, ...] = (0, 0)
+        self._fetching: asyncio.Task[bool] | None = None
+        self._next_look_us = 0
+        self._waiting = 0
+
+    @property
+    def keys(self) -> Mapping[str, TokenKey]:
+        self._expire()
+        return self._keys
+
+    @property
+    def generation(self) -> int:
+        self._expire()
+        return self._generation
+
+    def _expire(self) -> None:
+        """End keys that are too old: whenever somebody looks, since a timer may be late."""
+        if self._keys and any(now_us >= end_us for now_us, end_us in zip(self._now_us(), self._end_us, strict=True)):
+            self._replace({})
+            self.trouble = self.trouble or "the last ones are too old"
+            self._reports.on_ended(self.trouble)
+
+    def _now_us(self) -> tuple[int, ...]:
+        return tuple(clock.now_us() for clock in self._clocks)
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        failures = 0
+        try:
+            while True:
+                is_good = await asyncio.shield(self._fetch_once())
+                failures = 0 if is_good else failures + 1
+                await asyncio.sleep(self._pause_seconds(failures))
+        finally:
+            if self._fetching is not None:
+                self._fetching.cancel()
+
+    async def look_again(self) -> None:
+        is_running = self._fetching is not None and not self._fetching.done()
+        if self._waiting >= self._pace.waiting_max or not (is_running or self._clock.now_us() >= self._next_look_us):
+            return
+        self._waiting += 1
+        try:
+            await asyncio.wait([self._fetch_once()], timeout=self._pace.patience_seconds)
+        finally:
+            self._waiting -= 1
+
+    def _fetch_once(self) -> asyncio.Task[bool]:
+        """Return the fetch that is under way, or begin one."""
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._fetched(), name=f"fetch-keys-{self.name}")
+        return self._fetching
+
+    async def _fetched(self) -> bool:
+        asked_at_us = self._now_us()
+        try:
+            async with asyncio.timeout(self._pace.fetch_seconds):
+                found = await self._fetch()
+        except TimeoutError:
+            self._failed(f"no answer within {self._pace.fetch_seconds:g} s")
+            return False
+        except UserError as error:
+            self._failed(str(error))
+            return False
+        finally:
+            self._next_look_us = self._clock.now_us() + int(self._pace.cool_down_seconds * _US)
+        self.claimed, self.may_claim = {*self.claimed, *claimed_by(found)}, False
+        self._end_us = tuple(at_us + self._stale_max_us for at_us in asked_at_us)
+        self._replace(found)
+        self.trouble = ""
+        self._reports.on_fetched()
+        return True
+
+    def _failed(self, reason: str) -> None:
+        self.trouble = reason
+        self._reports.on_failed(reason)
+        self._expire()
+
+    def _replace(self, keys: Mapping[str, TokenKey]) -> None:
+        if keys != self._keys:
+            self._keys = keys
+            self._generation += 1
+
+    def _pause_seconds(self, failures: int) -> float:
+        """Return how long to wait now, over a fifth earlier or later: replicas must not ask in step."""
+        doubled = self._pace.first_pause_seconds * 2.0 ** min(failures - 1, 30)
+        pause = min(self._interval_seconds, doubled) if failures else self._interval_seconds
+        return pause * random.uniform(0.8, 1)  # noqa: S311  spreads load, guards nothing

@@ -1,0 +1,99 @@
+"""X-Forwarded-Client-Cert, read strictly: from the headers of one request to the certificate that a proxy was shown.
+
+`Hash=...;Cert="<PEM, percent-encoded>"`: elements by commas, pairs by semicolons, values quoted where they hold either.
+Only `Cert` says who it is. All else may be said by mistake or by the caller's own choice of names, and is not believed;
+a `Hash` has to fit, for it was made by who saw the certificate.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from typing import NoReturn
+
+from webhook.authentication.reasons import Refusal
+from webhook.errors import AuthenticationError
+
+HEADER_BYTES_MAX = 12 * 1024
+"""Within what one line of a header may hold (16 KiB). A certificate takes 1 to 3 KiB, percent-encoded."""
+
+_ONCE = ("cert", "hash", "subject")
+_MANY = ("by", "uri", "dns")
+_KEYS = (*_ONCE, *_MANY)
+_PAIR = re.compile(r'([A-Za-z]+)=(?:"([^"]*)"|([^",;=]*))(;|,|$)')
+_VISIBLE = re.compile(r"[ -~]*")
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----\n([A-Za-z0-9+/=\n]+)\n-----END CERTIFICATE-----\n?")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def forwarded_certificate(values: Sequence[str]) -> bytes:
+    """Return the certificate in DER; AuthenticationError for whatever is not said once, plainly and wholly.
+
+    `values` is every such header of the request: two of them are two opinions, and so are two elements of one.
+    """
+    if not values:
+        raise AuthenticationError(Refusal.FORWARDED_MISSING, "the proxy does not say which certificate it was shown")
+    if len(values) > 1:
+        _refuse(f"{len(values)} headers")
+    said: dict[str, str] = {}
+    for key, value in _pairs(values[0]):
+        if key in said and key in _ONCE:
+            _refuse(f"{key!r} stands twice")
+        said[key] = value
+    if "cert" not in said:
+        _refuse(f"no Cert among {', '.join(said)}: let the proxy send it")
+    der = _der(said["cert"])
+    if "hash" in said:
+        _check_hash(said["hash"], der)
+    return der
+
+
+def _pairs(header: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of the one element that there may be, keys in small letters.
+
+    A backslash is refused: what it escapes depends on who wrote it (Envoy passes on those of RFC 2253); whoever read it
+    otherwise would take a part of a name for a pair of its own.
+    """
+    if len(header) > HEADER_BYTES_MAX:
+        _refuse(f"{len(header)} bytes, at most {HEADER_BYTES_MAX} are read")
+    if not _VISIBLE.fullmatch(header) or "\\" in header:
+        _refuse("control characters, other than ASCII, or a backslash")
+    position, ending = 0, ";"
+    while ending == ";":
+        found = _PAIR.match(header, position)
+        if found is None:
+            _refuse(f"no pair at character {position}")
+        key, quoted, plain, ending = found.groups()
+        if key.lower() not in _KEYS:
+            _refuse(f"an unknown key at character {position}: let the proxy send Cert alone")
+        yield key.lower(), plain if quoted is None else quoted
+        position = found.end()
+    if ending == ",":
+        _refuse("more than one element: a proxy before the proxy, or a caller, has written one too")
+
+
+def _der(encoded: str) -> bytes:
+    """Decode a percent-encoded PEM of exactly one certificate; a `+` stands for itself."""
+    pem = re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), encoded)
+    found = _PEM.fullmatch(pem)
+    if found is None:
+        _refuse("Cert is not one certificate in PEM, percent-encoded")
+    text = found[1].replace("\n", "")
+    try:
+        der = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        der = b""
+    if base64.b64encode(der).decode() != text:  # what is written in two ways could be read in two
+        _refuse("Cert is not base64")
+    return der
+
+
+def _check_hash(said: str, der: bytes) -> None:
+    if not _HASH.fullmatch(said) or not compare_digest(said, sha256(der).hexdigest()):
+        _refuse("Hash is not that of Cert")
+
+
+def _refuse(detail: str) -> NoReturn:
+    raise AuthenticationError(Refusal.FORWARDED_MALFORMED, f"X-Forwarded-Client-Cert: {detail}")

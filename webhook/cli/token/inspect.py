@@ -1,0 +1,150 @@
+"""`podgate token inspect`: what tokens say, how long they live, and which key of a set verifies them."""
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from certs.files import read
+from webhook.authentication.tokens.jwks import claimed_by, read_key_set
+from webhook.authentication.tokens.jwt import TokenRules, verify
+from webhook.authentication.tokens.unverified import Said, read_token
+from webhook.cli.certs import user_errors
+from webhook.cli.status import countdown
+from webhook.errors import AuthenticationError, UserError
+from webhook.ports import TokenKey
+from webhook.support.input_files import content
+
+_FILE = click.Path(path_type=Path, allow_dash=True)
+_TIMES = ("iat", "nbf", "exp")
+_SECONDS_MAX = 2**40  # a date can still be made of it
+_BEGINNING = "eyJ"  # of nearly every JWT: the header's first two letters, encoded
+_ALONE = "give the token alone: three parts with a dot between each two"
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """TokenKeys of one file, as a server has them that is given no others."""
+
+    by_kid: Mapping[str, TokenKey]
+    generation: int = 0
+
+    def find(self, kid: str) -> Sequence[TokenKey]:
+        return [self.by_kid[kid]] if kid in self.by_kid else []
+
+    def speaks(self, key: TokenKey, issuer: str) -> bool:
+        return issuer == key.issuer if key.issuer is not None else issuer not in claimed_by(self.by_kid)
+
+    async def look_again(self) -> bool:
+        return False
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
+@click.option("--jwks", "key_set", type=click.Path(path_type=Path), help="Say which key of this set verifies it.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@user_errors
+def inspect(*, files: tuple[Path, ...], key_set: Path | None, output: str) -> None:
+    """Say what the tokens in FILES are (- is standard input): header, claims, and how long they live.
+
+    \b
+    podgate token inspect pki/token --jwks pki/jwks.json
+
+    A token is no argument: arguments stand in process lists. Neither it nor its signature is shown. With --jwks the
+    key is told that verifies it, as a server does it, or why none does; lifetime and identities are not judged.
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    if any(_is_token(str(path)) for path in (*files, key_set)):
+        raise UserError("FILE: that is a token itself", "put it into a file, or pipe it in: podgate token inspect -")
+    keys = _keys(key_set) if key_set is not None else None
+    rows = [_row(path, keys, int(time.time())) for path in files]
+    if output == "json":
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        for line in _lines(row):
+            click.echo(line)
+
+
+def _is_token(text: str) -> bool:
+    """Return whether it may be one, whole or in part: no error shows it as the name of no file."""
+    *_, word = text.split() or [""]
+    try:
+        read_token(word)
+    except ValueError:
+        return word.startswith(_BEGINNING)
+    return True
+
+
+def _keys(path: Path) -> _Keys:
+    found = read_key_set(read(path), str(path), may_bind=True)
+    for fault in found.faults:
+        click.echo(f"warning: {fault}", err=True)
+    return _Keys(found.keys)
+
+
+def _row(path: Path, keys: _Keys | None, now_seconds: int) -> dict[str, Any]:
+    place = "standard input" if str(path) == "-" else str(path)
+    try:
+        text = content(path, "check the path and its permissions").decode("ascii").strip()
+        said = read_token(text)
+    except ValueError:  # a UnicodeDecodeError is one, and would show the token
+        raise UserError(f"{place}: holds no JWT", _ALONE) from None
+    expires_at_seconds = _seconds(said.claims.get("exp"))
+    row = {
+        "file": place,
+        "header": said.header,
+        "claims": said.claims,
+        "validUntil": _moment(expires_at_seconds),
+        "secondsLeft": None if expires_at_seconds is None else expires_at_seconds - now_seconds,
+    }
+    return row if keys is None else {**row, **_verified(text, said, keys)}
+
+
+def _verified(text: str, said: Said, keys: _Keys) -> dict[str, str | None]:
+    audience = said.claims.get("aud")
+    named = audience if isinstance(audience, list) else [audience]
+    # At any time, for any audience: what is asked is whose signature it bears.
+    audiences = [one for one in named if isinstance(one, str)]
+    rules = TokenRules(None, audiences, lifetime_max_seconds=math.inf, leeway_seconds=math.inf)
+    try:
+        verify(text, keys, rules, time.time())
+    except AuthenticationError as error:
+        return {"verifiedBy": None, "reason": error.detail}
+    return {"verifiedBy": said.header["kid"], "reason": None}
+
+
+def _lines(row: Mapping[str, Any]) -> Iterator[str]:
+    yield row["file"]
+    for name, value in row["header"].items():
+        yield _line(f"header {name}", json.dumps(value))
+    for name, value in row["claims"].items():
+        at = _moment(_seconds(value)) if name in _TIMES else None
+        yield _line(name, json.dumps(value) + (f" ({at})" if at else ""))
+    yield _line("valid until", _life(row["validUntil"], row["secondsLeft"]))
+    if "verifiedBy" in row:
+        yield _line("verified by", f"kid {row['verifiedBy']}" if row["verifiedBy"] else f"none: {row['reason']}")
+
+
+def _line(name: str, text: str) -> str:
+    return f"  {json.dumps(name)[1:-1]:<12} {text}"
+
+
+def _life(until: str | None, left_seconds: int | None) -> str:
+    if until is None or left_seconds is None:
+        return "- (no exp in whole seconds: no server takes it)"
+    told = f"{countdown(left_seconds)} left" if left_seconds > 0 else f"expired {countdown(-left_seconds)} ago"
+    return f"{until} ({told})"
+
+
+def _seconds(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= _SECONDS_MAX else None
+
+
+def _moment(at_seconds: int | None) -> str | None:
+    return None if at_seconds is None else f"{datetime.fromtimestamp(at_seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,103 @@
+"""What is known of the cluster's Pods: those of services that are there, and the uids of all that have gone lately.
+
+A Pod takes about 290 bytes here, and 110 for an hour after it has gone (measured with 20,000 of them); the store has to
+be told of most only once, for which a Pod takes another 130 meanwhile.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from webhook.core.pods.ownership import Owned, ended
+from webhook.core.quota import Cost
+
+GONE_MAX = 100_000
+GONE_US = 3_600_000_000
+"""How many uids of Pods that have gone are kept, and how long: as long as a store waits for one that it has charged."""
+
+_SHARED_MAX = 10_000
+
+
+class Change(NamedTuple):
+    """One Pod before and after; None where it was nobody's."""
+
+    before: Owned | None
+    after: Owned | None
+
+
+class Roster:
+    """Pods by uid."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, Owned] = {}
+        self._gone: dict[str, int] = {}
+        self._unlisted: set[str] = set()
+        self._words: dict[str, str] = {}
+        self._costs: dict[tuple[tuple[str, int], ...], Cost] = {}
+        self.forgotten_us = 0
+        """Of a Pod that had gone by then nobody can tell whether it was ever there."""
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        """Say whether a Pod is known to have come to be, whether or not it is still there."""
+        return uid in self._pods or uid in self._gone
+
+    def __iter__(self) -> Iterator[tuple[str, Owned]]:
+        return iter(self._pods.items())
+
+    def get(self, uid: str) -> Owned | None:
+        """Return a Pod that is there and some service's."""
+        return self._pods.get(uid)
+
+    def begin(self) -> None:
+        """Expect all Pods anew."""
+        self._unlisted = set(self._pods)
+
+    def unlisted(self) -> set[str]:
+        """Return who was not put again since."""
+        unlisted, self._unlisted = self._unlisted, set()
+        return unlisted
+
+    def put(self, uid: str, found: Owned | None) -> Change:
+        """Take a Pod as it is; None where no service owns it."""
+        before = self._pods.get(uid)
+        self._unlisted.discard(uid)
+        if found is None:
+            self._pods.pop(uid, None)
+        elif found != before:
+            self._pods[uid] = found = self._compact(found)
+        return Change(before, found)
+
+    def remove(self, uid: str, last: Owned | None, now_us: int) -> Change:
+        """Take a Pod as gone; `last` is how it was, for one that was not known."""
+        before = self._pods.pop(uid, None)
+        self._gone.pop(uid, None)  # what is written last stands last
+        self._gone[uid] = now_us
+        self._sweep(now_us)
+        last = before or last
+        return Change(before, None if last is None else ended(last))
+
+    def forget_before(self, moment_us: int) -> None:
+        self.forgotten_us = max(self.forgotten_us, moment_us)
+
+    def _sweep(self, now_us: int) -> None:
+        while self._gone:
+            oldest = next(iter(self._gone))
+            if len(self._gone) <= GONE_MAX and self._gone[oldest] >= now_us - GONE_US:
+                break
+            self.forget_before(self._gone.pop(oldest))
+
+    def _compact(self, found: Owned) -> Owned:
+        """Share what many Pods have in common."""
+        if len(self._words) > _SHARED_MAX or len(self._costs) > _SHARED_MAX:
+            self._words.clear()
+            self._costs.clear()
+        return replace(
+            found,
+            service=self._words.setdefault(found.service, found.service),
+            namespace=self._words.setdefault(found.namespace, found.namespace),
+            cost=self._costs.setdefault(tuple(found.cost.items()), found.cost),
+        )

@@ -1,0 +1,195 @@
+"""Follows Pods to the end of their start, where a breaker listens to it; each has one outcome at most.
+
+What a list shows never is an outcome: nobody knows when it came about. A Pod that it shows on its way is followed from
+then on, if it is younger than startDeadline. One whose deadline passes is looked at in the cluster itself, so that a
+watch that lags, or an API server that is away, makes no errors.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from webhook.controller.outcome_sender import StartOutcomes
+from webhook.controller.reports import OVERFLOW, ControllerPace, ControllerReports
+from webhook.core.compiled_policy import Compiled
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.pods.ownership import Owned
+from webhook.core.pods.start_outcome import Started, cause, created_us, ended, is_gated
+from webhook.core.policy_spec import OutcomeSource
+from webhook.ports import Clock, PodWatch
+
+MOST = 100_000
+"""Pods that are followed at one time, at about 400 bytes each. Beyond it new ones have no outcome."""
+
+
+class _Start(Struct, gc=False):
+    """A Pod from its creation to `due_us`, settled or not. 0: it is gated, and its start has not begun."""
+
+    service: str
+    namespace: str
+    name: str
+    since_us: int = 0
+    due_us: int = 0
+    is_settled: bool = False
+
+
+class Starts:
+    """An `Onlooker`. Remembers who has had an outcome until nobody would follow that Pod any more."""
+
+    def __init__(
+        self,
+        watch: PodWatch,
+        outcomes: StartOutcomes,
+        clock: Clock,
+        reports: ControllerReports,
+        pace: ControllerPace,
+    ) -> None:
+        self._watch = watch
+        self._outcomes = outcomes
+        self._clock = clock
+        self._reports = reports
+        self._pace = pace
+        self._deadlines_us: Mapping[str, int] = {}
+        """By service whose breaker listens."""
+        self._pods: dict[str, _Start] = {}
+        self._due: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    # --- what the watch brings ---
+
+    def begin(self, compiled: Compiled | None) -> None:
+        deadlines_us = _deadlines_us(compiled)
+        if deadlines_us == self._deadlines_us:
+            return
+        self._deadlines_us = deadlines_us
+        self._pods = {uid: pod for uid, pod in self._pods.items() if pod.service in deadlines_us}
+        self._due = []
+        for uid, pod in self._pods.items():
+            self._wait_for(uid, pod)
+
+    def listed(self, pod: Pod, found: Owned | None) -> None:
+        self._see(pod, found, is_listed=True)
+
+    def changed(self, pod: Pod, found: Owned | None) -> None:
+        self._see(pod, found, is_listed=False)
+
+    def gone(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+
+    def _see(self, pod: Pod, found: Owned | None, *, is_listed: bool) -> None:
+        uid = pod.metadata.uid
+        start = self._followed(pod, found)
+        if start is None or start.is_settled:
+            return
+        if not start.since_us:
+            if is_gated(pod):
+                return
+            start.since_us = self._clock.now_us()
+            self._wait_for(uid, start)
+        result = ended(pod, start.since_us, self._deadlines_us[start.service], self._clock.now_us())
+        if result is not None and is_listed:
+            start.is_settled = True
+        elif result is not None:
+            self._settle(uid, start, result)
+
+    def _followed(self, pod: Pod, found: Owned | None) -> _Start | None:
+        """Return what is known of a Pod's start; None where nobody asks, or it began too long ago."""
+        uid = pod.metadata.uid
+        if found is None or found.service not in self._deadlines_us:
+            self._pods.pop(uid, None)
+            return None
+        start = self._pods.get(uid)
+        if start is None:
+            return self._follow(pod, found)
+        if start.service != found.service:
+            start.service = found.service
+            self._wait_for(uid, start)
+        return start
+
+    def _follow(self, pod: Pod, found: Owned) -> _Start | None:
+        # One without a time of creation, which no API server sends, is too old.
+        since_us = 0 if is_gated(pod) else created_us(pod) or 1
+        if since_us and self._clock.now_us() - since_us >= self._deadlines_us[found.service]:
+            return None
+        if len(self._pods) >= MOST:
+            self._reports.on_start_dropped(found.service, OVERFLOW)
+            return None
+        start = self._pods[pod.metadata.uid] = _Start(found.service, found.namespace, found.name, since_us)
+        self._wait_for(pod.metadata.uid, start)
+        return start
+
+    def _settle(self, uid: str, start: _Start, started: Started) -> None:
+        start.is_settled = True
+        if started.result is not None:
+            self._outcomes.note(start.service, uid, started.result, started.latency_us)
+
+    # --- what the time brings ---
+
+    async def run(self) -> None:
+        """Look after those whose deadline passes, until cancelled."""
+        while True:
+            await asyncio.sleep(self._pace.round_seconds)
+            await self.round()
+
+    async def round(self) -> None:
+        """Look at those whose deadline has passed, the first of them first; so many at once, so many in all."""
+        gate = asyncio.Semaphore(self._pace.looks_at_once)
+        await asyncio.gather(*(self._look(uid, start, gate) for uid, start in self._overdue()))
+
+    def _wait_for(self, uid: str, start: _Start) -> None:
+        if start.since_us:
+            self._wait_until(start.since_us + self._deadlines_us[start.service], uid, start)
+
+    def _wait_until(self, due_us: int, uid: str, start: _Start) -> None:
+        start.due_us = due_us
+        heapq.heappush(self._due, (due_us, uid))
+
+    def _overdue(self) -> list[tuple[str, _Start]]:
+        now_us = self._clock.now_us()
+        found: list[tuple[str, _Start]] = []
+        while self._due and self._due[0][0] < now_us and len(found) < self._pace.looks_per_round:
+            due_us, uid = heapq.heappop(self._due)
+            start = self._pods.get(uid)
+            if start is None or start.due_us != due_us:
+                continue  # it has gone, or is due at another time
+            if start.is_settled:
+                del self._pods[uid]
+            else:
+                found.append((uid, start))
+        return found
+
+    async def _look(self, uid: str, start: _Start, gate: asyncio.Semaphore) -> None:
+        """Ask the cluster for a Pod that the watch has not shown Ready in time."""
+        due_us = start.due_us
+        async with gate:
+            found = await self._watch.find(start.namespace, start.name)
+        if self._pods.get(uid) is not start or start.due_us != due_us:
+            return  # meanwhile it has gone, or has more time by a new policy
+        if start.is_settled:
+            del self._pods[uid]
+        elif found is None:
+            self._wait_until(self._clock.now_us() + int(self._pace.longest_retry_seconds * 1_000_000), uid, start)
+        else:
+            del self._pods[uid]
+            if found.pod is not None and found.pod.metadata.uid == uid:
+                self._settle(uid, start, self._verdict(found.pod, start))
+
+    def _verdict(self, pod: Pod, start: _Start) -> Started:
+        now_us = self._clock.now_us()
+        in_time = ended(pod, start.since_us, self._deadlines_us[start.service], now_us)
+        return in_time or Started(cause(pod), now_us - start.since_us)
+
+
+def _deadlines_us(compiled: Compiled | None) -> dict[str, int]:
+    """Return startDeadline of each service whose breaker listens to starts."""
+    found = {}
+    for name, service in compiled.services.items() if compiled is not None else ():
+        outcomes = service.breaker.outcomes if service.breaker is not None else None
+        listens = outcomes is not None and outcomes.source is OutcomeSource.POD_START
+        if outcomes is not None and listens and compiled is not None and compiled.plans[name].breaker is not None:
+            found[name] = outcomes.start_deadline.us
+    return found

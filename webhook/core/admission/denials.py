@@ -1,0 +1,165 @@
+"""The words of a refusal by the counters: a stable code, the figures, and the moment from which it could pass."""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from http import HTTPStatus
+
+from webhook.core.admission.decision import Finding, Status
+from webhook.core.breaker import BreakerView, State
+from webhook.core.findings import Code
+from webhook.core.policy.model import FailureMode, Service
+from webhook.core.policy_spec import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
+from webhook.core.quota import CounterPlan, Holder, Receipt, Refusal, Use
+from webhook.core.quota.pod_cost import shown
+
+_SECOND_US = 1_000_000
+
+
+def utc(at_us: int) -> str:
+    """Return an absolute UTC time, to the millisecond, never earlier than `at_us`."""
+    moment = datetime.fromtimestamp(-(-at_us // 1000) / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
+    """Return what breaker and quota objected to, each under its own mode."""
+    if receipt.refused is None and not receipt.would_refuse:
+        return ()
+    objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
+    findings = []
+    degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
+    if Refusal.BREAKER in objections and receipt.breaker is not None and not degrades:
+        findings.append(breaker_finding(service, receipt.breaker))
+    if Refusal.QUOTA in objections:
+        findings.append(_quota_finding(service, receipt))
+    return tuple(findings)
+
+
+def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding | None:
+    """Return what stands against a Pod that could not be counted; None where the service lets it in uncounted.
+
+    A quota says so itself, and under `Local` nobody comes here whom a replica could judge by its share; the rest,
+    which is services without a quota in force, goes by failureMode.
+    """
+    has_quota = bool(plan.limits)
+    lets_in = service.failure_mode is FailureMode.OPEN or not (has_quota or plan.breaker)
+    if has_quota and plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
+        lets_in = plan.when_unavailable is WhenStoreUnavailable.ALLOW
+    if lets_in:
+        return None
+    concern, mode = ("quota", plan.quota_mode) if has_quota else ("breaker", plan.breaker_mode)
+    kind, _, _ = reason.partition(": ")  # what follows differs from call to call, and names our servers
+    message = f"service {service.name}: the counters cannot be asked ({kind}): try again soon"
+    return Finding(Code.STORE_UNAVAILABLE, concern, mode, message)
+
+
+def breaker_finding(service: Service, view: BreakerView) -> Finding:
+    """Say that the breaker stands in the way, until when, why, and what would cure it.
+
+    The text stays as it is while the breaker does: Kubernetes counts equal Events, and lists others one by one.
+    """
+    return _breaker_finding(service.name, service.modes.breaker, view)
+
+
+@lru_cache(maxsize=1024)  # thousands of Pods are refused by one and the same view
+def _breaker_finding(name: str, mode: Mode, view: BreakerView) -> Finding:
+    code = Code.BREAKER_OPEN
+    if view.state is State.FORCED_OPEN:
+        text = (
+            f"was opened by hand until {utc(view.open_until_us)} ({view.reason});"
+            f" whoever may override ends it: podgate breaker reset {name}"
+        )
+    elif view.state is State.OPEN:
+        rollback = "roll back (a controller without a part in the failures may probe early), or " if view.early else ""
+        text = (
+            f"is open until {utc(view.open_until_us)} ({_why(view)}); probes are let in from then on:"
+            f" wait, or {rollback}have an admin run podgate breaker close|reset {name}"
+        )
+    else:
+        code = Code.BREAKER_PROBING
+        text = f"is half-open since {utc(view.since_us)} and all its probes are out: try again soon"
+    return Finding(code, "breaker", mode, f"service {name}: the breaker {text}")
+
+
+def _why(view: BreakerView) -> str:
+    """Return what opened it last, and the figures that tripped it where that was not the last."""
+    if not view.tripped_by or view.tripped_by == view.reason:
+        return view.reason
+    return f"{view.reason}; tripped by {view.tripped_by}"
+
+
+def _quota_finding(service: Service, receipt: Receipt) -> Finding:
+    denial = service.quota.denial if service.quota else Denial()
+    if denial.status == HTTPStatus.FORBIDDEN:
+        # ResourceQuota's own phrase, which clients already look for; it has one figure a resource, and no window.
+        figures = [
+            f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(receipt.over))
+            for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
+        ]
+        windows = ", ".join(f"{_of_pool(use)}{use.resource} {_where(use)}" for use in receipt.over)
+        text = f"exceeded quota: podgate/{service.name}, {', '.join(figures)}; {windows}"
+    else:
+        text = f"service {service.name}: " + "; ".join(_over(use) for use in receipt.over)
+    return Finding(Code.QUOTA_EXCEEDED, "quota", service.modes.quota, f"{text}; {_when(receipt)}")
+
+
+def _first_by_resource(over: tuple[Use, ...]) -> list[Use]:
+    return list({use.resource: use for use in reversed(over)}.values())[::-1]
+
+
+def _over(use: Use) -> str:
+    fields = ("hard", "surge", "used", "asked") if use.surge else ("hard", "used", "asked")
+    figures = ", ".join(f"{field} {_amount(use, field)}" for field in fields)
+    return f"{_of_pool(use)}{use.resource} {_where(use)}: {figures}"
+
+
+def _where(use: Use) -> str:
+    return "live at one time" if use.of is Holder.STANDING else f"in {use.window}"
+
+
+def _of_pool(use: Use) -> str:
+    return f"pool {use.name}: " if use.of is Holder.POOL else ""
+
+
+def _amount(use: Use, field: str) -> int | str:
+    amount: int = getattr(use, field)
+    return shown(use.resource, amount)
+
+
+def _when(receipt: Receipt) -> str:
+    if receipt.free_at_us is None:
+        return "it asks for more than the whole limit and can never pass"
+    others = "enough of the service's live Pods have ended" if _waits_for_others(receipt) else ""
+    if not receipt.free_at_us:
+        return f"could pass when {others}"
+    text = f"could pass from {utc(receipt.free_at_us)}" + (f", if {others} by then" if others else "")
+    if receipt.local:
+        text += ", or when the counters can be asked again: until then this replica has these shares of the limits"
+    return text
+
+
+def _waits_for_others(receipt: Receipt) -> bool:
+    return any(use.of is Holder.STANDING for use in receipt.over)
+
+
+def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> Status:
+    """Return the HTTP status of a denial by its first finding."""
+    if finding.concern == "breaker" or finding.code is Code.STORE_UNAVAILABLE:
+        return Status(503, "ServiceUnavailable")
+    if finding.code is not Code.QUOTA_EXCEEDED or service is None or receipt is None:
+        return Status(403, "Forbidden")
+    denial = service.quota.denial if service.quota else Denial()  # a pool may be all that it has
+    reason = "Forbidden" if denial.status == HTTPStatus.FORBIDDEN else "TooManyRequests"
+    return Status(denial.status, reason, retry_after_seconds=_retry_after(denial, receipt, user))
+
+
+def _retry_after(denial: Denial, receipt: Receipt, user: str) -> int | None:
+    """Return whole seconds for a person's client only: controllers that wait stall all of their workers.
+
+    Service accounts, nodes and kube-controller-manager itself are all `system:`.
+    """
+    if denial.retry_after is RetryAfter.NEVER or user.startswith("system:"):
+        return None
+    if not receipt.free_at_us:
+        return None
+    return max(1, -(-(receipt.free_at_us - receipt.at_us) // _SECOND_US))

@@ -1,0 +1,35 @@
+"""Exemptions: the Pods that no policy applies to, and the reason for each."""
+
+from webhook.core.admission.review import Request
+from webhook.core.kubernetes.name_patterns import any_fits
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
+from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, Policy
+
+EXEMPTIONS = ("namespace", "username", "runtimeClass", "daemonSet", "mirror")
+"""The reasons for an exemption."""
+DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
+
+
+def is_exempt_namespace(namespace: str, policy: Policy) -> bool:
+    return namespace in BUILT_IN_EXEMPT_NAMESPACES or any_fits(policy.exemptions.namespaces, namespace)
+
+
+def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
+    return bool(pod.spec.runtime_class_name) and pod.spec.runtime_class_name in policy.exemptions.runtime_classes
+
+
+def exemption(request: Request, pod: Pod, policy: Policy) -> str:
+    """Return why a Pod is left alone, "" where it is not. Of what tenants write, only runtime classes count."""
+    exempt = policy.exemptions
+    if is_exempt_namespace(request.namespace, policy):
+        return "namespace"
+    if request.user in exempt.usernames:
+        return "username"
+    if is_exempt_runtime_class(pod, policy):
+        return "runtimeClass"
+    if exempt.daemon_sets and request.user == DAEMON_SET_CONTROLLER:
+        return "daemonSet"
+    # A tenant can write the annotation too: only the kubelet's own word makes a mirror Pod.
+    if MIRROR_ANNOTATION in pod.annotations and request.user.startswith("system:node:"):
+        return "mirror"
+    return ""

@@ -1,0 +1,70 @@
+"""Warnings about values of the user's own that a rewrite replaced: amounts by Clamp, placement by Override."""
+
+from collections.abc import Iterable, Sequence
+
+from webhook.core.admission.field_names import in_words
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_requests import cut, nano
+from webhook.core.patch import Operation, tokens_of
+from webhook.core.placement import replaced_single
+from webhook.core.policy.model import Service
+
+_MOST = 10
+_LONGEST = 120
+"""Characters of a warning that API clients are advised to show."""
+
+
+def warnings(pod: Pod, service: Service, patch: Iterable[Operation], whose: str = "") -> tuple[str, ...]:
+    """Return one warning for each replaced value, at most ten; none where the patch only adds.
+
+    `pod` is as it came; `whose` names the workload whose Pods it stands for.
+    """
+    said = [
+        told
+        for one in patch
+        if one.op == "replace" and one.path.startswith("/spec/") and (told := _told(pod, service, one)) is not None
+    ]
+    if not said:
+        return ()
+    head = f"{Code.REWRITTEN}: {whose}"
+    found = [_bounded(f"{head}{what}", f" ({rule})") for what, rule in said[:_MOST]]
+    if len(said) > _MOST:
+        found.append(f"{head}{len(said) - _MOST} more values")
+    return tuple(found)
+
+
+def _bounded(what: str, rule: str) -> str:
+    whole = what + rule
+    if len(whole) <= _LONGEST:
+        return whole
+    return what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
+
+
+def _told(pod: Pod, service: Service, operation: Operation) -> tuple[str, str] | None:
+    """Return what became of one value, and by which rule; None where it was not the user's own."""
+    _, field, *rest = tokens_of(operation.path)
+    if field in {"containers", "initContainers"}:
+        return _of_amount(pod, field, rest, operation)
+    rule = f"placement.{field}, onConflict Override"
+    if field == "nodeSelector":
+        own = (pod.spec.node_selector or {}).get(rest[0], "")
+        return f"nodeSelector {rest[0]}: {own} replaced by {operation.value}", rule
+    if field == "topologySpreadConstraints":
+        spread = (pod.spec.topology_spread_constraints or ())[int(rest[0])]
+        return f"{field}[{rest[0]}] ({spread.topology_key} {spread.when_unsatisfiable}) replaced by the policy's", rule
+    former = replaced_single(pod, service.placement_plan, field)
+    return None if former is None else (f"{field} {former} replaced by {operation.value}", rule)
+
+
+def _of_amount(pod: Pod, field: str, rest: Sequence[str], operation: Operation) -> tuple[str, str]:
+    index, _, side, name = rest
+    containers = pod.spec.containers if field == "containers" else pod.spec.init_containers
+    container = (containers or ())[int(index)]
+    amounts = getattr(container.resources, side) or {}
+    own, value = str(amounts[name]), operation.value
+    is_lowered = nano(own) > nano(value) or (side == "limits" and nano(own) == 0)
+    verb, bound = ("lowered", "max") if is_lowered else ("raised", "min")
+    shown = "0 (no limit)" if side == "limits" and nano(own) == 0 else cut(own)
+    what = f"{in_words(pod, operation.path)} {shown} {verb} to {value}"
+    return what, f"resources.container.{bound}, whenOutside Clamp"

@@ -1,0 +1,133 @@
+"""What a record keeps of a review: one event of `replay`, made of what policies look at, and of nothing else.
+
+What is kept is named here, field by field. Environment, arguments, commands, volumes, images, other annotations are
+not left out: they are never put in. Labels, names and selectors are kept as they are, for policies match them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.admission.review import Request
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Container, Metadata, OwnerReference, Pod, Resources, Spec
+
+_HASH = re.compile(r"[0-9a-f]{16}")
+_SECOND_US = 1_000_000
+LONGEST_MEAN_SECONDS = 3600
+"""Of a line of `outcomes`: with it the sum over two million requests is exact in a double, in microseconds."""
+_PLACEMENT = {
+    "schedulerName": "scheduler_name",
+    "nodeName": "node_name",
+    "nodeSelector": "node_selector",
+    "affinity": "affinity",
+    "tolerations": "tolerations",
+    "topologySpreadConstraints": "topology_spread_constraints",
+    "priorityClassName": "priority_class_name",
+    "priority": "priority",
+    "preemptionPolicy": "preemption_policy",
+    "runtimeClassName": "runtime_class_name",
+    "schedulingGates": "scheduling_gates",
+    "overhead": "overhead",
+}
+"""Fields of `spec` that are kept whole, by their name in Kubernetes."""
+
+
+def is_kept(request: Request) -> bool:
+    """Whether a review says what a quota spends: a new Pod, or a resize. Another UPDATE is charged nothing."""
+    if request.pod is None or request.workload is not None:
+        return False
+    return request.operation == "CREATE" or request.sub_resource == "resize"
+
+
+def pod_event(request: Request, at_us: int) -> dict[str, Any]:
+    """Return the event of a request that `is_kept`; `at_us` counts from the record's 0."""
+    pod = request.pod
+    if pod is None:
+        raise ValueError("a request without a Pod is no event")
+    event = {
+        "at": at_us / _SECOND_US,
+        "pod": _pod(pod),
+        "namespace": request.namespace,
+        "uid": pod.metadata.uid,
+        "dryRun": request.dry_run,
+        "user": request.user,
+    }
+    if request.operation != "CREATE":
+        event |= {"operation": request.operation, "subResource": request.sub_resource}
+    if request.old_pod is not None:
+        event["oldPod"] = _pod(request.old_pod)
+    return {name: value for name, value in event.items() if value or name in {"at", "pod"}}
+
+
+def outcomes_event(service: str, heard: Outcomes, at_us: int) -> dict[str, Any]:
+    """Return the event of one Pod's outcome, or of many requests'. A generation would be another one in the replay."""
+    total = heard.succeeded + heard.failed
+    latency = min(heard.latency_us / total / _SECOND_US, LONGEST_MEAN_SECONDS) if total else 0
+    if heard.uid is not None:
+        told = {"service": service, "ok": not heard.failed, "latency": latency, "uid": heard.uid}
+        return {"at": at_us / _SECOND_US, "outcome": told}
+    sums = {"service": service, "succeeded": heard.succeeded, "failed": heard.failed, "latency": latency}
+    return {"at": at_us / _SECOND_US, "outcomes": sums}
+
+
+def labels_event(namespace: str, labels: Mapping[str, str], at_us: int) -> dict[str, Any]:
+    return {"at": at_us / _SECOND_US, "namespaceLabels": {namespace: labels}}
+
+
+def _pod(pod: Pod) -> dict[str, Any]:
+    return {"metadata": _metadata(pod.metadata), "spec": _spec(pod.spec)}
+
+
+def _metadata(metadata: Metadata) -> dict[str, Any]:
+    annotations = metadata.annotations or {}
+    kept = {}
+    if _HASH.fullmatch(annotations.get(HASH_ANNOTATION, "")):
+        kept[HASH_ANNOTATION] = annotations[HASH_ANNOTATION]
+    if MIRROR_ANNOTATION in annotations:
+        kept[MIRROR_ANNOTATION] = ""  # that it is there says it all
+    return _given(
+        name=metadata.name,
+        generateName=metadata.generate_name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        labels=metadata.labels,
+        annotations=kept,
+        ownerReferences=[_owner(reference) for reference in metadata.owner_references or ()],
+    )
+
+
+def _owner(reference: OwnerReference) -> dict[str, Any]:
+    return _given(kind=reference.kind, name=reference.name, uid=reference.uid, controller=reference.controller)
+
+
+def _spec(spec: Spec) -> dict[str, Any]:
+    found = {name: getattr(spec, attribute) for name, attribute in _PLACEMENT.items()}
+    kept = {name: value for name, value in found.items() if value is not None}
+    kept["containers"] = _containers(spec.containers or ())
+    if spec.init_containers:
+        kept["initContainers"] = _containers(spec.init_containers)
+    if spec.resources is not None:
+        kept["resources"] = _resources(spec.resources)
+    return kept
+
+
+def _containers(containers: Iterable[Container]) -> list[dict[str, Any]]:
+    return [
+        _given(
+            name=container.name,
+            resources=None if container.resources is None else _resources(container.resources),
+            restartPolicy=container.restart_policy,
+        )
+        for container in containers
+    ]
+
+
+def _resources(resources: Resources) -> dict[str, Any]:
+    return _given(requests=resources.requests, limits=resources.limits)
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Return what says anything: to a decision, an empty text, list or mapping is as good as an absent one."""
+    return {name: value for name, value in fields.items() if value}

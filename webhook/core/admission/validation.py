@@ -1,0 +1,164 @@
+"""The validating half's checks: the final Pod keeps its service's policy, and our own fields are untouched."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from webhook.core import container_resources, placement
+from webhook.core.admission.decision import Finding
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.findings import Code, Lack
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_bounds import Excess
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.policy.model import FailureMode, Service
+from webhook.core.policy_spec import Mode
+
+USERS_OWN = frozenset(
+    {Code.PLACEMENT_CONFLICT, Code.PLACEMENT_CONTRADICTION, Code.NODE_NAME_SET, Code.RESOURCES_OUTSIDE}
+)
+"""What the user asked for himself; all else was never written, or was undone."""
+_LABEL = f"metadata.labels[{SERVICE_LABEL}]"
+_ANNOTATION = f"metadata.annotations[{HASH_ANNOTATION}]"
+
+
+def own_mode(service: Service) -> Mode:
+    """Return how strictly our own label and annotation are guarded: as strictly as the strictest stanza in force.
+
+    A stanza that is absent is not in force, whatever its mode: who only tries things out must see nothing denied.
+    """
+    modes = service.modes
+    stanzas = (service.placement, service.resources, service.quota or service.pool, service.breaker)
+    of_each = (modes.placement, modes.resources, modes.quota, modes.breaker)
+    in_force = {mode for stanza, mode in zip(stanzas, of_each, strict=True) if stanza is not None} or set(of_each)
+    return next((mode for mode in (Mode.ENFORCE, Mode.WARN) if mode in in_force), Mode.AUDIT)
+
+
+def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...]:
+    """Return everything that keeps a new Pod from its service's policy.
+
+    Where a concern is in Warn or Audit the Pod is to be as Enforce would have written it: see `unenforced`.
+    `hash_known`: the policy that we judge by is the one that the Pod was rewritten by. Where it is not, a missing
+    rewrite cannot be told from another policy's, and is not called MutationMissing.
+    """
+    if service.modes.all_disabled():
+        return ()
+    labels = pod.labels
+    skipped = SERVICE_LABEL not in labels or HASH_ANNOTATION not in pod.annotations
+    unfulfilled = tuple(_unfulfilled(pod, service))
+    if skipped and hash_known:
+        # What is merely missing was never written; what the user asked for himself can be judged all the same.
+        return (_mutation_missing(pod, service), *(found for found in unfulfilled if found.code in USERS_OWN))
+    if skipped or labels[SERVICE_LABEL] == service.name:
+        return unfulfilled
+    return (_label(labels[SERVICE_LABEL], service), *unfulfilled)
+
+
+def _unfulfilled(pod: Pod, service: Service) -> Iterator[Finding]:
+    """Yield what the Pod's fields leave unfulfilled, field by field; ValueError: an unreadable quantity."""
+    for concern in ("placement", "resources"):
+        mode, lacks = _owed(pod, service, concern)
+        yield from _findings(lacks, service, concern, mode)
+    plan, mode = service.placement_plan, service.modes.placement
+    if plan is not None and (plan.required or plan.node_selector) and mode is not Mode.DISABLED:
+        hopeless = placement.contradiction(pod)
+        if hopeless is not None:
+            # Affinity never conflicts, it is ANDed: the Pod is kept from every wrong node, and somebody should know.
+            (found,) = _findings([hopeless], service, "placement", Mode.AUDIT if mode is Mode.AUDIT else Mode.WARN)
+            yield replace(found, is_advice=True)
+
+
+def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> tuple[Mode, list[Lack]]:
+    """Return what is owed of one concern, but for what `old` owed already, and how strictly that is meant."""
+    if concern == "placement":
+        mode, plan = service.modes.placement, service.placement_plan
+        lacks = [] if plan is None or mode is Mode.DISABLED else placement.lacks(pod, plan)
+        if plan is not None and old is not None and lacks:
+            known = {lack.owed for lack in placement.lacks(old, plan)}
+            lacks = [lack for lack in lacks if lack.owed not in known]
+        return mode, lacks
+    mode, ranged = service.modes.resources, service.range_plan
+    return mode, [] if ranged is None or mode is Mode.DISABLED else container_resources.lacks(pod, ranged, old)
+
+
+def _findings(lacks: Iterable[Lack], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
+    for lack in lacks:
+        yield Finding(lack.code, concern, mode, f"service {service.name}: {lack.text}", lack.field)
+
+
+def check_size(service: Service, excess: Excess) -> tuple[Finding, ...]:
+    """Return what is wrong with a Pod of which not all is read; one that was as large before stays as it is."""
+    if service.modes.all_disabled():
+        return ()
+    mode = own_mode(service)
+    if mode is Mode.ENFORCE and excess.was_before:
+        mode = Mode.WARN
+    return (Finding(Code.POD_TOO_LARGE, "placement", mode, f"service {service.name}: {excess.text}", "spec"),)
+
+
+def check_unowned(named: Service) -> tuple[Finding, ...]:
+    """Return what is wrong with a new Pod of no service that carries the label of the service `named`."""
+    message = (
+        f"{_LABEL} is {named.name!r}, and service {named.name} does not match this Pod:"
+        " leave the label out, Podgate writes it"
+    )
+    return (_immutable(named, _LABEL, message),)
+
+
+def _immutable(service: Service, field: str, message: str) -> Finding:
+    """Say that a field of ours was touched."""
+    return Finding(Code.IMMUTABLE, "placement", own_mode(service), message, field)
+
+
+def _mutation_missing(pod: Pod, service: Service) -> Finding:
+    missing = [f"label {SERVICE_LABEL}"] * (SERVICE_LABEL not in pod.labels)
+    missing += [f"annotation {HASH_ANNOTATION}"] * (HASH_ANNOTATION not in pod.annotations)
+    mode, lets_in = own_mode(service), service.failure_mode is FailureMode.OPEN
+    return Finding(
+        Code.MUTATION_MISSING,
+        "placement",
+        Mode.WARN if mode is Mode.ENFORCE and lets_in else mode,
+        f"service {service.name}: the Pod was not rewritten ({' and '.join(missing)} missing): the mutating call was"
+        " skipped or undone; try again, and see whether the webhook podgate is reachable",
+        "metadata",
+        is_advice=lets_in,
+    )
+
+
+def _label(carried: str, service: Service) -> Finding:
+    message = (
+        f"service {service.name}: {_LABEL} is {carried!r}, expected {service.name!r}:"
+        " something changed the Pod after Podgate; leave the label alone"
+    )
+    return _immutable(service, _LABEL, message)
+
+
+def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tuple[Finding, ...]:
+    """Return what an UPDATE may not do: touch our label or annotation, loosen a gated Pod's placement, leave its range.
+
+    A Pod may outlive the policy that it was made under: what it lacked before is not held against it.
+    """
+    if service.modes.all_disabled():
+        return ()
+    findings = [
+        _immutable(
+            service,
+            field,
+            f"service {service.name}: {field} is Podgate's and cannot be changed"
+            f" (was {_quoted(before)}, asked {_quoted(after)}); leave it as it is",
+        )
+        for field, before, after in (
+            (_LABEL, old.labels.get(SERVICE_LABEL), new.labels.get(SERVICE_LABEL)),
+            (_ANNOTATION, old.annotations.get(HASH_ANNOTATION), new.annotations.get(HASH_ANNOTATION)),
+        )
+        if before != after
+    ]
+    if resized or old.spec.scheduling_gates:
+        concern = "resources" if resized else "placement"
+        mode, newly = _owed(new, service, concern, old)
+        findings += _findings(newly, service, concern, mode)
+    return tuple(findings)
+
+
+def _quoted(value: str | None) -> str:
+    return "absent" if value is None else repr(value)

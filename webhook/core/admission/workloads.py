@@ -1,0 +1,151 @@
+"""What the Pods of a workload object will be told, said where somebody reads it: as warnings, never as a refusal."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from webhook.core.admission import evaluation as drafts
+from webhook.core.admission import exemptions, mutation, overwritten, stages, validation
+from webhook.core.admission.decision import Decision, Dependence, Finding, Half, Verdict
+from webhook.core.admission.evaluation import Draft
+from webhook.core.admission.review import BadReviewError, Request, Workload
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod import Metadata, Pod, Spec
+from webhook.core.kubernetes.pod_templates import SOURCES, Source
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.policy.matching import NAME_LABEL
+from webhook.core.policy.model import Policy, Service
+from webhook.core.policy_spec import Mode
+
+_LABEL = f"metadata.labels[{SERVICE_LABEL}]"
+
+
+def asked(policy: Policy) -> tuple[Source, ...]:
+    """Return the kinds that are worth asking about: those whose controller's Pods are not all left alone."""
+    nobody = Pod(Metadata(), Spec())
+    return tuple(
+        source
+        for source in SOURCES
+        if not exemptions.exemption(
+            Request("", "CREATE", "pods", "", "", source.controller, dry_run=False, pod=nobody, old_pod=None),
+            nobody,
+            policy,
+        )
+    )
+
+
+def leave_alone(draft: Draft) -> None:
+    """Settle what is no business of ours; a template is never rewritten, its Pods are."""
+    if draft.half is Half.MUTATE:
+        return draft.settle(Verdict.UNMATCHED, "own", "templates are not rewritten, their Pods are")
+    return stages.leave_alone(draft)
+
+
+def own(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
+    """Find whose Pods they will be; where that depends on labels that are not known yet, no verdict is given."""
+    namespace = draft.request.namespace
+    labels = {NAME_LABEL: namespace, **namespace_labels}
+    found = draft.compiled.matcher.possible_owners(namespace, labels, draft.pod.labels, _workload(draft).unsettled)
+    if len(found) == 1:
+        return stages.own(draft, namespace_labels)
+    told = []
+    for one in found:
+        possible = Draft(draft.half, draft.request, draft.compiled, service=one.service)
+        findings = stages.unowned(possible, labels) if one.service is None else _objections(possible)
+        told.append((one.service, findings))
+        dependence = Dependence(_name_of(one.service), one.labels, any(map(_denies, findings)))
+        draft.depends_on = (*draft.depends_on, dependence)
+    draft.findings = [advice for service, findings in told for advice in _advice(findings, draft, service)]
+    return draft.settle(Verdict.DEPENDS, "own", _whose(draft))
+
+
+def _name_of(service: Service | None) -> str | None:
+    return None if service is None else service.name
+
+
+def _whose(draft: Draft) -> str:
+    """Say what the owner depends on: `service canary, depending on label pod-template-hash; else service web`."""
+    *others, last = draft.depends_on
+    told = [f"service {one.service}, depending on {_labels(one.labels)}" for one in others]
+    return "; else ".join((*told, f"service {last.service}" if last.service else "no service"))
+
+
+def _labels(keys: tuple[str, ...]) -> str:
+    return f"label{'s' * (len(keys) > 1)} {', '.join(keys)}"
+
+
+def check(draft: Draft) -> None:
+    """Judge the Pod that the template would have become: what is left after our own rewriting is the user's doing."""
+    findings = _objections(draft)
+    draft.object_to("check", findings)
+    if not findings:
+        draft.note("check", "nothing in the template contradicts the policy")
+
+
+def _objections(draft: Draft) -> tuple[Finding, ...]:
+    service, pod = draft.owner, draft.pod
+    try:
+        patch = mutation.rewrite(pod, service, draft.compiled.hash)
+        draft.overwritten = overwritten.warnings(pod, service, patch, f"in Pods of {_workload(draft).name}: ")
+        rewritten = mutation.patched(pod, patch)
+        return (*_forged_label(pod, service), *stages.check_new(draft, rewritten, hash_known=True))
+    except ValueError as error:
+        raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
+
+
+def _forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
+    carried = pod.labels.get(SERVICE_LABEL, service.name)
+    if carried == service.name or service.modes.all_disabled():
+        return ()
+    message = f"service {service.name}: {_LABEL} is {carried!r}: leave the label out, Podgate writes {service.name!r}"
+    return (Finding(Code.IMMUTABLE, "placement", validation.own_mode(service), message, _LABEL),)
+
+
+def conclude(draft: Draft, client_id: str) -> Decision:
+    """Return the finished record: whatever was found, the object is admitted."""
+    workload = _workload(draft)
+    if draft.verdict is not Verdict.DEPENDS:
+        draft.findings = _advice(draft.findings, draft, draft.service)
+    if draft.verdict is Verdict.DENY:
+        draft.verdict = Verdict.UNMATCHED if draft.service is None else Verdict.ADMIT
+    return replace(
+        drafts.conclude(draft, client_id),
+        workload=workload.name,
+        operation=workload.operation,
+        user=workload.user,
+        pod="",
+    )
+
+
+def _workload(draft: Draft) -> Workload:
+    if draft.request.workload is None:
+        raise LookupError("this review is about a Pod")
+    return draft.request.workload
+
+
+def _advice(findings: Iterable[Finding], draft: Draft, service: Service | None) -> list[Finding]:
+    """Word findings for whoever reads them before there is a Pod, perhaps among those about many objects.
+
+    What holds only if `service` owns the Pods is told as such.
+    """
+    workload, condition = _workload(draft).name, ""
+    if draft.depends_on:
+        # Whoever comes later in the list owns the Pods only where nobody before does.
+        names = [one.service for one in draft.depends_on]
+        earlier = draft.depends_on[: names.index(_name_of(service)) + 1]
+        keys = dict.fromkeys(key for one in earlier for key in one.labels)
+        whose = "no service" if service is None else f"service {service.name}"
+        condition = f" if {whose} owns them, which depends on {_labels(tuple(keys))}"
+    told = []
+    for finding in findings:
+        if finding.mode not in {Mode.ENFORCE, Mode.WARN}:
+            continue
+        denied = f"Pods of {workload} will be denied{condition}"
+        pods = denied if _denies(finding) else f"in Pods of {workload}{condition}"
+        told.append(replace(finding, mode=Mode.WARN, message=f"{pods}: {finding.message}"))
+    return told
+
+
+def _denies(finding: Finding) -> bool:
+    """Say whether a finding keeps Pods out: our label is written over, or taken off, before the Pod is judged."""
+    return finding.mode is Mode.ENFORCE and finding.code is not Code.IMMUTABLE

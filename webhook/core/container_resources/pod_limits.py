@@ -1,0 +1,69 @@
+"""What a Pod takes as a whole, held against `pod`. It is never brought to the bound: nobody knows which container."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from webhook.core.container_resources.bounds import BEYOND_ALL, Word
+from webhook.core.container_resources.kinds import COMPUTE
+from webhook.core.container_resources.plan import Amount, Bounds, RangePlan
+from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, in_words
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_requests import Side, amount_of, together, whole, written
+
+Shares = tuple[int, ...]
+"""One container's share of each resource in `RangePlan.pod`, requests and limits in turn, in billionths."""
+
+
+def of_the_whole(
+    pod: Pod, plan: RangePlan, running: Sequence[Shares], starting: Sequence[tuple[Shares, bool]]
+) -> Iterator[Shortfall]:
+    """Yield what is outside. ValueError: an unreadable quantity."""
+    boundless = _boundless(pod)
+    for index, bounds in enumerate(plan.pod):
+        requests = _total(pod, "requests", bounds.name, 2 * index, running, starting)
+        limits = _total(pod, "limits", bounds.name, 2 * index + 1, running, starting)
+        yield from _outside(bounds, requests, BEYOND_ALL if bounds.name in boundless else limits)
+    judged = {bounds.name for bounds in plan.pod if bounds.high is not None}
+    for rule in plan.rules:
+        if rule.high is not None and rule.name in boundless - judged:
+            yield from _shortfall(rule.name, "max", rule.high, {"limits": BEYOND_ALL})
+
+
+def _boundless(pod: Pod) -> frozenset[str]:
+    """Return what the Pod's own limit of 0 lets it take without limit: its containers may not have one then."""
+    limits = pod.spec.resources.limits if pod.spec.resources is not None else None
+    return frozenset(name for name in COMPUTE if amount_of(limits, name) == 0) if limits else frozenset()
+
+
+def _total(
+    pod: Pod,
+    side: Side,
+    name: str,
+    column: int,
+    running: Sequence[Shares],
+    starting: Sequence[tuple[Shares, bool]],
+) -> int:
+    containers = together(
+        [shares[column] for shares in running], [(shares[column], stays) for shares, stays in starting]
+    )
+    return whole(pod, side, name, containers)
+
+
+def _outside(bounds: Bounds, requests: int, limits: int) -> Iterator[Shortfall]:
+    """Judge the limits by max, the requests by min and max."""
+    low, high = bounds.low, bounds.high
+    totals: dict[Side, int] = {"limits": limits, "requests": requests}
+    if high is not None:
+        above = {side: total for side, total in totals.items() if total > high.nano}
+        yield from _shortfall(bounds.name, "max", high, above)
+    if low is not None and requests < low.nano:
+        yield from _shortfall(bounds.name, "min", low, {"requests": requests})
+
+
+def _shortfall(name: str, word: Word, bound: Amount, totals: Mapping[Side, int]) -> Iterator[Shortfall]:
+    if totals:
+        excess = tuple((side, abs(total - bound.nano)) for side, total in totals.items())
+        shown = {
+            side: NO_LIMIT if total == BEYOND_ALL else repr(written(name, total)) for side, total in totals.items()
+        }
+        yield Shortfall(Code.RESOURCES_OUTSIDE, name, word, excess, in_words(name, shown, word, bound))

@@ -1,0 +1,62 @@
+"""A Pod's QoS class, by Kubernetes' own rule: what is evicted first when a node runs out.
+
+Source: k8s.io/kubernetes/pkg/apis/core/v1/helper/qos (ComputePodQOS), 1.36. It sums over the containers; where no
+request is above its limit, as the API server demands, that is the same as asking each of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from webhook.core.container_resources.kinds import DECIDE_QOS
+from webhook.core.kubernetes.pod import Pod, Resources
+from webhook.core.kubernetes.pod_requests import amount_of, of_containers
+
+
+class QosClass(StrEnum):
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+Amounts = Mapping[str, tuple[int | None, int | None]]
+"""Request and limit of cpu and of memory, in billionths; a request that is absent is its limit."""
+
+
+def class_of(amounts: Amounts) -> QosClass:
+    """Return the class of what one container, or a Pod as a whole, asks."""
+    asked = [amounts[name] for name in DECIDE_QOS]
+    if not any(request or limit for request, limit in asked):
+        return QosClass.BEST_EFFORT
+    if all(limit and request in {limit, None} for request, limit in asked):
+        return QosClass.GUARANTEED
+    return QosClass.BURSTABLE
+
+
+def common(classes: Iterable[QosClass]) -> QosClass:
+    """Return a Pod's class by its containers': the one that all of them have."""
+    found = set(classes)
+    return QosClass.BURSTABLE if len(found) > 1 else next(iter(found), QosClass.BEST_EFFORT)
+
+
+def qos_class(pod: Pod) -> QosClass:
+    """Return the class of a Pod as it stands. ValueError: an unreadable quantity."""
+    if pod.spec.resources is not None:
+        return class_of({name: _of_the_whole(pod, pod.spec.resources, name) for name in DECIDE_QOS})
+    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+    return common(
+        class_of({name: _of_one(container.resources, name) for name in DECIDE_QOS}) for container in containers
+    )
+
+
+def _of_one(resources: Resources | None, name: str) -> tuple[int | None, int | None]:
+    return (
+        (None, None) if resources is None else (amount_of(resources.requests, name), amount_of(resources.limits, name))
+    )
+
+
+def _of_the_whole(pod: Pod, own: Resources, name: str) -> tuple[int | None, int | None]:
+    """Return the Pod's own request and limit; the API server adds the requests up where some limit is given."""
+    request, limit = _of_one(own, name)
+    if request is None and own.limits:
+        request = of_containers(pod, "requests", name) or None
+    return request, limit

@@ -1,0 +1,74 @@
+"""What one container owes its range, in words: what a rewrite gives it, and what the user asked beyond it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from webhook.core.container_resources.bounds import Asked, Excess, PodLevel, Word, outside
+from webhook.core.container_resources.plan import Amount, RangePlan, Rule
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod_requests import Side, cut
+
+NO_LIMIT = "'0' (no limit)"
+_SIDES: tuple[Side, ...] = ("limits", "requests")
+
+
+class Shortfall(NamedTuple):
+    """One word of the range that one resource breaks, by its limit, its request, or both.
+
+    `excess`: how far each side is out, in billionths; 0 where it is missing.
+    """
+
+    code: Code
+    name: str
+    word: Word
+    excess: tuple[tuple[Side, int], ...]
+    text: str
+
+
+def shortfalls(
+    plan: RangePlan, asked: Mapping[str, Asked], after: Mapping[str, Asked], level: PodLevel
+) -> Iterator[Shortfall]:
+    """Yield what is missing, and what is outside: the user's own unless the rewrite changes it."""
+    for rule in plan.rules:
+        before, wanted = asked[rule.name], after[rule.name]
+        yield from _missing(rule.name, before, wanted)
+        for word, group in groupby(outside(rule, before, level), key=lambda one: one.word):
+            yield _outside(rule, before, wanted, word, tuple(group))
+
+
+def _missing(name: str, before: Asked, wanted: Asked) -> Iterator[Shortfall]:
+    lacking = {
+        side: getattr(wanted, side) for side in _SIDES if getattr(before, side) is None and getattr(wanted, side)
+    }
+    if before.limits is not None or wanted.requests == wanted.limits:
+        lacking.pop("requests", None)  # the API server makes it of the limit
+    if lacking:
+        text = " and ".join(f"{side}[{name}] is missing, expected {cut(give.text)!r}" for side, give in lacking.items())
+        yield Shortfall(Code.RESOURCES_UNFULFILLED, name, "default", tuple((side, 0) for side in lacking), text)
+
+
+def _outside(rule: Rule, before: Asked, wanted: Asked, word: Word, excess: Sequence[Excess]) -> Shortfall:
+    sides = tuple((one.side, one.far) for one in excess)
+    shown = {side: _shown(rule, side, getattr(before, side)) for side, _ in sides}
+    is_lost = any(getattr(before, side) != getattr(wanted, side) for side in shown)
+    code = Code.RESOURCES_UNFULFILLED if is_lost else Code.RESOURCES_OUTSIDE
+    text = in_words(rule.name, shown, word, excess[0].bound, is_lost=is_lost)
+    return Shortfall(code, rule.name, word, sides, text)
+
+
+def _shown(rule: Rule, side: Side, amount: Amount) -> str:
+    """Return the value that a person wrote, or what it means where that is not what it looks like."""
+    is_no_limit = side == "limits" and amount.nano == 0 and rule.zero_is_no_limit
+    return NO_LIMIT if is_no_limit else repr(cut(amount.text))
+
+
+def in_words(name: str, shown: Mapping[Side, str], word: Word, bound: Amount, *, is_lost: bool = False) -> str:
+    """Say which values are beyond `bound`; whoever wrote them himself is told what to do."""
+    values = " and ".join(f"{side}[{name}] is {value}" for side, value in shown.items())
+    least, remedy = ("at most", "ask for less") if word == "max" else ("at least", "ask for more")
+    if is_lost:
+        return f"{values}, expected {least} {bound.text!r}"
+    if word == "max" and NO_LIMIT in shown.values():
+        remedy = "write a limit"
+    return f"{values}, {least} {bound.text!r} is allowed: {remedy}"

@@ -1,0 +1,101 @@
+"""What this version acts on, by command: the one table. A stanza that nothing acts on is refused, never ignored."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.problems import Problem
+
+
+class Purpose(StrEnum):
+    """Which command reads the document; of `serve`, also what it has to act with."""
+
+    LINT = "lint"
+    SERVE = "serve"
+    SERVE_ALONE = "serve without a cluster"
+    SERVE_IN_PROCESS = "serve --store memory"
+    SERVE_ALONE_IN_PROCESS = "serve --store memory without a cluster"
+    REVIEW = "review"
+    REPLAY = "replay"
+
+    @classmethod
+    def serving(cls, *, alone: bool, in_process: bool) -> "Purpose":
+        """Return the kind of `serve` that has no cluster to ask, that counts for itself alone, both or neither."""
+        if in_process:
+            return cls.SERVE_ALONE_IN_PROCESS if alone else cls.SERVE_IN_PROCESS
+        return cls.SERVE_ALONE if alone else cls.SERVE
+
+
+_NOBODY: frozenset[Purpose] = frozenset()
+_OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
+# `lint` does not know which kind of `serve` is meant, and trusts.
+_WITH_A_CLUSTER = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
+_WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_ALONE}
+
+
+@dataclass(frozen=True, slots=True)
+class Stanza:
+    """A field that not every command acts on.
+
+    `word`: only this value of it is meant. `lacks`: reason and remedy where one kind of `serve` acts on it and another
+    cannot.
+    """
+
+    path: tuple[str, ...]
+    acts: frozenset[Purpose] = _NOBODY
+    word: str | None = None
+    lacks: tuple[str, str] | None = None
+
+
+def _service(*path: str, word: str | None = None) -> Stanza:
+    return Stanza(("services", "*", *path), word=word)
+
+
+def _fleet(*path: str) -> Stanza:
+    reason = "`serve --store memory` counts for this server alone"
+    return Stanza(path, _WITH_A_SHARED_STORE, "Fleet", lacks=(reason, "give it --store redis://..., or write Cluster"))
+
+
+NOT_EVERYWHERE = (
+    Stanza(
+        ("services", "*", "match", "namespaceSelector"),
+        _WITH_A_CLUSTER,
+        lacks=("`serve` has no cluster to ask", "give it --kubeconfig, or remove this"),
+    ),
+    _fleet("pools", "*", "scope"),
+    _fleet("services", "*", "quota", "scope"),
+    Stanza(("pools", "*", "whenExceeded"), word="Queue"),
+    Stanza(
+        ("services", "*", "quota", "standing"),
+        _WITH_A_CLUSTER,
+        lacks=("`serve` has no cluster whose Pods it could watch", "give it --kubeconfig, or remove this"),
+    ),
+    _service("quota", "whenExceeded", word="Queue"),
+    _service("quota", "queue"),
+    Stanza(
+        ("services", "*", "breaker", "outcomes", "source"),
+        _WITH_A_CLUSTER,
+        "PodStart",
+        lacks=("`serve` has no cluster whose Pods it could watch", "give it --kubeconfig, or write Pushed"),
+    ),
+    _service("breaker", "whenOpen", word="Queue"),
+)
+
+
+def objections(document: Part, purpose: Purpose) -> Iterator[Problem]:
+    """Yield what a command has against stanzas that it cannot act on."""
+    for stanza in NOT_EVERYWHERE:
+        if purpose in stanza.acts:
+            continue
+        for part in document.select(*stanza.path):
+            if not part.is_empty and stanza.word in (None, part.node.value):
+                yield _problem(part, stanza)
+
+
+def _problem(part: Part, stanza: Stanza) -> Problem:
+    if stanza.lacks is not None:
+        return part.wrong_field(*stanza.lacks)
+    if stanza.word is not None:
+        return part.wrong("not supported yet", "choose another value, or remove it")
+    return part.wrong_field("not supported yet", "remove it")

@@ -1,0 +1,44 @@
+"""Rules of `matchLabelKeys` and `mismatchLabelKeys`, as the API server has them (ValidatePodSpec, 1.36).
+
+It writes the Pod's own values of these labels into the labelSelector, and refuses the Pod where that cannot be.
+"""
+
+from collections.abc import Collection, Iterator
+
+from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.selectors import constraints
+from webhook.core.kubernetes.types import LabelSelector
+
+_MATCH, _MISMATCH = "matchLabelKeys", "mismatchLabelKeys"
+
+
+def label_keys_are_kubernetes(term: Part, default: Collection[str] | None = None) -> Iterator[Problem]:
+    """Judge a term of pod affinity, or a spread constraint. `default`: labels of the selector that an absent one is."""
+    match, mismatch, selector = term.get(_MATCH), term.get(_MISMATCH), term.get("labelSelector")
+    selected = default if selector is None else constraints(selector.read(LabelSelector)).keys()
+    unwanted = {} if mismatch is None else dict.fromkeys(mismatch.read(tuple[str, ...]))
+    for keys in (match, mismatch):
+        if keys is None or keys.is_empty:
+            continue
+        if selected is None:
+            yield keys.wrong_field("counts only beside a labelSelector", "add labelSelector, or remove it")
+        yield from _listed_once(keys)
+    for key in () if match is None else match.items():
+        name = key.read(str)
+        if selector is None and name in (selected or ()):
+            yield key.wrong("an absent labelSelector selects by it already", "remove it, or write a labelSelector")
+        elif name in (selected or ()):
+            reason = f"the labelSelector speaks of {name} already, and Kubernetes takes only one of the two"
+            yield key.wrong(reason, "remove it here or there")
+        elif name in unwanted:
+            yield key.wrong(f"in {_MISMATCH}, too", "remove it here or there")
+
+
+def _listed_once(keys: Part) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for key in keys.items():
+        name = key.read(str)
+        if name in seen:
+            yield key.wrong("listed twice", "remove one of the two")
+        seen.add(name)

@@ -1,0 +1,68 @@
+"""Rules of `placement` over its own fields: topology, nodeSelector, and what onConflict is asked to decide."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.policy_spec import TopologyEntry
+
+
+def topology_names_one_label(service: Part) -> Iterator[Problem]:
+    for entry in service.select("placement", "topology", "*"):
+        yield from sound(_names_one_label(entry))
+
+
+def _names_one_label(entry: Part) -> Iterator[Problem]:
+    level, key = entry.get("level"), entry.get("key")
+    if level is None and key is None:
+        yield entry.wrong_field("does not say which label", "add level: Region, level: Zone, or key: LABEL")
+    elif level is not None and key is not None:
+        yield key.wrong_field("level says which label already", "remove level or key")
+
+
+def topology_can_be_fulfilled(service: Part) -> Iterator[Problem]:
+    """AND the required entries of one label, with each other and with nodeSelector."""
+    allowed: dict[str, frozenset[str]] = {}
+    first: dict[str, Part] = {}
+    for part in service.select("placement", "topology", "*"):
+        yield from sound(_topology(part, allowed, first))
+    for selector in service.select("placement", "nodeSelector"):
+        for label, value in selector.fields().items():
+            text = value.read(str)
+            if label in allowed and allowed[label] and text not in allowed[label]:
+                reason = f"contradicts topology in line {first[label].node.key_line}, which requires another {label}"
+                yield value.wrong(reason, f"use {' or '.join(sorted(allowed[label]))}, or mend topology")
+
+
+def _topology(part: Part, allowed: dict[str, frozenset[str]], first: dict[str, Part]) -> Iterator[Problem]:
+    entry = part.read(TopologyEntry)
+    if not entry.label or (entry.level and entry.key):
+        return
+    values = frozenset(entry.values)
+    if entry.preferred_weight is not None:
+        return
+    both = allowed.get(entry.label, values) & values
+    if not both and allowed.get(entry.label):
+        reason = f"has no value in common with line {first[entry.label].node.key_line}, and both are required"
+        yield part.wrong_field(reason, "write one entry for the label, or give one of them a preferredWeight")
+    allowed[entry.label] = both
+    first.setdefault(entry.label, part)
+
+
+def conflicts_can_happen(document: Part) -> Iterator[Problem]:
+    """Find what onConflict decides about fields that are not set; in `defaults`, by no service that inherits it."""
+    unused: dict[tuple[int, int], Part] = {}
+    used: set[tuple[int, int]] = set()
+    for placement in document.select("services", "*", "placement"):
+        for rules in placement.select("onConflict"):
+            for name, rule in rules.fields().items():
+                place = (rule.node.key_line, rule.node.key_column)
+                field = placement.get(name)
+                if name == "default" or (field is not None and not field.is_empty):
+                    used.add(place)
+                else:
+                    unused.setdefault(place, rule)
+    for place, rule in unused.items():
+        if place not in used:
+            name = str(rule.path[-1])
+            yield rule.wrong_field(f"decides nothing: placement sets no {name}", f"set {name}, or remove it")

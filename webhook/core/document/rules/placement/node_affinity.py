@@ -1,0 +1,73 @@
+"""Rules of native node affinity: what Kubernetes would refuse, and what would let Pods escape or hold reviews up."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.formats import FormatError, check
+from webhook.core.document.rules.match import values_fit_the_operator
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.types import NodeSelectorTerm
+from webhook.core.placement.affinity import PREFERRED
+from webhook.core.placement.required import REQUIRED
+from webhook.core.policy_spec.placement import MOST_ENTRIES
+
+_NODE_AFFINITY = ("placement", "affinity", "nodeAffinity")
+_NODE_TERMS = (
+    (*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms", "*"),
+    (*_NODE_AFFINITY, PREFERRED, "*", "preference"),
+)
+
+
+def node_terms_are_kubernetes(service: Part) -> Iterator[Problem]:
+    for path in _NODE_TERMS:
+        for term in service.select(*path):
+            yield from mistakes(term)
+
+
+def mistakes(term: Part) -> Iterator[Problem]:
+    """Yield what Kubernetes would refuse of one term."""
+    for expression in term.select("matchExpressions", "*"):
+        yield from sound(values_fit_the_operator(expression))
+    for expression in term.select("matchFields", "*"):
+        yield from sound(_names_a_node(expression))
+
+
+def _names_a_node(expression: Part) -> Iterator[Problem]:
+    key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values")
+    if key is not None and key.read(str) != "metadata.name":
+        yield key.wrong("not a field that nodes are selected by", "write metadata.name")
+    if operator is not None and operator.read(str) not in {"In", "NotIn"}:
+        yield operator.wrong("not an operator for a node's fields", "use In or NotIn")
+    if values is None or len(values.read(list[str])) != 1:
+        yield expression.wrong_field("a node's field is compared with a single value", "write one value")
+        return
+    for name in values.items():
+        try:
+            check(name.read(str), "dns-subdomain")
+        except FormatError as error:
+            yield name.wrong(error.reason, error.remedy)
+
+
+def required_terms_are_few(service: Part) -> Iterator[Problem]:
+    """Bound what each review compares with every term of a Pod, of which a tenant may write many."""
+    for terms in service.select(*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms"):
+        if len(terms.items()) > MOST_ENTRIES:
+            yield terms.wrong_field(f"longer than {MOST_ENTRIES}", "shorten it")
+
+
+def no_required_term_is_empty(service: Part) -> Iterator[Problem]:
+    """Refuse terms that fit no node: what a Pod's own term says implies an empty one in any case, and would stay."""
+    for required in service.select(*_NODE_AFFINITY, REQUIRED):
+        terms = required.get("nodeSelectorTerms")
+        if terms is None or terms.is_empty:
+            reason, remedy = "Kubernetes takes at least one term", f"write one, or remove {REQUIRED}"
+            yield required.lacks("nodeSelectorTerms", reason, remedy) if terms is None else terms.wrong(reason, remedy)
+            continue
+        for term in terms.items():
+            yield from sound(_is_empty(term))
+
+
+def _is_empty(part: Part) -> Iterator[Problem]:
+    term = part.read(NodeSelectorTerm)
+    if not term.match_expressions and not term.match_fields:
+        yield part.wrong_field("a term without expressions fits no node", "write matchExpressions, or remove it")

@@ -1,0 +1,62 @@
+"""Rules of pod affinity and anti-affinity: what Kubernetes would refuse, and what no Pod could fulfil."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.rules.placement.label_keys import label_keys_are_kubernetes
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.types import PodAffinityTerm
+from webhook.core.placement import SERVICE_LABEL, canonical_form
+from webhook.core.placement.affinity import PREFERRED
+from webhook.core.placement.required import REQUIRED
+
+_KINDS = ("podAffinity", "podAntiAffinity")
+_WAYS = ((REQUIRED, "*"), (PREFERRED, "*", "podAffinityTerm"))
+
+
+def pod_terms_are_kubernetes(service: Part) -> Iterator[Problem]:
+    for kind in _KINDS:
+        for way in _WAYS:
+            for term in _terms(service, kind, *way):
+                yield from sound(label_keys_are_kubernetes(term))
+
+
+def some_pod_can_be_near(service: Part) -> Iterator[Problem]:
+    """Refuse what asks to be near Pods of which there can be none: it keeps every Pod Pending."""
+    for term in _terms(service, "podAffinity", *_WAYS[0]):
+        yield from sound(_selects(service, term, "selects no Pod, and every Pod would wait for one"))
+
+
+def pods_cannot_be_near_and_away(service: Part) -> Iterator[Problem]:
+    near: dict[object, Part] = {}
+    for term in _terms(service, "podAffinity", *_WAYS[0]):
+        near.setdefault(_meant(term), term)
+    for term in _terms(service, "podAntiAffinity", *_WAYS[0]):
+        other = near.get(_meant(term))
+        if other is not None:
+            reason = f"required podAffinity in line {other.node.key_line} asks to be near the same Pods"
+            yield term.wrong_field(reason, "remove one of the two")
+
+
+def pod_terms_have_an_effect(service: Part) -> Iterator[Problem]:
+    """Find terms that select no Pod, where that only makes them idle."""
+    for kind, way in ((_KINDS[1], _WAYS[0]), (_KINDS[0], _WAYS[1]), (_KINDS[1], _WAYS[1])):
+        for term in _terms(service, kind, *way):
+            yield from _selects(service, term, "selects no Pod, and has no effect")
+
+
+def _terms(service: Part, kind: str, *way: str) -> Iterator[Part]:
+    return service.select("placement", "affinity", kind, *way)
+
+
+def _selects(service: Part, term: Part, reason: str) -> Iterator[Problem]:
+    """Object to an absent selector: only in spread constraints does that mean the service's own Pods."""
+    if term.get("labelSelector") is None:
+        name = service.get("name")
+        own = "NAME" if name is None else name.read(str)
+        remedy = f"write labelSelector: {{matchLabels: {{{SERVICE_LABEL}: {own}}}}} for the service's own, {{}} for any"
+        yield term.lacks("labelSelector", reason, remedy)
+
+
+def _meant(term: Part) -> object:
+    return canonical_form.of_pod_term(term.read(PodAffinityTerm), "")

@@ -1,0 +1,71 @@
+"""Advice on preferences of nodes, native ones and topology's: they are united, so each should weigh something."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.types import NodeSelectorTerm, PreferredSchedulingTerm
+from webhook.core.placement import PlacementPlan, canonical_form
+from webhook.core.placement.affinity import PREFERRED
+from webhook.core.placement.node_terms import joined, said
+from webhook.core.placement.plan import required_expressions
+from webhook.core.policy_spec import Placement, TopologyEntry
+
+_NODE_AFFINITY = ("affinity", "nodeAffinity")
+
+
+def preferences_can_count(service: Part) -> Iterator[Problem]:
+    """Find those that every node fits, or none that is allowed."""
+    for placement in service.select("placement"):
+        preferences = list(_preferences(placement))
+        if not preferences:
+            return
+        whole = placement.read(Placement)
+        required = _required(whole)
+        for part, wanted in preferences:
+            preference = wanted.preference
+            if not preference.match_expressions and not preference.match_fields:
+                yield part.wrong_field("prefers every node alike", "write matchExpressions, or remove it")
+            elif not _fits_any(preference, required, whole.node_selector):
+                yield part.wrong_field("prefers what the required entries rule out", "remove it, or mend its values")
+
+
+def preferences_differ(service: Part) -> Iterator[Problem]:
+    for placement in service.select("placement"):
+        first: dict[Hashable, Part] = {}
+        for part, wanted in _preferences(placement):
+            earlier = first.setdefault(canonical_form.of_preferred(wanted), part)
+            if earlier is not part:
+                reason = f"means the same as line {earlier.node.key_line}, and weighs once"
+                yield part.wrong_field(reason, "remove one of the two, and give the other more weight")
+
+
+def _preferences(placement: Part) -> Iterator[tuple[Part, PreferredSchedulingTerm]]:
+    """Yield what is preferred, each with the place where it is written."""
+    for part in placement.select(*_NODE_AFFINITY, PREFERRED, "*"):
+        yield part, part.read(PreferredSchedulingTerm)
+    for part in placement.select("topology", "*"):
+        if part.get("preferredWeight") is not None:
+            [wanted] = PlacementPlan.of("", Placement(topology=(part.read(TopologyEntry),))).preferred
+            yield part, wanted.entry
+
+
+def _required(placement: Placement) -> list[NodeSelectorTerm]:
+    """Return the ORed terms that are required, topology with each of them."""
+    topology = required_expressions(placement.topology)
+    of_nodes = placement.affinity.node_affinity
+    native = of_nodes.required.node_selector_terms if of_nodes is not None and of_nodes.required is not None else None
+    return [joined(term, topology) for term in native] if native else [NodeSelectorTerm(topology)]
+
+
+def _fits_any(
+    preference: NodeSelectorTerm, required: Sequence[NodeSelectorTerm], node_selector: Mapping[str, str]
+) -> bool:
+    return any(said(_both(term, preference), node_selector) is not None for term in required)
+
+
+def _both(one: NodeSelectorTerm, other: NodeSelectorTerm) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        (*(one.match_expressions or ()), *(other.match_expressions or ())),
+        (*(one.match_fields or ()), *(other.match_fields or ())),
+    )

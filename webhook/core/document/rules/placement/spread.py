@@ -1,0 +1,31 @@
+"""Rules of `placement.topologySpreadConstraints`: what Kubernetes would refuse."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.rules.placement.label_keys import label_keys_are_kubernetes
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.placement import SERVICE_LABEL
+
+
+def spreads_are_kubernetes(service: Part) -> Iterator[Problem]:
+    first: dict[tuple[str, str], Part] = {}
+    for part in service.select("placement", "topologySpreadConstraints", "*"):
+        yield from sound(_spread(part, first))
+        # One without a selector means the service's own Pods.
+        yield from sound(label_keys_are_kubernetes(part, default={SERVICE_LABEL}))
+
+
+def _spread(part: Part, first: dict[tuple[str, str], Part]) -> Iterator[Problem]:
+    key, action, domains = part.get("topologyKey"), part.get("whenUnsatisfiable"), part.get("minDomains")
+    if key is None or action is None:
+        return
+    pair = (key.read(str), action.read(str))
+    if pair in first:
+        reason = f"the same topologyKey and whenUnsatisfiable as in line {first[pair].node.key_line}"
+        yield part.wrong_field(reason, "remove one of the two")
+    first.setdefault(pair, part)
+    if domains is not None and pair[1] != "DoNotSchedule":
+        yield domains.wrong_field(
+            "counts only with DoNotSchedule", "write whenUnsatisfiable: DoNotSchedule, or remove it"
+        )

@@ -1,0 +1,65 @@
+"""Rules of `placement.tolerations`: what Kubernetes would refuse, and what is written for nothing."""
+
+import re
+from collections.abc import Iterator
+
+from webhook.core.document.formats import FormatError, check
+from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.selectors import integer
+from webhook.core.kubernetes.types import Toleration
+from webhook.core.placement.toleration_match import covers
+
+_CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
+_COMPARING = frozenset({"Lt", "Gt"})
+
+
+def tolerations_are_kubernetes(service: Part) -> Iterator[Problem]:
+    for part in service.select("placement", "tolerations", "*"):
+        yield from sound(_toleration(part))
+
+
+def _toleration(part: Part) -> Iterator[Problem]:
+    rule = part.read(Toleration)
+    value, seconds = part.get("value"), part.get("tolerationSeconds")
+    if rule.operator == "Exists" and value is not None and rule.value:
+        yield value.wrong_field("Exists takes no value", "remove value, or use Equal")
+    elif not rule.key and rule.operator != "Exists":
+        yield part.wrong_field("no key means every taint, which only Exists can say", "add key, or operator: Exists")
+    elif rule.operator == "Equal" and value is not None:
+        try:
+            check(rule.value, "label-value")
+        except FormatError as error:
+            yield value.wrong(error.reason, error.remedy)
+    elif rule.operator in _COMPARING and not _is_number(rule.value):
+        at = part if value is None else value
+        reason = f"{rule.operator} compares whole numbers, without plus or leading zeros"
+        yield at.wrong_field(reason, 'write one, such as value: "4"')
+    if seconds is not None and rule.effect != "NoExecute":
+        yield seconds.wrong_field("counts only for the effect NoExecute", "write effect: NoExecute, or remove it")
+
+
+def _is_number(text: str) -> bool:
+    """Read a number as the API server does here: without a plus or leading zeros, and of 64 bits."""
+    return _CANONICAL.fullmatch(text) is not None and integer(text) is not None
+
+
+def tolerations_need_no_gate(service: Part) -> Iterator[Problem]:
+    for operator in service.select("placement", "tolerations", "*", "operator"):
+        word = operator.read(str)
+        if word in _COMPARING:
+            reason = (
+                f"the API server refuses every Pod with {word}, unless its TaintTolerationComparisonOperators is on"
+            )
+            yield operator.wrong(reason, "turn that feature gate on, or use Equal or Exists")
+
+
+def tolerations_add_something(service: Part) -> Iterator[Problem]:
+    for tolerations in service.select("placement", "tolerations"):
+        entries = [(part, part.read(Toleration)) for part in tolerations.items()]
+        for index, (part, entry) in enumerate(entries):
+            for place, (other, wider) in enumerate(entries):
+                if place != index and covers(wider, entry) and (place < index or not covers(entry, wider)):
+                    reason = f"adds nothing: line {other.node.key_line} tolerates all that it does"
+                    yield part.wrong_field(reason, "remove it")
+                    break

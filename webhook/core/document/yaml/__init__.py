@@ -1,0 +1,1 @@
+"""Strict YAML: a tree that knows line and column, and the problems found in it."""

@@ -1,0 +1,84 @@
+"""The document as a tree that knows where everything stands."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from webhook.core.document.yaml.problems import Path, Problem, quoted, shown, written_path
+
+MOST_NODES = 250_000
+"""With every alias expanded and `defaults` under every service: what a checker can walk in bounded time."""
+
+
+class Written(float):
+    """A number that is no plain integer, with the text it was written as: amounts are read from the text, exactly."""
+
+    __slots__ = ("text",)
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        self = super().__new__(cls, text)
+        self.text = text
+        return self
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Scalar = str | int | Written | bool | None
+Value = dict[str, "Node"] | list["Node"] | Scalar
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A value and where it stands. Through an alias or from `defaults` it keeps its first place."""
+
+    value: Value
+    path: Path
+    line: int
+    column: int
+    key_line: int
+    key_column: int
+    text: str = ""
+    quoted: bool = False
+    size: int = 1
+
+    @property
+    def shown(self) -> str:
+        """The value as a problem quotes it."""
+        if isinstance(self.value, dict):
+            return "{...}" if self.value else "{}"
+        if isinstance(self.value, list):
+            return "[...]" if self.value else "[]"
+        if self.quoted:
+            return quoted(self.text)
+        return "(empty)" if self.value is None and not self.text else shown(self.text)
+
+    def plain(self) -> object:
+        """Return the value without its places."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        return self.value
+
+    def child(self, step: str | int) -> "Node":
+        """Return what stands at a key or an index."""
+        if isinstance(self.value, dict) and isinstance(step, str):
+            return self.value[step]
+        if isinstance(self.value, list) and isinstance(step, int):
+            return self.value[step]
+        raise KeyError(step)
+
+    def problem(self, reason: str, remedy: str) -> Problem:
+        """Object to this value, at its own place."""
+        line, column = (self.key_line, self.key_column) if self.value is None else (self.line, self.column)
+        return Problem(line, column, written_path(self.path), self.shown, reason, remedy)
+
+    def problem_at_key(self, reason: str, remedy: str) -> Problem:
+        """Object to this field as a whole, where its key stands."""
+        return Problem(self.key_line, self.key_column, written_path(self.path), self.shown, reason, remedy)
+
+    def problem_inside(self, key: str | int, reason: str, remedy: str, value: str = "(absent)") -> Problem:
+        """Object to a field that is not here, where this object begins."""
+        return Problem(self.key_line, self.key_column, written_path((*self.path, key)), value, reason, remedy)

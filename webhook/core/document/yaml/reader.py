@@ -1,0 +1,168 @@
+"""YAML to a tree. Strict: what two readers could read differently is refused.
+
+An own composer over PyYAML's events, because depth, size and aliases must be bounded while reading, and because a
+plain `no` must be remembered as it was written.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from webhook.core.document.yaml import surrogates
+from webhook.core.document.yaml.nodes import MOST_NODES, Node
+from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Path, Problem, shown
+from webhook.core.document.yaml.scalars import resolved
+from webhook.core.document.yaml.syntax import in_words
+from webhook.core.document.yaml.text import decoded, syntax_problem
+
+DEEPEST = 64  # levels; the deepest stanza there is needs 16
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times faster, its marks are the same
+_STRING = "tag:yaml.org,2002:str"
+_STRING_TAGS = frozenset({"!", _STRING})
+
+
+@dataclass(slots=True)
+class Reading:
+    """What came out of the bytes: the tree, and mistakes that did not keep us from reading on."""
+
+    root: Node
+    problems: list[Problem] = field(default_factory=list)
+    is_empty: bool = False
+    """There is no document: what that means is for whoever reads. The root is a null, then."""
+
+
+def read(raw: bytes) -> Reading:
+    """Read one document; DocumentError where nothing could be made of it."""
+    text = decoded(raw)
+    composer = _Composer(text)
+    try:
+        reading = composer.document()
+    except yaml.YAMLError as error:
+        raise DocumentError([*composer.problems, syntax_problem(in_words(error, text), text)]) from None
+    return reading
+
+
+class _Composer:
+    """Events to nodes."""
+
+    def __init__(self, text: str) -> None:
+        self.problems: list[Problem] = []
+        json = surrogates.replaced(text)
+        self._has_surrogates = json is not None
+        self._events: Iterator[Any] = yaml.parse(json or text, Loader=_LOADER)
+        self._anchors: dict[str, Node | None] = {}  # None while the anchor's own node is still being read
+        self._nodes = 0
+
+    def document(self) -> Reading:
+        next(self._events)  # the stream's start
+        if isinstance(next(self._events), yaml.StreamEndEvent):
+            return Reading(Node(None, (), 1, 1, 1, 1), is_empty=True)
+        root = self._node(next(self._events), (), None)
+        next(self._events)  # the document's end
+        after = next(self._events)
+        if not isinstance(after, yaml.StreamEndEvent):
+            mark = after.start_mark
+            reason, remedy = "a second YAML document", "keep all of it in one document"
+            self.problems.append(Problem(mark.line + 1, mark.column + 1, DOCUMENT, "---", reason, remedy))
+        return Reading(root, self.problems)
+
+    def _node(self, event: Any, path: Path, key: Any) -> Node:
+        start = event.start_mark
+        key = key or start
+        node = Node(None, path, start.line + 1, start.column + 1, key.line + 1, key.column + 1)
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(event, node)
+        anchor = event.anchor
+        if anchor is not None:
+            self._anchors[anchor] = None
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event, node)
+        elif len(path) >= DEEPEST:
+            raise DocumentError([*self.problems, node.problem(f"nested deeper than {DEEPEST} levels", "flatten it")])
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self._sequence(event, node)
+        else:
+            self._mapping(event, node)
+        if anchor is not None:
+            self._anchors[anchor] = node
+        self._count(node, 1)
+        return node
+
+    def _count(self, node: Node, more: int) -> None:
+        self._nodes += more
+        if self._nodes > MOST_NODES:
+            reason = f"more than {MOST_NODES} values, aliases expanded"
+            raise DocumentError([*self.problems, node.problem(reason, "use fewer aliases, or split the document")])
+
+    def _aliased(self, event: Any, here: Node) -> Node:
+        here.value = here.text = f"*{event.anchor}"
+        if event.anchor not in self._anchors:
+            problem = here.problem("there is no such anchor above", "define the anchor above its first use")
+            raise DocumentError([*self.problems, problem])
+        there = self._anchors[event.anchor]
+        if there is None:
+            problem = here.problem("the alias stands inside what it refers to", "write the value out")
+            raise DocumentError([*self.problems, problem])
+        self._count(here, there.size)
+        # The field is the alias's own; the value, and all that is in it, stays where it was written.
+        return replace(there, path=here.path, key_line=here.key_line, key_column=here.key_column)
+
+    def _sequence(self, event: Any, node: Node) -> None:
+        self._check_tag(event, node, "tag:yaml.org,2002:seq")
+        items: list[Node] = []
+        while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._node(inner, (*node.path, len(items)), None))
+        node.value = items
+        node.size += sum(item.size for item in items)
+
+    def _mapping(self, event: Any, node: Node) -> None:
+        self._check_tag(event, node, "tag:yaml.org,2002:map")
+        fields: dict[str, Node] = {}
+        while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
+            key = self._key(inner, node)
+            value = self._node(next(self._events), (*node.path, key or "?"), inner.start_mark)
+            if key is None:
+                continue
+            if key in fields:
+                reason = f"written twice, first in line {fields[key].key_line}"
+                self.problems.append(value.problem_at_key(reason, "keep one of the two"))
+            else:
+                fields[key] = value
+        node.value = fields
+        node.size += sum(value.size for value in fields.values())
+
+    def _key(self, event: Any, parent: Node) -> str | None:
+        """Return the text of a key; None, and a problem, where it is none that a policy can have."""
+        here = self._node(event, (*parent.path, "?"), None)
+        here.path = parent.path
+        if isinstance(here.value, dict | list) or isinstance(event, yaml.AliasEvent):
+            self.problems.append(here.problem("a key must be plain text", "write a name, a colon and the value"))
+        elif here.value is None:
+            self.problems.append(here.problem("a key is missing before the colon", "write the field's name"))
+        elif isinstance(here.value, bool):
+            reason = f"{here.text} without quotes is a YAML boolean, and a key must be text"
+            self.problems.append(here.problem(reason, f'quote it: "{here.text}"'))
+        elif here.text == "<<" and not here.quoted:
+            remedy = "use `defaults` for what services share, or an alias for a whole value"
+            self.problems.append(here.problem("merge keys are not read", remedy))
+        else:
+            return here.text
+        return None
+
+    def _scalar(self, event: Any, node: Node) -> None:
+        node.text = surrogates.restored(event.value) if self._has_surrogates else event.value
+        node.quoted = bool(event.style)
+        if event.tag in _STRING_TAGS or node.quoted:
+            self._check_tag(event, node, "tag:yaml.org,2002:str")
+            node.value, node.quoted = node.text, True
+            return
+        self._check_tag(event, node, "")
+        node.value = resolved(node.text)
+
+    def _check_tag(self, event: Any, node: Node, allowed: str) -> None:
+        if event.tag is not None and event.tag != allowed and event.tag not in _STRING_TAGS:
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+            self.problems.append(node.problem(f"the tag {shown(tag)} has no meaning here", "remove the tag"))

@@ -1,0 +1,42 @@
+"""Bytes to text, and what to say of text that is not YAML."""
+
+import re
+
+from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem, shown
+from webhook.core.document.yaml.syntax import LINE_END, Syntax
+
+LARGEST_BYTES = 1 << 20  # a ConfigMap holds no more
+
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def decoded(raw: bytes) -> str:
+    """Return the text; DocumentError where it is too long, not UTF-8, or holds what YAML forbids."""
+    if len(raw) > LARGEST_BYTES:
+        reason = f"{len(raw)} bytes, and a document holds at most {LARGEST_BYTES} (1 MiB)"
+        raise DocumentError([Problem(1, 1, DOCUMENT, "(text)", reason, "split it, or use `defaults` for what repeats")])
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8")
+        value = f"0x{raw[error.start]:02x}"
+        raise DocumentError([_at(before, value, "not UTF-8", "save the file as UTF-8")]) from None
+    text = text.removeprefix("\ufeff")
+    strange = _UNPRINTABLE.search(text)
+    if strange is not None:
+        value = f"U+{ord(strange[0]):04X}"
+        raise DocumentError([_at(text[: strange.start()], value, "a character that YAML does not allow", "remove it")])
+    return text
+
+
+def _at(before: str, value: str, reason: str, remedy: str) -> Problem:
+    """Make a problem that stands right after the text `before`."""
+    lines = LINE_END.split(before)
+    return Problem(len(lines), len(lines[-1]) + 1, DOCUMENT, value, reason, remedy)
+
+
+def syntax_problem(syntax: Syntax, text: str) -> Problem:
+    """Return what is wrong with the syntax of a text, with the line that it is about."""
+    lines = LINE_END.split(text)
+    here = lines[syntax.line - 1].strip() if syntax.line <= len(lines) else ""
+    return Problem(syntax.line, syntax.column, DOCUMENT, shown(here) if here else "(end)", syntax.reason, syntax.remedy)

@@ -1,0 +1,167 @@
+"""A note for every entry of a policy: what it did to a Pod, or why nothing, and what the Pod owes of it."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from webhook.core import container_resources, placement
+from webhook.core.admission import field_names
+from webhook.core.explanation import words
+from webhook.core.explanation.attribution import Case, credited
+from webhook.core.explanation.changes import Piece
+from webhook.core.explanation.entries import Entry, entries
+from webhook.core.findings import Lack
+from webhook.core.kubernetes.name_patterns import any_fits
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.placement import node_name
+from webhook.core.policy.model import Service
+from webhook.core.policy_spec import Mode
+
+
+class Act(StrEnum):
+    """What an entry did, as one sign before its line."""
+
+    WROTE = "+"
+    NOTHING = "="
+    LEFT = "!"
+    IDLE = "-"
+
+
+class Mark(NamedTuple):
+    """One change, by JSON Pointer: into the Pod as it is afterwards, or for a removal into the Pod as it came."""
+
+    pointer: str
+    place: str
+    """The same place as a person names it."""
+    words: str
+    is_removal: bool
+
+
+class Note(NamedTuple):
+    """What one entry did to a Pod. `owed`: what the Pod owes of it in the end, where the validating half looks."""
+
+    rule: str
+    act: Act
+    words: str
+    marks: tuple[Mark, ...] = ()
+    owed: tuple[Lack, ...] = ()
+    is_wish: bool = False
+    is_checked: bool = False
+
+
+def explain(document: Any, service: Service, policy_hash: str) -> tuple[Note, ...]:
+    """Return a note for every entry of a service's placement and resources, and for what says whose a Pod is.
+
+    `document` is the new Pod as it came. ValueError: an unreadable quantity.
+    """
+    case = Case.of(document, service, policy_hash)
+    notes = {entry.rule: _note(entry, case, service, mine) for entry, mine in credited(case)}
+    in_order = [notes.get(entry.rule) or _unseen(entry) for entry in entries(service)]
+    return (_identity(case, service), *in_order, *_of_the_whole(case, service))
+
+
+def _unseen(entry: Entry) -> Note:
+    return Note(entry.rule, Act.IDLE, "mode Disabled: not looked at", is_wish=entry.is_wish)
+
+
+def _note(entry: Entry, case: Case, service: Service, mine: frozenset[Piece]) -> Note:
+    mode: Mode = getattr(service.modes, entry.concern)
+    marks, lacking = _marks(entry, case, mine), _owed(entry, case.after)
+    if marks and mode is not Mode.ENFORCE:
+        would_write = ", ".join(mark.place for mark in marks)
+        act, told, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {would_write}"], ()
+    elif marks and not lacking:
+        act, told = Act.WROTE, _told(marks)
+    else:
+        act = Act.LEFT if lacking else Act.NOTHING
+        told = [*_told(marks), words.of_nothing(entry, case.after, lacking, mode)]
+    owed = tuple(_owed(entry, case.stored if mode is Mode.ENFORCE else case.after))  # as the validating half has it
+    return Note(entry.rule, act, "; ".join(told), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
+
+
+def _told(marks: tuple[Mark, ...]) -> list[str]:
+    """Return the different words for what was written; where they are few, what needs none is at least mentioned."""
+    different = list(dict.fromkeys(mark.words for mark in marks if not mark.is_removal))
+    return [words or "set" for words in different] if any(different) else []
+
+
+def _marks(entry: Entry, case: Case, mine: frozenset[Piece]) -> tuple[Mark, ...]:
+    credited = [(change, at, piece.value) for change in case.found for at, piece in change.pieces if piece in mine]
+    shared = words.of_all(entry, case.pod, case.after, [(change, at) for change, at, _ in credited])
+    return tuple(
+        Mark(
+            at,
+            field_names.in_words(case.pod if change.after is None else case.after, at),
+            (shared if change.after is not None else "")
+            or words.of_change(
+                entry,
+                case.pod,
+                change,
+                at,
+                msgspec.json.decode(value) if value else None,
+            ),
+            change.after is None,
+        )
+        for change, at, value in credited
+    )
+
+
+def _owed(entry: Entry, pod: Pod) -> list[Lack]:
+    plan, ranged = entry.alone.placement_plan, entry.alone.range_plan
+    return [
+        *([] if plan is None else placement.lacks(pod, plan)),
+        *([] if ranged is None else container_resources.lacks(pod, ranged)),
+    ]
+
+
+def _identity(case: Case, service: Service) -> Note:
+    """Tell of our label and annotation."""
+    rule = "service"
+    if service.modes.all_disabled():
+        return Note(rule, Act.IDLE, "all modes are Disabled: neither label nor annotation is written")
+    marks = tuple(
+        Mark(
+            at,
+            field_names.in_words(case.after, at),
+            _OURS[part] + ("" if change.former is None else ", overrides what the Pod had"),
+            is_removal=False,
+        )
+        for change in case.found
+        for at, piece in change.pieces
+        if piece in case.ours
+        for part in _OURS
+        if part in piece.place
+    )
+    return Note(rule, Act.WROTE if marks else Act.NOTHING, "" if marks else "already so", marks)
+
+
+_OURS = {"labels": "whose Pod it is", "annotations": "the policy that it was rewritten by"}
+
+
+def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
+    """Tell of a Pod that names its node."""
+    plan, own = service.placement_plan, pod.spec.node_name
+    if plan is None or not own or service.modes.placement is Mode.DISABLED:
+        return
+    rule, owed = "placement.allowNodeName", tuple(node_name.lacks(pod, plan))
+    if owed:
+        yield Note(rule, Act.LEFT, f"false: spec.nodeName {own} is not allowed", owed=owed, is_checked=True)
+    else:
+        yield Note(rule, Act.NOTHING, f"true: spec.nodeName {own} stays, and no scheduler places the Pod")
+
+
+def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
+    """Tell what no entry does by itself."""
+    yield from _of_the_node(case.pod, service)
+    rules, plan = service.resources, service.range_plan
+    if rules is None or plan is None or service.modes.resources is Mode.DISABLED:
+        return
+    containers = (*(case.pod.spec.containers or ()), *(case.pod.spec.init_containers or ()))
+    ignored = [one.name for one in containers if any_fits(rules.container.ignore, one.name)]
+    if ignored:
+        yield Note("resources.container.ignore", Act.NOTHING, f"leaves {', '.join(ignored)} alone")
+    moved = container_resources.qos_change(case.pod, plan)
+    if moved is not None and service.modes.resources is Mode.ENFORCE:
+        yield Note("resources", Act.WROTE, f"the Pod's QoS class becomes {moved[1]}, it was {moved[0]}")

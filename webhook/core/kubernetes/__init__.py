@@ -1,0 +1,1 @@
+"""Kubernetes objects as decisions read them: Pods, quantities, selectors, and workload templates."""

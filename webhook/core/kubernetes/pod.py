@@ -1,0 +1,117 @@
+"""A Pod as a decision sees it: only the fields that are read, decoded in one pass, everything else skipped."""
+
+from msgspec import Raw, Struct
+
+from webhook.core.kubernetes.types import Affinity, Toleration, TopologySpreadConstraint
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+Amounts = dict[str, str | int | float | None]
+"""Resource name to quantity as it travels; numbers, and nulls for what is absent, occur in hand-written files."""
+
+
+class Resources(Struct, frozen=True, gc=False):
+    requests: Amounts | None = None
+    limits: Amounts | None = None
+
+
+class Container(Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class SchedulingGate(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerReference, ...] | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    creation_timestamp: str | None = None
+    resource_version: str = ""
+    managed_fields: Raw = Raw(b"null")
+
+
+class Spec(Struct, frozen=True, gc=False, rename="camel"):
+    scheduler_name: str | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    priority_class_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    runtime_class_name: str | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] | None = None
+    containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] | None = None
+    resources: Resources | None = None
+    overhead: Amounts | None = None
+
+
+class Condition(Struct, frozen=True, gc=False, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    last_transition_time: str | None = None
+
+
+class Halt(Struct, frozen=True, gc=False):
+    """Why a container waits, or has ended."""
+
+    reason: str | None = None
+
+
+class ContainerState(Struct, frozen=True, gc=False):
+    waiting: Halt | None = None
+    terminated: Halt | None = None
+
+
+class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
+    restart_count: int = 0
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+
+class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
+    phase: str = ""
+    reason: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class Pod(Struct, frozen=True, gc=False):
+    metadata: Metadata
+    spec: Spec
+    status: PodStatus = PodStatus()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.metadata.labels or {}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.metadata.annotations or {}
+
+    @property
+    def shown_name(self) -> str:
+        """What a person would call this Pod; a generated name is not known before the validating half."""
+        return self.metadata.name or f"{self.metadata.generate_name}*"

@@ -1,0 +1,66 @@
+"""Label selectors evaluated against labels, and against labels whose values are not known yet."""
+
+from collections.abc import Iterator, Mapping
+
+from webhook.core.kubernetes.types import LabelSelector, Requirement
+from webhook.core.kubernetes.unsettled_labels import Unsettled, UnsettledLabels
+
+
+def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Judge one expression as Kubernetes does: NotIn and DoesNotExist hold where the key is absent."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in (requirement.values or ())
+        case "NotIn":
+            return value is None or value not in (requirement.values or ())
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Return whether all of a selector holds; none, and an empty one, select everything."""
+    if selector is None:
+        return True
+    return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
+        holds(requirement, labels) for requirement in selector.match_expressions or ()
+    )
+
+
+def depends_on(
+    selector: LabelSelector | None, labels: Mapping[str, str], unsettled: UnsettledLabels
+) -> tuple[str, ...] | None:
+    """Return the labels that decide whether a selector holds: () where it holds in any case, None where in none.
+
+    Each expression is judged alone: two that ask for one label, or for labels that go together, may depend on them
+    where together they never hold.
+    """
+    deciding: list[str] = []
+    for requirement in _requirements(selector):
+        value = unsettled.get(requirement.key)
+        found = holds(requirement, labels) if value is None else _holds_unsettled(requirement, value)
+        if found is False:
+            return None
+        if found is None:
+            deciding.append(requirement.key)
+    return tuple(dict.fromkeys(deciding))
+
+
+def _requirements(selector: LabelSelector | None) -> Iterator[Requirement]:
+    if selector is not None:
+        for key, value in (selector.match_labels or {}).items():
+            yield Requirement(key, "In", (value,))
+        yield from selector.match_expressions or ()
+
+
+def _holds_unsettled(requirement: Requirement, value: Unsettled) -> bool | None:
+    match requirement.operator:
+        case "In":
+            return value.among(requirement.values or ())
+        case "NotIn":
+            found = value.among(requirement.values or ())
+            return None if found is None else not found
+        case operator:
+            return operator == "Exists"

@@ -1,0 +1,146 @@
+"""What selectors say of one label, put together: can anything fit at all, does one imply another? Syntax alone."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from webhook.core.kubernetes.types import LabelSelector, NodeRequirement, Requirement
+
+_INT64 = 2**63
+
+
+class Constraint(Struct, frozen=True, gc=False):
+    """All that is said of one label. `allowed` None: any value. Gt and Lt (nodes only) ask for a whole number."""
+
+    present: bool = False
+    absent: bool = False
+    allowed: frozenset[str] | None = None
+    denied: frozenset[str] = frozenset()
+    above: int | None = None
+    below: int | None = None
+
+    def narrowed(self, operator: str, values: frozenset[str]) -> "Constraint":
+        """Add one expression. An operator that is not known here says nothing."""
+        if operator == "In" and self is ANYTHING:  # most labels are spoken of once
+            return Constraint(present=True, allowed=values)
+        match operator:
+            case "In":
+                found = replace(self, present=True, allowed=values if self.allowed is None else self.allowed & values)
+            case "NotIn":
+                found = replace(self, denied=self.denied | values)
+            case "Exists":
+                found = replace(self, present=True)
+            case "DoesNotExist":
+                found = replace(self, absent=True)
+            case "Gt" | "Lt":
+                found = self._bounded(operator, values)
+            case _:
+                return self
+        if found.allowed is None:
+            return found
+        # Where values are listed, what is left of them says all.
+        left = frozenset(value for value in found.allowed if not found.rules_out(value))
+        return Constraint(found.present, found.absent, left)
+
+    def _bounded(self, operator: str, values: frozenset[str]) -> "Constraint":
+        bound = integer(next(iter(values))) if len(values) == 1 else None
+        if bound is None:  # the scheduler cannot read it, and takes no node
+            return replace(self, present=True, allowed=frozenset())
+        if operator == "Gt":
+            return replace(self, present=True, above=bound if self.above is None else max(self.above, bound))
+        return replace(self, present=True, below=bound if self.below is None else min(self.below, bound))
+
+    def rules_out(self, value: str) -> bool:
+        """Say whether a label of this value does not fit."""
+        if value in self.denied or (self.allowed is not None and value not in self.allowed):
+            return True
+        if self.above is None and self.below is None:
+            return False
+        number = integer(value)
+        return (
+            number is None
+            or (self.above is not None and number <= self.above)
+            or (self.below is not None and number >= self.below)
+        )
+
+    @property
+    def impossible(self) -> bool:
+        if self.present and self.absent:
+            return True
+        if self.allowed is not None:
+            return not self.allowed
+        return self.above is not None and self.below is not None and self.below - self.above < 2  # noqa: PLR2004  nothing lies between neighbours
+
+    def implies(self, other: "Constraint") -> bool:
+        """Return whether whatever fits us fits `other`."""
+        if (other.present and not self.present) or (other.absent and not self.absent):
+            return False
+        if self.allowed is not None:
+            return not any(other.rules_out(value) for value in self.allowed)
+        if other.allowed is not None:
+            return False
+        if other.above is not None and (self.above is None or self.above < other.above):
+            return False
+        if other.below is not None and (self.below is None or self.below > other.below):
+            return False
+        return self.absent or all(self.rules_out(value) for value in other.denied)
+
+
+def integer(text: str) -> int | None:
+    """Read a whole number as Go's ParseInt does; None where it would not."""
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    if not (digits.isascii() and digits.isdecimal()) or len(digits.lstrip("0")) > len(str(_INT64)):
+        return None
+    number = int(text)
+    return number if -_INT64 <= number < _INT64 else None
+
+
+Constraints = dict[str, Constraint]
+ANYTHING = Constraint()
+
+
+def told(expressions: Iterable[Requirement | NodeRequirement]) -> Constraints:
+    """Return what expressions say together, by label."""
+    by_key: dict[str, list[Requirement | NodeRequirement]] = {}
+    for expression in expressions:
+        by_key.setdefault(expression.key, []).append(expression)
+    return {key: _together(group) for key, group in by_key.items()}
+
+
+def _together(expressions: Sequence[Requirement | NodeRequirement]) -> Constraint:
+    """Return what expressions say of one label. A tenant may write any number: lists of values are joined once."""
+    if len(expressions) == 1:
+        return ANYTHING.narrowed(expressions[0].operator, frozenset(expressions[0].values or ()))
+    found, denied, allowed = ANYTHING, set[str](), None
+    for expression in expressions:
+        values = frozenset(expression.values or ())
+        if expression.operator == "NotIn":
+            denied |= values
+        elif expression.operator == "In":
+            allowed = values if allowed is None else allowed & values
+        else:
+            found = found.narrowed(expression.operator, values)
+    if denied:
+        found = found.narrowed("NotIn", frozenset(denied))
+    return found if allowed is None else found.narrowed("In", allowed)
+
+
+def constraints(selector: LabelSelector | None) -> Constraints:
+    """Return what a selector says, by label."""
+    if selector is None:
+        return {}
+    exact = (Requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items())
+    return told((*exact, *(selector.match_expressions or ())))
+
+
+def imply(narrow: Constraints, wide: Constraints) -> bool:
+    """Return whether all that `narrow` selects is selected by `wide`."""
+    return all(narrow.get(key, ANYTHING).implies(constraint) for key, constraint in wide.items())
+
+
+def coverers(name: str) -> list[str]:
+    """Return every pattern that fits all that `name` fits, widest first; each is exact, or ends in one `*`."""
+    base = name.removesuffix("*")
+    prefixes = [f"{base[:length]}*" for length in range(1, len(base) + 1)]
+    return prefixes if name.endswith("*") else [*prefixes, name]

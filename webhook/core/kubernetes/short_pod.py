@@ -1,0 +1,62 @@
+"""Short Pod: of one that is beyond its bounds, only what says whose it is and whether it is left alone."""
+
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Metadata, Pod, Spec
+from webhook.core.kubernetes.pod_bounds import Excess
+
+T_co = TypeVar("T_co", covariant=True)
+_MIRROR = f'"{MIRROR_ANNOTATION}":'.encode()
+
+
+class _Metadata(Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    deletion_timestamp: str | None = None
+    labels: Raw = Raw(b"null")
+    annotations: Raw = Raw(b"null")
+
+
+class _Spec(Struct, frozen=True, gc=False, rename="camel"):
+    runtime_class_name: str | None = None
+
+
+class _ShortPod(Struct, frozen=True, gc=False):
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+_short_pod = msgspec.json.Decoder(_ShortPod)
+_labels = msgspec.json.Decoder(dict[str, str] | None)
+
+
+class Decoder(Protocol[T_co]):
+    """A decoder of msgspec's, or what stands in for one."""
+
+    def decode(self, raw: bytes | Raw, /) -> T_co: ...
+
+
+class ShortPodDecoder:
+    """A `Decoder` of Pods with an excess."""
+
+    def __init__(self, excess: Excess) -> None:
+        self._has_labels = excess.has_labels
+
+    def decode(self, raw: bytes | Raw, /) -> Pod:
+        found = _short_pod.decode(raw)
+        own = found.metadata
+        metadata = Metadata(
+            own.name,
+            own.generate_name,
+            own.namespace,
+            own.uid,
+            labels=_labels.decode(own.labels) if self._has_labels else None,
+            annotations={MIRROR_ANNOTATION: ""} if _MIRROR in bytes(own.annotations) else None,
+            deletion_timestamp=own.deletion_timestamp,
+        )
+        return Pod(metadata, Spec(runtime_class_name=found.spec.runtime_class_name))

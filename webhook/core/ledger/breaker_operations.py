@@ -1,0 +1,156 @@
+"""A service's breaker during one indivisible script, and the scripts that are about nothing else.
+
+Whatever stands behind `ports.CounterStore` and `ports.BreakerLedger` does exactly this.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from webhook.core import breaker as machine
+from webhook.core.breaker import BreakerView, State, Step, Transition
+from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.ledger import store_time
+from webhook.core.ledger.tag_state import TagState
+from webhook.core.quota import CounterPlan
+
+
+class BreakerScript:
+    """The breaker during one script: it moves, and is written at the end or not at all. Without a plan it is none."""
+
+    __slots__ = ("_around", "_at_rest", "_now_us", "_offset_us", "_plan", "record", "transitions")
+
+    def __init__(self, state: TagState, plan: CounterPlan, now_us: int) -> None:
+        clock = state.clock(plan)
+        self._plan = breaker = store_time.forced(clock, plan.breaker)
+        self._now_us, self._offset_us, self._around = now_us, clock.offset_us, state.around
+        self.transitions: tuple[Transition, ...] = ()
+        self._at_rest = None if breaker is None else state.at_rest(plan.service, breaker, now_us)
+        if self._at_rest is not None:
+            self.record = self._at_rest.record
+            return
+        self.record = state.breaker(plan.service)
+        if breaker is not None:
+            self._move(machine.advance(self.record, breaker, now_us, self._around))
+
+    def _move(self, step: Step) -> None:
+        self.record, transitions = step
+        if transitions:
+            self.transitions += transitions
+
+    def admits(self, source: str) -> bool:
+        plan = self._plan
+        if plan is None or (plan.forcing is None and self.record.state is State.CLOSED):
+            return True
+        return machine.admits(self.record, plan, self._now_us, source, self._around)
+
+    def refuses(self) -> bool:
+        """Whether who is not admitted is turned away, if the breaker is enforced."""
+        return self._plan is not None and not self._plan.degrades
+
+    def quota_event(self, source: str) -> None:
+        if self._plan is not None:
+            self._move(machine.quota_event(self.record, self._plan, self._now_us, source, self._around))
+
+    def take_probe(self, uid: str, source: str) -> bool:
+        """Let the charged Pod be a probe if one is wanted; whether it was."""
+        before = self.record
+        if self._plan is None or before.state is State.CLOSED:
+            return False
+        self._move(machine.take_probe(before, self._plan, self._now_us, uid, source, self._around))
+        return self.record is not before
+
+    def hear(self, heard: Outcomes, source: str) -> bool:
+        """Take outcomes; whether they changed anything."""
+        before = self.record
+        if self._plan is not None:
+            self._move(machine.hear(before, self._plan, self._now_us, heard, source, self._around))
+        return self.record is not before
+
+    def by_hand(self, asked_us: int) -> None:
+        if self._plan is not None:
+            now_us, offset_us = self._now_us, self._offset_us
+            self._move(machine.by_hand(self.record, self._plan, now_us, asked_us, self._around, offset_us))
+
+    def view(self) -> BreakerView | None:
+        if self._at_rest is not None and self._at_rest.record is self.record:
+            return self._at_rest.view
+        return None if self._plan is None else machine.shown(self.record, self._plan, self._now_us)
+
+
+def hear(state: TagState, plan: CounterPlan, outcomes: Sequence[Outcomes], reading_us: int) -> tuple[Transition, ...]:
+    """Tell the breaker how some requests or Pods fared, in their order."""
+    if plan.breaker is None or not outcomes:
+        return ()
+    state.seen(reading_us)
+    now_us = state.clock(plan).now(reading_us)
+    breaker = BreakerScript(state, plan, now_us)
+    for heard in outcomes:
+        record = state.pod(heard.uid, now_us) if heard.uid is not None else None
+        breaker.hear(heard, record.source if record is not None else "")
+    state.move_breaker(plan, breaker.record, now_us)
+    return store_time.transitions(state.clock(plan), breaker.transitions)
+
+
+def started(
+    state: TagState, plan: CounterPlan, start: Start, reading_us: int
+) -> tuple[Settlement, tuple[Transition, ...]]:
+    """Tell the breaker how a Pod started, once; its record says under which generation it was let in, and for whom."""
+    now_us = state.clock(plan).now(reading_us)
+    record = state.pod(start.uid, now_us)
+    if record is None or record.service != plan.service or plan.breaker is None:
+        return Settlement.UNKNOWN, ()
+    if record.settled:
+        return Settlement.REPEATED, ()
+    state.seen(reading_us)
+    state.remember(start.uid, replace(record, settled=True))
+    breaker = BreakerScript(state, plan, now_us)
+    heard = Outcomes(int(start.ok), int(not start.ok), start.latency_us, start.uid, record.generation, start.age_us)
+    settlement = Settlement.COUNTED if breaker.hear(heard, record.source) else Settlement.STALE
+    state.move_breaker(plan, breaker.record, now_us)
+    return settlement, store_time.transitions(state.clock(plan), breaker.transitions)
+
+
+def excuse(state: TagState, plan: CounterPlan, sources: Sequence[str], reading_us: int) -> None:
+    """Hear no quota events of these sources for a while: they replace Pods that they have lost."""
+    if plan.breaker is not None and plan.breaker.quota is not None:
+        state.seen(reading_us)
+        record = state.breaker(plan.service)
+        state.set_breaker(machine.excuse(record, sources, state.clock(plan).now(reading_us)))
+
+
+def by_hand(state: TagState, plan: CounterPlan, reset_at_us: int, reading_us: int) -> tuple[Transition, ...]:
+    """Bring the breaker where the plan's forcing wants it, or out of a former one; reset it once for a moment."""
+    state.seen(reading_us)
+    clock = state.clock(plan)
+    now_us = clock.now(reading_us)
+    breaker = BreakerScript(state, plan, now_us)
+    breaker.by_hand(reset_at_us)
+    state.move_breaker(plan, breaker.record, now_us)
+    return store_time.transitions(clock, breaker.transitions)
+
+
+def offer(state: TagState, plan: CounterPlan, view: BreakerView, reading_us: int) -> None:
+    """Take what somebody remembers of the breaker, or did alone, if that holds over the record as it is by now."""
+    if plan.breaker is not None:
+        state.seen(reading_us)
+        clock = state.clock(plan)
+        known, now_us = store_time.counted(clock, view), clock.now(reading_us)
+        # What the time owes it counts too; that is told by whoever moves it there.
+        due = BreakerScript(state, plan, now_us).record
+        state.move_breaker(plan, machine.offer(state.breaker(plan.service), plan.breaker, known, due), now_us)
+
+
+def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transition, ...]:
+    """Do what the time alone brings about for a service's breaker under the policy of today.
+
+    The store's clock is watched, too: of an open breaker nobody else may come to write.
+    """
+    state.seen(reading_us)
+    clock = state.clock(plan)
+    clock.observe(reading_us)
+    now_us = clock.now(reading_us)
+    breaker = BreakerScript(state, plan, now_us)
+    record = machine.restarted(breaker.record) if plan.breaker is None else breaker.record
+    state.move_breaker(plan, record, now_us)
+    return store_time.transitions(clock, breaker.transitions)

@@ -1,0 +1,67 @@
+"""What every way to charge a Pod has in common: count it, let it stand, remember it, wait for it."""
+
+from webhook.core.ledger.live_pods import stands
+from webhook.core.ledger.live_set import difference
+from webhook.core.ledger.tag_state import NO_COST, PodRecord, TagState
+from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, Sighting
+
+
+def charge_pod(
+    state: TagState,
+    plan: CounterPlan,
+    pod: Acquire | Booking | Sighting,
+    at_us: int,
+    now_us: int,
+    *,
+    generation: int,
+    probe: bool = False,
+) -> None:
+    """Charge a Pod as of a moment, let it stand, remember it, and wait until somebody has seen it."""
+    charge_seen_pod(state, plan, pod, at_us, now_us, generation=generation, probe=probe)
+    state.roll.put(plan, plan.scope_of(pod.namespace), pod.uid, pod.cost, now_us)
+    state.roll.wait_for(pod.uid, at_us)
+
+
+def charge_seen_pod(
+    state: TagState,
+    plan: CounterPlan,
+    pod: Acquire | Booking | Sighting,
+    at_us: int,
+    now_us: int,
+    *,
+    generation: int,
+    probe: bool = False,
+) -> None:
+    """Charge a Pod as of a moment, and remember it; whether it lives is known, and nobody waits for it."""
+    scope = plan.scope_of(pod.namespace)
+    charges = state.charge(plan, scope, pod.cost, at_us, now_us)
+    record = PodRecord(
+        plan.service,
+        at_us + plan.remember_us,
+        pod.cost,
+        at_us,
+        charges,
+        generation,
+        probe,
+        stands=stands(plan, scope),
+        namespace=pod.namespace,
+        name=pod.name,
+        source=_source(plan, pod),
+    )
+    state.remember(pod.uid, record)
+
+
+def more_standing(
+    state: TagState, plan: CounterPlan, request: Acquire, cost: Cost, unless_held: Cost = NO_COST
+) -> Cost | None:
+    """Return what a Pod asks of live ones beside what it stands with already; None where nothing limits them."""
+    if plan.standing is None:
+        return None
+    held = state.roll.held(plan, plan.scope_of(request.namespace), request.uid)
+    return difference(cost, unless_held if held is None else held)
+
+
+def _source(plan: CounterPlan, pod: Acquire | Booking | Sighting) -> str:
+    """Return who made a Pod, as far as it will be asked: where a breaker hears how it fares."""
+    is_asked = plan.breaker is not None and plan.breaker.has_outcomes
+    return pod.event_source if is_asked and isinstance(pod, Acquire) else ""

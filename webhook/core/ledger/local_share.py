@@ -1,0 +1,204 @@
+"""What one replica may let in while the store gives no answer: its share of what was left at the store's last reply.
+
+Of each window the share is (hard - used at the last reply) / replicas, the remainder by ordinal; what was used then
+counts as 0 once it has surely left the window, and where nothing was ever heard. Windows over an hour hold nobody up.
+A Pod that asks more than the whole share may pass within hard - used, so that no Pod is impossible: where the replica
+would stand at most (replicas - 1) / replicas of it above its share, and so no second time before the first has left.
+Hence all replicas together exceed hard by at most (replicas - 1) times the largest Pod, in any trailing window.
+
+Where their number changes meanwhile, a share is by the largest since the last reply and within the window: who has left
+may have spent its share. So the bound stands when replicas leave; each that comes, having heard nothing, adds a share.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from webhook.core.ledger.replicas import Replicas
+from webhook.core.ledger.window_ring import BUCKETS_LIVE, Ring
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import (
+    HOUR_US,
+    Acquire,
+    Cost,
+    CounterPlan,
+    Holder,
+    Limit,
+    Receipt,
+    Refusal,
+    Use,
+    WindowPlan,
+    all_free_at_us,
+)
+
+JUDGED_SECONDS_MAX = HOUR_US // 1_000_000
+REPLIES_MAX = 20_000
+"""Namespaces that count apart can be many; beyond this the reply that came first is forgotten."""
+
+_BUCKET_US_PER_SECOND = 1_000_000 // 64
+
+_Account = tuple[str, ...]
+"""Whose windows: the tag, a service and its namespace ("" where it counts as one); or the tag and a pool."""
+
+
+class _Window(Struct, frozen=True):
+    """A window with what this replica let in since a moment, and from when on the last reply says nothing of it."""
+
+    holder: Holder
+    name: str
+    plan: WindowPlan
+    ring: Ring
+    began_us: int
+    used: Mapping[str, int]
+    silent_from_us: int
+    replicas: int
+    ordinal: int
+
+    def share(self, left: int) -> int:
+        each, rest = divmod(left, self.replicas)
+        return each + (self.ordinal < rest)
+
+    def most(self, left: int, asked: int) -> int:
+        """Return what this replica may hold with a Pod among it that asks so much."""
+        share = self.share(left)
+        if share < asked <= left:
+            return asked + (left - asked) // self.replicas
+        return share
+
+
+class LocalLedger:
+    """Time is the replica's own, in microseconds, and never goes back; `ahead_us` is how far the store's is before it.
+
+    A resize is judged and counted by what it asks more. Who refuses nothing (Warn, Audit) lets in past its share.
+    """
+
+    def __init__(self, replicas: int = 1, ordinal: int = 0) -> None:
+        self._shared = Replicas(replicas, ordinal)
+        self._replies: dict[_Account, tuple[CounterPlan, int, tuple[int, ...]]] = {}
+        self._rings: dict[tuple[_Account, int], tuple[Ring, int]] = {}
+        """By account and window, with when each began: what was counted before it is not in it."""
+
+    def share(self, replicas: int, ordinal: int, now_us: int) -> None:
+        """Share among so many replicas from now on."""
+        self._shared.change(replicas, ordinal, now_us)
+
+    def heard(self, plan: CounterPlan, namespace: str, used: tuple[int, ...], now_us: int) -> None:
+        """Take what the store has just said of the plan's `limits`, in their order."""
+        scope = plan.scope_of(namespace)
+        reply = (plan, now_us, used)
+        self._replies[plan.tag, plan.service, scope] = reply
+        if plan.pool is not None:
+            self._replies[plan.tag, plan.pool.name] = reply
+        if len(self._replies) > REPLIES_MAX:
+            del self._replies[next(iter(self._replies))]
+
+    def acquire(self, request: Acquire, now_us: int, ahead_us: int = 0) -> Receipt:
+        """Judge one Pod and, unless it only peeks, count it: all or nothing."""
+        plan, cost = request.plan, _asked(request)
+        over: list[Use] = []
+        for window in self._windows(request, now_us):
+            over += self._over(window, cost, now_us, ahead_us)
+        refused = Refusal.QUOTA if over and plan.quota_mode is Mode.ENFORCE else None
+        charged = refused is None and not request.peek
+        if charged:
+            self._count(request, cost, now_us)
+        return Receipt(
+            at_us=now_us + ahead_us,
+            refused=refused,
+            would_refuse=(Refusal.QUOTA,) if over and refused is None else (),
+            charged=charged,
+            over=tuple(over),
+            free_at_us=all_free_at_us(over),
+            local=True,
+        )
+
+    def give_back(self, request: Acquire, counted_at_us: int, now_us: int) -> None:
+        """Uncount a Pod that was counted here."""
+        for window in self._windows(request, now_us):
+            amounts = window.plan.amounts(_asked(request))
+            if amounts and counted_at_us >= window.began_us:
+                window.ring.refund(now_us, counted_at_us, amounts)
+
+    def forget(self, tag: str) -> None:
+        """Begin anew: the store has been told of all that was counted here under the tag."""
+        self._rings = {key: ring for key, ring in self._rings.items() if key[0][0] != tag}
+
+    def sweep(self, now_us: int) -> None:
+        """Forget what no longer counts."""
+        for key in [key for key, (ring, _) in self._rings.items() if ring.idle(now_us)]:
+            del self._rings[key]
+
+    def _windows(self, request: Acquire, now_us: int) -> Iterator[_Window]:
+        """Return the windows that hold anybody up, the service's own first."""
+        plan, scope = request.plan, request.plan.scope_of(request.namespace)
+        yield from self._of((plan.tag, plan.service, scope), plan.windows, now_us)
+        if plan.pool is not None:
+            yield from self._of((plan.tag, plan.pool.name), plan.pool.windows, now_us, plan.pool.name)
+
+    def _of(self, account: _Account, windows: Sequence[WindowPlan], now_us: int, pool: str = "") -> Iterator[_Window]:
+        holder = Holder.POOL if pool else Holder.SERVICE
+        reply = self._replies.get(account)
+        for window in windows:
+            if window.seconds > JUDGED_SECONDS_MAX:
+                continue
+            key = (account, window.seconds)
+            known = self._rings.get(key)
+            if known is None:
+                known = self._rings[key] = Ring(window.seconds), now_us
+            used: Mapping[str, int] = {}
+            silent_from_us, since_us = 0, now_us - _length_us(window)
+            if reply is not None:
+                used = _used(reply[0], reply[2], holder, window.seconds)
+                silent_from_us = reply[1] + _length_us(window)
+                since_us = max(since_us, reply[1])
+            yield _Window(holder, pool, window, *known, used, silent_from_us, *self._shared.most_since(since_us))
+
+    def _over(self, window: _Window, cost: Cost, now_us: int, ahead_us: int) -> Iterator[Use]:
+        """Yield the limits that do not hold the Pod: in `hard` this replica's share, in `used` what it let in."""
+        for limit in window.plan.limits:
+            left, asked = limit.hard, cost.get(limit.counts, 0)
+            if now_us < window.silent_from_us:
+                left = max(0, limit.hard - window.used.get(limit.counts, 0))
+            mine = window.ring.used(now_us).get(limit.counts, 0)
+            if not asked or mine + asked <= window.most(left, asked):
+                continue
+            moment = self._free_at_us(window, limit, left, asked, now_us)
+            free_at_us = None if moment is None else moment + ahead_us
+            name, share = window.plan.name, window.share(left)
+            yield Use(name, limit.resource, mine, share, asked, free_at_us, window.holder, window.name)
+
+    def _free_at_us(self, window: _Window, limit: Limit, left: int, asked: int, now_us: int) -> int | None:
+        """Return from when on it fits here if nothing else comes; sooner, where the store answers sooner."""
+        ring, counts, silent_from_us = window.ring, limit.counts, window.silent_from_us
+        moment = ring.free_at_us(now_us, counts, window.most(left, asked), asked)
+        if silent_from_us <= now_us or (moment is not None and moment < silent_from_us):
+            return moment
+        later = ring.free_at_us(now_us, counts, window.most(limit.hard, asked), asked)
+        return None if later is None else max(later, silent_from_us)
+
+    def _count(self, request: Acquire, cost: Cost, now_us: int) -> None:
+        for window in self._windows(request, now_us):
+            if amounts := window.plan.amounts(cost):
+                window.ring.add(now_us, amounts, now_us)
+
+
+def _asked(request: Acquire) -> Cost:
+    before = request.resize_from
+    if before is None:
+        return request.cost
+    more = {name: amount - before.get(name, 0) for name, amount in request.cost.items() if name != "pods"}
+    return {name: amount for name, amount in more.items() if amount > 0}
+
+
+def _length_us(window: WindowPlan) -> int:
+    """Return after how long anything has surely left the window."""
+    return BUCKETS_LIVE * _BUCKET_US_PER_SECOND * window.seconds
+
+
+def _used(plan: CounterPlan, used: Sequence[int], of: Holder, seconds: int) -> Mapping[str, int]:
+    """Return what a reply said of one window, by resource, under whatever plan it was given."""
+    return {
+        limit.counts: amount
+        for (holder, window, limit), amount in zip(plan.limits, used, strict=True)
+        if holder is of and window.seconds == seconds
+    }

@@ -1,0 +1,106 @@
+"""What became of Pods, against what was charged: scripts as indivisible as those of `ledger.py`, held to it elsewhere.
+
+The watch is the truth. A Pod that is seen came to be: it is waited for no longer, it stands as long as it lives, and it
+is charged at its creation where nobody has charged it.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from webhook.core.ledger.charge import charge_seen_pod
+from webhook.core.ledger.live_pods import stands
+from webhook.core.ledger.tag_state import PodRecord, TagState
+from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, Waiting
+
+
+def see(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int) -> Seen:
+    """Take what the watch shows of one Pod of the plan's service."""
+    now_us, scope = state.clock(plan).now(reading_us), plan.scope_of(seen.namespace)
+    state.seen(reading_us)
+    record = state.pod(seen.uid, now_us)
+    stood = _held(state, plan, scope, seen.uid)
+    is_known = stood is not None or (record is not None and record.service == plan.service)
+    if not seen.is_sure and not is_known:
+        return Seen(ignored=True)
+    charged = record is None and _charge_afterwards(state, plan, seen, now_us)
+    raised = record is not None and _raise(state, plan, seen, record, now_us)
+    state.roll.strike(seen.uid)
+    if seen.lives:
+        state.roll.put(plan, scope, seen.uid, seen.cost, now_us)
+    elif plan.standing is not None:
+        state.roll.remove(stands(plan, scope), seen.uid, now_us)
+    return Seen(charged, raised, changed=_held(state, plan, scope, seen.uid) != stood)
+
+
+def _held(state: TagState, plan: CounterPlan, scope: str, uid: str) -> Cost | None:
+    """Return what a Pod stands with where that is limited, None where it does not."""
+    return state.roll.held(plan, scope, uid) if plan.standing is not None else None
+
+
+def _charge_afterwards(state: TagState, plan: CounterPlan, seen: Sighting, now_us: int) -> bool:
+    """Charge a Pod that came in without us, or was given back too soon; not one that would be forgotten by now."""
+    at_us = min(seen.created_at_us + state.clock(plan).offset_us, now_us)
+    if not seen.created_at_us or at_us + plan.remember_us <= now_us:
+        return False
+    charge_seen_pod(state, plan, seen, at_us, now_us, generation=state.breaker(plan.service).generation)
+    return True
+
+
+def _raise(state: TagState, plan: CounterPlan, seen: Sighting, record: PodRecord, now_us: int) -> bool:
+    """Charge what a Pod takes above the most that it was ever charged for: a resize that nobody counted.
+
+    What it was never charged for at all is a limit's that came later.
+    """
+    before = record.high_water
+    more: Cost = {
+        resource: seen.cost[resource] - amount
+        for resource, amount in before.items()
+        if resource != "pods" and seen.cost.get(resource, 0) > amount
+    }
+    if not more:
+        return False
+    state.charge(plan, plan.scope_of(seen.namespace), more, now_us, now_us)
+    high_water = {**before, **{resource: seen.cost[resource] for resource in more}}
+    state.remember(seen.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
+    return True
+
+
+def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_us: int) -> Sequence[Waiting]:
+    """Return Pods of the tag that were charged so long ago and have not been seen, oldest first."""
+    now_us = state.clock(plan).now(reading_us)
+    found = []
+    for at_us, uid in state.roll.waited_for(age_us, now_us, most):
+        record = state.pod(uid, now_us)
+        known = (record.namespace, record.name, record.service) if record is not None else ("", "", "")
+        namespace, name, service = known
+        found.append(Waiting(uid, namespace, name, now_us - at_us, service))
+    return found
+
+
+def let_be(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> None:
+    """Wait for a Pod no longer, and take it off the live: nobody knows whether it came to be and has gone."""
+    now_us = state.clock(plan).now(reading_us)
+    state.roll.strike(uid)
+    record = state.pod(uid, now_us)
+    if record is not None:
+        state.roll.remove(record.stands, uid, now_us)
+
+
+def live(state: TagState, plan: CounterPlan, scope: str, reading_us: int) -> Sequence[str]:
+    """Return who stands in a scope and is not waited for."""
+    return state.roll.live(plan, scope, state.clock(plan).now(reading_us))
+
+
+def counted(state: TagState, plan: CounterPlan, scopes: Sequence[str], reading_us: int) -> None:
+    """Enforce limits on live Pods from now on: all of them are known, and are in `scopes`."""
+    state.seen(reading_us)
+    state.roll.set_known(plan, scopes, state.clock(plan).now(reading_us))
+
+
+def reset(state: TagState, plan: CounterPlan, at_us: int, seconds: int | None, reading_us: int) -> bool:
+    """Forget what the service's own windows counted up to a moment, or the one of `seconds`; True if anything."""
+    now_us = state.clock(plan).now(reading_us)
+    scopes = state.scopes(plan, now_us) if plan.per_namespace else {""}
+    done = [state.reset(plan, scope, at_us, seconds, now_us) for scope in scopes]
+    return any(done)

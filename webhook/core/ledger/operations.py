@@ -1,0 +1,188 @@
+"""One Pod against its service's counters, as one indivisible script: what a store does between two other calls.
+
+Whatever stands behind `ports.CounterStore` does exactly this, in this order; a script elsewhere is held against it.
+"""
+
+from msgspec.structs import replace
+
+from webhook.core import breaker as machine
+from webhook.core.breaker import BreakerView, Transition
+from webhook.core.ledger import store_time
+from webhook.core.ledger.breaker_operations import BreakerScript
+from webhook.core.ledger.charge import charge_pod, more_standing
+from webhook.core.ledger.live_pods import stands
+from webhook.core.ledger.tag_state import NO_COST, PodRecord, TagState
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, Holder, Look, Receipt, Refusal, Use, all_free_at_us
+
+
+def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
+    """Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once."""
+    clock = state.clock(request.plan)
+    if not request.peek:
+        clock.observe(reading_us)
+        state.seen(reading_us)
+    now_us = clock.now(reading_us)
+    if request.resize_from is not None:
+        receipt = _resize(state, request, request.resize_from, now_us)
+    else:
+        receipt = _acquire(state, request, now_us)
+    return store_time.receipt(clock, receipt)
+
+
+def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
+    plan, scope = request.plan, request.plan.scope_of(request.namespace)
+    breaker = BreakerScript(state, plan, now_us)
+    if state.pod(request.uid, now_us) is not None:
+        used, _ = state.judge(plan, scope, NO_COST, now_us)
+        return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
+
+    refused: Refusal | None = None
+    would_refuse: tuple[Refusal, ...] = ()
+    if not breaker.admits(request.event_source) and breaker.refuses():
+        refused, would_refuse = _objection(Refusal.BREAKER, plan.breaker_mode, would_refuse)
+    asked = request.cost if refused is None else NO_COST
+    standing = more_standing(state, plan, request, asked)
+    used, over = state.judge(plan, scope, asked, now_us, standing)
+    if over:
+        refused, would_refuse = _objection(Refusal.QUOTA, plan.quota_mode, would_refuse)
+
+    if request.peek:
+        return _receipt(now_us, used, over, refused, would_refuse, breaker.view())
+    if refused is None:
+        generation = breaker.record.generation
+        probe = breaker.take_probe(request.uid, request.event_source)
+        charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
+        used = _and(used, plan, request.cost, standing)
+    elif refused is Refusal.QUOTA and any(use.of is not Holder.POOL for use in over):
+        breaker.quota_event(request.event_source)  # by the pool alone it is a neighbour who uses too much
+    state.move_breaker(plan, breaker.record, now_us)
+    charged = refused is None
+    return _receipt(now_us, used, over, refused, would_refuse, breaker.view(), breaker.transitions, charged=charged)
+
+
+def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receipt:
+    """Charge a running Pod what it takes above the most it ever took. The breaker is not asked, and hears nothing."""
+    plan, scope, known = request.plan, request.plan.scope_of(request.namespace), state.pod(request.uid, now_us)
+    before = {**old, **known.high_water} if known is not None else old
+    more = {
+        resource: amount - before.get(resource, 0)
+        for resource, amount in request.cost.items()
+        if amount > before.get(resource, 0) and resource != "pods"
+    }
+    standing = more_standing(state, plan, request, request.cost, old)
+    used, over = state.judge(plan, scope, more, now_us, standing)
+    refused: Refusal | None = None
+    would_refuse: tuple[Refusal, ...] = ()
+    if over:
+        refused, would_refuse = _objection(Refusal.QUOTA, plan.quota_mode, would_refuse)
+
+    written = refused is None and not request.peek
+    if written:
+        state.charge(plan, scope, more, now_us, now_us)
+        generation = state.breaker(plan.service).generation
+        record = known or PodRecord(
+            plan.service,
+            0,
+            NO_COST,
+            generation=generation,
+            stands=stands(plan, scope),
+            namespace=request.namespace,
+            name=request.name,
+        )
+        high_water = {**before, **{resource: request.cost[resource] for resource in more}}
+        state.remember(request.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
+        state.roll.put(plan, scope, request.uid, request.cost, now_us)
+        used, _ = state.judge(plan, scope, NO_COST, now_us)
+    view = BreakerScript(state, plan, now_us).view()
+    return _receipt(now_us, used, over, refused, would_refuse, view, charged=written and bool(more))
+
+
+def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> bool:
+    """Give back, once, what a Pod that never came to be was charged, and its place as a probe."""
+    now_us = state.clock(plan).now(reading_us)
+    state.roll.strike(uid)
+    record = state.pod(uid, now_us)
+    if record is None:
+        return False
+    state.remember(uid, replace(record, refunded=True))
+    state.roll.remove(record.stands, uid, now_us)
+    if record.probe:
+        state.set_breaker(machine.give_back_probe(state.breaker(record.service), uid))
+    return state.give_back(record, reading_us)
+
+
+def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) -> bool:
+    """Charge a Pod that came in without us, at its own time and past every limit; False where its uid is known."""
+    now_us = state.clock(plan).now(reading_us)
+    state.seen(reading_us)
+    at_us = min(booking.at_us + state.clock(plan).offset_us, now_us)
+    expires_us = at_us + plan.remember_us
+    known = state.pod(booking.uid, now_us) is not None or state.was_refunded(booking.uid, now_us)
+    if known or expires_us <= now_us:
+        return False
+    charge_pod(state, plan, booking, at_us, now_us, generation=state.breaker(plan.service).generation)
+    return True
+
+
+def look(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "") -> Look:
+    """Return how the service stands; writes nothing. One unit is asked of each limit, to say when any is free.
+
+    Where namespaces count apart, those in which anything counts are shown, and `namespace` in any case.
+    """
+    now_us = state.clock(plan).now(reading_us)
+    live = state.roll.scopes(plan) if plan.standing else ()
+    counting = {*state.scopes(plan, now_us), *live, *([namespace] if namespace else [])}
+    scopes = sorted(counting) if plan.per_namespace else [""]
+    uses = {
+        scope: (
+            *store_time.uses(state.clock(plan), state.stand(plan, scope, now_us, Holder.SERVICE)),
+            *state.roll.uses(plan, scope, now_us),
+        )
+        for scope in scopes
+    }
+    pool = store_time.uses(state.clock(plan), state.stand(plan, "", now_us, Holder.POOL))
+    view = store_time.view(state.clock(plan), BreakerScript(state, plan, now_us).view())
+    limits_own = plan.windows or plan.standing
+    is_known = plan.standing is not None and state.roll.known(plan, now_us)
+    return Look(state.clock(plan).shown(now_us), uses if limits_own else {}, view, pool, is_known)
+
+
+def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) -> list[int]:
+    if standing is None:
+        return [has + cost.get(limit.counts, 0) for has, (_, _, limit) in zip(used, plan.limits, strict=True)]
+    return [
+        has + (standing if holder is Holder.STANDING else cost).get(limit.counts, 0)
+        for has, (holder, _, limit) in zip(used, plan.limits, strict=True)
+    ]
+
+
+def _objection(
+    guard: Refusal, mode: Mode, would_refuse: tuple[Refusal, ...]
+) -> tuple[Refusal | None, tuple[Refusal, ...]]:
+    """Return (refused, would_refuse): a guard that is not enforced refuses nothing and is named all the same."""
+    return (guard, would_refuse) if mode is Mode.ENFORCE else (None, (*would_refuse, guard))
+
+
+def _receipt(  # noqa: PLR0913  the parts of a receipt
+    now_us: int,
+    used: list[int],
+    over: list[Use],
+    refused: Refusal | None,
+    would_refuse: tuple[Refusal, ...],
+    breaker: BreakerView | None,
+    transitions: tuple[Transition, ...] = (),
+    *,
+    charged: bool = False,
+) -> Receipt:
+    return Receipt(
+        at_us=now_us,
+        refused=refused,
+        would_refuse=would_refuse,
+        charged=charged,
+        used=tuple(used),
+        over=tuple(over),
+        free_at_us=all_free_at_us(over),
+        breaker=breaker,
+        transitions=transitions,
+    )

@@ -1,0 +1,265 @@
+"""The counters that share a tag: rings, uid records, breakers, one clock. What a write means stands in `ledger.py`."""
+
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from webhook.core.breaker import ALONE, Around, BreakerPlan, BreakerView, Record, moved, rests_until_us, shown
+from webhook.core.ledger.live_pods import Roll, Stands
+from webhook.core.ledger.tag_clock import TagClock
+from webhook.core.ledger.window_ring import Ring
+from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
+
+NO_COST: Cost = {}
+
+LONG_US = 600_000_000
+"""A clock that steps back finds what it should."""
+
+RESET_US = 30 * 86_400_000_000
+"""No window is longer, nor is a reset asked for again after it."""
+
+Account = tuple[Holder, str, bool, str]
+"""Whose rings: the holder and its name, whether the whole fleet's, and the namespace ("" where it counts as one)."""
+
+Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
+
+Charge = tuple[Account, int, Cost]
+"""An account, the seconds of its window, and the amounts that it was charged."""
+
+
+class PodRecord(Struct, frozen=True, gc=False):
+    """One admitted Pod. `charges` says what went where, so that a refund is exact even under a newer policy."""
+
+    service: str
+    expires_us: int
+    high_water: Cost
+    charged_at_us: int = 0
+    charges: tuple[Charge, ...] = ()
+    generation: int = 0
+    probe: bool = False
+    refunded: bool = False
+    stands: Stands = ("", False, "")
+    namespace: str = ""
+    name: str = ""
+    source: str = ""
+    """Who made it, as quota events say it; only where its breaker hears of outcomes."""
+    settled: bool = False
+    """Its outcome was heard."""
+
+
+class AtRest(NamedTuple):
+    """A breaker under a plan: up to when time does not move it, and what is seen of it until then."""
+
+    record: Record
+    plan: BreakerPlan
+    until_us: int
+    view: BreakerView
+
+
+class TagState:
+    """Rings go by account and seconds of the window.
+
+    They outlive the policy that made them, as long as anything in them counts: changed limits find what was used.
+    """
+
+    __slots__ = ("_at_rest", "_breakers", "_clocks", "_pods", "_resets", "_rings", "_seen_us", "around", "roll")
+
+    def __init__(self, around: Around = ALONE) -> None:
+        self.roll = Roll()
+        self.around = around
+        self._clocks = {fleet: TagClock() for fleet in (False, True)}
+        self._breakers: dict[str, Record] = {}
+        self._at_rest: dict[str, AtRest] = {}
+        self._rings: dict[Account, dict[int, Ring]] = {}
+        self._resets: dict[tuple[Account, int], tuple[int, int]] = {}
+        """By account and seconds of a window: the newest reset that was asked for, and up to when it forgot."""
+        self._pods: dict[str, PodRecord] = {}
+        self._seen_us = 0
+
+    def clock(self, plan: CounterPlan) -> TagClock:
+        """Return the time of the rings that the plan counts in: a cluster's own, or the fleet's."""
+        return self._clocks[plan.fleet]
+
+    def breaker(self, service: str) -> Record:
+        return self._breakers.get(service) or Record(service)
+
+    def at_rest(self, service: str, plan: BreakerPlan, now_us: int) -> AtRest | None:
+        """Return a breaker that time has not moved by now, worked out once for all that find it so; None if it has."""
+        record, known = self.breaker(service), self._at_rest.get(service)
+        if known is None or known.record is not record or known.plan is not plan:
+            until_us = 0 if plan.forcing is not None else rests_until_us(record, plan, self.around)
+            known = self._at_rest[service] = AtRest(record, plan, until_us, shown(record, plan, 0))
+        return known if now_us < known.until_us else None
+
+    def set_breaker(self, record: Record) -> None:
+        self._breakers[record.service] = record
+
+    def move_breaker(self, plan: CounterPlan, record: Record, now_us: int) -> None:
+        """Remember a breaker as it stands now. If it has moved, the clock stands no earlier afterwards."""
+        if moved(self.breaker(record.service), record):
+            self.clock(plan).last_us = now_us
+        self.set_breaker(record)
+
+    def pod(self, uid: str, now_us: int) -> PodRecord | None:
+        """Return what is remembered of an admitted Pod. Its stored time decides, not when it is swept away."""
+        record = self._pods.get(uid)
+        return record if record is not None and record.expires_us > now_us and not record.refunded else None
+
+    def was_refunded(self, uid: str, now_us: int) -> bool:
+        record = self._pods.get(uid)
+        return record is not None and record.expires_us > now_us and record.refunded
+
+    def remember(self, uid: str, record: PodRecord) -> None:
+        self._pods.pop(uid, None)  # what is written last stands last: sweeping begins in front
+        self._pods[uid] = record
+
+    def judge(
+        self, plan: CounterPlan, scope: str, cost: Cost, now_us: int, standing: Cost | None = None
+    ) -> tuple[list[int], list[Use]]:
+        """Return what each limit holds, and those that do not hold `cost` beside it; of live Pods `standing`, if given.
+
+        Who asks nothing of a resource is not refused for it, even if it is overdrawn.
+        """
+        used, over = self._judge(_accounts(plan, scope), cost, now_us)
+        if plan.standing is None:
+            return used, over
+        live, over_live = self.roll.judge(plan, scope, cost if standing is None else standing, now_us)
+        return [*used, *live], [*over, *over_live]
+
+    def _judge(self, accounts: Accounts, cost: Cost, now_us: int) -> tuple[list[int], list[Use]]:
+        used: list[int] = []
+        over: list[Use] = []
+        for account, windows in accounts:
+            rings = self._rings.get(account)
+            for window in windows:
+                ring = rings.get(window.seconds) if rings else None
+                by_resource = NO_COST if ring is None else ring.used(now_us)
+                for limit in window.limits:
+                    has, asked = by_resource.get(limit.counts, 0), cost.get(limit.counts, 0)
+                    used.append(has)
+                    if asked and has + asked > limit.hard:
+                        over.append(_over(account, window, limit, ring, (has, asked, now_us)))
+        return used, over
+
+    def stand(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:
+        """Return every limit of a holder, each asked for one unit, to say from when any is free."""
+        found = []
+        for account, windows in _accounts(plan, scope):
+            rings = self._rings.get(account, {})
+            for window in windows if account[0] is holder else ():
+                ring = rings.get(window.seconds)
+                has = NO_COST if ring is None else ring.used(now_us)
+                for limit in window.limits:
+                    used = has.get(limit.counts, 0)
+                    is_full = used + 1 > limit.hard
+                    one = _over(account, window, limit, ring, (used, 1, now_us)) if is_full else None
+                    found.append(one or _use(account, window, limit, used))
+        return tuple(found)
+
+    def charge(self, plan: CounterPlan, scope: str, cost: Cost, at_us: int, now_us: int) -> tuple[Charge, ...]:
+        """Count `cost` as of a moment, now or before, in every window that limits any of it; what went where.
+
+        What has left its window by now is not counted. The clock stands no earlier afterwards.
+        """
+        charges = []
+        for account, windows in _accounts(plan, scope):
+            for window in windows:
+                amounts = window.amounts(cost)
+                if amounts and self._ring(account, window.seconds).add(now_us, amounts, at_us):
+                    charges.append((account, window.seconds, amounts))
+        if charges:
+            self.clock(plan).last_us = now_us
+        return tuple(charges)
+
+    def _ring(self, account: Account, seconds: int) -> Ring:
+        rings = self._rings.get(account)
+        if rings is None:
+            rings = self._rings[account] = {}
+        ring = rings.get(seconds)
+        if ring is None:
+            ring = rings[seconds] = Ring(seconds)
+        return ring
+
+    def give_back(self, record: PodRecord, reading_us: int) -> bool:
+        """Uncount what a Pod was charged, wherever it still counts; True if anywhere."""
+        given_back = False
+        for account, seconds, amounts in record.charges:
+            clock, ring = self._clocks[account[2]], self._rings.get(account, {}).get(seconds)
+            now_us = clock.now(reading_us)
+            _, forgotten_us = self._resets.get((account, seconds), (0, -1))
+            if record.charged_at_us <= forgotten_us:
+                continue
+            if ring is not None and ring.refund(now_us, record.charged_at_us, amounts):
+                clock.last_us, given_back = now_us, True
+        return given_back
+
+    def reset(self, plan: CounterPlan, scope: str, asked_us: int, seconds: int | None, now_us: int) -> bool:
+        """Forget what the service's own windows counted up to a moment, or one of them; True if they held anything.
+
+        Once for a moment; where that is not remembered, at most a bucket of what was charged after it goes too.
+        The clock stands no earlier afterwards.
+        """
+        done, at_us = False, min(asked_us + self.clock(plan).offset_us, now_us)
+        for account, windows in _own(plan, scope):
+            for window in windows:
+                key = account, window.seconds
+                if seconds not in {None, window.seconds} or self._resets.get(key, (0, 0))[0] >= asked_us:
+                    continue
+                forgotten_us, any_held = self._ring(account, window.seconds).forget(now_us, at_us)
+                self._resets[key] = asked_us, forgotten_us
+                self.clock(plan).last_us = now_us
+                done |= any_held
+        return done
+
+    def scopes(self, plan: CounterPlan, now_us: int) -> set[str]:
+        """Return the namespaces in which anything of the service counts."""
+        return {
+            scope
+            for (holder, name, fleet, scope), rings in self._rings.items()
+            if scope and (holder, name, fleet) == (Holder.SERVICE, plan.service, plan.fleet)
+            if any(not ring.idle(now_us) for ring in rings.values())
+        }
+
+    def seen(self, reading_us: int) -> None:
+        """Note that somebody came."""
+        self._seen_us = reading_us
+
+    def sweep(self, reading_us: int) -> bool:
+        """Forget what has long ceased to count; True where nothing is left and nobody has come for an hour."""
+        times_us = {fleet: clock.now(reading_us) - LONG_US for fleet, clock in self._clocks.items()}
+        earliest_us = min(times_us.values())  # a rebased clock is far from the other one, and a Pod is found by either
+        while self._pods and self._pods[uid := next(iter(self._pods))].expires_us <= earliest_us:
+            del self._pods[uid]
+        for account, rings in list(self._rings.items()):
+            for seconds in [seconds for seconds, ring in rings.items() if ring.idle(times_us[account[2]])]:
+                del rings[seconds]
+            if not rings:
+                del self._rings[account]
+        for key in [key for key, (_, done_us) in self._resets.items() if done_us <= times_us[key[0][2]] - RESET_US]:
+            del self._resets[key]
+        is_rolled_up = self.roll.sweep(times_us[False])
+        return is_rolled_up and not self._pods and not self._rings and self._seen_us + HOUR_US <= reading_us
+
+
+def _own(plan: CounterPlan, scope: str) -> Accounts:
+    return (((Holder.SERVICE, plan.service, plan.fleet, scope), plan.windows),) if plan.windows else ()
+
+
+def _accounts(plan: CounterPlan, scope: str) -> Accounts:
+    """Return the service's own account, and its pool's."""
+    pooled = (((Holder.POOL, plan.pool.name, plan.fleet, ""), plan.pool.windows),) if plan.pool else ()
+    return (*_own(plan, scope), *pooled)
+
+
+def _use(account: Account, window: WindowPlan, limit: Limit, used: int) -> Use:
+    holder, name, _, _ = account
+    return Use(window.name, limit.resource, used, limit.hard, 1, 0, holder, name if holder is Holder.POOL else "")
+
+
+def _over(account: Account, window: WindowPlan, limit: Limit, ring: Ring | None, asking: tuple[int, int, int]) -> Use:
+    """Return a limit that does not hold what is asked: (used, asked, now)."""
+    holder, name, _, _ = account
+    used, asked, now_us = asking
+    free_at_us = None if ring is None else ring.free_at_us(now_us, limit.counts, limit.hard, asked)
+    label = name if holder is Holder.POOL else ""
+    return Use(window.name, limit.resource, used, limit.hard, asked, free_at_us, holder, label)

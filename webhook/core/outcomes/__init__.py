@@ -1,0 +1,1 @@
+"""Outcomes that reporters push: the report format, and sums of many reports."""

@@ -1,0 +1,166 @@
+"""What live entries make of a policy. Its hash stays: overrides are outside it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from math import floor
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from webhook.core.breaker import Forcing, State
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.overrides.entry import Entry, Hand, PartialModes
+from webhook.core.overrides.merging import combined
+from webhook.core.policy.model import LoadedPolicy, Modes, Policy, Service
+from webhook.core.policy_spec import Mode, Quota, Window
+from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
+
+_FORCED = {Hand.FORCED_OPEN: State.FORCED_OPEN, Hand.FORCED_CLOSED: State.FORCED_CLOSED}
+
+
+class InForce(Struct, frozen=True):
+    """The live entries by service, each of which sets something else. `generation` is another one whenever they are."""
+
+    generation: int = 0
+    entries: Mapping[str, tuple[Entry, ...]] = {}
+
+    def all(self) -> tuple[Entry, ...]:
+        return tuple(entry for its in self.entries.values() for entry in its)
+
+
+class Reset(NamedTuple):
+    """A service's own windows, or the one of `seconds`, are to forget what they had counted at `at_us`."""
+
+    service: str
+    at_us: int
+    seconds: int | None
+
+
+def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Entry, ...]]) -> LoadedPolicy:
+    """Return the policy with its services as they are under live entries, of which one may have no effect."""
+    policy = loaded.policy
+    if not any(service.name in entries for service in policy.services):
+        return loaded
+    services = tuple(
+        _under(combined(its), service) if (its := entries.get(service.name)) else service for service in policy.services
+    )
+    forcings = {
+        service.name: forcing
+        for service in policy.services
+        for entry in entries.get(service.name, ())
+        if (forcing := _forcing(entry)) is not None
+    }
+    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings)
+
+
+def resets(entries: Iterable[Entry], now_us: int) -> tuple[Reset, ...]:
+    """Return the resets of live entries whose moment has come. Each may be asked for again and again: by `at_us`."""
+    wanted = ((entry.service, entry.quota_reset) for entry in entries if entry.quota_reset is not None)
+    return tuple(
+        Reset(service, reset.at_us, None if reset.window is None else reset.window.us // 1_000_000)
+        for service, reset in wanted
+        if reset.at_us <= now_us
+    )
+
+
+def breaker_resets(entries: Iterable[Entry], now_us: int) -> dict[str, int]:
+    """Return the breakers that are to begin anew, and since when, as `resets` does for windows."""
+    wanted = ((entry.service, entry.reset_at_us) for entry in entries)
+    return {service: at_us for service, at_us in wanted if at_us is not None and at_us <= now_us}
+
+
+def remarks(policy: Policy, entry: Entry) -> tuple[str, ...]:
+    """Return what of an entry has no effect under a policy, which may change: that is no error of the entry."""
+    service = next((service for service in policy.services if service.name == entry.service), None)
+    if service is None:
+        return ("no such service in the policy in force",)
+    return tuple(_idle(service, entry))
+
+
+def in_units(resource: str, quantity: Quantity) -> Fraction:
+    """Return an amount in what counters count, exactly: millicores for cpu, else whole units."""
+    return quantity.value * 1000 if is_cpu(resource) else quantity.value
+
+
+def _under(entry: Entry, service: Service) -> Service:
+    modes = service.modes if entry.modes is None else _modes(entry.modes, service.modes)
+    if entry.breaker is Hand.FORCED_OPEN and (entry.modes is None or entry.modes.breaker is None):
+        modes = replace(modes, breaker=Mode.ENFORCE)  # whoever opens a breaker means it
+    quota = service.quota
+    if quota is not None and (entry.quota_factor is not None or entry.grant):
+        quota = _quota(entry, quota)
+    return replace(service, modes=modes, quota=quota)
+
+
+def _forcing(entry: Entry) -> Forcing | None:
+    state = None if entry.breaker is None else _FORCED.get(entry.breaker)
+    return None if state is None else Forcing(state, entry.until_us, entry.reason)
+
+
+def _modes(wanted: PartialModes, own: Modes) -> Modes:
+    return replace(own, **{name: mode for name, mode in asdict(wanted).items() if mode is not None})
+
+
+def _quota(entry: Entry, quota: Quota) -> Quota:
+    factor = Fraction(1) if entry.quota_factor is None else entry.quota_factor.value
+    granted = {grant.window: grant.hard for grant in entry.grant}
+    windows = tuple(_window(window, factor, granted.get(window.window, {})) for window in quota.windows)
+    return replace(quota, windows=windows)
+
+
+def _window(window: Window, factor: Fraction, granted: Mapping[str, Quantity]) -> Window:
+    """Scale, then add. A resource that the window does not limit stays without a limit."""
+    more = {canonical(resource): in_units(resource, quantity) for resource, quantity in granted.items()}
+    hard = {
+        resource: _quantity(resource, in_units(resource, quantity) * factor + more.get(canonical(resource), 0))
+        for resource, quantity in window.hard.items()
+    }
+    return Window(window.window, hard)
+
+
+def _quantity(resource: str, units: Fraction) -> Quantity:
+    """Return a limit that can be counted: rounded down, so that a factor never gives more than it says, and clamped."""
+    counted = min(floor(units), LARGEST_EXACT)
+    return Quantity.parse(f"{counted}m" if is_cpu(resource) else str(counted))
+
+
+def _idle(service: Service, entry: Entry) -> Iterator[str]:
+    windows = () if service.quota is None else service.quota.windows
+    by_length = {window.window: window for window in windows}
+    if entry.quota_factor is not None and not windows:
+        yield "quotaFactor: the service has no windows of its own"
+    for name, mode in ({} if entry.modes is None else asdict(entry.modes)).items():
+        if mode is not None and getattr(service, name) is None and not (name == "quota" and service.pool):
+            yield f"modes.{name}: the service has no {name}"
+    for grant in entry.grant:
+        window = by_length.get(grant.window)
+        if window is None:
+            yield f"grant: {_no_window(grant.window, by_length)}"
+            continue
+        limited = {canonical(resource) for resource in window.hard}
+        for resource in grant.hard:
+            if canonical(resource) not in limited:
+                yield f"grant: the window {window.window} does not limit {resource}"
+    reset = entry.quota_reset
+    if reset is not None and not windows:
+        yield "quotaReset: the service has no windows of its own"
+    elif reset is not None and reset.window is not None and reset.window not in by_length:
+        yield f"quotaReset: {_no_window(reset.window, by_length)}"
+    yield from _idle_breaker(service, entry)
+
+
+def _idle_breaker(service: Service, entry: Entry) -> Iterator[str]:
+    does_nothing = ""
+    if service.breaker is None:
+        does_nothing = "the service has no breaker"
+    elif _under(entry, service).modes.breaker is Mode.DISABLED:
+        does_nothing = "modes.breaker is Disabled"
+    for name, wanted in (("breaker", entry.breaker), ("resetAt", entry.reset_at)):
+        if does_nothing and wanted is not None:
+            yield f"{name}: {does_nothing}"
+
+
+def _no_window(wanted: Duration, windows: Mapping[Duration, Window]) -> str:
+    has = ", ".join(str(length) for length in windows) or "no windows of its own"
+    return f"the service has no window {wanted}, it has {has}"

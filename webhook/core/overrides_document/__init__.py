@@ -1,0 +1,6 @@
+"""The overrides document: bytes in, entries or every mistake out; and a document changed by one entry."""
+
+from webhook.core.overrides_document.editing import cleared, displaced, drafted, placed, written
+from webhook.core.overrides_document.loading import Document, load
+
+__all__ = ["Document", "cleared", "displaced", "drafted", "load", "placed", "written"]

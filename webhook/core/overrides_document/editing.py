@@ -1,0 +1,64 @@
+"""The document changed by one entry: what a command writes. Expired entries go, all others stay."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+from msgspec.structs import replace
+
+from webhook.core.document.yaml.scalars import resolved
+from webhook.core.overrides.entry import Entry
+from webhook.core.overrides_document.loading import load
+
+_WIDEST = 1 << 20
+
+
+def placed(entries: Iterable[Entry], service: str, its: Iterable[Entry], now_us: int) -> tuple[Entry, ...]:
+    """Return the live entries with `its` as those of the service."""
+    return (*cleared(entries, service, now_us), *its)
+
+
+def cleared(entries: Iterable[Entry], service: str, now_us: int) -> tuple[Entry, ...]:
+    """Return the live entries of all other services."""
+    return tuple(entry for entry in entries if entry.until_us > now_us and entry.service != service)
+
+
+def displaced(former: Iterable[Entry], new: Entry) -> tuple[Entry, ...]:
+    """Return entries without what a newer one of these takes the place of: a forced state, and a reset of the same."""
+    of_breaker = new.breaker is not None or new.reset_at is not None
+    left = []
+    for entry in former:
+        reset, newer = entry.quota_reset, new.quota_reset
+        is_done_again = reset is not None and newer is not None and reset.window == newer.window
+        kept = replace(entry, quota_reset=None) if is_done_again else entry
+        left.append(replace(kept, breaker=None, reset_at=None) if of_breaker else kept)
+    return tuple(entry for entry in left if entry.things)
+
+
+def written(entries: Iterable[Entry]) -> bytes:
+    """Return the document of some entries."""
+    return _text([entry.plain() for entry in entries])
+
+
+def drafted(plain: dict[str, Any]) -> Entry:
+    """Return the entry of these fields, checked as any other; DocumentError with every problem, its path from `[0]`."""
+    [entry] = load(_text([plain])).entries
+    return entry
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what we would not read as text: 1e3 is none to us, though it is to the library."""
+
+
+def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if isinstance(resolved(text), str) else "'")
+
+
+_Dumper.add_representer(str, _string)
+
+
+def _text(plain: list[dict[str, Any]]) -> bytes:
+    text: str = yaml.dump(
+        plain, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=_WIDEST
+    )
+    return text.encode()

@@ -1,0 +1,114 @@
+"""The overrides' document: bytes to entries, all that is wrong at once. What depends on the time is asked later."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webhook.core.document.structure import mistakes
+from webhook.core.document.yaml.fields import Part, Wrong, converted, sound
+from webhook.core.document.yaml.nodes import Node
+from webhook.core.document.yaml.problems import DocumentError, Problem
+from webhook.core.document.yaml.reader import read
+from webhook.core.document.yaml.recognition import OVERRIDES, shown_only_as
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.overrides.effects import in_units
+from webhook.core.overrides.entry import Entry
+from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
+
+LARGEST_BYTES = 256 << 10
+"""More than the longest list needs that is read. It is read beside reviews, not in a process of its own."""
+
+ACTIONS = ("quotaFactor", "modes", "grant", "quotaReset", "breaker", "resetAt")
+_Entries = tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Good entries, each with its place."""
+
+    entries: tuple[Entry, ...] = ()
+    _nodes: tuple[Node, ...] = ()
+
+    def live(self, now_us: int) -> dict[str, tuple[Entry, ...]]:
+        """Return what is live by service, in the document's order. Of a document without clashes."""
+        found: dict[str, tuple[Entry, ...]] = {}
+        for entry in self.entries:
+            if entry.until_us > now_us:
+                found[entry.service] = (*found.get(entry.service, ()), entry)
+        return found
+
+    def clashes(self, now_us: int) -> tuple[Problem, ...]:
+        """Return why it cannot be used now: two live entries set the same thing. With time such a problem goes away."""
+        return tuple(self._clashes(now_us))
+
+    def _clashes(self, now_us: int) -> Iterator[Problem]:
+        first: dict[tuple[str, str], Node] = {}
+        for entry, node in zip(self.entries, self._nodes, strict=True):
+            for thing in entry.things if entry.until_us > now_us else ():
+                there = first.setdefault((entry.service, thing), node)
+                if there is not node:
+                    reason = f"a second live entry for {entry.service} sets {thing}, first in line {there.line}"
+                    yield node.child("service").problem(reason, "keep one of the two, or put both into one")
+
+    def next_end_us(self, now_us: int) -> int | None:
+        """Return when the next entry ends; None where none is live."""
+        return min((entry.until_us for entry in self.entries if entry.until_us > now_us), default=None)
+
+
+def load(raw: bytes) -> Document:
+    """Return the entries that `raw` holds, none where nothing is written; DocumentError with every problem."""
+    if len(raw) > LARGEST_BYTES:
+        reason = f"{len(raw)} bytes, and the overrides hold at most {LARGEST_BYTES} (256 KiB)"
+        raise DocumentError([Problem(1, 1, "(document)", "(text)", reason, "remove what has expired")])
+    with shown_only_as(OVERRIDES, raw):
+        return _checked(raw)
+
+
+def _checked(raw: bytes) -> Document:
+    reading = read(raw)
+    root = reading.root
+    if root.value is None:
+        if reading.problems:
+            raise DocumentError(reading.problems)
+        return Document()
+    if not isinstance(root.value, list):
+        raise DocumentError([root.problem("the overrides are a list of entries", "begin each with `- service: `")])
+    found = list(mistakes(root, _Entries))
+    problems = [*reading.problems, *(mistake.problem for mistake in found)]
+    whole = Part(root, (), Wrong(path for mistake in found for path in mistake.wrong))
+    for entry in whole.items():
+        for rule in (_does_something, _windows_differ, _amounts_are_exact):
+            problems += sound(rule(entry))
+    if problems:
+        raise DocumentError(problems)
+    return Document(converted(root, _Entries), tuple(root.value))
+
+
+def _does_something(entry: Part) -> Iterator[Problem]:
+    parts = [part for key in ACTIONS if (part := entry.get(key)) is not None]
+    if all(part.is_empty for part in parts) and isinstance(entry.node.value, dict):
+        yield entry.wrong_field("does nothing", f"add {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
+
+
+def _windows_differ(entry: Part) -> Iterator[Problem]:
+    first: dict[Duration, Part] = {}
+    for window in entry.select("grant", "*", "window"):
+        there = first.setdefault(window.read(Duration), window)
+        if there is not window:
+            reason = f"as long as the window {there.node.shown} in line {there.node.line}"
+            yield window.wrong(reason, "put both grants under one window")
+
+
+def _amounts_are_exact(entry: Part) -> Iterator[Problem]:
+    for hard in entry.select("grant", "*", "hard"):
+        first: dict[str, Part] = {}
+        for resource, part in hard.fields().items():
+            there = first.setdefault(canonical(resource), part)
+            if there is not part:
+                reason = f"counts the same as the field in line {there.node.key_line}"
+                yield part.wrong_field(reason, "keep one of the two")
+            units = in_units(resource, part.read(Quantity))
+            if units > LARGEST_EXACT:
+                yield part.wrong("above 2^53, beyond which counters are not exact", "write a smaller amount")
+            elif units.denominator != 1:
+                finest = "1m" if is_cpu(resource) else "1"
+                yield part.wrong(f"finer than {finest}, the least that is counted", f"write a multiple of {finest}")

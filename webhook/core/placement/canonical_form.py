@@ -1,0 +1,88 @@
+"""What terms and constraints mean, as values that are equal where the scheduler sees no difference.
+
+The API server merges the Pod's labels of `matchLabelKeys` and `mismatchLabelKeys` into the selector between our two
+halves. `labels` are the Pod's: what was merged, or might have been, is not looked at.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from types import MappingProxyType
+
+from webhook.core.kubernetes.selectors import constraints
+from webhook.core.kubernetes.types import (
+    LabelSelector,
+    NodeRequirement,
+    PodAffinityTerm,
+    PreferredSchedulingTerm,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+
+_OWN = frozenset({""})
+Labels = Mapping[str, str]
+NO_LABELS: Labels = MappingProxyType({})
+
+
+def of_selector(
+    selector: LabelSelector | None,
+    labels: Labels = NO_LABELS,
+    match: Iterable[str] = (),
+    mismatch: Iterable[str] = (),
+) -> Hashable:
+    """None selects no Pod, an empty selector every Pod."""
+    if selector is None:
+        return None
+    merged = {
+        *((key, "In", (labels[key],)) for key in match if key in labels),
+        *((key, "NotIn", (labels[key],)) for key in mismatch if key in labels),
+    }
+    if merged:
+        left = (one for one in selector.match_expressions or () if (one.key, one.operator, one.values) not in merged)
+        selector = LabelSelector(selector.match_labels, tuple(left))
+    return frozenset(constraints(selector).items())
+
+
+def of_preferred(term: PreferredSchedulingTerm) -> Hashable:
+    preference = term.preference
+    return term.weight, _of_requirements(preference.match_expressions), _of_requirements(preference.match_fields)
+
+
+def _of_requirements(requirements: Iterable[NodeRequirement] | None) -> Hashable:
+    return frozenset((one.key, one.operator, frozenset(one.values or ())) for one in requirements or ())
+
+
+def of_pod_term(term: PodAffinityTerm, namespace: str = "", labels: Labels = NO_LABELS) -> Hashable:
+    """`namespace`: the Pod's own, which is meant where a term names none; here it goes by the name ""."""
+    keys, others = frozenset(term.match_label_keys or ()), frozenset(term.mismatch_label_keys or ())
+    namespaces = frozenset("" if name == namespace else name for name in term.namespaces or ())
+    if not namespaces and term.namespace_selector is None:
+        namespaces = _OWN
+    return (
+        term.topology_key,
+        of_selector(term.label_selector, labels, keys, others),
+        namespaces,
+        of_selector(term.namespace_selector),
+        keys,
+        others,
+    )
+
+
+def of_weighted(term: WeightedPodAffinityTerm, namespace: str = "", labels: Labels = NO_LABELS) -> Hashable:
+    return term.weight, of_pod_term(term.pod_affinity_term, namespace, labels)
+
+
+def of_spread(constraint: TopologySpreadConstraint, labels: Labels = NO_LABELS) -> Hashable:
+    keys = frozenset(constraint.match_label_keys or ())
+    return (
+        *spread_key(constraint),
+        constraint.max_skew,
+        of_selector(constraint.label_selector, labels, keys),
+        constraint.min_domains or 1,
+        constraint.node_affinity_policy or "Honor",
+        constraint.node_taints_policy or "Ignore",
+        keys,
+    )
+
+
+def spread_key(constraint: TopologySpreadConstraint) -> tuple[str, str]:
+    """Return what a Pod can have only one constraint of."""
+    return constraint.topology_key, constraint.when_unsatisfiable

@@ -1,0 +1,174 @@
+"""Fields of a single value, and the map nodeSelector: set where they are free, by rule where the Pod has its own.
+
+priorityClassName and runtimeClassName bring fields along that admission plugins of the API server fill in, before us
+and, as we have changed the Pod, once more after us. What they made of the former name must go with it: the second round
+refuses a Pod whose priority, preemptionPolicy or overhead disagrees.
+"""
+
+import msgspec
+from msgspec import Struct, field
+
+from webhook.core.findings import Code, Lack
+from webhook.core.kubernetes.pod import Metadata, Pod
+from webhook.core.patch import Operation, add, remove, replace, set_keys
+from webhook.core.placement.plan import PlacementPlan
+from webhook.core.policy_spec import OnConflict
+
+DEFAULT_SCHEDULER = "default-scheduler"
+_DEFAULTS = {"schedulerName": DEFAULT_SCHEDULER}
+
+
+class Single(Struct, frozen=True):
+    """One field: what the policy wants, what the Pod has, and whether the user himself asked for that."""
+
+    name: str
+    rule: OnConflict
+    wanted: str | None
+    own: str | None
+    is_users: bool
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the policy's value must stand in the end, whatever the Pod has now."""
+        return (
+            self.wanted is not None and self.own != self.wanted and not (self.is_users and self.rule is OnConflict.KEEP)
+        )
+
+    @property
+    def is_conflict(self) -> bool:
+        return self.is_due and self.is_users and self.rule is OnConflict.DENY
+
+
+def singles(pod: Pod, plan: PlacementPlan) -> list[Single]:
+    """Return the fields that the policy sets."""
+    return [found for of in _SINGLES.values() if (found := of(pod, plan)) is not None]
+
+
+def _scheduler_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+    own, wanted = pod.spec.scheduler_name, plan.scheduler_name
+    if wanted is None:
+        return None
+    # The API server has defaulted an empty name already.
+    is_users = (own or DEFAULT_SCHEDULER) not in {DEFAULT_SCHEDULER, wanted}
+    return Single("schedulerName", plan.rule_for("scheduler_name"), wanted, own, is_users)
+
+
+def _priority_class_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+    own, wanted = pod.spec.priority_class_name, plan.priority_class_name
+    if wanted is None:
+        return None
+    is_users = bool(own) and own != wanted and not _is_the_default(pod.metadata)
+    return Single("priorityClassName", plan.rule_for("priority_class_name"), wanted, own, is_users)
+
+
+def _runtime_class_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+    own, wanted = pod.spec.runtime_class_name, plan.runtime_class_name
+    if wanted is None:
+        return None
+    return Single("runtimeClassName", plan.rule_for("runtime_class_name"), wanted, own, bool(own) and own != wanted)
+
+
+_SINGLES = {
+    "schedulerName": _scheduler_name,
+    "priorityClassName": _priority_class_name,
+    "runtimeClassName": _runtime_class_name,
+}
+
+
+def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
+    found: list[Operation] = []
+    for single in singles(pod, plan):
+        if single.is_due and not single.is_conflict:
+            found.append((add if single.own is None else replace)(single.wanted, "spec", single.name))
+            found += _companions(pod, single.name)
+    own, wanted = pod.spec.node_selector, plan.node_selector
+    if own and plan.rule_for("node_selector") is not OnConflict.OVERRIDE:
+        wanted = {key: value for key, value in wanted.items() if key not in own}
+    return found + set_keys(("spec", "nodeSelector"), own, dict(wanted))
+
+
+def replaced_single(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
+    """Return the user's own value of a field that the policy overrides; None where it was not the user's."""
+    single = _SINGLES[name](pod, plan) if plan is not None and name in _SINGLES else None
+    return single.own if single is not None and single.is_users else None
+
+
+def _companions(pod: Pod, name: str) -> list[Operation]:
+    """Take out what a plugin made of the former name."""
+    spec = pod.spec
+    if name == "priorityClassName":
+        own: dict[str, object] = {"priority": spec.priority, "preemptionPolicy": spec.preemption_policy}
+    elif name == "runtimeClassName":
+        own = {"overhead": spec.overhead}
+    else:
+        return []
+    return [remove("spec", field) for field, value in own.items() if value is not None]
+
+
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+    found = [
+        differs(f"spec.{one.name}", one.own or _DEFAULTS.get(one.name), one.wanted or "", is_users=one.is_conflict)
+        for one in singles(pod, plan)
+        if one.is_due
+    ]
+    if _has_no_priority(pod, plan):
+        text = (
+            "spec.priority is missing: priorityClassName was set when the API server had computed priorities for the"
+            " last time; try again, or see which webhook changes it"
+        )
+        found.append(Lack(Code.PLACEMENT_UNFULFILLED, "spec.priority", "spec.priority", text))
+    if plan.node_selector:
+        own, rule = pod.spec.node_selector or {}, plan.rule_for("node_selector")
+        for key, wanted in plan.node_selector.items():
+            value = own.get(key)
+            if value != wanted and (value is None or rule is not OnConflict.KEEP):
+                is_users = value is not None and rule is OnConflict.DENY
+                found.append(differs(f"spec.nodeSelector[{key}]", value, wanted, is_users=is_users))
+    return found
+
+
+def _has_no_priority(pod: Pod, plan: PlacementPlan) -> bool:
+    """Say whether nobody computed the priority of the class that we set.
+
+    The API server runs its plugins twice: what we write in the second round, because the first call was lost or a later
+    webhook had changed it, no plugin sees. A Pod without uid or managedFields is not on its way to be stored.
+    """
+    spec, metadata = pod.spec, pod.metadata
+    is_ours = plan.priority_class_name is not None and spec.priority_class_name == plan.priority_class_name
+    return is_ours and spec.priority is None and bool(metadata.uid) and bool(_managers_of(metadata))
+
+
+def differs(field: str, own: str | None, wanted: str, *, is_users: bool) -> Lack:
+    """Tell the user's own contradiction from a rewrite that got lost: the remedies differ."""
+    is_text = "is missing" if own is None else f"is {own!r}"
+    if is_users:
+        remedy = f"the policy sets {wanted!r}; remove the field from the Pod or set it to {wanted!r}"
+        return Lack(Code.PLACEMENT_CONFLICT, field, field, f"{field} {is_text}, {remedy}")
+    return Lack(Code.PLACEMENT_UNFULFILLED, field, field, f"{field} {is_text}, expected {wanted!r}")
+
+
+class _Fields(Struct, frozen=True):
+    spec: dict[str, msgspec.Raw] = field(default={}, name="f:spec")
+
+
+class _Manager(Struct, frozen=True):
+    fields: _Fields = field(default=_Fields(), name="fieldsV1")
+
+
+_managers = msgspec.json.Decoder(tuple[_Manager, ...] | None)
+
+
+def _is_the_default(metadata: Metadata) -> bool:
+    """Say whether the Priority plugin chose the class: the API server notes what a user writes before plugins act.
+
+    Where nothing is noted, as in a file, all is the user's own.
+    """
+    managers = _managers_of(metadata)
+    return bool(managers) and not any("f:priorityClassName" in manager.fields.spec for manager in managers)
+
+
+def _managers_of(metadata: Metadata) -> tuple[_Manager, ...]:
+    try:
+        return _managers.decode(metadata.managed_fields) or ()
+    except msgspec.DecodeError:
+        return ()

@@ -1,0 +1,70 @@
+"""What one toleration bears beside another: which taints, and for how long."""
+
+from collections.abc import Sequence
+from math import inf
+
+from webhook.core.kubernetes.selectors import integer
+from webhook.core.kubernetes.types import Toleration
+
+
+def covers(own: Toleration, wanted: Toleration) -> bool:
+    """Say whether every taint that `wanted` tolerates is tolerated by `own`, for at least as long."""
+    key = own.key == wanted.key or (own.key == "" and own.operator == "Exists")
+    value = own.operator == "Exists" or ((own.operator or "Equal") == wanted.operator and _reaches(own, wanted))
+    effect = own.effect in {"", wanted.effect}
+    return key and value and effect and seconds(own) >= seconds(wanted)
+
+
+def _reaches(own: Toleration, wanted: Toleration) -> bool:
+    """Say whether every taint's value that fits `wanted` fits `own`, which has the same operator."""
+    if own.value == wanted.value or own.operator not in {"Lt", "Gt"}:
+        return own.value == wanted.value
+    ours, theirs = integer(own.value), integer(wanted.value)
+    if ours is None or theirs is None:
+        return False
+    return ours >= theirs if own.operator == "Lt" else ours <= theirs
+
+
+def shortens(own: Toleration, wanted: Toleration) -> bool:
+    """Say whether `own` may bear a taint that `wanted` tolerates, and for less time."""
+    if seconds(own) >= seconds(wanted):
+        return False
+    key = own.key == wanted.key or "" in {own.key, wanted.key}
+    effect = own.effect == wanted.effect or "" in {own.effect, wanted.effect}
+    return key and effect and _meet(own, wanted)
+
+
+def _meet(own: Toleration, wanted: Toleration) -> bool:
+    """Say whether there is a taint's value that fits both."""
+    if "Exists" in {own.operator, wanted.operator}:
+        return True
+    if "Equal" in {one := own.operator or "Equal", other := wanted.operator or "Equal"}:
+        if one == other:
+            return own.value == wanted.value
+        exact, ordered = (own, wanted) if one == "Equal" else (wanted, own)
+        value, bound = integer(exact.value), integer(ordered.value)
+        if value is None or bound is None:
+            return False
+        return value < bound if ordered.operator == "Lt" else value > bound
+    below, above = (own, wanted) if one == "Lt" else (wanted, own)
+    highest, lowest = integer(below.value), integer(above.value)
+    return highest is not None and lowest is not None and (one == other or highest - lowest > 1)
+
+
+def seconds(toleration: Toleration) -> float:
+    """Return for how long a taint is borne."""
+    return inf if toleration.toleration_seconds is None else toleration.toleration_seconds
+
+
+def reduced(tolerations: Sequence[Toleration]) -> list[Toleration]:
+    """Return them without those that another one covers, the longest last."""
+    needed = [
+        wanted
+        for index, wanted in enumerate(tolerations)
+        if not any(
+            covers(other, wanted) and (place < index or not covers(wanted, other))
+            for place, other in enumerate(tolerations)
+            if place != index
+        )
+    ]
+    return sorted(needed, key=seconds)

@@ -1,0 +1,130 @@
+"""What a watched Pod is to the counters: whose it is, what it takes, and until when it counts among the live ones.
+
+Its label is Podgate's own word, but only where the policy makes that service the owner; elsewhere the store must know
+the Pod. The same goes for one that looks exempt: the watch shows no user, and a tenant can write what it does show.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from webhook.core.admission.exemptions import is_exempt_namespace, is_exempt_runtime_class
+from webhook.core.compiled_policy import Compiled
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
+from webhook.core.kubernetes.selector_match import selects
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.quota import Cost, CounterPlan, Sighting, pod_cost
+
+FOREVER_US = 2**63 - 1
+NOT_LIVE_US = -1
+_GATES = "podgate.io/"
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class Owned(Struct, frozen=True, gc=False):
+    """A Pod of a service. It counts among the live ones up to `ends_at_us`, in microseconds since the Unix epoch.
+
+    `is_sure`: the policy makes the service its owner; else the store's word is needed. `is_labelled`: it says itself
+    whose it is. `created_at_us` is 0 where it must not be charged afterwards.
+    """
+
+    service: str
+    namespace: str
+    name: str
+    cost: Cost
+    ends_at_us: int
+    created_at_us: int
+    is_sure: bool
+    is_labelled: bool
+
+    def lives(self, now_us: int) -> bool:
+        return now_us <= self.ends_at_us
+
+    def is_young(self, plan: CounterPlan, now_us: int) -> bool:
+        """Say whether the store may remember what it was charged."""
+        return now_us - self.created_at_us < plan.remember_us
+
+    def sighting(self, uid: str, plan: CounterPlan, now_us: int) -> Sighting:
+        """Return what the store is told."""
+        created_at_us = self.created_at_us if self.is_young(plan, now_us) else 0
+        lives = self.lives(now_us)
+        return Sighting(self.namespace, self.name, uid, self.cost, lives, created_at_us, self.is_sure)
+
+
+def owned(pod: Pod, compiled: Compiled, namespace_labels: Mapping[str, str]) -> Owned | None:
+    """Return what a Pod is to the service that owns it, None where none does."""
+    namespace = pod.metadata.namespace
+    if _is_left_alone(pod, compiled):
+        return None
+    labels = {"kubernetes.io/metadata.name": namespace, **namespace_labels}
+    service, is_labelled = compiled.believed(pod, namespace, labels), True
+    if service is None:
+        service, is_labelled = compiled.matcher.owner(namespace, labels, pod.labels), False
+    if service is None:
+        return None
+    is_sure = selects(service.match.pod_selector, pod.labels) and not _looks_exempt(pod, compiled, is_labelled)
+    is_gated = any(gate.name.startswith(_GATES) for gate in pod.spec.scheduling_gates or ())
+    return Owned(
+        service.name,
+        namespace,
+        pod.metadata.name,
+        _cost(pod, compiled.counted[service.name]),
+        NOT_LIVE_US if is_gated else ends_at_us(pod),
+        0 if is_gated else moment_us(pod.metadata.creation_timestamp),
+        is_sure,
+        is_labelled,
+    )
+
+
+def ignores_label(pod: Pod, found: Owned | None) -> bool:
+    """Say whether a Pod names a service that is not believed."""
+    return SERVICE_LABEL in pod.labels and (found is None or not found.is_labelled)
+
+
+def ends_at_us(pod: Pod) -> int:
+    """Return until when a Pod counts among the live ones, as ResourceQuota counts.
+
+    Source: QuotaV1Pod in pkg/quota/v1/evaluator/core/pods.go of Kubernetes.
+    """
+    if pod.status.phase in _ENDED:
+        return NOT_LIVE_US
+    metadata = pod.metadata
+    if metadata.deletion_timestamp is None or metadata.deletion_grace_period_seconds is None:
+        return FOREVER_US
+    return moment_us(metadata.deletion_timestamp) + metadata.deletion_grace_period_seconds * 1_000_000
+
+
+def ended(found: Owned) -> Owned:
+    """Return a Pod as it is once it has gone, or is another service's."""
+    return replace(found, ends_at_us=NOT_LIVE_US)
+
+
+def _is_left_alone(pod: Pod, compiled: Compiled) -> bool:
+    """Say whether no admission can have counted a Pod, whoever asked."""
+    policy = compiled.policy
+    return is_exempt_namespace(pod.metadata.namespace, policy) or is_exempt_runtime_class(pod, policy)
+
+
+def _looks_exempt(pod: Pod, compiled: Compiled, is_labelled: bool) -> bool:  # noqa: FBT001  one of two ways to own
+    exempt = compiled.policy.exemptions
+    if MIRROR_ANNOTATION in pod.annotations or (exempt.usernames and not is_labelled):
+        return True
+    owners = pod.metadata.owner_references or ()
+    return exempt.daemon_sets and any(owner.controller and owner.kind == "DaemonSet" for owner in owners)
+
+
+def _cost(pod: Pod, names: tuple[str, ...]) -> Cost:
+    try:
+        return pod_cost.taken(pod, names)
+    except ValueError:  # no API server stores such a quantity: one Pod it is all the same
+        return {name: 1 for name in names if name == "pods"}
+
+
+def moment_us(text: str | None) -> int:
+    """Read a time as Kubernetes writes it; 0 where there is none."""
+    try:
+        return round(datetime.fromisoformat(text or "").timestamp() * 1_000_000)
+    except ValueError:
+        return 0

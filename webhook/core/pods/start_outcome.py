@@ -1,0 +1,108 @@
+"""How a watched Pod's start went: whether it became Ready, in what time, and by which name its failure goes."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from webhook.core.kubernetes.pod import Condition, ContainerStatus, Halt, Pod
+from webhook.core.pods.disruption import is_disrupted
+from webhook.core.pods.ownership import moment_us
+
+
+class Result(StrEnum):
+    """How a start ended; all but `OK` are errors."""
+
+    OK = "ok"
+    UNSCHEDULABLE = "Unschedulable"
+    IMAGE_PULL = "ImagePull"
+    OOM_KILLED = "OOMKilled"
+    CRASH_LOOP = "CrashLoop"
+    FAILED = "Failed"
+    START_DEADLINE = "StartDeadline"
+    """It took too long, and nothing says why."""
+
+
+class Started(NamedTuple):
+    """An ended start. Without a result it says nothing of the service: the Pod was taken away before."""
+
+    result: Result | None
+    latency_us: int
+
+
+# Source: pkg/kubelet/images/types.go and the CRI's errors of Kubernetes.
+_NO_IMAGE = frozenset(
+    {
+        *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"),
+        *("RegistryUnavailable", "SignatureValidationFailed"),
+    }
+)
+_NOTHING = Halt()
+
+
+def created_us(pod: Pod) -> int:
+    """Return when a Pod was created, in microseconds since the Unix epoch; 0 where it does not say."""
+    return moment_us(pod.metadata.creation_timestamp)
+
+
+def is_gated(pod: Pod) -> bool:
+    """Say whether something holds a Pod back from being scheduled: its start has not begun."""
+    return bool(pod.spec.scheduling_gates)
+
+
+def ended(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> Started | None:
+    """Return how a start went that began at `since_us`; None while it is on its way, however long that takes.
+
+    One that was Ready only `deadline_us` after its begin has failed.
+    """
+    taken_us = max(0, now_us - since_us)
+    ready = _condition(pod, "Ready")
+    if ready is not None and ready.status == "True":
+        ready_us = moment_us(ready.last_transition_time)
+        if ready_us:
+            taken_us = min(max(0, ready_us - since_us), taken_us)  # clocks differ
+        return Started(Result.OK if taken_us <= deadline_us else cause(pod), taken_us)
+    if pod.metadata.deletion_timestamp is not None or is_disrupted(pod):
+        return Started(None, 0)
+    match pod.status.phase:
+        case "Succeeded":
+            return Started(Result.OK, taken_us)
+        case "Failed":
+            is_killed = any(one.reason == "OOMKilled" for one in _ends(pod))
+            return Started(Result.OOM_KILLED if is_killed else Result.FAILED, taken_us)
+    return None
+
+
+def cause(pod: Pod) -> Result:
+    """Return by which name it goes that a Pod is not Ready yet."""
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
+        return Result.UNSCHEDULABLE
+    waiting = {_waiting(one).reason for one in _containers(pod)}
+    if waiting & _NO_IMAGE:
+        return Result.IMAGE_PULL
+    if any(one.reason == "OOMKilled" for one in _ends(pod)):
+        return Result.OOM_KILLED
+    if "CrashLoopBackOff" in waiting or any(one.restart_count for one in _containers(pod)):
+        return Result.CRASH_LOOP
+    return Result.START_DEADLINE
+
+
+def _condition(pod: Pod, name: str) -> Condition | None:
+    return next((one for one in pod.status.conditions or () if one.type == name), None)
+
+
+def _containers(pod: Pod) -> Iterator[ContainerStatus]:
+    yield from pod.status.init_container_statuses or ()
+    yield from pod.status.container_statuses or ()
+
+
+def _waiting(container: ContainerStatus) -> Halt:
+    return (container.state and container.state.waiting) or _NOTHING
+
+
+def _ends(pod: Pod) -> Iterator[Halt]:
+    """Yield why containers have ended: their newest end, and the one before."""
+    for container in _containers(pod):
+        for state in (container.state, container.last_state):
+            if state is not None and state.terminated is not None:
+                yield state.terminated

@@ -1,0 +1,1 @@
+"""The policy: its model, the matching of Pods to services, and its recent history."""

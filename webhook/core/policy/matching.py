@@ -1,0 +1,122 @@
+"""Matching of Pods to services: the first service in the list that matches owns the Pod, as in a firewall."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from webhook.core.kubernetes.name_patterns import any_fits
+from webhook.core.kubernetes.selector_match import depends_on, selects
+from webhook.core.kubernetes.unsettled_labels import SETTLED, UnsettledLabels
+from webhook.core.policy.model import Match, Policy, Service
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""Every namespace has its name as a label: the API server writes it."""
+_NAMESPACES_REMEMBERED = 10_000
+
+
+def _may_own(match: Match, namespace: str) -> bool:
+    """Judge the part of a match that a namespace's name decides alone."""
+    return not match.namespaces or any_fits(match.namespaces, namespace)
+
+
+def _selects_by_name(match: Match, namespace: str) -> bool | None:
+    """Judge a namespaceSelector by the namespace's name alone; None where it reads other labels."""
+    selector = match.namespace_selector
+    if selector is None:
+        return True
+    keys = {*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())}
+    return selects(selector, {NAME_LABEL: namespace}) if keys <= {NAME_LABEL} else None
+
+
+class PossibleOwner(NamedTuple):
+    """A service that owns Pods of a workload, or None, and the labels that decide it: () for the last resort."""
+
+    service: Service | None
+    labels: tuple[str, ...] = ()
+
+
+class Matcher:
+    """A policy's matching, with the services that a namespace's name leaves in the race remembered."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._by_namespace: dict[str, tuple[Service, ...]] = {}
+
+    def candidates(self, namespace: str) -> tuple[Service, ...]:
+        """Return, in order, the services that may own Pods of a namespace, by its name."""
+        known = self._by_namespace.get(namespace)
+        if known is None:
+            if len(self._by_namespace) >= _NAMESPACES_REMEMBERED:
+                self._by_namespace.clear()
+            known = tuple(service for service in self._policy.services if _may_own(service.match, namespace))
+            self._by_namespace[namespace] = known
+        return known
+
+    def needs_labels(self, namespace: str) -> bool:
+        """Return whether a namespace's name alone does not say who may own its Pods."""
+        return any(service.match.namespace_selector is not None for service in self.candidates(namespace))
+
+    def labels_decide(
+        self,
+        namespace: str,
+        labels: Mapping[str, str],
+        *,
+        to_be_named: bool,
+        unsettled: UnsettledLabels = SETTLED,
+    ) -> bool:
+        """Return whether the owner of a Pod with these labels depends on labels of its namespace.
+
+        `to_be_named`: where nobody owns it, whether some service names the namespace counts too.
+        """
+        if not self.needs_labels(namespace):
+            return False
+        candidates = self.candidates(namespace)
+        for service in candidates:
+            selected = _selects_by_name(service.match, namespace)
+            deciding = depends_on(service.match.pod_selector, labels, unsettled)
+            if selected is not False and deciding is not None and (selected is None or not deciding):
+                return selected is None
+        named = {_selects_by_name(one.match, namespace) for one in candidates if not one.match.any_namespace}
+        return to_be_named and True not in named and None in named
+
+    def owner(
+        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str] | None
+    ) -> Service | None:
+        """Return the first service whose every part of `match` holds; without `labels` any podSelector does."""
+        for service in self.candidates(namespace):
+            match = service.match
+            if selects(match.namespace_selector, namespace_labels) and (
+                labels is None or selects(match.pod_selector, labels)
+            ):
+                return service
+        return None
+
+    def possible_owners(
+        self,
+        namespace: str,
+        namespace_labels: Mapping[str, str],
+        labels: Mapping[str, str],
+        unsettled: UnsettledLabels,
+    ) -> tuple[PossibleOwner, ...]:
+        """Return, in order, every service that may turn out to be the first that matches; one where that is settled."""
+        found = []
+        for service in self.candidates(namespace):
+            if not selects(service.match.namespace_selector, namespace_labels):
+                continue
+            deciding = depends_on(service.match.pod_selector, labels, unsettled)
+            if deciding is None:
+                continue
+            found.append(PossibleOwner(service, deciding))
+            if not deciding:
+                return tuple(found)
+        return (*found, PossibleOwner(None))
+
+    def may_own(self, service: Service, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether a namespace, by name and labels, is one where `service` owns Pods."""
+        return service in self.candidates(namespace) and selects(service.match.namespace_selector, namespace_labels)
+
+    def names(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether some service speaks of this namespace by name or selector."""
+        return any(
+            not service.match.any_namespace and selects(service.match.namespace_selector, namespace_labels)
+            for service in self.candidates(namespace)
+        )

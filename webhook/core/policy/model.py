@@ -1,0 +1,154 @@
+"""The policy document as frozen types. How it is read, checked and explained stands in `webhook.core.document`."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from webhook.core.breaker import Forcing
+from webhook.core.container_resources import RangePlan
+from webhook.core.kubernetes.types import LabelSelector, format_of
+from webhook.core.placement import PlacementPlan
+from webhook.core.policy_spec import (
+    MOST_WINDOWS,
+    Breaker,
+    Choice,
+    Mode,
+    Name,
+    Percent,
+    Placement,
+    Quota,
+    ResourceRules,
+    Scope,
+    WhenExceeded,
+    Window,
+)
+
+BUILT_IN_EXEMPT_NAMESPACES = frozenset({"kube-system", "kube-node-lease", "podgate-system"})
+
+
+_OPEN_MAX_AT_LEAST = 3
+
+
+class Unmatched(Choice):
+    ADMIT = "Admit"
+    WARN = "Warn"
+    DENY = "Deny"
+
+
+class FailureMode(Choice):
+    CLOSED = "Closed"
+    OPEN = "Open"
+
+
+class Exemptions(Struct, frozen=True, rename="camel"):
+    """Whose Pods are left alone; `daemonSets`: those that the DaemonSet controller makes."""
+
+    namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
+    usernames: tuple[Name, ...] = ()
+    runtime_classes: tuple[Annotated[str, format_of("dns-subdomain")], ...] = ()
+    daemon_sets: bool = True
+
+
+class SlaClass(Struct, frozen=True):
+    name: Annotated[str, format_of("dns-label")]
+    priority: Annotated[int, Meta(extra_json_schema={"minimum": -(10**9), "maximum": 10**9})]
+
+
+DEFAULT_SLA_CLASSES = (SlaClass("gold", 100), SlaClass("silver", 50), SlaClass("bronze", 10))
+
+
+class Pool(Struct, frozen=True, rename="camel"):
+    name: Annotated[str, format_of("dns-label")]
+    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": MOST_WINDOWS})]
+    scope: Scope = Scope.CLUSTER
+    when_exceeded: WhenExceeded = WhenExceeded.DENY
+
+
+class BreakerGuard(Struct, frozen=True, rename="camel"):
+    """Of the breakers that refuse Pods, no more than so many open at one time: a trip beyond them is held back."""
+
+    max_open_percent: Percent = 30
+
+    def open_max(self, breakers: int) -> int:
+        """Return how many of so many breakers may be open: three in any case, for a percentage of few says little."""
+        return max(_OPEN_MAX_AT_LEAST, self.max_open_percent * breakers // 100)
+
+
+class Modes(Struct, frozen=True):
+    placement: Mode = Mode.ENFORCE
+    resources: Mode = Mode.ENFORCE
+    quota: Mode = Mode.ENFORCE
+    breaker: Mode = Mode.ENFORCE
+
+    def all_disabled(self) -> bool:
+        return self.placement is self.resources is self.quota is self.breaker is Mode.DISABLED
+
+
+class Match(Struct, frozen=True, rename="camel"):
+    """All parts hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required."""
+
+    namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
+    namespace_selector: LabelSelector | None = None
+    pod_selector: LabelSelector | None = None
+    any_namespace: bool = False
+
+
+class Service(Struct, frozen=True, dict=True, rename="camel"):
+    """One service: whose Pods it owns, and what holds for them."""
+
+    name: Annotated[str, format_of("dns-label")]
+    match: Match
+    pool: Annotated[str, format_of("dns-label")] | None = None
+    sla_class: Annotated[str, format_of("dns-label")] = "bronze"
+    modes: Modes = Modes()
+    failure_mode: FailureMode = FailureMode.OPEN
+    placement: Placement | None = None
+    resources: ResourceRules | None = None
+    quota: Quota | None = None
+    breaker: Breaker | None = None
+
+    @cached_property
+    def placement_plan(self) -> PlacementPlan | None:
+        """What its placement means for a Pod."""
+        return None if self.placement is None else PlacementPlan.of(self.name, self.placement)
+
+    @cached_property
+    def degraded_placement_plan(self) -> PlacementPlan | None:
+        """What remains of it while an open breaker degrades: what is required. The same plan where that is all."""
+        return None if self.placement_plan is None else self.placement_plan.without_preferences()
+
+    @cached_property
+    def range_plan(self) -> RangePlan | None:
+        """What its resources mean for a Pod."""
+        return None if self.resources is None else RangePlan.of(self.resources)
+
+    @property
+    def tag(self) -> str:
+        """Its counters' hash tag: keys of one tag live together, and go into one script."""
+        return self.pool or self.name
+
+
+class Policy(Struct, frozen=True, rename="camel"):
+    """One whole document, `defaults` already merged into every service. First matching service owns a Pod."""
+
+    api_version: Literal["podgate.io/v1alpha1"]
+    kind: Literal["Policy"]
+    services: Annotated[tuple[Service, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": 5000})]
+    unmatched: Unmatched = Unmatched.ADMIT
+    exemptions: Exemptions = Exemptions()
+    sla_classes: Annotated[tuple[SlaClass, ...], Meta(extra_json_schema={"minItems": 1})] = DEFAULT_SLA_CLASSES
+    pools: tuple[Pool, ...] = ()
+    breaker_guard: BreakerGuard | None = None
+
+
+class LoadedPolicy(Struct, frozen=True):
+    """A good policy with the identity of its document: the first 16 hex digits of the SHA-256 of its raw bytes.
+
+    `forcings` are what hands do to breakers, by service: the document has none.
+    """
+
+    policy: Policy
+    hash: str
+    forcings: Mapping[str, Forcing] = {}

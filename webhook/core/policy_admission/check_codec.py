@@ -1,0 +1,85 @@
+"""A check of a policy as bytes, from one process to another: what is asked, and what came of it, as it was."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from webhook.core.document import DocumentError, Loaded, Problem, Purpose, load
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.policy.model import LoadedPolicy, Policy, Service
+from webhook.core.policy_admission.policy_review import PolicyReview, Question
+
+T = TypeVar("T")
+
+
+class _Head(Struct, frozen=True):
+    """A good policy but for its services."""
+
+    policy: Policy
+    hash: str
+    warnings: tuple[Problem, ...]
+
+
+class Outcome(Struct, frozen=True):
+    """What `load` returns, or the problems that it raises.
+
+    Services travel one by one, so that whoever receives a thousand of them can do something else in between.
+    """
+
+    head: _Head | None = None
+    services: tuple[Raw, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of(cls, loaded: Loaded) -> "Outcome":
+        policy = loaded.policy.policy
+        head = _Head(msgspec.structs.replace(policy, services=()), loaded.policy.hash, loaded.warnings)
+        return cls(head, tuple(Raw(_encoder.encode(service)) for service in policy.services))
+
+    def loaded(self, services: Iterable[Service]) -> Loaded:
+        """Return, or raise, as `load` does, once `service_of` has read its services."""
+        if self.head is None:
+            raise DocumentError(self.problems)
+        policy = msgspec.structs.replace(self.head.policy, services=tuple(services))
+        return Loaded(LoadedPolicy(policy, self.head.hash), self.head.warnings)
+
+
+def outcome(raw: bytes, purpose: Purpose) -> Outcome:
+    """Load a document; the one check that there is."""
+    try:
+        return Outcome.of(load(raw, purpose))
+    except DocumentError as error:
+        return Outcome(problems=error.problems)
+
+
+def encode(value: Outcome | Question | PolicyReview) -> bytes:
+    return _encoder.encode(value)
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Read what `encode` wrote; msgspec.MsgspecError where it is anything else."""
+    return msgspec.msgpack.decode(data, type=kind, dec_hook=_of_our_types)
+
+
+def service_of(piece: Raw) -> Service:
+    """Read one service of an outcome; as `decode`."""
+    return _service.decode(piece)
+
+
+def _of_our_types(kind: type, text: Any) -> Any:
+    if kind is Duration or kind is Quantity:
+        return _parsed(kind, text)
+    raise NotImplementedError(kind)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
+    """Read an amount; the same few stand in every service."""
+    return kind.parse(text)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=str)
+_service = msgspec.msgpack.Decoder(Service, dec_hook=_of_our_types)

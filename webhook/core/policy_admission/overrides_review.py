@@ -1,0 +1,64 @@
+"""The overrides before they are stored: judged as a server takes them, and against the policy in force."""
+
+from collections.abc import Iterator
+
+from webhook.core.admission.decision import ALLOWED, Status
+from webhook.core.admission.review import respond
+from webhook.core.document import DocumentError
+from webhook.core.document.configmap import OVERRIDES_KEY, ConfigMap, NoDocumentError, document_of
+from webhook.core.overrides import Entry, remarks
+from webhook.core.overrides_document import Document, load
+from webhook.core.policy.model import Policy
+from webhook.core.policy_admission.policy_review import PolicyReview, Question, shortened
+
+NAME = "overrides"
+
+
+def weigh_overrides(asked: Question, policy: Policy | None, now_us: int) -> PolicyReview:
+    """Refuse what no server would take, and a new entry for a service that the policy does not have.
+
+    An entry that was there before may be for a service that has left the policy since: it keeps nobody from changing
+    the others. Without a policy nothing is held against it.
+    """
+    errors: tuple[str, ...]
+    try:
+        document = load(_raw(asked.new))
+        errors = tuple(f"{OVERRIDES_KEY}:{problem}" for problem in document.clashes(now_us))
+    except NoDocumentError as error:
+        errors = (str(error),)
+    except DocumentError as error:
+        errors = tuple(f"{OVERRIDES_KEY}:{problem}" for problem in error.problems)
+    warnings: tuple[str, ...] = ()
+    if not errors and policy is not None:
+        former = _former(asked.old)
+        services = {service.name for service in policy.services}
+        new = [entry for entry in _live(document, now_us) if entry not in former]
+        unknown = dict.fromkeys(entry.service for entry in new if entry.service not in services)
+        known = ", ".join(sorted(services))
+        errors = tuple(f"{OVERRIDES_KEY}: no service {name!r}: the policy has {known}" for name in unknown)
+        warnings = tuple(f"{entry.service}: without effect: {idle}" for entry in new for idle in remarks(policy, entry))
+    if not errors:
+        return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True, document=NAME)
+    noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    head = f"OverridesInvalid: the overrides have {noun}, those in force stay:"
+    status = Status(400, "BadRequest", "\n".join([head, *shortened(errors, "see podgate override --list")]))
+    return PolicyReview(respond(asked.uid, status), asked.user, judged=True, errors=errors, document=NAME)
+
+
+def _live(document: Document, now_us: int) -> Iterator[Entry]:
+    for its in document.live(now_us).values():
+        yield from its
+
+
+def _former(old: ConfigMap | None) -> tuple[Entry, ...]:
+    """Return the entries that were stored, none where they were no good."""
+    try:
+        return () if old is None else load(_raw(old)).entries
+    except (NoDocumentError, DocumentError):
+        return ()
+
+
+def _raw(config_map: ConfigMap) -> bytes:
+    """Return the document; a ConfigMap without anything in it has no overrides."""
+    is_empty = not (config_map.data or config_map.binary_data)
+    return b"" if is_empty else document_of(config_map, OVERRIDES_KEY)

@@ -1,0 +1,73 @@
+"""The stanza `breaker`: when a service is held back, and how it comes back."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from webhook.core.kubernetes.quantity import Duration
+from webhook.core.policy_spec.fields import Choice, Count, Interval, Name, Percent, default
+
+
+class OutcomeSource(Choice):
+    PUSHED = "Pushed"
+    POD_START = "PodStart"
+
+
+class Outcomes(Struct, frozen=True, rename="camel"):
+    """Where the breaker hears how a service fares."""
+
+    source: OutcomeSource
+    reporters: tuple[Name, ...] = ()
+    start_deadline: Duration = default("5m")
+
+
+class ErrorRate(Struct, frozen=True, rename="camel"):
+    """Trips when each of the last `consecutive` complete intervals has at least `percent` errors."""
+
+    percent: Percent = 95
+    interval: Interval = default("1s")
+    consecutive: Count = 3
+    minimum_outcomes: Count = 10
+
+
+class Latency(Struct, frozen=True, rename="camel"):
+    """Trips when each of the last `consecutive` complete intervals has a mean above `mean`."""
+
+    mean: Duration = default("2s")
+    interval: Interval = default("1s")
+    consecutive: Count = 5
+    minimum_outcomes: Count = 1
+
+
+class CountBy(Choice):
+    CONTROLLER = "Controller"
+    REQUEST = "Request"
+
+
+class QuotaExceeded(Struct, frozen=True, rename="camel"):
+    """Trips on `count` quota events `within` a trailing span."""
+
+    count: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 1000})] = 10
+    within: Duration = default("1m")
+    count_by: CountBy = CountBy.CONTROLLER
+
+
+class HalfOpen(Struct, frozen=True, rename="camel"):
+    probes: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 100})] = 3
+    probe_timeout: Duration = default("5m")
+
+
+class WhenOpen(Choice):
+    DENY = "Deny"
+    DEGRADE = "Degrade"
+    QUEUE = "Queue"
+
+
+class Breaker(Struct, frozen=True, rename="camel"):
+    outcomes: Outcomes | None = None
+    error_rate: ErrorRate | None = None
+    latency: Latency | None = None
+    quota_exceeded: QuotaExceeded | None = None
+    open_for: Duration = default("180s")
+    half_open: HalfOpen = field(default_factory=HalfOpen)
+    when_open: WhenOpen = WhenOpen.DENY

@@ -1,0 +1,34 @@
+"""What the stanzas share: bounded numbers and names, CamelCase choices, durations with defaults, modes."""
+
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+
+from webhook.core.kubernetes.quantity import Duration
+from webhook.core.kubernetes.types import format_of
+
+Count = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 1_000_000})]
+Percent = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 100})]
+NonEmpty = Meta(extra_json_schema={"minItems": 1})
+Name = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 253})]
+Interval = Annotated[Duration, format_of("interval")]
+
+
+def default(text: str) -> Any:
+    """Return a duration's default, as a factory: msgspec's schema cannot show a default of a type of ours."""
+    return field(default_factory=partial(Duration.parse, text))
+
+
+class Choice(StrEnum):
+    """A CamelCase word of the document."""
+
+
+class Mode(Choice):
+    """Enforce acts; Warn says it; Audit only counts it; Disabled does not look."""
+
+    ENFORCE = "Enforce"
+    WARN = "Warn"
+    AUDIT = "Audit"
+    DISABLED = "Disabled"

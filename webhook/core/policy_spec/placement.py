@@ -1,0 +1,71 @@
+"""The stanza `placement`: where a service's Pods may go."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from webhook.core.kubernetes.types import (
+    Affinity,
+    LabelKey,
+    Labels,
+    LabelValue,
+    Toleration,
+    TopologySpreadConstraint,
+    Weight,
+    format_of,
+)
+from webhook.core.policy_spec.fields import Choice, NonEmpty
+
+
+class OnConflict(Choice):
+    DENY = "Deny"
+    KEEP = "Keep"
+    OVERRIDE = "Override"
+
+
+class Level(Choice):
+    REGION = "Region"
+    ZONE = "Zone"
+
+
+MOST_ENTRIES = 100
+"""Of lists that each review compares, entry by entry, with the Pod's own, which a tenant may make long."""
+_Few = Meta(extra_json_schema={"maxItems": MOST_ENTRIES})
+
+LEVEL_LABELS = {Level.REGION: "topology.kubernetes.io/region", Level.ZONE: "topology.kubernetes.io/zone"}
+
+
+class TopologyEntry(Struct, frozen=True, rename="camel"):
+    """Exactly one of `level` and `key`; required unless it has a `preferredWeight`."""
+
+    values: Annotated[tuple[LabelValue, ...], NonEmpty] = field(name="in")
+    level: Level | None = None
+    key: LabelKey | None = None
+    preferred_weight: Weight | None = None
+
+    @property
+    def label(self) -> str:
+        """The node label that this entry speaks of."""
+        return LEVEL_LABELS[self.level] if self.level is not None else self.key or ""
+
+
+class ConflictRules(Struct, frozen=True, rename="camel"):
+    default: OnConflict = OnConflict.DENY
+    scheduler_name: OnConflict | None = None
+    node_selector: OnConflict | None = None
+    topology_spread_constraints: OnConflict | None = None
+    priority_class_name: OnConflict | None = None
+    runtime_class_name: OnConflict | None = None
+
+
+class Placement(Struct, frozen=True, rename="camel"):
+    scheduler_name: Annotated[str, format_of("dns-subdomain")] | None = None
+    node_selector: Labels = {}
+    topology: tuple[TopologyEntry, ...] = ()
+    affinity: Affinity = Affinity()
+    topology_spread_constraints: Annotated[tuple[TopologySpreadConstraint, ...], _Few] = ()
+    tolerations: Annotated[tuple[Toleration, ...], _Few] = ()
+    priority_class_name: Annotated[str, format_of("dns-subdomain")] | None = None
+    runtime_class_name: Annotated[str, format_of("dns-subdomain")] | None = None
+    allow_node_name: bool = False
+    on_conflict: ConflictRules = ConflictRules()

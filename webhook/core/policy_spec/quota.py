@@ -1,0 +1,93 @@
+"""The stanza `quota`: how much a service may take, and what happens beyond."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from webhook.core.kubernetes.quantity import Duration
+from webhook.core.kubernetes.types import ResourceAmounts, format_of
+from webhook.core.policy_spec.fields import Choice, Count, default
+
+MOST_WINDOWS = 16  # every Pod is charged to all of them
+Hard = Annotated[
+    ResourceAmounts, Meta(extra_json_schema={"minProperties": 1, "propertyNames": {"format": "quota-resource"}})
+]
+
+
+class Per(Choice):
+    SERVICE = "Service"
+    NAMESPACE = "Namespace"
+
+
+class Scope(Choice):
+    CLUSTER = "Cluster"
+    FLEET = "Fleet"
+
+
+class WhenExceeded(Choice):
+    DENY = "Deny"
+    QUEUE = "Queue"
+
+
+class RetryAfter(Choice):
+    NEVER = "Never"
+    USERS = "Users"
+
+
+class WhenStoreUnavailable(Choice):
+    LOCAL = "Local"
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+class WhenFull(Choice):
+    DENY = "Deny"
+
+
+class WhenExpired(Choice):
+    DELETE = "Delete"
+    KEEP = "Keep"
+
+
+class OnOverload(Choice):
+    NONE = "None"
+    GATE = "Gate"
+
+
+class Window(Struct, frozen=True):
+    """One trailing window: `window` long, never more than `hard` of each resource in it."""
+
+    window: Annotated[Duration, format_of("window")]
+    hard: Hard
+
+
+class Standing(Struct, frozen=True):
+    """Live Pods at one time; `surge` is room above `hard` for a rollout."""
+
+    hard: Hard
+    surge: Annotated[int | str, format_of("percent-or-count")] = "25%"
+
+
+class Denial(Struct, frozen=True, rename="camel"):
+    status: Annotated[int, Meta(extra_json_schema={"enum": [429, 403]})] = 429
+    retry_after: RetryAfter = RetryAfter.NEVER
+
+
+class QueueRules(Struct, frozen=True, rename="camel"):
+    max_pods: Count = 500
+    max_wait: Duration = default("15m")
+    when_full: WhenFull = WhenFull.DENY
+    when_expired: WhenExpired = WhenExpired.DELETE
+    on_overload: OnOverload = OnOverload.NONE
+    ageing: Duration = default("10m")
+
+
+class Quota(Struct, frozen=True, rename="camel"):
+    per: Per = Per.SERVICE
+    scope: Scope = Scope.CLUSTER
+    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"maxItems": MOST_WINDOWS})] = ()
+    standing: Standing | None = None
+    when_exceeded: WhenExceeded = WhenExceeded.DENY
+    denial: Denial = Denial()
+    queue: QueueRules | None = None
+    when_store_unavailable: WhenStoreUnavailable = WhenStoreUnavailable.LOCAL

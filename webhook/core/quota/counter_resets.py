@@ -1,0 +1,91 @@
+"""What a change of the policy makes count from nothing: counters are kept by where they are kept, nothing else."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from webhook.core.policy.model import Policy, Pool, Service
+from webhook.core.policy_spec import Mode, Per, Scope, Window
+from webhook.core.quota import canonical
+
+
+class _Kept(NamedTuple):
+    """Where a service's counters are kept. Made for every service at each change: only what costs nothing."""
+
+    tag: str
+    fleet: bool
+    per: Per
+    windows: Sequence[Window]
+    has_breaker: bool
+
+    @classmethod
+    def of(cls, service: Service, pools: Mapping[str, Pool]) -> "_Kept":
+        quota = service.quota if service.modes.quota is not Mode.DISABLED else None
+        pool = pools.get(service.pool or "")
+        scope = pool.scope if pool else quota.scope if quota else Scope.CLUSTER
+        return cls(
+            service.tag,
+            scope is Scope.FLEET,
+            quota.per if quota else Per.SERVICE,
+            quota.windows if quota else (),
+            service.breaker is not None and service.modes.breaker is not Mode.DISABLED,
+        )
+
+
+def starts_empty(old: Policy, new: Policy) -> Iterator[str]:
+    """Yield a line for each limit of `new` that forgets what `old` had counted."""
+    pools_before, pools_after = ({pool.name: pool for pool in policy.pools} for policy in (old, new))
+    before = {service.name: service for service in old.services}
+    names = {service.name for service in new.services}
+    gone = {str(service.match): name for name, service in before.items() if name not in names}
+    for service in new.services:
+        former = before.get(service.name)
+        if former is not None:
+            yield from _of_a_service(_Kept.of(former, pools_before), _Kept.of(service, pools_after), service)
+        elif gone and (renamed := gone.get(str(service.match))) is not None:
+            yield f"services[{service.name}]: starts empty: no rename of {renamed} carries its counters"
+    for pool in new.pools:
+        known = pools_before.get(pool.name)
+        if known is not None:
+            yield from _of_a_pool(known, pool)
+
+
+def _of_a_service(old: _Kept, new: _Kept, service: Service) -> Iterator[str]:
+    path = f"services[{service.name}]"
+    counted = bool(old.windows and new.windows)
+    if old.tag != new.tag:
+        lost = ["its windows start empty"] * counted + ["its breaker closes"] * (old.has_breaker and new.has_breaker)
+        if lost:
+            yield f"{path}.pool: {service.pool or 'none'}: {', '.join(lost)}: counters do not move between pools"
+    elif not counted:
+        return
+    elif old.fleet != new.fleet:
+        where = "all clusters on this Redis count together" if new.fleet else "this cluster counts for itself"
+        yield f"{path}.quota.scope: {'Fleet' if new.fleet else 'Cluster'}: its windows start empty: {where}"
+    elif old.per is not new.per:
+        who = "each namespace" if new.per is Per.NAMESPACE else "the service"
+        yield f"{path}.quota.per: {new.per}: its windows start empty: {who} counts for itself"
+    else:
+        yield from _windows(f"{path}.quota", old.windows, new.windows)
+
+
+def _of_a_pool(old: Pool, new: Pool) -> Iterator[str]:
+    path = f"pools[{new.name}]"
+    if old.scope is not new.scope:
+        yield f"{path}.scope: {new.scope}: its windows start empty: Fleet and Cluster count apart"
+    else:
+        yield from _windows(path, old.windows, new.windows)
+
+
+def _windows(path: str, old: Sequence[Window], new: Sequence[Window]) -> Iterator[str]:
+    """Compare by what the counters are kept by: the window's length and the resource."""
+    before = {window.window.us: window.hard for window in old}
+    for window in new:
+        known = before.get(window.window.us)
+        if known is None:
+            yield f"{path}.windows[{window.window}]: starts empty: no window of this length counted before"
+        elif window.hard.keys() != known.keys():
+            counted = {canonical(resource) for resource in known}
+            for resource in window.hard:
+                if canonical(resource) not in counted:
+                    field = f"windows[{window.window}].hard.{resource}"
+                    yield f"{path}.{field}: starts empty: not counted in this window before"

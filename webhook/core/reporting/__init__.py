@@ -1,0 +1,1 @@
+"""Reports for operators: the status document and ServiceStatus objects."""

@@ -1,0 +1,171 @@
+"""The demo's world: keys and files in a folder, the real server as a process of its own, and an API server's calls."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import ssl
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from certs.authority import Authority, server_names
+from certs.files import write, write_credentials
+from certs.tokens.issuer import key_pem, key_set, new_key, public_jwk, sign
+from webhook.errors import UserError
+from webhook.settings import ENVIRONMENT_PREFIX, variable_of
+
+_LAST_LINES = 10
+_NAME = "podgate.podgate-system.svc"
+_CALLER = "kube-apiserver"
+_ISSUER = "https://kubernetes.default.svc"
+_IDENTITIES = f"""\
+# Who may call: the certificate and the token must agree on one of these.
+- role: apiserver
+  certificate: {{commonName: {_CALLER}}}
+  issuer: {_ISSUER}
+  audience: podgate
+  subject: {_CALLER}
+  clientId: {{claim: client_id}}
+"""
+_FILES = {
+    "--policy": "policy.yaml",
+    "--tls-cert": "server.crt",
+    "--tls-key": "server.key",
+    "--client-ca": "ca.crt",
+    "--jwks": "jwks.json",
+    "--identities": "identities.yaml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that is up: where its two ports are."""
+
+    process: asyncio.subprocess.Process
+    admission: str
+    plain: str
+
+
+def make_files(folder: Path) -> None:
+    """Write a CA, certificates, a signing key with its JWKS, a token, identities and the policy."""
+    authority = Authority.create("podgate-demo-ca")
+    write_credentials(authority.credentials, folder / "ca.crt", folder / "ca.key")
+    serving = authority.issue_server(_NAME, (*server_names(_NAME), *server_names("127.0.0.1")))
+    write_credentials(serving, folder / "server.crt", folder / "server.key")
+    write_credentials(authority.issue_client(_CALLER), folder / "client.crt", folder / "client.key")
+    key = new_key("ES256")
+    write(folder / "token.key", key_pem(key), secret=True)
+    write(folder / "jwks.json", key_set([public_jwk(key.public_key())]).encode(), secret=False)
+    now = int(time.time())
+    claims = {"iss": _ISSUER, "aud": "podgate", "sub": _CALLER, "client_id": "demo", "iat": now, "exp": now + 12 * 3600}
+    write(folder / "token", sign(key, claims).encode(), secret=True)
+    (folder / "identities.yaml").write_text(_IDENTITIES)
+    (folder / "policy.yaml").write_bytes(files("webhook.demo").joinpath("demo_policy.yaml").read_bytes())
+
+
+@contextlib.asynccontextmanager
+async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
+    """Run `podgate serve` on free ports of loopback until the block ends; its log goes to `server.log`."""
+    arguments = [word for flag, name in _FILES.items() for word in (flag, str(folder / name))]
+    arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--drain", "1s"]
+    if redis is not None:
+        # A cluster's name of its own: nothing that was counted before, or by others, takes part.
+        arguments += ["--cluster", f"demo-{secrets.token_hex(4)}", "--store-deadline", "1s"]
+    log = folder / "server.log"
+    # Whoever tries the demo may have settings of a real server around.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+    if redis is not None:
+        environment[variable_of("store")] = redis  # not an argument: everybody sees those, and it may have a password
+    with log.open("wb") as stream:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "webhook", "serve", *arguments, stdout=stream, stderr=stream, env=environment
+        )
+    try:
+        yield await _listening(process, log)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+
+async def _listening(process: asyncio.subprocess.Process, log: Path) -> Running:
+    """Wait for the line in which the server says where it listens."""
+    while process.returncode is None:
+        said = _said(log, "listening")
+        if said is not None:
+            return Running(process, said["admission"][0], said["plain"][0])
+        await asyncio.sleep(0.05)
+    raise UserError(f"the server did not start: {last_words(log)}")
+
+
+def last_words(log: Path) -> str:
+    """Return the end of a server's log: its folder goes with the demo, so it is said now."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:]) or "it said nothing"
+
+
+def _said(log: Path, message: str) -> dict[str, Any] | None:
+    """Return the log's first line with this message."""
+    for line in log.read_bytes().splitlines():
+        with contextlib.suppress(msgspec.DecodeError):
+            said: dict[str, Any] = msgspec.json.decode(line)
+            if said.get("msg") == message:
+                return said
+    return None
+
+
+class ApiServer:
+    """Calls the webhook as kube-apiserver does: client certificate, bearer token, HTTP/1.1, `?timeout=10s`."""
+
+    def __init__(self, folder: Path, running: Running) -> None:
+        self._running = running
+        self._token = (folder / "token").read_text()
+        self._session = aiohttp.ClientSession(headers={"User-Agent": "kube-apiserver-admission"})
+        self._stranger = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        self._known = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        self._known.load_cert_chain(folder / "client.crt", folder / "client.key")
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def send(self, path: str, review: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the `response` of one AdmissionReview; whatever is no answer is an error."""
+        status, body = await self.post(path, review)
+        if status != 200:  # noqa: PLR2004  HTTP OK
+            raise UserError(f"the server answered {status}: {body.decode().strip()}", "see server.log")
+        answer: dict[str, Any] = msgspec.json.decode(body)["response"]
+        return answer
+
+    async def post(
+        self, path: str, review: Mapping[str, Any], *, certificate: bool = True, token: str | None = None
+    ) -> tuple[int, bytes]:
+        """Send a review with or without a certificate, and with a token other than the good one."""
+        bearer = self._token if token is None else token
+        async with self._session.post(
+            f"https://{self._running.admission}{path}?timeout=10s",
+            data=msgspec.json.encode(review),
+            headers={"Content-Type": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})},
+            ssl=self._known if certificate else self._stranger,
+            server_hostname=_NAME,
+        ) as response:
+            return response.status, await response.read()
+
+    async def service(self) -> dict[str, Any]:
+        service: dict[str, Any] = (await self.status())["services"][0]
+        return service
+
+    async def status(self) -> dict[str, Any]:
+        async with self._session.get(f"http://{self._running.plain}/status") as response:
+            status: dict[str, Any] = await response.json()
+            return status
+
+    async def metrics(self) -> str:
+        async with self._session.get(f"http://{self._running.plain}/metrics") as response:
+            return await response.text()

@@ -1,0 +1,1 @@
+"""Reviews outside a server: simulated API server calls, manifests, and explanations."""

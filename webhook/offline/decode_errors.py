@@ -1,0 +1,141 @@
+"""What a decoder objects to, in words for who wrote the object: which field, what stands there, what belongs there."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from webhook.core.container_resources.container_cache import LONGEST_NAME
+from webhook.core.kubernetes.pod_requests import cut
+from webhook.support import sanitize
+
+_ERROR = re.compile(r"(?P<where>AdmissionReview(?:\.\w+)*): (?P<objection>.*)", re.DOTALL)
+_OBJECTION = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
+_TYPES = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `[^`]*`")
+_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
+_AMOUNT = re.compile(
+    r"(?:the template's )?resources: (?:container (?P<container>.*?): "
+    r"resources\.(?P<side>requests|limits)\[(?P<name>.+?)\]"
+    r"|(?:the Pod as a whole: )?(?P<summed>[^ ]+)): (?P<value>'.*'|\".*\"): (?P<why>[^:]*)(?:: (?P<remedy>.*))?",
+    re.DOTALL,
+)
+_AMOUNT_EXAMPLE = "write a number with an optional suffix, such as 500m, 4 or 16Gi"
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_DEPTH_OF_POD = len(("AdmissionReview", "request", "object"))
+_CONTAINERS = ("containers", "initContainers")
+_WORDS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+}
+_PYTHON = {"str": str, "int": int, "float": float, "bool": bool, "object": dict, "array": list, "null": type(None)}
+_MAPS = frozenset({"labels", "annotations", "nodeSelector", "matchLabels", "requests", "limits", "overhead"})
+
+Field = Sequence[str | int]
+
+
+class Complaint(NamedTuple):
+    """One sentence, and what to do."""
+
+    text: str
+    remedy: str = "mend it"
+
+
+def of_review(error: str, review: Mapping[str, Any]) -> Complaint:
+    """Say what is wrong with an AdmissionReview."""
+    found = _ERROR.fullmatch(error)
+    if found is None:
+        return Complaint(error)
+    return _complaint(found["where"].split(".")[1:], found["objection"], review, {})
+
+
+def of_pod(error: str, pod: Mapping[str, Any], rename: Mapping[str, str]) -> Complaint:
+    """Say what is wrong with a Pod; `rename` is what its first fields are called in the object that it is made from."""
+    found = _ERROR.fullmatch(error)
+    if found is None:
+        return Complaint(error)
+    return _complaint(found["where"].split(".")[_DEPTH_OF_POD:], found["objection"], pod, rename)
+
+
+def _complaint(where: Sequence[str], objection: str, document: Any, rename: Mapping[str, str]) -> Complaint:
+    found = _OBJECTION.fullmatch(objection)
+    what, path = (found["what"], found["path"] or "") if found else (objection, "")
+    types, missing = _TYPES.match(what), _MISSING.match(what)
+    wanted = types["wanted"].split(" | ") if types else []
+    field, value = _located(document, where, path, wanted)
+    named = _named(field, rename)
+    if missing is not None:
+        return Complaint(f"{_named([*field, missing['field']], rename)} is missing", "give the whole object")
+    if types is None:
+        plain = Complaint(f"{named}: {objection}" if named else objection)
+        return _amount(objection, where, document, rename) or plain
+    needed = [one for one in wanted if one != "null"] or wanted
+    shown = sanitize.value(value)
+    if {"int", "float", "str"} <= set(needed):
+        return Complaint(f"{named}: {shown}: expected an amount", _AMOUNT_EXAMPLE)
+    expected = " or ".join(_WORDS.get(one, one) for one in needed)
+    text = f"{named or 'the object'}: {shown}: expected {expected}"
+    if "str" in needed and isinstance(value, bool | int | float):
+        return Complaint(text, f'quote it: "{shown}"')
+    return Complaint(text, "mend its type")
+
+
+def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping[str, str]) -> Complaint | None:
+    """Find the amount that the evaluation could not read; None where it is not about one."""
+    found = _AMOUNT.fullmatch(objection)
+    if found is None:
+        return None
+    remedy = found["remedy"] or "write a number from 0"
+    _, spec = _located(document, where, "", ())
+    owners = [((field, index), one) for field in _CONTAINERS for index, one in enumerate(spec.get(field) or ())]
+    for place, owner in (*owners, ((), spec)):
+        for side, amounts in {**(owner.get("resources") or {}), "": owner.get("overhead")}.items():
+            field = ("overhead",) if not side else ("resources", side)
+            name = found["name"] or found["summed"]
+            is_it = found["side"] is None or (
+                side == found["side"] and str(owner.get("name"))[:LONGEST_NAME] == found["container"]
+            )
+            amount = (amounts or {}).get(name)
+            if is_it and amount is not None and repr(cut(str(amount))) == found["value"]:
+                named = _named([*where, *place, *field, name], rename)
+                return Complaint(f"{named}: {found['value']}: {found['why']}", remedy)
+    return None
+
+
+def _located(document: Any, where: Sequence[str], path: str, wanted: Sequence[str]) -> tuple[list[str | int], Any]:
+    """Return the field that a path leads to, and what stands there; of a map's values, the one that does not fit."""
+    field: list[str | int] = []
+    for name, index in [*((name, "") for name in where), *_STEP.findall(path)]:
+        step: str | int = name
+        if index:
+            step = _misfit(document, wanted) if index == "..." else int(index)
+        field.append(step)
+        try:
+            document = document[step]
+        except (LookupError, TypeError):
+            document = None
+    return field, document
+
+
+def _misfit(values: Any, wanted: Sequence[str]) -> str:
+    types = tuple(_PYTHON[one] for one in wanted if one in _PYTHON)
+    misfits = (
+        key
+        for key, value in (values.items() if isinstance(values, dict) else ())
+        if not isinstance(value, types) or (isinstance(value, bool) and "bool" not in wanted)
+    )
+    return next(misfits, "*")
+
+
+def _named(field: Field, rename: Mapping[str, str]) -> str:
+    """Return a field as Kubernetes writes it: `spec.tolerations[1].key`, `metadata.labels[app]`."""
+    text = ""
+    for place, step in enumerate(field):
+        if place == 0:
+            text = rename.get(str(step), str(step))
+        else:
+            text += f"[{step}]" if isinstance(step, int) or field[place - 1] in _MAPS else f".{step}"
+    return sanitize.printable(text)

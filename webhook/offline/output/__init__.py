@@ -1,0 +1,1 @@
+"""Output of `podgate review`: diffs, YAML, explanations, and the summary."""

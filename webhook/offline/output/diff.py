@@ -1,0 +1,129 @@
+"""A unified diff of two objects as YAML, line by line what really changed, with a remark beside each change.
+
+A diff of the mere text would match lines that only look alike, of which YAML is full. The objects know better.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from webhook.core.explanation import changes
+from webhook.offline.output.yaml_text import Layout, Span
+
+CONTEXT = 3
+
+
+class Remark(NamedTuple):
+    """What is said beside a change, by its pointer: in the later object, or for a removal in the former."""
+
+    pointer: str
+    is_removal: bool
+    short: str
+    long: str
+
+
+class Row(NamedTuple):
+    """One line: `+`, `-`, blank, or `@` for the head of a hunk."""
+
+    mark: str
+    text: str
+    remarks: tuple[Remark, ...] = ()
+
+
+def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[Remark] = ()) -> list[Row]:
+    """Return the hunks of a unified diff; empty where nothing changed."""
+    found = changes(before, after)
+    if not found:
+        return []
+    old, new = Layout(before), Layout(after)
+    swaps = {
+        old.spans[change.before]: new.spans[change.after]
+        for change in found
+        if change.before is not None and change.after is not None
+    }
+    gone = _changed(old, [change.before for change in found if change.before is not None])
+    come = _changed(new, [change.after for change in found if change.after is not None])
+    lines = list(_merged(_Marked(old, gone), _Marked(new, come), swaps, _beside(old, new, remarks)))
+    return list(_hunks(lines))
+
+
+def _changed(side: Layout, pointers: Sequence[str]) -> set[int]:
+    return {line for one in pointers for line in range(*side.spans[one])}
+
+
+class _Marked(NamedTuple):
+    """One side, and which of its lines the other has not."""
+
+    side: Layout
+    changed: set[int]
+
+
+_Beside = dict[tuple[str, int], tuple[Remark, ...]]
+
+
+def _beside(old: Layout, new: Layout, remarks: Sequence[Remark]) -> _Beside:
+    """Return the remarks by the line where what they speak of begins."""
+    found: _Beside = {}
+    for remark in remarks:
+        side = old if remark.is_removal else new
+        span = side.spans.get(remark.pointer)
+        if span is not None:
+            key = ("-" if remark.is_removal else "+", span[0])
+            found[key] = (*found.get(key, ()), remark)
+    return found
+
+
+def _merged(old: _Marked, new: _Marked, swaps: dict[Span, Span], beside: _Beside) -> Iterator[Row]:
+    """Walk both texts: what is not marked stands in both, in the same order. `swaps`: what stands in place of what."""
+
+    def leaving(start: int, end: int) -> Iterator[Row]:
+        for line in range(start, end):
+            yield Row("-", old.side.lines[line], beside.get(("-", line), ()))
+
+    def coming(start: int, end: int) -> Iterator[Row]:
+        for line in range(start, end):
+            yield Row("+", new.side.lines[line], beside.get(("+", line), ()))
+
+    starts = {(was[0], now[0]): (was[1], now[1]) for was, now in swaps.items()}
+    left, right, ends = 0, 0, (len(old.side.lines), len(new.side.lines))
+    while (left, right) != ends:
+        swap = starts.get((left, right))
+        if swap is not None:
+            yield from (*leaving(left, swap[0]), *coming(right, swap[1]))
+            left, right = swap
+        elif left in old.changed:
+            yield from leaving(left, left + 1)
+            left += 1
+        elif right in new.changed:
+            yield from coming(right, right + 1)
+            right += 1
+        elif old.side.lines[left] == new.side.lines[right]:
+            yield Row(" ", old.side.lines[left])
+            left, right = left + 1, right + 1
+        else:  # the first field of a list's entry came or went: the dash stands elsewhere
+            yield from (*leaving(left, left + 1), *coming(right, right + 1))
+            left, right = left + 1, right + 1
+
+
+def _hunks(lines: Sequence[Row]) -> Iterator[Row]:
+    near = {
+        at
+        for index, row in enumerate(lines)
+        if row.mark != " "
+        for at in range(max(0, index - CONTEXT), min(len(lines), index + CONTEXT + 1))
+    }
+    old = new = 1
+    for index, row in enumerate(lines):
+        if index in near:
+            if index - 1 not in near:
+                yield Row("@", _head(lines, near, index, old, new))
+            yield row
+        old, new = old + (row.mark != "+"), new + (row.mark != "-")
+
+
+def _head(lines: Sequence[Row], near: set[int], start: int, old: int, new: int) -> str:
+    end = start
+    while end in near:
+        end += 1
+    olds = sum(row.mark != "+" for row in lines[start:end])
+    news = sum(row.mark != "-" for row in lines[start:end])
+    return f"@@ -{old},{olds} +{new},{news} @@"

@@ -1,0 +1,135 @@
+"""The notes of an explanation as a person reads them: beside a diff, under the stages, or as entries of a trace."""
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+import click
+
+from webhook.core.admission.decision import Decision, Half
+from webhook.core.explanation import Act, Note
+from webhook.core.patch import pointer
+from webhook.core.placement import SERVICE_LABEL
+from webhook.offline.output.diff import Remark
+from webhook.offline.simulator import Admission
+
+_COLOURS = {Act.WROTE: "green", Act.LEFT: "red"}
+_LABEL = pointer("metadata", "labels", SERVICE_LABEL)
+_MARGIN = len("#     + ")
+_NARROWEST = 20
+
+
+def remarks(admission: Admission, notes: Sequence[Note]) -> list[Remark]:
+    """Return what to say beside each change of the Pod."""
+    if admission.mutated.service is None:
+        told = "no service owns this Pod"
+        return [Remark(_LABEL, is_removal=True, short=told, long=f"{told}, and the label would pass for a service's")]
+    return [
+        Remark(mark.pointer, mark.is_removal, note.rule, f"{note.rule}: {mark.words}" if mark.words else note.rule)
+        for note in notes
+        for mark in note.marks
+    ]
+
+
+def dependences(decision: Decision) -> Iterator[str]:
+    """Yield what a verdict waits for: labels whose value is not known before the Pod exists, or differs among Pods."""
+    for one in decision.depends_on:
+        asked = f", if its podSelector fits the Pod's label {', '.join(one.labels)}" if one.labels else " otherwise"
+        owner = f"service {one.service}" if one.service else "no service"
+        yield f"{owner} owns the Pod{asked}{' (denied)' * one.denied}"
+
+
+def trace(admission: Admission, notes: Sequence[Note]) -> list[dict[str, str]]:
+    """Return what each stage found, and after the stages that rewrite and check what each entry of the policy did."""
+    found = []
+    for decision in (admission.mutated, admission.validated):
+        for index, step in enumerate(decision.steps):
+            found.append({"half": decision.half, "stage": step.stage, "found": step.found})
+            if _ends(decision, index):
+                told = _told(notes) if decision.half is Half.MUTATE else _checked(notes)
+                found += [{"half": decision.half, "stage": step.stage, "found": one} for one in told]
+    return [{key: str(value) for key, value in entry.items()} for entry in found]
+
+
+def _ends(decision: Decision, index: int) -> bool:
+    """Say whether a step is the last of the stage that notes belong to."""
+    stage = "rewrite" if decision.half is Half.MUTATE else "check"
+    steps = decision.steps
+    return steps[index].stage == stage and (index + 1 == len(steps) or steps[index + 1].stage != stage)
+
+
+def _told(notes: Sequence[Note]) -> Iterator[str]:
+    for note in notes:
+        places = ", ".join(mark.place for mark in note.marks)
+        yield ": ".join(part for part in (note.rule, note.words, places) if part)
+
+
+def _checked(notes: Sequence[Note]) -> Iterator[str]:
+    for note in notes:
+        if note.is_checked:
+            yield f"{note.rule}: {_owed(note) or 'holds'}"
+
+
+def _owed(note: Note) -> str:
+    return ", ".join(f"{lack.code} at {lack.field}" for lack in note.owed)
+
+
+def stages(admission: Admission, notes: Sequence[Note], width: int | None) -> str:
+    """Return, as comments, what each stage found, with the notes under the stages that rewrite and check."""
+    lines: list[str] = []
+    for decision in (admission.mutated, admission.validated):
+        for index, step in enumerate(decision.steps):
+            is_listed = bool(notes) and step.found == ", ".join(operation.path for operation in decision.patch)
+            found = f"{len(decision.patch)} operations" if is_listed else step.found
+            lines += filled(f"#   {decision.half:8} {step.stage:8} ", found, width)
+            if notes and _ends(decision, index):
+                lines += _under_rewrite(notes, width) if decision.half is Half.MUTATE else _under_check(notes, width)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _under_rewrite(notes: Sequence[Note], width: int | None) -> Iterator[str]:
+    column = _column(notes, width)
+    for note in notes:
+        told = note.words or ", ".join(_short(mark.place) for mark in note.marks)
+        lines = _beside(note.act, note.rule, column, told, width)
+        yield from (click.style(line, fg=_COLOURS.get(note.act), dim=note.act not in _COLOURS) for line in lines)
+
+
+def _column(notes: Sequence[Note], width: int | None) -> int:
+    """Return how long a rule's name may be: half of a terminal, so that there is room beside it."""
+    longest = max((len(note.rule) for note in notes), default=0)
+    return longest if width is None else min(longest, max(width // 2 - _MARGIN, _NARROWEST))
+
+
+def _beside(act: Act, rule: str, column: int, told: str, width: int | None) -> list[str]:
+    if len(rule) <= column:
+        return filled(f"#     {act} {rule:{column}}  ", told, width)
+    return [f"#     {act} {rule}", *filled("#".ljust(column + _MARGIN + 2), told, width)]
+
+
+def _short(place: str) -> str:
+    return place.replace("DuringSchedulingIgnoredDuringExecution", "...")
+
+
+def _under_check(notes: Sequence[Note], width: int | None) -> Iterator[str]:
+    checked = [note for note in notes if note.is_checked]
+    broken = [note for note in checked if note.owed]
+    column = _column(broken, width)
+    for note in broken:
+        lines = _beside(Act.LEFT, note.rule, column, _owed(note), width)
+        yield from (click.style(line, fg=_COLOURS[Act.LEFT]) for line in lines)
+    wishes = sum(note.is_wish for note in notes)
+    more = f"; not checked, being wishes: {wishes}" if wishes else ""
+    held = len(checked) - len(broken)
+    if checked:
+        how_many = f"{held} of {len(checked)} rules hold" if broken else f"all {held} rules hold"
+        if len(checked) == 1:
+            how_many = "the one rule does not hold" if broken else "the one rule holds"
+        yield click.style(f"#     = {how_many}{more}", dim=True)
+
+
+def filled(head: str, text: str, width: int | None) -> list[str]:
+    """Break a text at the terminal's width, each further line under the first."""
+    room = None if width is None else max(width - len(head), _NARROWEST)
+    lines = [text] if room is None else wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    indent = "#".ljust(len(head))
+    return [(head if index == 0 else indent) + line for index, line in enumerate(lines)]

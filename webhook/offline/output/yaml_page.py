@@ -1,0 +1,61 @@
+"""How objects are shown to a person: YAML, and what changed between two of them, with the reasons beside it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import click
+
+from webhook.offline.output.diff import Remark, Row, rows
+from webhook.offline.output.yaml_text import as_yaml
+
+__all__ = ["as_diff", "as_yaml"]
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+_FARTHEST_COLUMN = 64
+"""A longer line has its remark right behind it, so that one does not move all the others away."""
+
+
+def as_diff(
+    before: dict[str, Any],
+    after: dict[str, Any],
+    name: str,
+    remarks: Sequence[Remark] = (),
+    width: int | None = None,
+) -> str:
+    """Return a unified diff of two objects as YAML, empty where they are equal.
+
+    `width`: the terminal's, None where lines may be of any length. Colour is dropped where the output is no terminal.
+    """
+    found = rows(before, after, remarks)
+    if not found:
+        return ""
+    head = [click.style(f"--- {name}", bold=True), click.style(f"+++ {name} (rewritten)", bold=True)]
+    return "".join(f"{line}\n" for line in (*head, *_lines(found, width)))
+
+
+def _lines(found: Sequence[Row], width: int | None) -> Iterator[str]:
+    for is_head, group in groupby(found, lambda row: row.mark == "@"):
+        hunk = list(group)
+        ends = [len(row.text) + 1 for row in hunk if row.remarks]
+        column = max((end for end in ends if end <= _FARTHEST_COLUMN), default=0) + 2
+        for row in hunk:
+            text = row.text if is_head else row.mark + row.text
+            coloured = click.style(text, fg=_COLOURS[row.mark]) if row.mark in _COLOURS else text
+            yield from _with_remarks(row, coloured, column, width) if row.remarks else (coloured,)
+
+
+def _with_remarks(row: Row, coloured: str, column: int, width: int | None) -> Iterator[str]:
+    """Put remarks beside a line where they fit, shortened if need be; else above it."""
+    end = len(row.text) + 1
+    remarks = [
+        "# " + ", ".join(dict.fromkeys(texts))
+        for texts in ([one.long for one in row.remarks], [one.short for one in row.remarks])
+    ]
+    for remark in remarks:
+        for start in (max(column, end + 2), end + 2):
+            if width is None or start + len(remark) <= width:
+                yield coloured + " " * (start - end) + click.style(remark, dim=True)
+                return
+    yield click.style(f" {remarks[-1]}", dim=True)
+    yield coloured

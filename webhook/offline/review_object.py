@@ -1,0 +1,149 @@
+"""One object of a user's file, judged by both halves as the API server would have it judged, with the reasons."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.core.admission.decision import Decision, Half, Verdict
+from webhook.core.admission.review import BadReviewError
+from webhook.core.compiled_policy import Compiled
+from webhook.core.explanation import Note, explain
+from webhook.errors import UserError
+from webhook.interceptor import UnknownNamespaceError
+from webhook.offline import decode_errors
+from webhook.offline.manifests import Subject
+from webhook.offline.rewritten_manifest import committed
+from webhook.offline.simulator import (
+    USER,
+    Admission,
+    Ask,
+    Reviewer,
+    admission_review,
+    admit,
+    as_sent_to_mutate,
+    patched,
+    with_priority,
+    workload_review,
+)
+
+UID = "00000000-0000-4000-8000-000000000000"
+"""Stands in for the one that the API server would give."""
+
+
+class Asker(NamedTuple):
+    """Who asks for the objects in the files, where somebody is named; Pods of workloads are their controllers' own."""
+
+    username: str | None = None
+    groups: tuple[str, ...] = ()
+
+    def ask(self, subject: Subject) -> Ask:
+        """Return the request that makes the Pod of an object."""
+        is_own = self.username is not None and not subject.template_at
+        user, groups = (self.username, self.groups) if is_own else (subject.user, ())
+        return Ask(subject.pod, subject.namespace, UID, user or USER, dry_run=True, groups=groups)
+
+
+class Evaluator(NamedTuple):
+    """What judges. `policy` returns the policy of a hash; None for a server, which shows its policy to nobody."""
+
+    interceptor: Reviewer
+    policy: Callable[[str], Compiled] | None = None
+
+
+class Judged(NamedTuple):
+    """`before`: the Pod as the mutating half got it."""
+
+    subject: Subject
+    before: dict[str, Any]
+    admission: Admission
+    notes: tuple[Note, ...]
+    committed: dict[str, Any]
+    """The object of the file, rewritten; of an AdmissionReview the Pod."""
+
+
+async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_notes: bool) -> Judged:
+    """Ask both halves. UserError: no API server would let the object through, or too little is known.
+
+    `with_notes`: say what each entry of the policy did, which takes longer.
+    """
+    try:
+        if subject.review is not None:
+            before, admission = subject.pod, await _recorded(evaluator, subject.review)
+            rewritten = admission.pod
+        else:
+            ask = asker.ask(subject)
+            before, admission = as_sent_to_mutate(ask), await admit(evaluator.interceptor, ask)
+            undecided = await _undecided(evaluator, subject)
+            if undecided is not None:
+                admission = Admission(replace(undecided, half=Half.MUTATE, steps=()), undecided, before)
+            rewritten = await _committed(evaluator, subject, asker, admission.mutated)
+    except BadReviewError as error:
+        wrong = _complaint(str(error), subject)
+        raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
+    except UnknownNamespaceError:
+        raise UserError(
+            f"the policy asks for the labels of Namespace {subject.namespace!r}, which are not known here",
+            "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
+        ) from None
+    notes = _notes(evaluator, before, admission.mutated) if with_notes else ()
+    return Judged(subject, before, admission, notes, rewritten)
+
+
+async def _committed(evaluator: Evaluator, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
+    """Return the object of the file rewritten; what its controller adds to a Pod is none of its template's."""
+    holder: Any = subject.document
+    for step in subject.template_at:
+        holder = holder[step]
+    if mutated.patch and holder["spec"] != subject.pod["spec"]:
+        ask = asker.ask(replace(subject, pod={**subject.pod, "spec": holder["spec"]}))
+        review = admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)
+        mutated = (await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(review))).decision
+    is_ours = mutated.service is not None or mutated.patch
+    return committed(subject.document, subject.template_at, mutated.patch) if is_ours else dict(subject.document)
+
+
+async def _undecided(evaluator: Evaluator, subject: Subject) -> Decision | None:
+    """Ask about the workload, which the Pods come of; None where what holds for the first holds for each of them."""
+    if subject.workload is None or subject.source is None:
+        return None
+    body = msgspec.json.encode(workload_review(subject.workload, subject.source, subject.namespace))
+    decision = (await evaluator.interceptor.review(Half.VALIDATE, body)).decision
+    return decision if decision.verdict is Verdict.DEPENDS else None
+
+
+async def _recorded(evaluator: Evaluator, recorded: dict[str, Any]) -> Admission:
+    """Judge an AdmissionReview as it was sent; the validating half sees what the mutating half made of it."""
+    asked = recorded.get("request")
+    dry = {**recorded, "request": {**asked, "dryRun": True}} if isinstance(asked, dict) else recorded
+    mutated = await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(dry))
+    request = recorded["request"]
+    given = request.get("object")
+    after = patched(given, msgspec.json.decode(mutated.body)["response"]) if isinstance(given, dict) else given
+    if request["operation"] == "CREATE" and isinstance(after, dict) and isinstance(after.get("metadata"), dict):
+        metadata = after["metadata"]
+        after = {**after, "metadata": {**metadata, "uid": metadata.get("uid", UID)}}
+    stored = with_priority(after) if isinstance(after, dict) else after
+    again = {**recorded, "request": {**request, "object": stored, "dryRun": True}}
+    validated = await evaluator.interceptor.review(Half.VALIDATE, msgspec.json.encode(again))
+    is_pod = isinstance(after, dict) and request["resource"].get("resource") == "pods"
+    return Admission(mutated.decision, validated.decision, after if is_pod else {})
+
+
+def _complaint(error: str, subject: Subject) -> decode_errors.Complaint:
+    if subject.review is not None:
+        return decode_errors.of_review(error, subject.review)
+    at = "".join(f"{step}." for step in subject.template_at)
+    return decode_errors.of_pod(error, subject.pod, {name: at + name for name in ("metadata", "spec")})
+
+
+def _notes(evaluator: Evaluator, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
+    """Return what each entry of the policy did, where it was asked at all."""
+    is_new = mutated.operation == "CREATE" and not mutated.sub_resource and not mutated.workload
+    if mutated.service is None or not is_new or evaluator.policy is None:
+        return ()
+    compiled = evaluator.policy(mutated.policy_hash)
+    # As the mutating call sees it: a recorded one may be of the other half, with a uid.
+    metadata = {key: value for key, value in (before.get("metadata") or {}).items() if key != "uid"}
+    return explain({**before, "metadata": metadata}, compiled.services[mutated.service], compiled.hash)

@@ -1,0 +1,137 @@
+"""Options of `podgate review` that belong together: what is reviewed, who judges, and who asks."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from webhook.errors import UserError
+from webhook.offline.review_object import Asker
+from webhook.offline.simulator import USER
+
+PATH = click.Path(path_type=Path, allow_dash=True)
+_FILE = click.Path(path_type=Path)
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+Command = Callable[..., int]
+
+
+class Inputs(NamedTuple):
+    """Where the objects are, and the namespace of those that name none."""
+
+    paths: tuple[Path, ...]
+    recursive: bool
+    namespace: str
+
+
+class ServerOptions(NamedTuple):
+    """Where a server is, and what it is called with."""
+
+    url: str
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    token: Path | None = None
+    tls_name: str | None = None
+
+
+class JudgeBy(NamedTuple):
+    """A policy, with labels of Namespaces, or a server."""
+
+    policy: Path | None
+    namespaces: Path | None
+    server: ServerOptions | None
+
+
+def reading(command: Command) -> Command:
+    """Give a command the options that say what it reads; it gets them as `inputs`."""
+
+    @click.argument("files", nargs=-1, type=PATH)
+    @click.option(
+        "-f",
+        "--filename",
+        "more_files",
+        multiple=True,
+        metavar="FILE|DIR|-",
+        type=PATH,
+        help="the same as FILES, as kubectl writes it; repeatable",
+    )
+    @click.option("-R", "--recursive", is_flag=True, help="of a folder, read the folders in it too")
+    @click.option(
+        "-n", "--namespace", default="default", show_default=True, callback=_label, help="for objects that name none"
+    )
+    @wraps(command)
+    def run(
+        *, files: tuple[Path, ...], more_files: tuple[Path, ...], recursive: bool, namespace: str, **rest: Any
+    ) -> int:
+        paths = (*files, *more_files)
+        if not paths:
+            raise click.UsageError("Missing argument 'FILES...'")
+        return command(inputs=Inputs(paths, recursive, namespace), **rest)
+
+    return run
+
+
+def _label(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    if _LABEL.fullmatch(name) is None:
+        raise UserError(
+            f"--namespace: {name!r}: not a DNS-1123 label",
+            "give lower-case letters, digits and '-', at most 63, such as payments",
+        )
+    return name
+
+
+def judging_by(command: Command) -> Command:
+    """Give a command the options that say who judges, a policy or a server; it gets them as `judge_by`."""
+
+    @click.option("--policy", type=PATH, help="the policy document to judge by  [this or --server is required]")
+    @click.option(
+        "--namespaces",
+        type=PATH,
+        help="labels of Namespaces, for namespaceSelector: Namespace objects, or name: {label: value};"
+        " those of Namespaces among FILES are known as well",
+    )
+    @click.option(
+        "--server",
+        metavar="URL",
+        help="have a running server judge, in dry runs: its admission port, https://HOST:PORT",
+    )
+    @click.option("--ca", type=_FILE, help="with --server: the CAs of its certificate  [default: the system's]")
+    @click.option("--cert", "certificate", type=_FILE, help="with --server: the client certificate to call with")
+    @click.option("--key", type=_FILE, help="with --server: its private key")
+    @click.option("--token-file", "token", type=_FILE, help="with --server: the bearer token to call with")
+    @click.option("--tls-server-name", "tls_name", metavar="NAME", help="with --server: the name in its certificate")
+    @wraps(command)
+    def run(*, policy: Path | None, namespaces: Path | None, server: str | None, ca: Path | None, **rest: Any) -> int:
+        names = ("certificate", "key", "token", "tls_name")
+        certificate, key, token, tls_name = (rest.pop(name) for name in names)
+        if policy is None and server is None:
+            raise click.UsageError("Missing option '--policy' or '--server'")
+        if policy is not None and server is not None:
+            raise click.UsageError("--policy and --server exclude each other")
+        if server is not None and namespaces is not None:
+            raise click.UsageError("--namespaces is for --policy: a server knows its cluster's")
+        if server is None and any((ca, certificate, key, token, tls_name)):
+            raise click.UsageError("--ca, --cert, --key, --token-file and --tls-server-name need --server")
+        if (certificate is None) != (key is None):
+            raise click.UsageError("--cert and --key go together")
+        called = None if server is None else ServerOptions(server, ca, certificate, key, token, tls_name)
+        return command(judge_by=JudgeBy(policy, namespaces, called), **rest)
+
+    return run
+
+
+def asking(command: Command) -> Command:
+    """Give a command the options of who asks for the objects; it gets them as `asker`."""
+
+    @click.option("--as", "username", metavar="USER", help=f"who asks for the objects  [default: {USER}]")
+    @click.option("--as-group", "groups", metavar="GROUP", multiple=True, help="a group of this user; repeatable")
+    @wraps(command)
+    def run(*, username: str | None, groups: tuple[str, ...], **rest: Any) -> int:
+        if groups and not username:
+            raise click.UsageError("--as-group needs --as")
+        return command(asker=Asker(username, groups), **rest)
+
+    return run

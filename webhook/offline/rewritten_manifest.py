@@ -1,0 +1,40 @@
+"""A manifest as Podgate would have it, for whoever commits it: with its Pods' spec rewritten where it is a template.
+
+Podgate's own label and annotation are left out: it writes both into each Pod itself, and a Pod that carries the hash of
+an older policy is judged by that one. So the result comes out the same when it is reviewed again.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jsonpatch
+import msgspec
+
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.patch import Operation
+from webhook.core.placement import SERVICE_LABEL
+
+_SPEC = "/spec/"
+_OWN = (("labels", SERVICE_LABEL), ("annotations", HASH_ANNOTATION))
+
+
+def committed(document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[Operation]) -> dict[str, Any]:
+    """Return a manifest with the patch of a Pod applied to the Pod or template that stands `at` some place in it."""
+    result = copy.deepcopy(dict(document))
+    holder: dict[str, Any] = result
+    for step in at:
+        holder = holder[step]
+    operations = msgspec.json.decode(msgspec.json.encode([one for one in patch if one.path.startswith(_SPEC)]))
+    jsonpatch.apply_patch(holder, operations, in_place=True)
+    for field, key in _OWN:
+        _take_out(holder.get("metadata"), field, key)
+    return result
+
+
+def _take_out(metadata: Any, field: str, key: str) -> None:
+    entries = metadata.get(field) if isinstance(metadata, dict) else None
+    if isinstance(entries, dict) and key in entries:
+        del entries[key]
+        if not entries:
+            del metadata[field]

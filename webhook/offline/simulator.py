@@ -1,0 +1,187 @@
+"""What a kube-apiserver does around a webhook: the reviews it sends, and what it makes of the answers.
+
+Shapes as seen from kube-apiserver 1.36: the mutating call sees neither uid nor generated name, the validating call sees
+both; every call has a uid of its own; `dryRun` is always there.
+"""
+
+import base64
+import copy
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import jsonpatch
+import msgspec
+
+from webhook.core.admission.decision import Decision, Half
+from webhook.core.admission.review import BadReviewError
+from webhook.core.kubernetes.pod_templates import Source
+from webhook.errors import UserError
+from webhook.interceptor import Answer
+
+USER = "kubernetes-admin"
+"""Who asks where nobody is named: a person."""
+
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+GENERATED_SUFFIX = "x7k2p"
+_OBJECT = "AdmissionReview.request.object"
+_OLD_OBJECT = "AdmissionReview.request.oldObject"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request of a user about one Pod."""
+
+    pod: Mapping[str, Any]
+    namespace: str
+    uid: str
+    user: str = USER
+    operation: str = "CREATE"
+    sub_resource: str = ""
+    dry_run: bool = False
+    old_pod: Mapping[str, Any] | None = None
+    groups: tuple[str, ...] = ()
+    """The user's, besides those that the API server gives to everybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What became of it: both decisions, and the Pod as it would be stored."""
+
+    mutated: Decision
+    validated: Decision
+    pod: dict[str, Any] = field(default_factory=dict)
+
+
+def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, Any]:
+    """Return the AdmissionReview that the API server would send to one half about `pod`."""
+    metadata = pod.get("metadata", {})
+    name = metadata.get("name")
+    request: dict[str, Any] = {
+        "uid": str(uuid.uuid4()),
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+        "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": ask.namespace,
+        "operation": ask.operation,
+        "userInfo": {"username": ask.user, "groups": _groups(ask)},
+        "object": pod,
+        "oldObject": ask.old_pod,
+        "dryRun": ask.dry_run,
+        "options": {"kind": f"{ask.operation.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"},
+    }
+    if isinstance(name, str) and name and not (half is Half.MUTATE and metadata.get("generateName")):
+        request["name"] = name
+    if ask.sub_resource:
+        request["subResource"] = request["requestSubResource"] = ask.sub_resource
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def _groups(ask: Ask) -> list[str]:
+    """Return the user's groups, as impersonation makes them out."""
+    own = ask.groups
+    if not own and ask.user.startswith(_SERVICE_ACCOUNT):
+        own = ("system:serviceaccounts", f"system:serviceaccounts:{ask.user.split(':')[2]}")
+    return list(dict.fromkeys((*own, "system:authenticated")))
+
+
+def workload_review(workload: Mapping[str, Any], source: Source, namespace: str) -> dict[str, Any]:
+    """Return the AdmissionReview that the API server would send about a workload object in a dry run of its CREATE."""
+    resource = {"group": source.group, "version": "v1", "resource": source.resource}
+    request = {
+        "uid": str(uuid.uuid4()),
+        "resource": resource,
+        "namespace": namespace,
+        "operation": "CREATE",
+        "userInfo": {"username": USER, "groups": ["system:authenticated"]},
+        "object": workload,
+        "dryRun": True,
+    }
+    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+
+
+def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
+    """Return the Pod as the mutating call sees it."""
+    pod = copy.deepcopy(dict(ask.pod))
+    given = pod.get("metadata")
+    if given is not None and not isinstance(given, dict):
+        raise BadReviewError(f"{_OBJECT}.metadata: {given!r}: not an object")
+    metadata = pod["metadata"] = {**(given or {}), "namespace": ask.namespace}
+    if ask.operation == "CREATE":
+        metadata.pop("uid", None)
+        if _was_bound(pod):
+            pod["spec"].pop("nodeName", None)
+    return pod
+
+
+def _was_bound(pod: Mapping[str, Any]) -> bool:
+    """Say whether a Pod was read from a cluster: its node is then the scheduler's choice, and no wish of its user."""
+    spec, status = pod.get("spec"), pod.get("status")
+    return isinstance(spec, dict) and isinstance(status, dict) and bool(status.get("phase"))
+
+
+def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Pod as the validating call sees it: with its uid, and the name that was generated."""
+    stored = copy.deepcopy(dict(pod))
+    metadata = stored["metadata"]
+    metadata["uid"] = ask.uid
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = metadata["generateName"] + GENERATED_SUFFIX
+    return stored
+
+
+def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Pod as the second round of admission plugins leaves it: any class has a number, which only it knows."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict) or not spec.get("priorityClassName") or spec.get("priority") is not None:
+        return pod
+    return {**pod, "spec": {**spec, "priority": 0}}
+
+
+def in_words(error: BadReviewError) -> str:
+    """Return what is wrong in the words of who gave a Pod, and no AdmissionReview."""
+    return (
+        str(error).replace(f"{_OBJECT}:", "pod:").replace(f"{_OBJECT}.", "pod.").replace(f"{_OLD_OBJECT}:", "oldPod:")
+    )
+
+
+def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `pod` with the patch of an AdmissionReview's response applied."""
+    encoded = response.get("patch")
+    if encoded is None:
+        return dict(pod)
+    result: dict[str, Any] = jsonpatch.apply_patch(pod, msgspec.json.decode(base64.b64decode(encoded)))
+    return result
+
+
+class NoAnswerError(UserError):
+    """Whoever should answer reviews answers none: the next one would fare no better."""
+
+
+class Reviewer(Protocol):
+    """Whoever answers AdmissionReviews: the interceptor here, or a server's."""
+
+    async def review(self, half: Half, body: bytes, /) -> Answer: ...
+
+
+async def admit(interceptor: Reviewer, ask: Ask) -> Admission:
+    """Ask both halves in turn, as the API server would."""
+    try:
+        return await _admit(interceptor, ask)
+    except RecursionError:
+        raise BadReviewError(f"{_OBJECT}: nested too deeply") from None
+
+
+async def _admit(interceptor: Reviewer, ask: Ask) -> Admission:
+    before = as_sent_to_mutate(ask)
+    mutated = await _call(interceptor, Half.MUTATE, admission_review(ask, before, Half.MUTATE))
+    response = msgspec.json.decode(mutated.body)["response"]
+    after = as_sent_to_validate(ask, patched(before, response))
+    validated = await _call(interceptor, Half.VALIDATE, admission_review(ask, with_priority(after), Half.VALIDATE))
+    return Admission(mutated.decision, validated.decision, after)
+
+
+async def _call(interceptor: Reviewer, half: Half, review: Mapping[str, Any]) -> Answer:
+    return await interceptor.review(half, msgspec.json.encode(review))

@@ -1,0 +1,1 @@
+"""Outcomes pushed by reporters, from the HTTP endpoint to the breakers."""

@@ -1,0 +1,115 @@
+"""Tells breakers what reporters pushed: summed here and told every 100 ms, a busy gateway costs the store little."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from webhook.core.breaker.outcome import Outcomes
+from webhook.core.outcomes.aggregation import SLOT_US, Sum, Sums, Waiting
+from webhook.core.outcomes.report import Pushed
+from webhook.core.policy_spec import OutcomeSource
+from webhook.core.quota import CounterPlan
+from webhook.errors import StoreUnavailableError
+from webhook.ports import Clock, CounterStore, Observer
+
+OK, ERROR = "ok", "error"
+"""What became of a request."""
+
+DISABLED, OVERFLOW, STORE = "disabled", "overflow", "store"
+"""Why nobody was told: the breaker's mode, too many were waiting, no answer from the store."""
+
+_AT_ONCE = 100
+"""Sums of a service, and services, told at once: what counts is busy for 2 ms with either, and then judges Pods."""
+
+_US = 1_000_000
+
+OnUnheard = Callable[[CounterPlan, Sequence[Outcomes]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeReports:
+    """Whom to tell how many outcomes were heard (service, source, result), dropped (service, reason) or refused."""
+
+    on_heard: Callable[[str, str, str, int], None]
+    on_dropped: Callable[[str, str, int], None]
+    on_refused: Callable[[str, int], None]
+    on_told: Callable[[str, Sequence[Outcomes]], None] = lambda _service, _outcomes: None
+    """What a service's breaker has heard, as it heard it."""
+
+
+class OutcomeBuffer:
+    """What came within a slot of 100 ms is told soon after its end. `on_unheard` gets what the store did not answer."""
+
+    def __init__(
+        self,
+        counters: CounterStore,
+        clock: Clock,
+        observer: Observer,
+        reports: OutcomeReports,
+        on_unheard: OnUnheard | None = None,
+    ) -> None:
+        self._counters = counters
+        self._clock = clock
+        self._observer = observer
+        self._reports = reports
+        self._on_unheard = on_unheard or self._drop
+        self._sums = Sums()
+        self._some = asyncio.Event()
+        self._flushing = asyncio.Lock()
+
+    def take(self, plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> None:
+        """Take outcomes of one service that came at one moment, to be told within some 100 ms."""
+        if plan.breaker is None:
+            self._reports.on_dropped(plan.service, DISABLED, len(outcomes))
+            return
+        for dropped in self._sums.add(plan, outcomes, at_us):
+            self._reports.on_dropped(dropped.service, OVERFLOW, dropped.outcomes)
+        self._some.set()
+
+    async def run(self) -> None:
+        """Tell what there is after each slot, until cancelled."""
+        while True:
+            await self._some.wait()
+            slot, begun_us = divmod(self._clock.now_us(), SLOT_US)
+            await asyncio.sleep((SLOT_US - begun_us) / _US)
+            async with self._flushing:
+                while await self._tell_next(max(slot + 1, self._clock.now_us() // SLOT_US)):
+                    pass
+                if not self._sums:
+                    self._some.clear()
+
+    async def flush(self) -> None:
+        """Tell all there is at once, after what is being told."""
+        async with self._flushing:
+            while await self._tell_next():
+                pass
+
+    async def _tell_next(self, before_slot: int | None = None) -> bool:
+        """Tell each service's breaker its oldest: of whom there is much, nobody else waits for. False: that was all."""
+        waiting = self._sums.take(_AT_ONCE, before_slot)
+        for start in range(0, len(waiting), _AT_ONCE):
+            await asyncio.gather(*(self._tell(service) for service in waiting[start : start + _AT_ONCE]))
+        return bool(waiting)
+
+    async def _tell(self, waiting: Waiting) -> None:
+        """Tell one service's breaker. Who did not answer once is not asked again: all of it is unheard then."""
+        (plan, sums), now_us = waiting, self._clock.now_us()
+        told = [of.outcomes(now_us) for of in sums]
+        try:
+            transitions = await self._counters.hear(plan, told)
+        except StoreUnavailableError:
+            self._on_unheard(plan, [*told, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
+            return
+        self._heard(plan, sums)
+        self._reports.on_told(plan.service, told)
+        for transition in transitions:
+            self._observer.transitioned(transition)
+        await asyncio.sleep(0)  # a store in this process has not waited for anything
+
+    def _heard(self, plan: CounterPlan, sums: Sequence[Sum]) -> None:
+        for result, count in ((OK, sum(of.succeeded for of in sums)), (ERROR, sum(of.failed for of in sums))):
+            if count:
+                self._reports.on_heard(plan.service, OutcomeSource.PUSHED, result, count)
+
+    def _drop(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> None:
+        self._reports.on_dropped(plan.service, STORE, sum(of.succeeded + of.failed for of in outcomes))

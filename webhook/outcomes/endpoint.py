@@ -1,0 +1,102 @@
+"""Outcomes on their way to the breakers: whose they may be, and what their sender hears."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from webhook.core.compiled_policy import Compiled
+from webhook.core.outcomes import report
+from webhook.core.outcomes.report import MOST_LISTED, Pushed, Refusal, RefusedOutcome
+from webhook.errors import NoPolicyError
+from webhook.outcomes.aggregator import OutcomeBuffer, OutcomeReports
+from webhook.ports import Caller, Clock
+
+_AT_ONCE = 100
+"""Outcomes, of all reporters together, to one turn of the loop: a review takes a few turns, the largest batch 20 ms."""
+_WAITING_MAX_BYTES = 64 * 1024 * 1024
+"""Of bodies that are to be taken: it is a hundred of the largest batches, where nobody fills them up."""
+
+
+class TooManyReportsError(Exception):
+    """Too much waits to be taken."""
+
+
+class NotAReporterError(Exception):
+    """Of all that was sent nothing is of a service that this reporter may speak for. Safe to show to it."""
+
+
+class OutcomeReceiver:
+    """`/v1/outcomes`. A reporter learns of no service but those that name it."""
+
+    def __init__(
+        self, policy: Callable[[], Compiled | None], buffer: OutcomeBuffer, clock: Clock, reports: OutcomeReports
+    ) -> None:
+        self._policy = policy
+        self._buffer = buffer
+        self._clock = clock
+        self._reports = reports
+        self._turn = asyncio.Lock()
+        self._waiting_bytes = 0
+
+    async def receive(self, body: bytes, caller: Caller) -> bytes:
+        """Take one batch when those before it are taken, and return the answer to it.
+
+        BadOutcomesError: nothing is taken, the body is wrong. NotAReporterError: nothing of it is the caller's to say.
+        NoPolicyError: nobody knows yet whose it is. TooManyReportsError: its sender should come again.
+        """
+        at_us = self._clock.now_us()
+        if self._waiting_bytes and self._waiting_bytes + len(body) > _WAITING_MAX_BYTES:
+            raise TooManyReportsError("too many reports in flight")
+        self._waiting_bytes += len(body)
+        try:
+            async with self._turn:
+                await asyncio.sleep(0)  # a small batch, or a bad one, takes time too
+                return await self._take(body, caller, at_us)
+        finally:
+            self._waiting_bytes -= len(body)
+
+    async def _take(self, body: bytes, caller: Caller, at_us: int) -> bytes:
+        compiled = self._policy()
+        if compiled is None:
+            raise NoPolicyError("no good policy has been loaded yet")
+        outcomes = report.decode(body)
+        by_service: dict[str, list[Pushed]] = {}
+        for outcome in outcomes:
+            by_service.setdefault(outcome.service, []).append(outcome)
+        refusals = {
+            service: refusal
+            for service in by_service
+            if (refusal := report.refusal(compiled.services.get(service), caller.client_id)) is not None
+        }
+        self._count(refusals, by_service)
+        listed = list(islice(_refused(outcomes, refusals, caller.client_id), MOST_LISTED))
+        if listed and len(refusals) == len(by_service):
+            first = listed[0]
+            raise NotAReporterError(f"[{first.index}].service: {first.service}: {first.reason}")
+        accepted = since = 0
+        for service, part in _parts(by_service, refusals):
+            self._buffer.take(compiled.plans[service], part, at_us)
+            accepted, since = accepted + len(part), since + len(part)
+            if since >= _AT_ONCE:
+                since = 0
+                await asyncio.sleep(0)
+        return report.encode(accepted, listed)
+
+    def _count(self, refusals: Mapping[str, Refusal], by_service: Mapping[str, Sequence[Pushed]]) -> None:
+        for service, refusal in refusals.items():
+            self._reports.on_refused(refusal, len(by_service[service]))
+
+
+def _parts(
+    by_service: Mapping[str, Sequence[Pushed]], refusals: Mapping[str, Refusal]
+) -> Iterator[tuple[str, Sequence[Pushed]]]:
+    for service, outcomes in by_service.items():
+        if service not in refusals:
+            for start in range(0, len(outcomes), _AT_ONCE):
+                yield service, outcomes[start : start + _AT_ONCE]
+
+
+def _refused(outcomes: Sequence[Pushed], refusals: Mapping[str, Refusal], client_id: str) -> Iterator[RefusedOutcome]:
+    for index, outcome in enumerate(outcomes if refusals else ()):
+        if outcome.service in refusals:
+            yield report.refused(index, outcome.service, client_id)

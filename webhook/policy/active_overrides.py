@@ -1,0 +1,116 @@
+"""The overrides in force, whatever brings them: a bad document changes nothing, an entry ends by itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import zip_longest
+
+from webhook.core.document import DocumentError
+from webhook.core.overrides import Entry, InForce
+from webhook.core.overrides_document import Document, load
+from webhook.ports import Clock, Observer
+
+_LOOK_SECONDS = 1.0
+_NEVER_US = 1 << 63
+
+
+class NoOverrides:
+    """A `ports.Overrides` where nobody has hands on anything."""
+
+    _NONE = InForce()
+
+    def current(self) -> InForce:
+        return self._NONE
+
+
+class OverridesKeeper:
+    """A `ports.Overrides`; its source offers what it reads. `source` says where that is, "" where there is none."""
+
+    def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:
+        self.source = source
+        self.prepare: Callable[[Mapping[str, tuple[Entry, ...]]], Awaitable[None]] | None = None
+        """What is done before other entries are in force, so that no review has to do it after it."""
+        self._observer = observer
+        self._clock = clock
+        self._in_force = InForce()
+        self._good = Document()
+        self._newest: Document | None = None
+        """A document that has come since, and cannot be used yet: two of its entries clash, and one of them ends."""
+        self._place = ""
+        self._raw: bytes | None = None
+        self._errors: tuple[str, ...] = ()
+        self._change_at_us = _NEVER_US
+        self._reading = asyncio.Lock()
+
+    def current(self) -> InForce:
+        if self._clock.now_us() >= self._change_at_us:
+            self._settle()
+        return self._in_force
+
+    def last_errors(self) -> tuple[str, ...]:
+        """Return what is wrong with the source as it is now; empty where its document is in force."""
+        return self._errors
+
+    async def run(self) -> None:
+        """Notice what ends also while nobody asks, until cancelled."""
+        while True:
+            self.current()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def offer(self, raw: bytes, place: str) -> None:
+        """Check a document, empty where there is none; `place` stands before the line and column of each problem."""
+        async with self._reading:
+            if raw == self._raw:
+                return
+            try:
+                # A long one takes a part of a second, which no review should wait for.
+                document = await asyncio.to_thread(load, raw)
+            except DocumentError as error:
+                self._refuse([f"{place}:{problem}" for problem in error.problems])
+            else:
+                now_us = self._clock.now_us()
+                if self.prepare is not None and not document.clashes(now_us):
+                    await self.prepare(document.live(now_us))
+                self._newest, self._place = document, place
+                self._settle()
+            self._raw = raw
+
+    def refuse(self, errors: Sequence[str]) -> None:
+        """Say that the source has no document that could be checked: what is in force stays, and ends in its time."""
+        self._raw = None
+        self._refuse(errors)
+
+    def _refuse(self, errors: Sequence[str]) -> None:
+        self._newest = None
+        self._complain(tuple(errors))
+        self._settle()
+
+    def _complain(self, errors: tuple[str, ...]) -> None:
+        if errors != self._errors:
+            self._errors = errors
+            self._observer.overrides_failed(errors)
+
+    def _settle(self) -> None:
+        """Put into force what is live now."""
+        now_us = self._clock.now_us()
+        newest = self._newest
+        is_taken = False
+        if newest is not None:
+            clashes = newest.clashes(now_us)
+            if clashes:
+                self._complain(tuple(f"{self._place}:{problem}" for problem in clashes))
+            else:
+                self._good, self._newest, self._errors, is_taken = newest, None, (), True
+        live = self._good.live(now_us)
+        ends = [document.next_end_us(now_us) for document in (self._good, newest) if document is not None]
+        self._change_at_us = min((end for end in ends if end is not None), default=_NEVER_US)
+        former = self._in_force.entries
+        if live != former:
+            self._in_force = InForce(self._in_force.generation + 1, live)
+        if is_taken:
+            self._observer.overrides_loaded(self._in_force.all())
+        for service in sorted({*former, *live}):
+            before, after = former.get(service, ()), live.get(service, ())
+            ended = [entry for entry in before if entry not in after]
+            begun = [entry for entry in after if entry not in before]
+            for old, new in zip_longest(ended, begun):
+                self._observer.override_changed(service, old, new)

@@ -1,0 +1,114 @@
+"""The active policy: what is in force under the overrides in force, compiled before it is asked for.
+
+A policy of a thousand services takes a tenth of a second to compile. Whoever swaps policies has it done first, a few
+services in each turn of the loop; the swap is an assignment, and no review compiles a policy. Overrides concern a few
+services: these alone are compiled anew, and share the rest.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from webhook.core.compiled_policy import Compiled, CompiledService, breakers_open_max, compiling, compiling_under, under
+from webhook.core.overrides import Entry
+from webhook.core.policy.model import LoadedPolicy
+from webhook.ports import Overrides
+from webhook.support.garbage_collection import put_off
+
+AT_A_TIME = 20
+"""Services that are compiled in one turn of the loop: about a millisecond."""
+_POLICIES_KEPT = 8
+
+
+class _Active(NamedTuple):
+    """A policy under these entries; `changed`: what of it they make another."""
+
+    entries: Mapping[str, tuple[Entry, ...]]
+    changed: Mapping[str, CompiledService]
+    compiled: Compiled
+
+    def known(self, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, CompiledService]:
+        """Return what under other entries is the same."""
+        return {
+            name: one
+            for name, one in self.changed.items()
+            if name in entries and entries[name] == self.entries.get(name)
+        }
+
+
+class ActivePolicy:
+    """Compiled policies by hash: the one in force, those of a moment ago, and one that is about to be."""
+
+    def __init__(self, overrides: Overrides) -> None:
+        self._overrides = overrides
+        self._bases: dict[str, Compiled] = {}
+        """As their documents have them."""
+        self._active: dict[str, _Active] = {}
+        self._coming: dict[str, _Active] = {}
+        """Under overrides that are about to be in force."""
+
+    async def prepare(self, loaded: LoadedPolicy) -> None:
+        """Compile a policy that is to be in force, in parts."""
+        with put_off():
+            base = self._bases.pop(loaded.hash, None) or Compiled(loaded, await _in_parts(compiling(loaded)))
+            self._keep(base)  # as the newest, also where it was in force before
+            await self._prepare(base, self._overrides.current().entries)
+
+    async def prepare_overrides(self, entries: Mapping[str, tuple[Entry, ...]]) -> None:
+        """Compile what is in force as it will be under other overrides, in parts."""
+        for base in tuple(self._bases.values()):
+            await self._prepare(base, entries)
+            await asyncio.sleep(0)
+
+    def compiled(self, loaded: LoadedPolicy) -> Compiled:
+        """Return a policy as it is under the overrides in force. One that nobody prepared is compiled now."""
+        entries = self._overrides.current().entries
+        active = self._active.get(loaded.hash)
+        if active is None or active.entries is not entries:
+            active = self._active[loaded.hash] = self._settled(loaded, entries)
+        return active.compiled
+
+    def _settled(self, loaded: LoadedPolicy, entries: Mapping[str, tuple[Entry, ...]]) -> _Active:
+        coming = self._coming.pop(loaded.hash, None)
+        if coming is not None and coming.entries == entries:
+            return coming._replace(entries=entries)
+        base = self._bases.get(loaded.hash) or self._keep(Compiled(loaded))
+        known = self._known(base, entries)
+        parts = {one.service.name: one for one in compiling_under(base, entries, known)}
+        return _active(base, entries, {**known, **parts})
+
+    async def _prepare(self, base: Compiled, entries: Mapping[str, tuple[Entry, ...]]) -> None:
+        known = self._known(base, entries)
+        parts = await _in_parts(compiling_under(base, entries, known))
+        if base.hash in self._bases:  # else others have come meanwhile, and it is kept no longer
+            self._coming[base.hash] = _active(base, entries, {**known, **parts})
+
+    def _known(self, base: Compiled, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, CompiledService]:
+        """Return what is compiled already. How many breakers may be open stands in the plans of all that have one."""
+        active = self._active.get(base.hash)
+        if active is None or breakers_open_max(active.compiled.policy) != breakers_open_max(base.policy):
+            return {}
+        return active.known(entries)
+
+    def _keep(self, base: Compiled) -> Compiled:
+        if len(self._bases) >= _POLICIES_KEPT:
+            oldest = next(iter(self._bases))
+            for kept in (self._bases, self._active, self._coming):
+                kept.pop(oldest, None)
+        self._bases[base.hash] = base
+        return base
+
+
+def _active(
+    base: Compiled, entries: Mapping[str, tuple[Entry, ...]], changed: Mapping[str, CompiledService]
+) -> _Active:
+    return _Active(entries, changed, under(base, entries, changed))
+
+
+async def _in_parts(compiling: Iterator[CompiledService]) -> dict[str, CompiledService]:
+    found: dict[str, CompiledService] = {}
+    for one in compiling:
+        found[one.service.name] = one
+        if len(found) % AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    return found

@@ -1,0 +1,1 @@
+"""Replay of recorded events over virtual time, by the server's own evaluation."""

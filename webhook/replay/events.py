@@ -1,0 +1,189 @@
+"""The events of `replay`: one JSON object a line, told apart by the one key that names what happened."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from webhook.core.admission.replay_record import LONGEST_MEAN_SECONDS
+from webhook.errors import UserError
+from webhook.offline.simulator import USER
+
+_LATEST_SECONDS = 9_000_000_000
+"""285 years: microseconds beyond are not exact in a double. An epoch time in seconds fits."""
+
+Seconds = Annotated[int, Meta(ge=0, le=_LATEST_SECONDS)] | Annotated[float, Meta(ge=0, le=_LATEST_SECONDS)]
+Named = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+MeanSeconds = (
+    Annotated[int, Meta(ge=0, le=LONGEST_MEAN_SECONDS)] | Annotated[float, Meta(ge=0, le=LONGEST_MEAN_SECONDS)]
+)
+
+
+class Event(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What all have: `at` in seconds from 0."""
+
+    kind: ClassVar[str] = ""
+    at: Seconds
+
+
+class PodAsks(Event, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """A Pod asks: both halves judge it."""
+
+    kind: ClassVar[str] = "pod"
+    pod: dict[str, Any]
+    namespace: Named
+    uid: Named | None = None
+    dry_run: bool = False
+    user: str = USER
+    operation: Literal["CREATE", "UPDATE", "DELETE", "CONNECT"] = "CREATE"
+    sub_resource: str = ""
+    old_pod: dict[str, Any] | None = None
+
+    @property
+    def changes_what_lives(self) -> bool:
+        """Say whether, once admitted, there is a Pod that was not there, or not so large."""
+        return self.operation == "CREATE" or self.sub_resource == "resize"
+
+
+class OutcomeFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """How one request or Pod fared; `latency` in seconds."""
+
+    service: str
+    ok: bool
+    latency: Seconds = 0
+    uid: Named | None = None
+    generation: int | None = None
+
+
+class OutcomeSeen(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: ClassVar[str] = "outcome"
+    outcome: OutcomeFields
+
+
+class SumFields(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many requests fared how; `latency` in seconds is the mean over all of them."""
+
+    service: str
+    succeeded: Count = 0
+    failed: Count = 0
+    latency: MeanSeconds = 0
+    generation: int | None = None
+
+
+class OutcomesSeen(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Many outcomes at one moment, as a gateway's metrics have them."""
+
+    kind: ClassVar[str] = "outcomes"
+    outcomes: SumFields
+
+
+class Deleted(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A Pod ended: it makes room among the live ones, and a rate gives nothing back."""
+
+    kind: ClassVar[str] = "deleted"
+    deleted: Named
+
+
+class Refused(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A Pod that was admitted never came to be: it is refunded at once."""
+
+    kind: ClassVar[str] = "refused"
+    refused: Named
+
+
+class StatusAsked(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: ClassVar[str] = "status"
+    status: str
+
+
+class StoreChange(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The store goes away, or comes back: meanwhile `whenStoreUnavailable` holds."""
+
+    kind: ClassVar[str] = "store"
+    store: Literal["down", "up"]
+
+
+class RecordedFields(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a record says of itself: its 0 as a time, which part of the services it has, the policy in force."""
+
+    since: str | None = None
+    sample_every: int | None = None
+    policy_hash: str | None = None
+
+
+class Recorded(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A line that `serve --record` wrote for people: it changes nothing."""
+
+    kind: ClassVar[str] = "recorded"
+    recorded: RecordedFields
+
+
+class NamespacesChange(Event, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    kind: ClassVar[str] = "namespaceLabels"
+    namespace_labels: dict[str, dict[str, str]]
+
+
+class PolicyChange(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The policy becomes that of a file, named relative to the events' folder."""
+
+    kind: ClassVar[str] = "policy"
+    policy: str
+
+
+_EVENTS: tuple[type[Event], ...] = (
+    *(PodAsks, OutcomeSeen, Deleted, Refused, StatusAsked),
+    *(NamespacesChange, PolicyChange, StoreChange, Recorded, OutcomesSeen),
+)
+_BY_KEY = {event.kind: event for event in _EVENTS}
+EVENTS = tuple(_BY_KEY)
+EXAMPLES = (
+    '{"at": 1.5, "pod": {...}, "namespace": "payments", "uid": "u1"}    dryRun, user, operation, subResource, oldPod',
+    '{"at": 2.0, "outcome": {"service": "payment-api", "ok": false, "latency": 0.3}}    uid, generation',
+    '{"at": 2.0, "outcomes": {"service": "payment-api", "succeeded": 40, "failed": 2, "latency": 0.2}}    generation',
+    '{"at": 3.0, "deleted": "u1"}',
+    '{"at": 3.0, "refused": "u1"}',
+    '{"at": 9.0, "status": "payment-api"}',
+    '{"at": 9.5, "namespaceLabels": {"payments": {"tier": "prod"}}}',
+    '{"at": 9.9, "policy": "stricter.yaml"}',
+    '{"at": 9.9, "store": "down"}    or "up"',
+)
+"""One line of each kind, and behind it what may be added."""
+_LONGEST_SHOWN = 80  # characters of a value: enough to find it
+
+
+def parse(line: bytes) -> Event:
+    """Read one line; UserError says what is wrong with it."""
+    try:
+        raw = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise UserError(f"not JSON: {error}", "write one JSON object a line") from None
+    if not isinstance(raw, dict):
+        raise UserError("not a JSON object", "write one JSON object a line")
+    # `policy` and `status` events have no other event's key beside them; a Pod's line may have anything of its own.
+    found = [key for key in _BY_KEY if key in raw]
+    if len(found) != 1:
+        what = f"{' and '.join(found)} in one line" if found else "no event in the line"
+        raise UserError(what, f"give exactly one of {', '.join(EVENTS)}")
+    try:
+        return msgspec.convert(raw, _BY_KEY[found[0]])
+    except msgspec.ValidationError as error:
+        raise UserError(_in_words(str(error), raw, found[0]), "see podgate replay --help") from None
+
+
+def _in_words(error: str, raw: dict[str, Any], kind: str) -> str:
+    """Name the field and its value, where the library says which field it is."""
+    reason, _, path = error.partition(" - at `$.")
+    path = path.rstrip("`")
+    if not path:
+        return f"{kind}: {reason}"
+    value: Any = raw
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    if path.endswith("[...]"):
+        # The library does not say which entry it is.
+        stem = path.partition("[")[0]
+        return f"{stem}: {msgspec.json.encode(raw.get(stem)).decode()[:_LONGEST_SHOWN]}: {reason}"
+    if "[" in path or value is None:
+        return f"{path}: {reason}"
+    return f"{path}: {msgspec.json.encode(value).decode()[:_LONGEST_SHOWN]}: {reason}"

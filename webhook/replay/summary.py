@@ -1,0 +1,111 @@
+"""What a replay says of breakers at its end: how often each tripped and by what, how long it was open, for whom."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.admission.decision import Decision
+from webhook.core.breaker import HELD, State, Transition, span
+from webhook.core.findings import Code
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import CounterPlan
+
+HEADINGS = ("SERVICE", "TRIPS", "HELD BACK", "REOPENED", "OPEN", "REFUSED", "DEGRADED", "NOT ENFORCED")
+_REFUSALS = frozenset({Code.BREAKER_OPEN, Code.BREAKER_PROBING})
+
+
+@dataclass(slots=True)
+class _Breaker:
+    key: tuple[str, str]
+    trips: Counter[str] = field(default_factory=Counter)
+    held_back: Counter[str] = field(default_factory=Counter)
+    reopened: int = 0
+    open_us: int = 0
+    opened_at_us: int | None = None
+    refused: int = 0
+    degraded: int = 0
+    not_enforced: int = 0
+    """Pods that would have been refused or degraded, but for its mode."""
+
+    def close(self, at_us: int) -> None:
+        if self.opened_at_us is not None:
+            self.open_us += max(0, at_us - self.opened_at_us)
+        self.opened_at_us = None
+
+
+class BreakerSummary:
+    """Told of all that happens, in order. Shows the breakers that an event was about, or that moved."""
+
+    def __init__(self) -> None:
+        self._breakers: dict[str, _Breaker] = {}
+        self._seen: set[str] = set()
+
+    def know(self, plans: Mapping[str, CounterPlan], now_us: int) -> None:
+        """Take the breakers of the policy in force; those that it has no more, or begins anew, are open no longer."""
+        for service, breaker in self._breakers.items():
+            plan = plans.get(service)
+            if plan is None or plan.breaker is None or plan.key != breaker.key:
+                breaker.close(now_us)
+        for service, plan in plans.items():
+            if plan.breaker is not None:
+                self._breakers.setdefault(service, _Breaker(plan.key)).key = plan.key
+
+    def asked(self, service: str | None) -> None:
+        """Take note that an event was about a service."""
+        if service in self._breakers:
+            self._seen.add(service)
+
+    def decided(self, mutated: Decision, validated: Decision) -> None:
+        """Take what was decided about a Pod; a dry run is none."""
+        breaker = self._breakers.get(validated.service or "")
+        self.asked(validated.service)
+        if breaker is None or validated.dry_run:
+            return
+        modes = {finding.mode for finding in validated.findings if finding.code in _REFUSALS}
+        breaker.refused += Mode.ENFORCE in modes
+        breaker.degraded += bool(mutated.degraded)
+        breaker.not_enforced += bool(modes - {Mode.ENFORCE}) or mutated.would_degrade
+
+    def moved(self, transitions: Iterable[Transition]) -> None:
+        for transition in transitions:
+            breaker = self._breakers.get(transition.service)
+            if breaker is not None:
+                self._seen.add(transition.service)
+                _count(breaker, transition)
+
+    def rows(self, now_us: int) -> Iterator[tuple[str, ...]]:
+        """Yield a table as of the end, headings first; nothing where no event was about a service with a breaker."""
+        if self._seen:
+            yield HEADINGS
+        for service, breaker in self._breakers.items():
+            if service in self._seen:
+                breaker.close(now_us)
+                counts = breaker.refused, breaker.degraded, breaker.not_enforced
+                trips, held_back = _by_trigger(breaker.trips), _by_trigger(breaker.held_back)
+                yield service, trips, held_back, str(breaker.reopened), span(breaker.open_us), *map(str, counts)
+
+
+def _count(breaker: _Breaker, transition: Transition) -> None:
+    if transition.reason.startswith(HELD):
+        breaker.held_back[_trigger(transition.reason.removeprefix(HELD))] += 1
+    if not transition.is_change:
+        return
+    breaker.close(transition.at_us)
+    if transition.new is State.OPEN:
+        breaker.opened_at_us = transition.at_us
+        if transition.old is State.CLOSED:
+            breaker.trips[_trigger(transition.reason)] += 1
+        else:
+            breaker.reopened += 1
+
+
+def _trigger(reason: str) -> str:
+    """Return the field of the policy that a trip's reason begins with."""
+    return reason.partition(":")[0]
+
+
+def _by_trigger(counts: Counter[str]) -> str:
+    total = str(counts.total())
+    return (
+        f"{total} ({', '.join(f'{trigger} {count}' for trigger, count in sorted(counts.items()))})" if counts else total
+    )

@@ -1,0 +1,52 @@
+"""The plain port: liveness, readiness, metrics, status. It decides nothing, and shows no secret."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+
+from aiohttp import web
+
+from webhook.server.http1 import Handler, closing
+
+_METHODS = ("GET", "HEAD")
+
+
+def plain_handler(
+    unready: Callable[[], Sequence[str]],
+    metrics: Callable[[], Awaitable[bytes]],
+    metrics_content_type: str,
+    status: Callable[[], Awaitable[bytes]],
+    warning: str = "",
+) -> Handler:
+    """Return the handler; `unready` says why this server should get no calls (the store is never a reason).
+
+    `warning` is what nobody who asks whether it is ready may overlook.
+    """
+    well = f"ok ({warning})\n" if warning else "ok\n"
+
+    async def healthz() -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz() -> web.Response:
+        reasons = unready()
+        text = "".join(f"{reason}\n" for reason in reasons) or well
+        return web.Response(status=503 if reasons else 200, text=text)
+
+    async def show_metrics() -> web.Response:
+        return web.Response(body=await metrics(), headers={"Content-Type": metrics_content_type})
+
+    async def show_status() -> web.Response:
+        return web.Response(body=await status(), content_type="application/json")
+
+    pages = {"/healthz": healthz, "/readyz": readyz, "/metrics": show_metrics, "/status": show_status}
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        page = pages.get(request.path)
+        if page is None:
+            return closing(HTTPStatus.NOT_FOUND)
+        if request.method not in _METHODS:
+            response = closing(HTTPStatus.METHOD_NOT_ALLOWED)
+            response.headers["Allow"] = ", ".join(_METHODS)
+            return response
+        return await page()
+
+    return handle

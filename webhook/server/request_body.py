@@ -1,0 +1,123 @@
+"""How a call's body is read: bounded in size, in time, and in what all that still arrive may hold together."""
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from aiohttp import HttpVersion11, web
+
+from webhook.authentication.identities import Role
+from webhook.errors import CallRefusedError
+
+_JSON = "application/json"
+_HELD_MAX_BYTES = 64 * 1024 * 1024
+"""Of bodies that are not complete. An API server sends one in milliseconds: what adds up to this is slow on purpose."""
+
+
+@dataclass(eq=False, slots=True)
+class _Arrival:
+    """One body on its way, and the patience with it."""
+
+    role: Role
+    patience: asyncio.Timeout
+    held_bytes: int = 0
+    is_displaced: bool = False
+
+
+class Bodies:
+    """Reads them. Where there is no room for all, whoever has taken longest makes some: the slow delay nobody else."""
+
+    def __init__(self, max_bytes: int, timeout_seconds: float) -> None:
+        self.max_bytes = max_bytes
+        self._timeout_seconds = timeout_seconds
+        self._arriving: dict[_Arrival, None] = {}
+        self._held_bytes = 0
+
+    async def read(self, request: web.BaseRequest, role: Role) -> bytes:
+        """Return it whole; CallRefusedError where it is not to be had."""
+        if not _is_plain_json(request):
+            text = "send application/json, not encoded"
+            raise CallRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media_type", text)
+        if (request.content_length or 0) > self.max_bytes:
+            raise self._too_large()
+        if "Expect" in request.headers:
+            await _want_body(request)
+        if not request.content.is_eof():
+            return await self._arrive(request, role)
+        # All of it is here already, as is usual: there is nothing to wait for.
+        body = request.content.read_nowait()
+        if len(body) > self.max_bytes:
+            raise self._too_large()
+        return body
+
+    def displace(self, role: Role | None = None) -> bool:
+        """End the call (of a role) whose body has been arriving for longest; False where none is."""
+        oldest = next((arrival for arrival in self._arriving if role in {None, arrival.role}), None)
+        if oldest is None:
+            return False
+        if not oldest.patience.expired():  # else it is about to end by itself
+            oldest.is_displaced = True
+            oldest.patience.reschedule(0)
+        self._let_go(oldest)
+        return True
+
+    async def _arrive(self, request: web.BaseRequest, role: Role) -> bytes:
+        body = bytearray()
+        patience = asyncio.timeout(self._timeout_seconds)
+        arrival = _Arrival(role, patience)
+        try:
+            async with patience:
+                self._arriving[arrival] = None
+                while part := await request.content.readany():
+                    body += part
+                    if len(body) > self.max_bytes:
+                        raise self._too_large()
+                    self._hold(arrival, len(part))
+        except TimeoutError:
+            raise self._late(arrival) from None
+        except (ConnectionError, web.RequestPayloadError) as error:
+            name = type(error).__name__  # what it says may quote the body
+            raise CallRefusedError(HTTPStatus.BAD_REQUEST, "body_broken", "the body ended early", name) from None
+        finally:
+            self._let_go(arrival)
+        return bytes(body)
+
+    def _hold(self, arrival: _Arrival, more_bytes: int) -> None:
+        if arrival in self._arriving:
+            arrival.held_bytes += more_bytes
+            self._held_bytes += more_bytes
+            while self._held_bytes > max(_HELD_MAX_BYTES, 2 * self.max_bytes) and self.displace():
+                pass
+
+    def _let_go(self, arrival: _Arrival) -> None:
+        if arrival in self._arriving:
+            del self._arriving[arrival]
+            self._held_bytes -= arrival.held_bytes
+
+    def _late(self, arrival: _Arrival) -> CallRefusedError:
+        if arrival.is_displaced:
+            text = "too many bodies arrive, and this one was the slowest"
+            return CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "body_displaced", text)
+        text = f"the body took longer than {self._timeout_seconds:g}s"
+        return CallRefusedError(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", text)
+
+    def _too_large(self) -> CallRefusedError:
+        text = f"the body is larger than {self.max_bytes} bytes"
+        return CallRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", text)
+
+
+def _is_plain_json(request: web.BaseRequest) -> bool:
+    headers = request.headers
+    if "Content-Encoding" in headers:
+        return False
+    return headers.get("Content-Type") == _JSON or request.content_type == _JSON
+
+
+async def _want_body(request: web.BaseRequest) -> None:
+    """Ask for the body of a caller that waits to be asked: only now, when it is known."""
+    if request.version < HttpVersion11:
+        return
+    if request.headers["Expect"].lower() != "100-continue":
+        raise CallRefusedError(HTTPStatus.EXPECTATION_FAILED, "expectation", "")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer has not begun

@@ -1,0 +1,69 @@
+"""The CA bundle that the webhook configurations publish, and whether an API server believes us by it."""
+
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+
+from webhook.errors import UserError
+from webhook.support.watched_file import Reloading
+from webhook.tls.handshake_probe import believer, reason_of, shake_hands
+
+_FILE_BYTES_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What believes by it, and when the first of its CAs expires (seconds since the Unix epoch)."""
+
+    client: ssl.SSLContext
+    not_after_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    served: ssl.SSLContext
+    bundle: Bundle
+    second: int
+    obstacle: str | None
+
+
+class Published(Reloading[Bundle]):
+    """`served` is the context that is shown to callers now."""
+
+    def __init__(
+        self,
+        path: Path,
+        served: Callable[[], ssl.SSLContext],
+        on_reading: Callable[[str | None], None] = lambda _: None,
+    ) -> None:
+        super().__init__([path], _FILE_BYTES_MAX, lambda contents: _bundle(path, contents[0]), on_reading)
+        self._path = path
+        self._served = served
+        self._looked: _Look | None = None
+
+    def obstacle(self) -> str | None:
+        """Return why the API server would hang up on us, None where it would not. A handshake a second at most."""
+        served, second, looked = self._served(), int(time.time()), self._looked
+        if looked is None or (looked.served, looked.bundle, looked.second) != (served, self.value, second):
+            looked = self._looked = _Look(served, self.value, second, self._look(served))
+        return looked.obstacle
+
+    def _look(self, served: ssl.SSLContext) -> str | None:
+        try:
+            shake_hands(served, self.value.client)
+        except ssl.SSLError as error:
+            return f"the serving certificate does not verify against {self._path}: {reason_of(error)}"
+        return None
+
+
+def _bundle(path: Path, content: bytes) -> Bundle:
+    try:
+        authorities = x509.load_pem_x509_certificates(content)
+        client = believer(content.decode("ascii", "ignore"))
+    except (ValueError, ssl.SSLError):
+        raise UserError(f"{path}: holds no CA in PEM", "give the caBundle of the webhook configurations") from None
+    return Bundle(client, min(int(one.not_valid_after_utc.timestamp()) for one in authorities))

@@ -1,0 +1,152 @@
+"""TLS contexts: TLS 1.3 with client certificates, proved by a handshake before use, replaced when the files change."""
+
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from webhook.authentication.certificate_identity import UNREADABLE
+from webhook.authentication.client_ca import authorities_of, certificates_of, extension
+from webhook.authentication.peer_recheck import Trust
+from webhook.authentication.weak_rsa_keys import weakness
+from webhook.errors import UserError
+from webhook.support.watched_file import Reloading
+from webhook.tls.handshake_probe import anybody, reason_of, shake_hands
+from webhook.tls.server_context import ServerContext
+
+_FILE_BYTES_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TlsPaths:
+    """Where the serving certificate (leaf first), its key and the CAs of the clients lie. PEM.
+
+    Without CAs of clients nobody is asked for a certificate.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A context that works, and until when what it is made of is valid (seconds since the Unix epoch)."""
+
+    context: ssl.SSLContext
+    trust: Trust
+    """Whose clients may call."""
+    leaf_not_after_seconds: int
+    client_ca_not_after_seconds: int | None
+    """Of the first of the clients' CAs to expire."""
+    callers_end_seconds: int | None
+    """Of the last of them: from then on nobody can call."""
+
+
+class TlsFiles(Reloading[Loaded]):
+    """The context in force. A connection keeps the one that it was accepted with: a change disturbs no live one.
+
+    At the start what has expired is taken too: the server that renews it may be this one. It takes no other's place.
+    """
+
+    def __init__(self, paths: TlsPaths, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
+        is_start = True
+
+        def parse(contents: tuple[bytes, ...]) -> Loaded:
+            nonlocal is_start
+            loaded = load(paths, contents, may_have_expired=is_start)
+            is_start = False
+            return loaded
+
+        files = [file for file in (paths.certificate, paths.key, paths.client_ca) if file is not None]
+        super().__init__(files, _FILE_BYTES_MAX, parse, on_reading)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        return self.value.context
+
+
+def server_context(paths: TlsPaths) -> ssl.SSLContext:
+    """Return a context of these files; UserError naming the one that is bad."""
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # a resumed session would bypass a changed trust store; and a handshake costs a third less
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(paths.certificate, paths.key, password="")  # never ask on a terminal for one
+    except (OSError, ssl.SSLError) as error:
+        raise UserError(
+            f"{paths.certificate} and {paths.key} make no certificate with its key: {reason_of(error)}",
+            "give a PEM certificate and the key (without a passphrase) that it was issued for",
+        ) from None
+    if paths.client_ca is None:
+        return context
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an intermediate CA may stand there without its root
+    try:
+        context.load_verify_locations(paths.client_ca)
+    except (OSError, ssl.SSLError) as error:
+        raise UserError(f"{paths.client_ca}: {reason_of(error)}", "give the CAs of the clients in PEM") from None
+    return context
+
+
+def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool = False) -> Loaded:
+    """Check what was read, in the words of people, make the context of it, and try that."""
+    leaf = certificates_of(paths.certificate, contents[0])[0]
+    _check_leaf(paths.certificate, leaf, may_have_expired=may_have_expired)
+    authorities: list[x509.Certificate] = []
+    if paths.client_ca is not None:
+        authorities = authorities_of(paths.client_ca, contents[2], may_have_expired=may_have_expired)
+    context = server_context(paths)
+    try:
+        presented = shake_hands(context, anybody())
+    except (ssl.SSLError, ValueError) as error:
+        raise UserError(
+            f"{paths.certificate}: no TLS 1.3 handshake succeeds with it: {reason_of(error)}",
+            "use a P-256, RSA (2048 bits or more) or Ed25519 certificate",
+        ) from None
+    # OpenSSL has read the files for itself, a moment later than we.
+    if presented != _der(leaf):
+        raise UserError(f"{paths.certificate}: changed while it was read", "replace certificate and key in one step")
+    if set(context.get_ca_certs(binary_form=True)) != {_der(authority) for authority in authorities}:
+        raise UserError(f"{paths.client_ca}: not what it was a moment ago", "replace it in one step")
+    return Loaded(
+        context=context,
+        trust=Trust(authorities),
+        leaf_not_after_seconds=_expiry_seconds(leaf),
+        client_ca_not_after_seconds=min(map(_expiry_seconds, authorities), default=None),
+        callers_end_seconds=max(map(_expiry_seconds, authorities), default=None),
+    )
+
+
+def _check_leaf(path: Path, leaf: x509.Certificate, *, may_have_expired: bool) -> None:
+    now = datetime.now(UTC)
+    if now < leaf.not_valid_before_utc or (now >= leaf.not_valid_after_utc and not may_have_expired):
+        raise UserError(
+            f"{path}: valid from {leaf.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ} "
+            f"to {leaf.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}, not now",
+            "issue a new one, or set the clock",
+        )
+    try:
+        usages, weak = extension(leaf, x509.ExtendedKeyUsage), weakness(leaf.public_key())
+    except (UnsupportedAlgorithm, *UNREADABLE) as error:
+        raise UserError(f"{path}: its extensions or its key cannot be read: {error}", "issue a new one") from None
+    if weak is not None:
+        raise UserError(f"{path}: has {weak}", "issue one for a new key")
+    if usages is not None and ExtendedKeyUsageOID.SERVER_AUTH not in usages:
+        raise UserError(f"{path}: not made for a server (no extended key usage serverAuth)", "issue a serving one")
+
+
+def _der(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.DER)
+
+
+def _expiry_seconds(certificate: x509.Certificate) -> int:
+    return int(certificate.not_valid_after_utc.timestamp())
