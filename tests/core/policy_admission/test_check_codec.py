@@ -17,7 +17,11 @@ from webhook.core.policy_admission.check_codec import Outcome, decode, encode, o
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted(
     path
-    for pattern in ("tests/core/document/good/*.yaml", "tests/core/document/complete_example.yaml", "docs/**/policy.yaml")
+    for pattern in (
+        "tests/core/document/good/*.yaml",
+        "tests/core/document/complete_example.yaml",
+        "docs/**/policy.yaml",
+    )
     for path in ROOT.glob(pattern)
 )
 BAD = sorted(ROOT.glob("tests/core/document/bad/*.yaml"))

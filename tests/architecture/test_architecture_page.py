@@ -1,0 +1,56 @@
+"""The pictures of docs/architecture.md, compared with the code."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.core.reviewing import policy_of
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.admission.decision import Half
+from webhook.interceptor import Interceptor
+from webhook.observers import Observers
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/architecture.md").read_text()
+PARTS, WAY, *PACKAGES = re.findall(r"^```\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_packages_are_the_layers_of_the_import_contracts() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = {one["containers"][0]: one["layers"] for one in contracts if one["type"] == "layers"}
+    pictures = {}
+    for picture in PACKAGES:
+        name, *lines = picture.splitlines()
+        pictures[name] = [line.strip() for line in lines]
+    assert pictures == layers
+
+
+def test_the_way_of_a_pod_has_the_stages_of_the_interceptor() -> None:
+    clock = VirtualClock(0)
+    policy = FixedPolicy(policy_of("- {name: web, match: {namespaces: [shop]}}"), clock)
+    interceptor = Interceptor(policy, MemoryStore(clock), FixedNamespaces({}), Observers())
+    for half in Half:
+        line = next(line for line in WAY.splitlines() if line.strip().startswith(f"/{half.value} "))
+        stages = [name for name, _ in interceptor._stages[half]]
+        assert line.split()[1:] == ["decode", *stages, "answer"]
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\b(?:webhook|certs)/[\w/.]+\b/?", PAGE))))
+def test_every_path_on_the_page_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_the_parts_have_the_endpoints_of_the_code() -> None:
+    served = {
+        endpoint
+        for module in (ROOT / "webhook/server").glob("*.py")
+        for endpoint in re.findall(r'"(/[\w/-]+)"', module.read_text())
+    }
+    drawn = set(re.findall(r"(?<![\w/])/[a-z][\w/]+", PARTS))
+    assert drawn
+    assert drawn <= served
+    assert served - drawn == {"/validate-policy"}
