@@ -3,22 +3,22 @@
 from typing import Any
 
 from certs.cluster import loop
-from webhook.adapters.kubernetes import Lease, LeasePace
+from webhook.adapters.kubernetes import Lease, LeaseTiming
 from webhook.cli import main
 from webhook.controller import BoardPace, Boards, Controller, ControllerPace
 
 CONTROLLER = ControllerPace(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
 BOARDS = BoardPace(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)
-LEASE = LeasePace(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
+LEASE = LeaseTiming(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
 
 CERTIFICATES_PAUSE_SECONDS = 0.5
 
 
-def hasten(kind: type[Any], pace: object) -> None:
-    """Have all that are made of it go at this pace."""
+def hasten(kind: type[Any], timing: object) -> None:
+    """Make these times the default of all that are made from now on."""
     defaults = kind.__init__.__kwdefaults__
-    assert "pace" in defaults
-    defaults["pace"] = pace
+    [name] = {"pace", "timing"} & defaults.keys()
+    defaults[name] = timing
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tests.cluster.callers import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
-from webhook.adapters.kubernetes import Lease, LeasePace, connect
+from webhook.adapters.kubernetes import Lease, LeaseTiming, connect
 from webhook.errors import UserError
 from webhook.ports import WatchReports
 
@@ -28,7 +28,7 @@ services:
   quota: {windows: [{window: 1h, hard: {pods: 100}}]}
 """
 _LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/podgate-leader"
-QUICK = LeasePace(duration_seconds=3600, renew_seconds=0.05, retry_seconds=0.05)
+QUICK = LeaseTiming(duration_seconds=3600, renew_seconds=0.05, retry_seconds=0.05)
 SECOND = "podgate-second"
 IMPATIENT = "import webhook.app.server as s; s._LEASE_PATIENCE_SECONDS = 1; from webhook.cli import main; main()"
 
@@ -73,7 +73,7 @@ async def test_it_goes_from_hand_to_hand_as_on_the_fake_one(api_alone: ControlPl
             reports = WatchReports(lambda: None, troubles.append, lambda _: None)
 
             def lease(name: str) -> Lease:
-                return Lease(client, name, is_unique=False, reports=reports, on_wait=lambda _: None, pace=QUICK)
+                return Lease(client, name, is_unique=False, reports=reports, on_wait=lambda _: None, timing=QUICK)
 
             racers = [lease(f"racer-{number}") for number in range(5)]
             outcomes = await asyncio.gather(*(one.take(0) for one in racers), return_exceptions=True)

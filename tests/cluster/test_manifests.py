@@ -25,7 +25,7 @@ from tests.cluster.entrances import Entrances
 from tests.cluster.kwok import NODES
 from tests.cluster.readme import SERVER, Site, mounted
 from webhook import settings
-from webhook.adapters.kubernetes import LeasePace, connect
+from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
 from webhook.cli.webhooks import yaml_stream
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
@@ -128,7 +128,7 @@ def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_le
     [container] = shipped.pod_spec()["containers"]
     before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert before + 10 < server._LEASE_PATIENCE_SECONDS
-    assert LeasePace().duration_seconds + 10 < server._LEASE_PATIENCE_SECONDS, "nor for that of a dead one to expire"
+    assert LeaseTiming().duration_seconds + 10 < server._LEASE_PATIENCE_SECONDS, "nor for that of a dead one to expire"
 
 
 def test_the_services_lead_to_the_servers_pod(site: Site) -> None:

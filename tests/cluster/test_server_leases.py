@@ -10,7 +10,7 @@ from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 from tests.harness.fake_apiserver import until
 from tests.redis_servers import RedisServer
-from webhook.adapters.kubernetes import ServerLeases, ServerPace, connect
+from webhook.adapters.kubernetes import ServerLeases, ServerLeaseTiming, connect
 from webhook.ports import WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -23,7 +23,7 @@ services:
   match: {namespaces: ["shares-*"]}
   quota: {windows: [{window: 1h, hard: {pods: 100}}]}
 """
-QUICK = ServerPace(duration_seconds=2, renew_seconds=0.1, forget_seconds=0)
+QUICK = ServerLeaseTiming(duration_seconds=2, renew_seconds=0.1, forget_seconds=0)
 
 
 def leases(plane: ControlPlane) -> list[str]:
@@ -44,7 +44,7 @@ async def test_three_count_each_other_one_ends_and_one_dies(api_alone: ControlPl
             running: dict[str, asyncio.Task[None]] = {}
             for host in ("a", "b", "c"):
                 via = doomed if host == "b" else client
-                servers = ServerLeases(via, host, is_unique=True, reports=reports, pace=QUICK)
+                servers = ServerLeases(via, host, is_unique=True, reports=reports, timing=QUICK)
                 servers.on_count = told(host)
                 running[host] = asyncio.create_task(servers.run())
             await until(lambda: counts == {"a": (3, 0), "b": (3, 1), "c": (3, 2)})

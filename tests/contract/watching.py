@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.harness.checking import Here
-from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, WatchedNamespaces, connect
+from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, WatchedNamespaces, connect
 from webhook.core.policy.model import LoadedPolicy
 from webhook.policy.current_policy import PolicyKeeper
 from webhook.ports import WatchReports
 
-QUICK = Pace(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)
+QUICK = ApiTiming(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)
 _PATIENCE_SECONDS = 90
 
 
@@ -53,12 +53,12 @@ class Recorder:
 class Follower:
     """Both adapters on one connection, running."""
 
-    def __init__(self, client: Any, pace: Pace) -> None:
+    def __init__(self, client: Any, timing: ApiTiming) -> None:
         self.troubles: list[str] = []
         self.overs: list[str] = []
         self.contacts = 0
         reports = WatchReports(self._contact, self.troubles.append, self.overs.append)
-        told: dict[str, Any] = {"reports": reports, "pace": pace}
+        told: dict[str, Any] = {"reports": reports, "timing": timing}
         recorder: Any = Recorder()
         self.keeper = PolicyKeeper(recorder, Clock(), Here())
         self.policy = ConfigMapPolicy(client, self.keeper, **told)
@@ -83,9 +83,9 @@ class Follower:
 
 
 @asynccontextmanager
-async def following(world: World, pace: Pace = QUICK) -> AsyncIterator[Follower]:
+async def following(world: World, timing: ApiTiming = QUICK) -> AsyncIterator[Follower]:
     async with await connect(world.kubeconfig) as client:
-        follower = Follower(client, pace)
+        follower = Follower(client, timing)
         running = [asyncio.create_task(one.run()) for one in (follower.policy, follower.namespaces)]
         try:
             yield follower

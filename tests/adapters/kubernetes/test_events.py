@@ -12,7 +12,7 @@ from msgspec.structs import replace as with_fields
 
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, until
 from tests.harness.records import ADMITTED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, override, policy, review
-from webhook.adapters.kubernetes import EventPace, Events, EventSender, Pace, connect
+from webhook.adapters.kubernetes import ApiTiming, Events, EventSender, EventTiming, connect
 from webhook.adapters.kubernetes.events import event_sender, observer
 from webhook.core.admission.decision import Decision, Finding, Half
 from webhook.core.admission.review import Request
@@ -24,7 +24,7 @@ from webhook.ports import Review, WatchReports
 
 MINUTE_NS = 60_000_000_000
 CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
-QUICK = EventPace(per_second=1e6, backoff=Pace(first_pause_seconds=0.01, longest_pause_seconds=0.01))
+QUICK = EventTiming(per_second=1e6, retries=ApiTiming(first_pause_seconds=0.01, longest_pause_seconds=0.01))
 
 
 def path(namespace: str = "payments") -> str:
@@ -49,7 +49,7 @@ class Teller:
     """One server's Events, and what it has told of them."""
 
     sender: EventSender
-    observer: Events
+    events: Events
     results: list[str] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     overs: list[str] = field(default_factory=list)
@@ -74,14 +74,16 @@ class World:
         documents: bool = True,
         instance: str = "podgate-0",
         where: str = "all namespaces",
-        **pace: Any,
+        **timing: Any,
     ) -> Teller:
         results: list[str] = []
         troubles: list[str] = []
         overs: list[str] = []
         reports = WatchReports(lambda: None, troubles.append, overs.append)
-        paced = replace(QUICK, **pace)
-        sender = EventSender(self.client, instance, reports=reports, on_result=results.append, where=where, pace=paced)
+        paced = replace(QUICK, **timing)
+        sender = EventSender(
+            self.client, instance, reports=reports, on_result=results.append, where=where, timing=paced
+        )
         if sends:
             self.tasks.append(asyncio.create_task(sender.run()))
         told = Events(sender, has_policy=documents, has_overrides=documents, clock_ns=lambda: AT_NS)
@@ -392,7 +394,7 @@ async def test_the_memory_of_a_minute_is_bounded_and_gone_with_it(
 
 
 def test_a_burst_goes_at_once_and_the_rest_at_its_pace() -> None:
-    bucket = event_sender._Bucket(EventPace(per_second=10, burst=3))
+    bucket = event_sender._Bucket(EventTiming(per_second=10, burst=3))
     assert [bucket.wait_seconds(1000.0) for _ in range(5)] == pytest.approx([0, 0, 0, 0.1, 0.2])
     assert bucket.wait_seconds(1000.3) == pytest.approx(0)
     assert [bucket.wait_seconds(2000.0) for _ in range(4)] == pytest.approx([0, 0, 0, 0.1])

@@ -10,13 +10,13 @@ import pytest
 from aiohttp import web
 
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, say, until
-from webhook.adapters.kubernetes import Lease, LeasePace, connect
+from webhook.adapters.kubernetes import Lease, LeaseTiming, connect
 from webhook.errors import UserError
 from webhook.ports import WatchReports
 
 NAME = "podgate-leader"
 THIS = "lease podgate-system/podgate-leader"
-QUICK = LeasePace(duration_seconds=3600, renew_seconds=0.01, retry_seconds=0.01, request_seconds=5)
+QUICK = LeaseTiming(duration_seconds=3600, renew_seconds=0.01, retry_seconds=0.01, request_seconds=5)
 
 
 @dataclass
@@ -42,7 +42,7 @@ class World:
     fake: FakeApiServer
     client: Any
 
-    def lease(self, name: str, told: Told | None = None, *, is_unique: bool = False, **pace: Any) -> Lease:
+    def lease(self, name: str, told: Told | None = None, *, is_unique: bool = False, **timing: Any) -> Lease:
         told = told or Told()
         return Lease(
             self.client,
@@ -50,7 +50,7 @@ class World:
             is_unique=is_unique,
             reports=told.reports(),
             on_wait=told.waits.append,
-            pace=replace(QUICK, **pace),
+            timing=replace(QUICK, **timing),
         )
 
     def spec(self) -> dict[str, Any]:
@@ -437,7 +437,7 @@ async def test_notes_travel_with_renewals_to_whoever_leads_next(world: World, st
         reports=told.reports(),
         on_wait=lambda _: None,
         notes=lambda: notes,
-        pace=QUICK,
+        timing=QUICK,
     )
     work, next_work = Work(), Work()
     leading = started(lease.lead(work))

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, hang, refuse, say, until
-from webhook.adapters.kubernetes import Pace, WatchedNamespaces, connect
+from webhook.adapters.kubernetes import ApiTiming, WatchedNamespaces, connect
 from webhook.ports import NamespaceLabels, WatchReports
 
-QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01)
+QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01)
 
 
 class Known:
     """Namespace labels behind a fake API server."""
 
-    def __init__(self, fake: FakeApiServer, client: Any, pace: Pace = QUICK) -> None:
+    def __init__(self, fake: FakeApiServer, client: Any, timing: ApiTiming = QUICK) -> None:
         self.fake = fake
         self.troubles: list[str] = []
         self.overs: list[str] = []
@@ -26,7 +26,7 @@ class Known:
         self.source = WatchedNamespaces(
             client,
             reports=WatchReports(lambda: self.contacts.append(None), self.troubles.append, self.overs.append),
-            pace=pace,
+            timing=timing,
         )
         self._task: asyncio.Task[None] | None = None
 

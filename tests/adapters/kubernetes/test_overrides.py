@@ -9,13 +9,13 @@ import pytest
 
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, fake_apiserver, refuse, until
 from tests.harness.overriding import Still, Told, entry
-from webhook.adapters.kubernetes import ConfigMapBook, ConfigMapOverrides, Pace, connect
+from webhook.adapters.kubernetes import ApiTiming, ConfigMapBook, ConfigMapOverrides, connect
 from webhook.errors import UserError
 from webhook.policy.active_overrides import OverridesKeeper
 from webhook.ports import Observer, OverridesBook, WatchReports
 
 NAME, KEY, THIS = "podgate-overrides", "overrides.yaml", "configmap podgate-system/podgate-overrides"
-QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
+QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
 
 
 class Followed:
@@ -28,7 +28,7 @@ class Followed:
         observer: Observer = self.told
         self.keeper = OverridesKeeper(observer, Still(), THIS)
         reports = WatchReports(lambda: None, self.troubles.append, lambda _: None)
-        self.source = ConfigMapOverrides(client, self.keeper, reports=reports, pace=QUICK)
+        self.source = ConfigMapOverrides(client, self.keeper, reports=reports, timing=QUICK)
 
     def live(self) -> list[str]:
         return sorted(self.keeper.current().entries)

@@ -11,12 +11,12 @@ from aiohttp import web
 
 from tests.harness.fake_apiserver import NAMESPACES, PODS, FakeApiServer, fake_apiserver, hang, refuse, say, until
 from webhook.adapters.clocks import VirtualClock
-from webhook.adapters.kubernetes import Pace, WatchedPods, connect
+from webhook.adapters.kubernetes import ApiTiming, WatchedPods, connect
 from webhook.adapters.kubernetes.pods import annotations, continuity_of
 from webhook.core.kubernetes.pod import Pod
 from webhook.ports import Continuity, Found, WatchReports
 
-QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
+QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
 
 
 @dataclass
@@ -77,10 +77,10 @@ async def follow(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Follow]:
     assert fake.url
     client = await connect(tmp_path / "kubeconfig")
 
-    def start(resume: Continuity | None = None, *, run: bool = True, pace: Pace = QUICK) -> Follower:
+    def start(resume: Continuity | None = None, *, run: bool = True, timing: ApiTiming = QUICK) -> Follower:
         follower = Follower(VirtualClock(1_000_000))
         reports = WatchReports(lambda: None, follower.troubles.append, lambda _: None)
-        follower.pods = WatchedPods(client, follower.clock, reports=reports, pace=pace, resume=resume)
+        follower.pods = WatchedPods(client, follower.clock, reports=reports, timing=timing, resume=resume)
         if run:
             running.append(asyncio.create_task(follower.pods.run(follower)))
         return follower
@@ -285,7 +285,7 @@ async def test_a_pod_is_looked_for_where_it_should_be(fake: FakeApiServer, follo
 
 @pytest.mark.parametrize("fault", [refuse(500), refuse(403), hang, say(b"{}"), say(b"[", cut=True)])
 async def test_without_an_answer_nothing_is_found_out(fake: FakeApiServer, follow: Follow, fault: Any) -> None:
-    follower = follow(run=False, pace=Pace(look_seconds=0.1))
+    follower = follow(run=False, timing=ApiTiming(look_seconds=0.1))
     fake.always["list"] = fault
     assert follower.pods is not None
     assert await follower.pods.find("shop", "first") is None

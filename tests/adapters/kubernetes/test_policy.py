@@ -12,13 +12,13 @@ from aiohttp import web
 from tests.adapters.test_policy_file import FakeClock, Recorder, document
 from tests.harness.checking import Here
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, fake_apiserver, hang, refuse, say, until
-from webhook.adapters.kubernetes import ConfigMapPolicy, Pace, connect
+from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, connect
 from webhook.core.document.yaml.text import LARGEST_BYTES
 from webhook.policy.current_policy import PolicyKeeper
 from webhook.ports import Observer, PolicySource, WatchReports
 
 POLICY, LAST_GOOD = "podgate-policy", "podgate-policy-last-good"
-QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
+QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
 THIS = "configmap podgate-system/podgate-policy"
 BAD = document(5).replace("pods", "pod")
 
@@ -26,7 +26,9 @@ BAD = document(5).replace("pods", "pod")
 class Followed:
     """A policy source behind a fake API server, with what it told."""
 
-    def __init__(self, fake: FakeApiServer, client: Any, pace: Pace = QUICK, *, keeps_last_good: bool = True) -> None:
+    def __init__(
+        self, fake: FakeApiServer, client: Any, timing: ApiTiming = QUICK, *, keeps_last_good: bool = True
+    ) -> None:
         self.fake = fake
         self.recorder = Recorder()
         self.troubles: list[str] = []
@@ -38,7 +40,7 @@ class Followed:
             client,
             self.keeper,
             reports=WatchReports(self._contact, self.troubles.append, self.overs.append),
-            pace=pace,
+            timing=timing,
             keeps_last_good=keeps_last_good,
         )
         self._task: asyncio.Task[None] | None = None

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, say, until
-from webhook.adapters.kubernetes import ServerLeases, ServerPace, connect
+from webhook.adapters.kubernetes import ServerLeases, ServerLeaseTiming, connect
 from webhook.adapters.kubernetes.server_leases import lease_name
 from webhook.ports import WatchReports
 
-QUICK = ServerPace(duration_seconds=3600, renew_seconds=0.01, request_seconds=5)
+QUICK = ServerLeaseTiming(duration_seconds=3600, renew_seconds=0.01, request_seconds=5)
 OURS = {"app.kubernetes.io/name": "podgate", "podgate.io/part": "server"}
 
 
@@ -55,11 +55,11 @@ class World:
     client: Any
     servers: list[OneServer] = field(default_factory=list)
 
-    def server(self, host: str, *, starts: bool = True, is_unique: bool = True, **pace: Any) -> OneServer:
+    def server(self, host: str, *, starts: bool = True, is_unique: bool = True, **timing: Any) -> OneServer:
         server = OneServer()
         reports = WatchReports(server.contact, server.troubles.append, server.overs.append)
-        paced = replace(QUICK, **pace)
-        server.leases = ServerLeases(self.client, host, is_unique=is_unique, reports=reports, pace=paced)
+        paced = replace(QUICK, **timing)
+        server.leases = ServerLeases(self.client, host, is_unique=is_unique, reports=reports, timing=paced)
         server.leases.on_count = lambda *counted: server.counts.append(counted)
         self.servers.append(server)
         if starts:

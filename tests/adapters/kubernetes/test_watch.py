@@ -13,8 +13,8 @@ from webhook.adapters.kubernetes.api import requests
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.collection import Collection, Snapshot
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
-from webhook.adapters.kubernetes.api.requests import GarbledError, Told
-from webhook.adapters.kubernetes.api.timing import Backoff, Pace
+from webhook.adapters.kubernetes.api.requests import GarbledError
+from webhook.adapters.kubernetes.api.timing import ApiTiming, Backoff
 from webhook.adapters.kubernetes.api.watch import Lines, Taker, Watch
 from webhook.ports import WatchReports
 
@@ -22,7 +22,7 @@ COLLECTION = Collection(
     item=Namespace, items=Listed[Namespace], path=NAMESPACES, name="namespaces", right="list and watch namespaces"
 )
 # Never healthy: no test's result hangs on how long something took.
-QUICK = Pace(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
+QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
 
 
 class Follower:
@@ -67,14 +67,14 @@ async def follow(tmp_path: Path) -> AsyncIterator[Callable[..., Follower]]:
     running: list[asyncio.Task[None]] = []
     client = await connect(tmp_path / "kubeconfig")
 
-    def start(pace: Pace = QUICK) -> Follower:
+    def start(timing: ApiTiming = QUICK) -> Follower:
         follower = Follower()
         watch = Watch(
             client,
             COLLECTION,
             Taker(follower.all, follower.one),
             reports=WatchReports(follower.contact, follower.troubles.append, follower.overs.append),
-            pace=pace,
+            timing=timing,
         )
         running.append(asyncio.create_task(watch.run()))
         return follower
@@ -442,7 +442,7 @@ async def test_a_defect_in_what_takes_the_changes_is_not_swallowed(tmp_path: Pat
 
     async with await connect(tmp_path / "kubeconfig") as client:
         watch = Watch(
-            client, COLLECTION, Taker(broken, Follower().one), reports=WatchReports(list, str, str), pace=QUICK
+            client, COLLECTION, Taker(broken, Follower().one), reports=WatchReports(list, str, str), timing=QUICK
         )
         with pytest.raises(LookupError):
             await watch.run()
@@ -464,7 +464,7 @@ async def test_cancelled_at_any_point_it_leaves_nothing_open(fake: FakeApiServer
         COLLECTION,
         Taker(follower.all, follower.one),
         reports=WatchReports(follower.contact, follower.troubles.append, follower.overs.append),
-        pace=QUICK,
+        timing=QUICK,
     )
 
     async def run_until(condition: Callable[[], bool]) -> None:
@@ -486,22 +486,11 @@ async def test_cancelled_at_any_point_it_leaves_nothing_open(fake: FakeApiServer
     await client.close()
 
 
-def test_pauses_grow_with_jitter_up_to_a_bound_and_begin_anew() -> None:
-    backoff = Backoff(Pace(first_pause_seconds=1, longest_pause_seconds=30))
-    bounds = [1, 2, 4, 8, 16, 30, 30]
-    for bound in bounds:
+def test_the_pauses_have_their_bounds_from_the_timing() -> None:
+    backoff = ApiTiming(first_pause_seconds=1, longest_pause_seconds=30, longest_retry_after_seconds=60).backoff()
+    for bound in (1, 2, 4, 8, 16, 30, 30):
         assert bound / 2 <= backoff.next_seconds() <= bound
-    for _ in range(2000):
-        assert backoff.next_seconds() <= 30
-    backoff.reset()
-    assert backoff.next_seconds() <= 1
-    assert len({Backoff(Pace()).next_seconds() for _ in range(20)}) > 1, "replicas do not come all at once"
-
-
-def test_the_pause_that_the_api_server_asks_for_is_kept_within_bounds() -> None:
-    pace = Pace(first_pause_seconds=1, longest_retry_after_seconds=60)
-    assert 7 <= Backoff(pace).next_seconds(7) <= 7.5
-    assert 60 <= Backoff(pace).next_seconds(86_400) <= 60.5
+    assert 60 <= backoff.next_seconds(86_400) <= 75
 
 
 async def test_retry_after_is_read_from_the_answer(
@@ -566,17 +555,3 @@ async def test_a_version_that_is_gone_when_the_api_server_is_back_costs_no_long_
     fake.cut()
     await until(lambda: len(watching.lists) > 1 and len(fake.watching) == 1)
     assert failures == [0, 1, 2, 3, 4, 0], "cut, refused four times, and then told that a list is due"
-
-
-def test_a_trouble_is_told_once_and_then_that_it_is_over() -> None:
-    said: list[str] = []
-    told = Told(
-        WatchReports(list, lambda text: said.append(f"trouble {text}"), lambda text: said.append(f"over {text}"))
-    )
-    told.over()
-    for text in ("cut", "cut", "refused"):
-        told.trouble(text)
-    told.over()
-    told.over()
-    told.trouble("cut")
-    assert said == ["trouble cut", "over cut", "trouble refused", "over refused", "trouble cut"]

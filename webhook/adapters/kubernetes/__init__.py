@@ -1,33 +1,33 @@
 """What this program has in Kubernetes: documents, Namespaces and Pods, watched; Leases; ServiceStatuses; Events."""
 
 from webhook.adapters.kubernetes.api.client import connect
-from webhook.adapters.kubernetes.api.timing import Pace
+from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.cluster_keys import ClusterKeys
 from webhook.adapters.kubernetes.credentials import ClusterCredentials
-from webhook.adapters.kubernetes.events.event_sender import EventPace, EventSender
+from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTiming
 from webhook.adapters.kubernetes.events.observer import Events
-from webhook.adapters.kubernetes.lease import Lease, LeasePace
+from webhook.adapters.kubernetes.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
 from webhook.adapters.kubernetes.overrides import ConfigMapBook, ConfigMapOverrides
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
 from webhook.adapters.kubernetes.policy import ConfigMapPolicy
-from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerPace
+from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 
 __all__ = [
+    "ApiTiming",
     "ClusterCredentials",
     "ClusterKeys",
     "ConfigMapBook",
     "ConfigMapOverrides",
     "ConfigMapPolicy",
-    "EventPace",
     "EventSender",
+    "EventTiming",
     "Events",
     "Lease",
-    "LeasePace",
-    "Pace",
+    "LeaseTiming",
+    "ServerLeaseTiming",
     "ServerLeases",
-    "ServerPace",
     "ServiceStatuses",
     "WatchedNamespaces",
     "WatchedPods",

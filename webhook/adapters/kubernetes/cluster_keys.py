@@ -46,4 +46,4 @@ class ClusterKeys:
         try:
             return await document(self._client, path, _ACCEPT, _REQUEST_SECONDS, KEY_SET_BYTES_MAX)
         except ApiError as error:
-            raise UserError(f"{path}: {error.told(_RIGHT)}", _REMEDY) from None
+            raise UserError(f"{path}: {error.describe(_RIGHT)}", _REMEDY) from None

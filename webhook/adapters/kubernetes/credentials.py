@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from webhook.adapters.kubernetes.api.collection import decoded
 from webhook.adapters.kubernetes.api.requests import ApiError, answer
-from webhook.adapters.kubernetes.api.timing import Pace
+from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.core.document.configmap import NAMESPACE
 from webhook.errors import UserError
 
@@ -30,9 +30,9 @@ class _TokenRequest(Struct, frozen=True):
 class ClusterCredentials:
     """A `ports.Credentials`, with the rights of whoever the client is."""
 
-    def __init__(self, client: ApiClient, pace: Pace = Pace()) -> None:  # noqa: B008  frozen
+    def __init__(self, client: ApiClient, timing: ApiTiming = ApiTiming()) -> None:  # noqa: B008  frozen
         self._client = client
-        self._seconds = pace.request_seconds
+        self._seconds = timing.request_seconds
 
     async def secret(self, name: str) -> dict[str, bytes]:
         """Return what a Secret of our namespace holds."""
@@ -40,7 +40,11 @@ class ClusterCredentials:
             found = decoded(await answer(self._client, "GET", f"{_CORE}/secrets/{name}", self._seconds), _Secret)
             return {key: base64.b64decode(text, validate=True) for key, text in (found.data or {}).items()}
         except (ApiError, binascii.Error) as error:
-            told = error.told(f"get secrets named {name} in {NAMESPACE}") if isinstance(error, ApiError) else str(error)
+            told = (
+                error.describe(f"get secrets named {name} in {NAMESPACE}")
+                if isinstance(error, ApiError)
+                else str(error)
+            )
             raise UserError(f"secret {NAMESPACE}/{name}: cannot be read: {told}") from None
 
     async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
@@ -54,6 +58,6 @@ class ClusterCredentials:
         try:
             made = decoded(await answer(self._client, "POST", path, self._seconds, body=body), _TokenRequest)
         except ApiError as error:
-            told = error.told(f"create serviceaccounts/token of {account} in {NAMESPACE}")
+            told = error.describe(f"create serviceaccounts/token of {account} in {NAMESPACE}")
             raise UserError(f"serviceaccount {NAMESPACE}/{account}: no token: {told}") from None
         return made.status.token

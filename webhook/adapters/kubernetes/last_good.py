@@ -7,10 +7,11 @@ from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import decoded
 from webhook.adapters.kubernetes.api.objects import LABELS
-from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, Told, answer
-from webhook.adapters.kubernetes.api.timing import Backoff, Pace
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.core.document.configmap import KEY, LAST_GOOD, NAMESPACE, ConfigMap, NoDocumentError, document_of
 from webhook.ports import WatchReports
+from webhook.support.condition import Condition
 
 PLACE = f"configmap {NAMESPACE}/{LAST_GOOD}"
 _ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -21,11 +22,11 @@ _RIGHT = f"create configmaps in {NAMESPACE}, and to get and update {LAST_GOOD}"
 class LastGood:
     """Reads it when asked, writes it in the background."""
 
-    def __init__(self, client: ApiClient, reports: WatchReports, pace: Pace) -> None:
+    def __init__(self, client: ApiClient, reports: WatchReports, timing: ApiTiming) -> None:
         self._client = client
-        self._pace = pace
-        self._reading = Told(reports)
-        self._writing = Told(reports)
+        self._timing = timing
+        self._read_failure = Condition(reports.on_trouble, reports.on_over)
+        self._write_failure = Condition(reports.on_trouble, reports.on_over)
         self._wanted: bytes | None = None
         self._kept: bytes | None = None
         self._changed = asyncio.Event()
@@ -33,14 +34,14 @@ class LastGood:
     async def read(self) -> bytes | None:
         """Return the document; None where there is none, or it cannot be had."""
         try:
-            found = decoded(await self._get(self._pace.refresh_seconds), ConfigMap)
+            found = decoded(await self._get(self._timing.refresh_seconds), ConfigMap)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
-                self._reading.over()
+                self._read_failure.leave()
             else:
-                self._reading.trouble(f"cannot read {PLACE}: {error.told(_RIGHT)}")
+                self._read_failure.enter(f"cannot read {PLACE}: {error.describe(_RIGHT)}")
             return None
-        self._reading.over()
+        self._read_failure.leave()
         try:
             return document_of(found)
         except NoDocumentError:  # whoever emptied it: it is filled again in time
@@ -59,7 +60,7 @@ class LastGood:
             await self._write()
 
     async def _write(self) -> None:
-        backoff = Backoff(self._pace)
+        backoff = self._timing.backoff()
         conflicts = 0
         while (wanted := self._wanted) is not None and wanted != self._kept:
             try:
@@ -69,28 +70,28 @@ class LastGood:
                 conflicts += overtaken
                 # Another server was faster: usual, and its document is ours. Conflicts that go on are worth a word.
                 if not overtaken or conflicts > 1:
-                    self._writing.trouble(f"cannot write {PLACE}: {error.told(_RIGHT)}")
+                    self._write_failure.enter(f"cannot write {PLACE}: {error.describe(_RIGHT)}")
                 await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
             else:
                 self._kept = wanted
-                self._writing.over()
+                self._write_failure.leave()
 
     async def _make_equal(self, text: str) -> None:
         try:
-            found: dict[str, Any] = decoded(await self._get(self._pace.request_seconds), dict)
+            found: dict[str, Any] = decoded(await self._get(self._timing.request_seconds), dict)
         except RefusedError as error:
             if error.status != NOT_FOUND:
                 raise
             metadata = {"name": LAST_GOOD, "namespace": NAMESPACE, "labels": LABELS}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
-            await answer(self._client, "POST", _ALL, self._pace.request_seconds, body=body)
+            await answer(self._client, "POST", _ALL, self._timing.request_seconds, body=body)
             return
         if (found.get("data") or {}) == {KEY: text}:
             return
         # The version that was read goes back with it: whoever wrote in between makes this a conflict.
         found["data"] = {KEY: text}
         found.pop("binaryData", None)
-        await answer(self._client, "PUT", _THIS, self._pace.request_seconds, body=found)
+        await answer(self._client, "PUT", _THIS, self._timing.request_seconds, body=found)
 
     async def _get(self, timeout_seconds: float) -> bytes:
         return await answer(self._client, "GET", _THIS, timeout_seconds)

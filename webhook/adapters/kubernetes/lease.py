@@ -15,17 +15,18 @@ from typing import Any, NamedTuple
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.requests import TOO_MANY, ApiError, RefusedError, Told
+from webhook.adapters.kubernetes.api.requests import TOO_MANY, ApiError, RefusedError
 from webhook.adapters.kubernetes.lease_object import PLACE, RIGHT, LeaseObject, Sight, read, write
 from webhook.errors import UserError
 from webhook.ports import WatchReports
+from webhook.support.condition import Condition
 
 _SERVER_ERROR = 500
 _RELEASES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LeasePace:
+class LeaseTiming:
     """All times in one place."""
 
     duration_seconds: int = 15
@@ -61,7 +62,7 @@ class Lease:
         reports: WatchReports,
         on_wait: Callable[[str], None],
         notes: Callable[[], Mapping[str, str]] = dict,
-        pace: LeasePace = LeasePace(),
+        timing: LeaseTiming = LeaseTiming(),
     ) -> None:
         self.obstacle = f"{PLACE} has not been asked for yet"
         """Why it is not ours, "" while it is."""
@@ -71,11 +72,11 @@ class Lease:
         self._client = client
         self._former = f"{name}_" if is_unique else None
         self._on_contact = reports.on_contact
-        self._told = Told(reports)
+        self._failure = Condition(reports.on_trouble, reports.on_over)
         self._on_wait = on_wait
         self._notes = notes
         self._found_notes: Mapping[str, str] = {}
-        self._pace = pace
+        self._timing = timing
         self._seen: Sight | None = None
         self._renewed_at = 0.0
         """When the newest renewal that succeeded was begun, by the loop's clock."""
@@ -97,19 +98,19 @@ class Lease:
                 refused_since = clock()
             elif clock() - refused_since >= patience_seconds:
                 raise UserError(met.reason, remedy)
-            await asyncio.sleep(self._pace.retry_seconds)
+            await asyncio.sleep(self._timing.retry_seconds)
         self.obstacle = ""
 
     async def keep(self, remedy: str = "") -> None:
         """Renew it until cancelled. UserError, with this remedy, once another has taken it."""
-        pause = self._pace.renew_seconds
+        pause = self._timing.renew_seconds
         while True:
             await asyncio.sleep(pause)
             met = await self._attempt(self._renew)
             if met is not None and met.holder:
                 self.obstacle = met.reason
                 raise UserError(met.reason, remedy)
-            pause = self._pace.renew_seconds if met is None else self._pace.retry_seconds
+            pause = self._timing.renew_seconds if met is None else self._timing.retry_seconds
 
     async def lead(self, work: Callable[[Mapping[str, str]], Awaitable[None]]) -> None:
         """Do some work whenever it is ours, until cancelled. The work is told the annotations that were found.
@@ -132,24 +133,24 @@ class Lease:
 
     async def _keep_while_sure(self) -> None:
         """Renew it for as long as nobody may take us for dead."""
-        pause = self._pace.renew_seconds
+        pause = self._timing.renew_seconds
         try:
-            async with asyncio.timeout_at(self._renewed_at + self._pace.duration_seconds) as until:
+            async with asyncio.timeout_at(self._renewed_at + self._timing.duration_seconds) as until:
                 while True:
                     await asyncio.sleep(pause)
                     met = await self._attempt(self._renew)
                     if met is None:
-                        until.reschedule(self._renewed_at + self._pace.duration_seconds)
+                        until.reschedule(self._renewed_at + self._timing.duration_seconds)
                     elif met.holder:
                         self.obstacle = met.reason
                         return
-                    pause = self._pace.renew_seconds if met is None else self._pace.retry_seconds
+                    pause = self._timing.renew_seconds if met is None else self._timing.retry_seconds
         except TimeoutError:
-            self.obstacle = f"{PLACE} was not renewed for {self._pace.duration_seconds} s"
+            self.obstacle = f"{PLACE} was not renewed for {self._timing.duration_seconds} s"
 
     async def release(self) -> None:
         """Let go of it, if it is ours, so that another need not wait. Only tries: else it expires."""
-        timeout_seconds = self._pace.request_seconds
+        timeout_seconds = self._timing.request_seconds
         try:
             for _ in range(_RELEASES_MAX):
                 found = await read(self._client, timeout_seconds)
@@ -157,20 +158,20 @@ class Lease:
                 if found.holder != self.identity or await write(self._client, body, timeout_seconds):
                     return
         except ApiError as error:
-            self._told.trouble(f"cannot release {PLACE}: {error.told(RIGHT)}")
+            self._failure.enter(f"cannot release {PLACE}: {error.describe(RIGHT)}")
 
     async def _attempt(self, step: Callable[[LeaseObject], Awaitable[_Obstacle | None]]) -> _Obstacle | None:
         try:
-            met = await step(await read(self._client, self._pace.request_seconds))
+            met = await step(await read(self._client, self._timing.request_seconds))
         except ApiError as error:
-            reason = f"cannot hold {PLACE}: {error.told(RIGHT)}"
-            self._told.trouble(reason)
+            reason = f"cannot hold {PLACE}: {error.describe(RIGHT)}"
+            self._failure.enter(reason)
             self.trouble = reason
             is_answer = isinstance(error, RefusedError) and error.status < _SERVER_ERROR and error.status != TOO_MANY
             if not is_answer:
                 self._seen = None  # its holder may have found nobody to renew it with, as we did
             return _Obstacle(reason, is_answer=is_answer)
-        self._told.over()
+        self._failure.leave()
         self.trouble = ""
         self._on_contact()
         return met
@@ -187,8 +188,8 @@ class Lease:
 
     async def _put_name(self, found: LeaseObject) -> _Obstacle | None:
         began_at = asyncio.get_running_loop().time()
-        body = self._noted(found.held_by(self.identity, self._pace.duration_seconds))
-        if await write(self._client, body, self._pace.request_seconds):
+        body = self._noted(found.held_by(self.identity, self._timing.duration_seconds))
+        if await write(self._client, body, self._timing.request_seconds):
             self._renewed_at = began_at
             self._found_notes = found.whole["metadata"].get("annotations") or {}
             return None
@@ -208,5 +209,5 @@ class Lease:
             return False
         now = asyncio.get_running_loop().time()
         self._seen = found.sighted(self._seen, now)
-        duration_seconds = found.spec.lease_duration_seconds or self._pace.duration_seconds
+        duration_seconds = found.spec.lease_duration_seconds or self._timing.duration_seconds
         return now - self._seen.since_seconds < duration_seconds

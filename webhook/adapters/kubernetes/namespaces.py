@@ -9,9 +9,10 @@ from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, listed
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
-from webhook.adapters.kubernetes.api.requests import ApiError, Told
-from webhook.adapters.kubernetes.api.watch import Pace, Taker, Watch
+from webhook.adapters.kubernetes.api.requests import ApiError
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
 from webhook.ports import WatchReports
+from webhook.support.condition import Condition
 
 _NAMESPACES = Collection(
     item=Namespace,
@@ -31,15 +32,15 @@ class WatchedNamespaces:
         client: ApiClient,
         *,
         reports: WatchReports,
-        pace: Pace = Pace(),  # noqa: B008  frozen
+        timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
     ) -> None:
         self._client = client
-        self._pace = pace
+        self._timing = timing
         self._labels: dict[str, Mapping[str, str]] = {}
         self._looks: dict[str, asyncio.Task[Mapping[str, str] | None]] = {}
-        self._looking = Told(reports)
+        self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
         taker = Taker(self._all, self._one)
-        self._watch = Watch(client, _NAMESPACES, taker, reports=reports, pace=pace)
+        self._watch = Watch(client, _NAMESPACES, taker, reports=reports, timing=timing)
 
     def labels(self, namespace: str) -> Mapping[str, str] | None:
         return self._labels.get(namespace)
@@ -67,13 +68,13 @@ class WatchedNamespaces:
         # By a field selector: no path is made of what a caller sent, and the watch's rights suffice.
         asked = replace(_NAMESPACES, object_name=namespace)
         try:
-            found = await listed(self._client, asked, self._pace.look_seconds)
+            found = await listed(self._client, asked, self._timing.look_seconds)
         except ApiError as error:
             # Without the name, which a refusal repeats: what is wrong is the same for all, and is told once.
-            said = error.told(_NAMESPACES.right).replace(f' "{namespace}"', "")
-            self._looking.trouble(f"cannot look up a namespace: {said}")
+            said = error.describe(_NAMESPACES.right).replace(f' "{namespace}"', "")
+            self._lookup_failure.enter(f"cannot look up a namespace: {said}")
             return None
-        self._looking.over()
+        self._lookup_failure.leave()
         if not found.items:
             return None
         # What the watch has brought meanwhile is newer.

@@ -8,7 +8,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, decoded, listed
 from webhook.adapters.kubernetes.api.objects import LABELS, Listed
 from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
-from webhook.adapters.kubernetes.api.watch import Pace, Taker, Watch
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
 from webhook.core.document.configmap import (
     NAME,
     NAMESPACE,
@@ -56,17 +56,17 @@ class ConfigMapOverrides:
         keeper: OverridesKeeper,
         *,
         reports: WatchReports,
-        pace: Pace = Pace(),  # noqa: B008  frozen
+        timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
     ) -> None:
         self._client = client
         self._keeper = keeper
-        self._pace = pace
-        self._watch = Watch(client, _OVERRIDES, Taker(self._all, self._one), reports=reports, pace=pace)
+        self._timing = timing
+        self._watch = Watch(client, _OVERRIDES, Taker(self._all, self._one), reports=reports, timing=timing)
 
     async def refresh(self) -> None:
         """Read once, before the watch: who starts at night knows at once what holds. The watch tells of troubles."""
         try:
-            await self._all(await listed(self._client, _OVERRIDES, self._pace.refresh_seconds))
+            await self._all(await listed(self._client, _OVERRIDES, self._timing.refresh_seconds))
         except ApiError:
             return
 
@@ -90,9 +90,9 @@ class ConfigMapOverrides:
 class ConfigMapBook:
     """A `ports.OverridesBook`, with the rights of whoever the client is."""
 
-    def __init__(self, client: ApiClient, pace: Pace = Pace()) -> None:  # noqa: B008  frozen
+    def __init__(self, client: ApiClient, timing: ApiTiming = ApiTiming()) -> None:  # noqa: B008  frozen
         self._client = client
-        self._seconds = pace.request_seconds
+        self._seconds = timing.request_seconds
         self._found: dict[str, Any] | None = None
 
     @property
@@ -122,7 +122,7 @@ class ConfigMapBook:
             if isinstance(error, RefusedError) and error.status == CONFLICT:
                 return False
             right = f"{verb} configmaps named {OVERRIDES} in {NAMESPACE}"
-            raise UserError(f"cannot {verb} {PLACE}: {error.told(right)}") from None
+            raise UserError(f"cannot {verb} {PLACE}: {error.describe(right)}") from None
         return True
 
     async def author(self) -> str | None:
@@ -147,7 +147,7 @@ class ConfigMapBook:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
                 return None
             right = f"get configmaps named {name} in {NAMESPACE}"
-            raise UserError(f"cannot read configmap {NAMESPACE}/{name}: {error.told(right)}") from None
+            raise UserError(f"cannot read configmap {NAMESPACE}/{name}: {error.describe(right)}") from None
 
 
 def _document(found: ConfigMap | None) -> bytes:

@@ -15,12 +15,13 @@ from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import Collection, decoded, listed
 from webhook.adapters.kubernetes.api.objects import Listed
-from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, Told, answer
+from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, answer
 from webhook.adapters.kubernetes.api.versions import number
-from webhook.adapters.kubernetes.api.watch import Begun, Pace, Taker, Watch
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Begun, Taker, Watch
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
 from webhook.ports import Clock, Continuity, Found, PodTaker, WatchReports
+from webhook.support.condition import Condition
 
 VERSION = "podgate.io/watched-version"
 SINCE = "podgate.io/watched-since"
@@ -50,18 +51,18 @@ class WatchedPods:
         clock: Clock,
         *,
         reports: WatchReports,
-        pace: Pace = Pace(),  # noqa: B008  frozen
+        timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
         resume: Continuity | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._reports = reports
-        self._pace = pace
+        self._timing = timing
         self._continuity = resume
         self._listed = 0
         """The version of the newest list."""
         self._again = asyncio.Event()
-        self._finding = Told(reports)
+        self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
 
     @property
     def continuity(self) -> Continuity | None:
@@ -89,12 +90,12 @@ class WatchedPods:
             return None  # no path is made of what is no name
         asked = replace(_PODS, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
         try:
-            found = await listed(self._client, asked, self._pace.look_seconds)
+            found = await listed(self._client, asked, self._timing.look_seconds)
         except ApiError as error:
-            said = error.told(_PODS.right).replace(f'"{namespace}"', "...")
-            self._finding.trouble(f"cannot look up a pod: {said}")
+            said = error.describe(_PODS.right).replace(f'"{namespace}"', "...")
+            self._lookup_failure.enter(f"cannot look up a pod: {said}")
             return None
-        self._finding.over()
+        self._lookup_failure.leave()
         return Found(found.items[0] if found.items else None, number(found.version))
 
     def _watch(self, taker: PodTaker) -> Watch[Pod]:
@@ -111,7 +112,7 @@ class WatchedPods:
             """Take nothing: the list comes in pages."""
 
         told = Taker(everything, one, self._reached, self._lost)
-        return Watch(self._client, _PODS, told, reports=self._reports, pace=self._pace, lister=page_by_page)
+        return Watch(self._client, _PODS, told, reports=self._reports, timing=self._timing, lister=page_by_page)
 
     async def _list(self, taker: PodTaker) -> Begun:
         for _ in range(_LISTS_MAX - 1):
@@ -143,7 +144,7 @@ class WatchedPods:
     async def _page(self, after: str) -> Listed[Pod]:
         more = (("continue", after),) if after else ()
         query = _PODS.query(("limit", str(_PAGE)), *more)
-        body = await answer(self._client, "GET", _PODS.path, self._pace.request_seconds, query)
+        body = await answer(self._client, "GET", _PODS.path, self._timing.request_seconds, query)
         return decoded(body, _PODS.items)
 
     def _reached(self, version: str) -> None:

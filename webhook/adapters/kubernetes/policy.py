@@ -11,15 +11,16 @@ from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, listed
 from webhook.adapters.kubernetes.api.objects import Listed
-from webhook.adapters.kubernetes.api.requests import ApiError, Told
+from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.versions import number
-from webhook.adapters.kubernetes.api.watch import Pace, Taker, Watch
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
 from webhook.core.policy.model import LoadedPolicy
 from webhook.policy.current_policy import PolicyKeeper
 from webhook.ports import WatchReports
+from webhook.support.condition import Condition
 
 _PLACE = f"configmap {NAMESPACE}/{NAME}"
 _POLICY = Collection(
@@ -43,7 +44,7 @@ class ConfigMapPolicy:
         keeper: PolicyKeeper,
         *,
         reports: WatchReports,
-        pace: Pace = Pace(),  # noqa: B008  frozen
+        timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
         keeps_last_good: bool = True,
     ) -> None:
         """Make it; one that `keeps_last_good` needs the right to write it."""
@@ -51,15 +52,15 @@ class ConfigMapPolicy:
         self._keeper = keeper
         self._keeps_last_good = keeps_last_good
         self._on_contact = reports.on_contact
-        self._pace = pace
-        self._told = Told(reports)
-        self._last_good = LastGood(client, reports, pace)
+        self._timing = timing
+        self._failure = Condition(reports.on_trouble, reports.on_over)
+        self._last_good = LastGood(client, reports, timing)
         taker = Taker(self._all, self._one)
-        self._watch = Watch(client, _POLICY, taker, reports=reports, pace=pace)
+        self._watch = Watch(client, _POLICY, taker, reports=reports, timing=timing)
         self._taking = asyncio.Lock()
         self._version = 0
         """Of the newest state that was taken in."""
-        self._reading: asyncio.Task[None] | None = None
+        self._read_failure: asyncio.Task[None] | None = None
         self._rested_at = 0.0
         """When a refresh may read again, by the loop's clock."""
 
@@ -71,11 +72,11 @@ class ConfigMapPolicy:
 
     async def refresh(self) -> None:
         """Read now, unless that was just done. Callers share one reading; one that gives up does not stop it."""
-        if self._reading is None or self._reading.done():
+        if self._read_failure is None or self._read_failure.done():
             if asyncio.get_running_loop().time() < self._rested_at:
                 return
-            self._reading = asyncio.create_task(self._read(), name="policy-configmap-read")
-        reading = self._reading
+            self._read_failure = asyncio.create_task(self._read(), name="policy-configmap-read")
+        reading = self._read_failure
         await asyncio.wait([reading])
         if not reading.cancelled():
             reading.result()
@@ -87,20 +88,20 @@ class ConfigMapPolicy:
                 tasks.create_task(self._watch.run(), name="policy-configmap-watch")
                 tasks.create_task(self._last_good.run(), name="policy-last-good")
         finally:
-            if self._reading is not None:
-                self._reading.cancel()
+            if self._read_failure is not None:
+                self._read_failure.cancel()
 
     async def _read(self) -> None:
         try:
-            snapshot = await listed(self._client, _POLICY, self._pace.refresh_seconds)
+            snapshot = await listed(self._client, _POLICY, self._timing.refresh_seconds)
         except ApiError as error:
-            self._told.trouble(f"cannot read {_PLACE}: {error.told(_POLICY.right)}")
+            self._failure.enter(f"cannot read {_PLACE}: {error.describe(_POLICY.right)}")
         else:
-            self._told.over()
+            self._failure.leave()
             self._on_contact()
             await self._all(snapshot)
         finally:
-            self._rested_at = asyncio.get_running_loop().time() + self._pace.cool_down_seconds
+            self._rested_at = asyncio.get_running_loop().time() + self._timing.cool_down_seconds
 
     async def _all(self, snapshot: Snapshot[ConfigMap]) -> None:
         async with self._taking:

@@ -23,12 +23,12 @@ from webhook.adapters.kubernetes.api.requests import (
     ApiError,
     GarbledError,
     RefusedError,
-    Told,
     answer,
 )
 from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, Sight, absent, present, write
 from webhook.core.document.configmap import NAMESPACE
 from webhook.ports import WatchReports
+from webhook.support.condition import Condition
 
 PREFIX = "podgate-server-"
 _LABELS = {"podgate.io/part": "server"}
@@ -40,7 +40,7 @@ _ILL = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class ServerPace:
+class ServerLeaseTiming:
     """All times in one place."""
 
     duration_seconds: int = 40
@@ -69,7 +69,7 @@ class ServerLeases:
         *,
         is_unique: bool,
         reports: WatchReports,
-        pace: ServerPace = ServerPace(),
+        timing: ServerLeaseTiming = ServerLeaseTiming(),
     ) -> None:
         end = secrets.token_hex(4)
         self.name = lease_name(host) if is_unique else f"{lease_name(host)}-{end}"
@@ -77,8 +77,8 @@ class ServerLeases:
         self._identity = f"{host}_{end}"
         self._client = client
         self._on_contact = reports.on_contact
-        self._told = Told(reports)
-        self._pace = pace
+        self._failure = Condition(reports.on_trouble, reports.on_over)
+        self._timing = timing
         self._seen: dict[str, Sight] = {}
         """Other servers' Leases, by name."""
         self._counted: tuple[int, int] | None = None
@@ -88,7 +88,7 @@ class ServerLeases:
         try:
             while True:
                 await self._round()
-                pause = self._pace.renew_seconds * random.uniform(0.8, 1)  # noqa: S311  spreads load, guards nothing
+                pause = self._timing.renew_seconds * random.uniform(0.8, 1)  # noqa: S311  spreads load, guards nothing
                 await asyncio.sleep(pause)
         finally:
             await self._leave()
@@ -101,25 +101,25 @@ class ServerLeases:
             self._count(others)
             await self._delete_forgotten(others)
         except ApiError as error:
-            self._told.trouble(f"cannot count the servers by {_PLACE}: {error.told(_RIGHT)}")
+            self._failure.enter(f"cannot count the servers by {_PLACE}: {error.describe(_RIGHT)}")
             # Others may have been as unable as we are: who lived is seen anew.
             self._seen = {name: sight for name, sight in self._seen.items() if not self._lives(sight)}
             return
-        self._told.over()
+        self._failure.leave()
         self._on_contact()
 
     async def _list(self) -> dict[str, LeaseObject]:
         query = (("labelSelector", _SELECTOR),)
-        body = await answer(self._client, "GET", ALL, self._pace.request_seconds, query)
+        body = await answer(self._client, "GET", ALL, self._timing.request_seconds, query)
         found = decoded(body, _Leases)
         if not found.metadata.resource_version:
             raise GarbledError("a list without a resourceVersion")
         return {lease.name: lease for lease in map(present, found.items or ())}
 
     async def _renew(self, mine: LeaseObject) -> None:
-        body = mine.held_by(self._identity, self._pace.duration_seconds)
+        body = mine.held_by(self._identity, self._timing.duration_seconds)
         # One that was written by somebody else at this moment is renewed the next time: there is time for four.
-        await write(self._client, body, self._pace.request_seconds)
+        await write(self._client, body, self._timing.request_seconds)
 
     def _count(self, others: Iterable[LeaseObject]) -> None:
         now = asyncio.get_running_loop().time()
@@ -133,7 +133,7 @@ class ServerLeases:
             self.on_count(*counted)
 
     def _lives(self, sight: Sight) -> bool:
-        return asyncio.get_running_loop().time() - sight.since_seconds < self._pace.duration_seconds
+        return asyncio.get_running_loop().time() - sight.since_seconds < self._timing.duration_seconds
 
     async def _delete_forgotten(self, others: Iterable[LeaseObject]) -> None:
         """Delete what dead servers have left behind, but not what has been renewed since it was read."""
@@ -141,7 +141,7 @@ class ServerLeases:
             renewed_at = lease.renewed_at()
             if self._lives(self._seen[lease.name]) or renewed_at is None:
                 continue
-            if (datetime.now(UTC) - renewed_at).total_seconds() >= self._pace.forget_seconds:
+            if (datetime.now(UTC) - renewed_at).total_seconds() >= self._timing.forget_seconds:
                 await self._delete(lease.name, lease.version)
 
     async def _leave(self) -> None:
@@ -149,12 +149,12 @@ class ServerLeases:
         try:
             await self._delete(self.name)
         except ApiError as error:
-            self._told.trouble(f"cannot delete lease {NAMESPACE}/{self.name}: {error.told(_RIGHT)}")
+            self._failure.enter(f"cannot delete lease {NAMESPACE}/{self.name}: {error.describe(_RIGHT)}")
 
     async def _delete(self, name: str, version: str = "") -> None:
         options = {"preconditions": {"resourceVersion": version}} if version else {}
         try:
-            await answer(self._client, "DELETE", f"{ALL}/{name}", self._pace.request_seconds, body=options)
+            await answer(self._client, "DELETE", f"{ALL}/{name}", self._timing.request_seconds, body=options)
         except RefusedError as error:
             if error.status not in {NOT_FOUND, CONFLICT}:
                 raise

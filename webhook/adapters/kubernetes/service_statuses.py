@@ -89,4 +89,4 @@ async def _as_board(what: str) -> AsyncIterator[None]:
     try:
         yield
     except ApiError as error:
-        raise BoardError(f"{NAME}: cannot {what}: {error.told(_RIGHT)}", error.retry_after_seconds) from error
+        raise BoardError(f"{NAME}: cannot {what}: {error.describe(_RIGHT)}", error.retry_after_seconds) from error

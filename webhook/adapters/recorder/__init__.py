@@ -19,6 +19,7 @@ from webhook.core.breaker.outcome import Outcomes
 from webhook.core.overrides import Entry
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.ports import Review, WatchReports
+from webhook.support.condition import Condition
 
 __all__ = ["Recorder"]
 
@@ -53,14 +54,13 @@ class Recorder:
         self._now_us = now_us
         self._file = RecordFile(path, bytes_max, sample_every, now_us())
         self._sample_every = sample_every
-        self._reports = reports
+        self._failure = Condition(reports.on_trouble, reports.on_over)
         self._labels: Labels = _unknown
         self._services: frozenset[str] | None = None
         self._hash = ""
         self._last_us, self._ahead_us = self._file.last_us, 0
         self._waiting: deque[_Asked | _Line] = deque()
         self._known: dict[str, Mapping[str, str]] = {}
-        self._trouble = ""
         self._is_full = False
         self._written = self._lost = self._turned_away = 0  # the first two are the thread's
         self._ending = threading.Event()
@@ -143,18 +143,12 @@ class Recorder:
                 self._failed(count, getattr(error, "strerror", None) or repr(error))
             else:
                 self._written += count
-                if self._trouble:
-                    self._reports.on_over(self._trouble)
-                    self._trouble = ""
+                self._failure.leave()
 
     def _failed(self, lines: int, reason: str) -> None:
         self._lost += lines
         self._known.clear()  # labels among them are written again
-        if reason != self._trouble:
-            if self._trouble:
-                self._reports.on_over(self._trouble)
-            self._trouble = reason
-            self._reports.on_trouble(reason)
+        self._failure.enter(reason)
 
     def _lines(self, event: _Asked | _Line) -> Iterator[bytes]:
         time.sleep(0)  # one event at a time: a review that waits for the interpreter comes in between

@@ -12,7 +12,6 @@ from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.api.objects import Status
-from webhook.ports import WatchReports
 from webhook.support.redaction import without_credentials
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
@@ -28,7 +27,7 @@ class ApiError(Exception):
 
     retry_after_seconds = 0.0
 
-    def told(self, _right: str) -> str:
+    def describe(self, _right: str) -> str:
         """Say what happened, and what mends it if it is a matter of rights; `right` is what was asked for."""
         return str(self)
 
@@ -49,7 +48,7 @@ class RefusedError(ApiError):
         self.status = status
         self.retry_after_seconds = retry_after_seconds
 
-    def told(self, right: str) -> str:
+    def describe(self, right: str) -> str:
         if self.status == FORBIDDEN:
             # So it says to all but administrators, too, while it starts and has not read the roles yet.
             return f"{self}: grant the right to {right}, unless the API server has only just started"
@@ -58,25 +57,6 @@ class RefusedError(ApiError):
                 f"{self}: the credentials are not accepted: check the service account's token or the kubeconfig's user"
             )
         return str(self)
-
-
-class Told:
-    """Tells a trouble once, until it is over or becomes another one; and then that the former one is over."""
-
-    def __init__(self, reports: WatchReports) -> None:
-        self._reports = reports
-        self._last: str | None = None
-
-    def trouble(self, text: str) -> None:
-        if text != self._last:
-            self.over()
-            self._last = text
-            self._reports.on_trouble(text)
-
-    def over(self) -> None:
-        if self._last is not None:
-            self._reports.on_over(self._last)
-        self._last = None
 
 
 @asynccontextmanager

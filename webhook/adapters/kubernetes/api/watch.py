@@ -25,14 +25,14 @@ from webhook.adapters.kubernetes.api.requests import (
     ApiError,
     GarbledError,
     RefusedError,
-    Told,
     UnreachedError,
     answered,
 )
-from webhook.adapters.kubernetes.api.timing import Backoff, Pace
+from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.ports import WatchReports
+from webhook.support.condition import Condition
 
-__all__ = ["Pace", "Taker", "Watch"]
+__all__ = ["ApiTiming", "Taker", "Watch"]
 
 # An object is at most 3 MiB, and JSON may need six bytes for one.
 _LINE_BYTES_MAX = 20 << 20
@@ -71,7 +71,7 @@ class Watch(Generic[AnObject]):
         taker: Taker[AnObject],
         *,
         reports: WatchReports,
-        pace: Pace,
+        timing: ApiTiming,
         lister: Callable[[], Awaitable[Begun]] | None = None,
     ) -> None:
         """Make it; a `lister` lists in the place of `taker.all`, and raises ApiError."""
@@ -80,10 +80,10 @@ class Watch(Generic[AnObject]):
         self._taker = taker
         self._lister = lister or self._list_at_once
         self._on_contact = reports.on_contact
-        self._pace = pace
-        self._backoff = Backoff(pace)
-        self._listing = Told(reports)
-        self._watching = Told(reports)
+        self._timing = timing
+        self._backoff = timing.backoff()
+        self._list_failure = Condition(reports.on_trouble, reports.on_over)
+        self._watch_failure = Condition(reports.on_trouble, reports.on_over)
         self._version: str | None = None
         """From where a watch can go on; None where only a list can tell."""
 
@@ -92,22 +92,22 @@ class Watch(Generic[AnObject]):
         while True:
             began = loop.time()
             asked_seconds = await self._go_on()
-            if loop.time() - began >= self._pace.healthy_seconds:
+            if loop.time() - began >= self._timing.healthy_seconds:
                 self._backoff.reset()
             await asyncio.sleep(self._backoff.next_seconds(asked_seconds))
 
     async def _go_on(self) -> float:
         """List if need be, and watch while it goes well. Return the pause that the API server asked for."""
-        told, verb = self._listing, "list"
+        failure, verb = self._list_failure, "list"
         resumed = self._version is not None
         try:
             if not resumed:
                 resumed = await self._list()
-            told, verb = self._watching, "watch"
+            failure, verb = self._watch_failure, "watch"
             if await self._watch(resumed=resumed):
                 self._backoff.reset()
         except ApiError as error:
-            told.trouble(f"cannot {verb} {self._collection.name}: {error.told(self._collection.right)}")
+            failure.enter(f"cannot {verb} {self._collection.name}: {error.describe(self._collection.right)}")
             return error.retry_after_seconds
         return 0.0
 
@@ -115,12 +115,12 @@ class Watch(Generic[AnObject]):
         """List; say whether the watch goes on from an older version."""
         begun = await self._lister()
         self._version = begun.version
-        self._listing.over()
+        self._list_failure.leave()
         self._on_contact()
         return begun.is_older
 
     async def _list_at_once(self) -> Begun:
-        snapshot = await listed(self._client, self._collection, self._pace.request_seconds)
+        snapshot = await listed(self._client, self._collection, self._timing.request_seconds)
         await self._taker.all(snapshot)
         return Begun(snapshot.version)
 
@@ -152,16 +152,16 @@ class Watch(Generic[AnObject]):
             self._taker.lost()
             raise
         # One that was silent for long is no news: where nothing at all changes there may be no bookmarks either.
-        if self._version is None and loop.time() - began < self._pace.healthy_seconds:
+        if self._version is None and loop.time() - began < self._timing.healthy_seconds:
             raise UnreachedError(f"it ended before it had brought anything: {broken}")
         return self._version is not None
 
     def _stream(self, version: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        seconds = self._pace.watch_seconds()
+        seconds = self._timing.watch_seconds()
         timeout = aiohttp.ClientTimeout(
-            total=seconds + self._pace.request_seconds,
-            sock_connect=self._pace.request_seconds,
-            sock_read=self._pace.inactivity_seconds,
+            total=seconds + self._timing.request_seconds,
+            sock_connect=self._timing.request_seconds,
+            sock_read=self._timing.inactivity_seconds,
         )
         query = self._collection.query(
             ("watch", "true"),
@@ -191,7 +191,7 @@ class Watch(Generic[AnObject]):
             self._taker.reached(self._version or "")
         else:
             raise GarbledError(f"an event of type {event.type!r}")
-        self._watching.over()
+        self._watch_failure.leave()
         self._on_contact()
 
 

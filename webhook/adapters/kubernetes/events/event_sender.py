@@ -18,12 +18,12 @@ from webhook.adapters.kubernetes.api.requests import (
     TOO_MANY,
     ApiError,
     RefusedError,
-    Told,
     answer,
 )
-from webhook.adapters.kubernetes.api.timing import Backoff, Pace
+from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.events.event_object import Happening, minute_of
 from webhook.ports import WatchReports
+from webhook.support.condition import Condition
 
 QUEUE_MAX = 1_000
 """At the rate that they are sent at, some two minutes' worth."""
@@ -45,7 +45,7 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class EventPace:
+class EventTiming:
     """All times in one place: a burst may go at once, then so many a second."""
 
     per_second: float = 10.0
@@ -53,23 +53,23 @@ class EventPace:
     request_seconds: float = 5.0
     patience_seconds: float = 120.0
     """One that could not be sent for so long is of no use any more."""
-    backoff: Pace = field(default_factory=Pace)
+    retries: ApiTiming = field(default_factory=ApiTiming)
 
 
 class _Bucket:
     """Tokens for requests, by the loop's clock."""
 
-    def __init__(self, pace: EventPace) -> None:
-        self._pace = pace
-        self._tokens = float(pace.burst)
+    def __init__(self, timing: EventTiming) -> None:
+        self._timing = timing
+        self._tokens = float(timing.burst)
         self._at_seconds = 0.0
 
     def wait_seconds(self, now_seconds: float) -> float:
         """Take one; return how long to wait for it."""
-        gained = (now_seconds - self._at_seconds) * self._pace.per_second
-        self._tokens = min(float(self._pace.burst), self._tokens + gained) - 1
+        gained = (now_seconds - self._at_seconds) * self._timing.per_second
+        self._tokens = min(float(self._timing.burst), self._tokens + gained) - 1
         self._at_seconds = now_seconds
-        return max(0.0, -self._tokens / self._pace.per_second)
+        return max(0.0, -self._tokens / self._timing.per_second)
 
 
 class _Offered(NamedTuple):
@@ -98,17 +98,17 @@ class EventSender:
         reports: WatchReports,
         on_result: Callable[[Result], None],
         where: str = "all namespaces",
-        pace: EventPace = EventPace(),
+        timing: EventTiming = EventTiming(),
     ) -> None:
         self._client = client
         self._instance = instance
         self._reports = reports
-        self._reaching = Told(reports)
+        self._failure = Condition(reports.on_trouble, reports.on_over)
         self._told_of: set[int] = set()
         """Answers that have been told."""
         self._on_result = on_result
         self._right = f"{_RIGHT} {where}"
-        self._pace = pace
+        self._timing = timing
         self._queue: asyncio.Queue[_Offered] = asyncio.Queue(QUEUE_MAX)
 
     def offer(self, happening: Happening) -> bool:
@@ -126,7 +126,7 @@ class EventSender:
 
     async def run(self) -> None:
         """Send what is offered, until cancelled."""
-        bucket, clock = _Bucket(self._pace), asyncio.get_running_loop().time
+        bucket, clock = _Bucket(self._timing), asyncio.get_running_loop().time
         while True:
             offered = await self._queue.get()
             await asyncio.sleep(bucket.wait_seconds(clock()))
@@ -134,41 +134,41 @@ class EventSender:
 
     async def _send(self, offered: _Offered) -> Result:
         """Send it, again and again where there is no answer, until its time is over."""
-        backoff, clock = Backoff(self._pace.backoff), asyncio.get_running_loop().time
+        backoff, clock = self._timing.retries.backoff(), asyncio.get_running_loop().time
         while True:
             try:
                 await self._write(offered.happening)
             except ApiError as error:
                 result = self._refused(error)
-                if result is None and clock() - offered.at_seconds >= self._pace.patience_seconds:
+                if result is None and clock() - offered.at_seconds >= self._timing.patience_seconds:
                     result = Result.FAILED
                 if result is not None:
                     return result
                 await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
             else:
-                self._reaching.over()
+                self._failure.leave()
                 return Result.WRITTEN
 
     def _refused(self, error: ApiError) -> Result | None:
         """Return what came of it, None where it is worth another attempt. A refusal is told once, for good."""
         if not isinstance(error, RefusedError) or error.status >= _SERVER_ERROR or error.status == TOO_MANY:
-            self._reaching.trouble(f"cannot write Events: {error}")
+            self._failure.enter(f"cannot write Events: {error}")
             return None
-        self._reaching.over()
+        self._failure.leave()
         if error.status == CONFLICT:
             return Result.KNOWN
         if error.status == NOT_FOUND or (error.status == FORBIDDEN and _TERMINATING in str(error)):
             return Result.DROPPED
         if error.status not in self._told_of:
             self._told_of.add(error.status)
-            self._reports.on_trouble(f"cannot write an Event: {error.told(self._right)}")
+            self._reports.on_trouble(f"cannot write an Event: {error.describe(self._right)}")
         return Result.FAILED
 
     async def _write(self, happening: Happening) -> None:
         if not happening.regarding.uid:
             happening = await self._identified(happening)
         body = happening.body(self._instance)
-        await answer(self._client, "POST", happening.path, self._pace.request_seconds, body=body)
+        await answer(self._client, "POST", happening.path, self._timing.request_seconds, body=body)
 
     async def _identified(self, happening: Happening) -> Happening:
         """Return what happened to a ConfigMap with its uid and the state it was in, if it is there."""
@@ -182,7 +182,7 @@ class EventSender:
             right=f"list configmaps named {about.name} in {about.namespace}",
             object_name=about.name,
         )
-        items = (await listed(self._client, collection, self._pace.request_seconds)).items
+        items = (await listed(self._client, collection, self._timing.request_seconds)).items
         found = items[0].metadata if items else _Metadata(resource_version=f"gone in {minute_of(happening.at_ns)}")
         happening = happening._replace(regarding=about._replace(uid=found.uid))
         if not happening.of_version:

@@ -1,0 +1,50 @@
+"""Condition: a state such as a failure, reported once when it is entered and once when it is left."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+_Reason = TypeVar("_Reason")
+
+
+class Condition(Generic[_Reason]):
+    """Holds the reason of the condition, None while it does not hold.
+
+    `on_entered` and `on_left` receive the reason; `on_left` the one that was reported as entered.
+    Entering again for the same reason reports nothing. Another reason calls `on_changed(former, new)`, which is
+    `on_left(former)`, then `on_entered(new)` unless given.
+    `key` maps a reason to what makes it the same: the type of an error without its details, for example.
+    """
+
+    def __init__(
+        self,
+        on_entered: Callable[[_Reason], None],
+        on_left: Callable[[_Reason], None],
+        *,
+        on_changed: Callable[[_Reason, _Reason], None] | None = None,
+        key: Callable[[_Reason], object] = lambda reason: reason,
+    ) -> None:
+        self._on_entered = on_entered
+        self._on_left = on_left
+        self._on_changed = on_changed or self._left_and_entered
+        self._key = key
+        self.reason: _Reason | None = None
+
+    def enter(self, reason: _Reason) -> None:
+        """Set the condition."""
+        former = self.reason
+        if former is None:
+            self.reason = reason
+            self._on_entered(reason)
+        elif self._key(former) != self._key(reason):
+            self.reason = reason
+            self._on_changed(former, reason)
+
+    def leave(self) -> None:
+        """Clear the condition."""
+        former, self.reason = self.reason, None
+        if former is not None:
+            self._on_left(former)
+
+    def _left_and_entered(self, former: _Reason, new: _Reason) -> None:
+        self._on_left(former)
+        self._on_entered(new)
