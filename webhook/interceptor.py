@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from webhook.core.admission import review, stages, workloads
 from webhook.core.admission.decision import Decision, Half
-from webhook.core.admission.evaluation import Draft, conclude
+from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod_bounds import LARGE_BYTES, excess
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire
@@ -34,7 +34,7 @@ class Answer(Struct, frozen=True):
     decision: Decision
 
 
-Stage = tuple[str, Callable[[Draft], Awaitable[None] | None]]
+Stage = tuple[str, Callable[[Evaluation], Awaitable[None] | None]]
 
 
 class Interceptor:
@@ -62,7 +62,7 @@ class Interceptor:
                 ("exempt", stages.leave_alone),
                 ("own", self._own),
                 ("breaker", self._breaker),
-                ("check", lambda draft: self._work(draft, stages.check, draft)),
+                ("check", lambda evaluation: self._work(evaluation, stages.check, evaluation)),
                 ("charge", self._charge),
             ),
         }
@@ -70,7 +70,7 @@ class Interceptor:
         self._of_workloads: tuple[Stage, ...] = (
             ("exempt", workloads.leave_alone),
             ("own", self._own),
-            ("check", lambda draft: self._work(draft, workloads.check, draft)),
+            ("check", lambda evaluation: self._work(evaluation, workloads.check, evaluation)),
         )
 
     async def review(
@@ -84,29 +84,29 @@ class Interceptor:
         is_large = len(body) > LARGE_BYTES
         request = await _of_large(body) if is_large else review.decode(body)
         laps = [("decode", perf_counter_ns() - started_ns)]
-        draft = await self._draft(half, request)
-        draft.is_large = is_large
+        evaluation = await self._evaluation(half, request)
+        evaluation.is_large = is_large
         laps.append(("policy", perf_counter_ns() - started_ns))
         for name, stage in self._stages[half] if request.workload is None else self._of_workloads:
-            pending = stage(draft)
+            pending = stage(evaluation)
             if pending is not None:
                 await pending
             laps.append((name, perf_counter_ns() - started_ns))
-            if draft.verdict is not None:
+            if evaluation.verdict is not None:
                 break
         finish = conclude if request.workload is None else workloads.conclude
-        decision = finish(draft, caller.client_id if caller else "")
+        decision = finish(evaluation, caller.client_id if caller else "")
         answer = Answer(review.encode(decision), decision)
         took_ns = perf_counter_ns() - started_ns
         laps.append(("answer", took_ns))
         self._observer.reviewed(Review(decision, caller, wall_ns, took_ns, tuple(laps), traceparent, request))
         return answer
 
-    def compiled(self, loaded: LoadedPolicy) -> Compiled:
+    def compiled(self, loaded: LoadedPolicy) -> CompiledPolicy:
         """Return a policy as it is under the overrides in force."""
         return self._active.compiled(loaded)
 
-    async def _draft(self, half: Half, request: Request) -> Draft:
+    async def _evaluation(self, half: Half, request: Request) -> Evaluation:
         """Judge a new Pod by the policy that it carries, if that was in force a moment ago: one Pod sees one policy."""
         current = self._policies.current()
         carried = None
@@ -124,59 +124,61 @@ class Interceptor:
             chosen = chosen or self._policies.current()
         if chosen is None:
             raise NoPolicyError("no good policy has been loaded yet")
-        return Draft(half, request, self.compiled(chosen), hash_known)
+        return Evaluation(half, request, self.compiled(chosen), hash_known)
 
-    def _own(self, draft: Draft) -> Awaitable[None] | None:
-        namespace = draft.request.namespace
+    def _own(self, evaluation: Evaluation) -> Awaitable[None] | None:
+        namespace = evaluation.request.namespace
         labels = self._namespaces.labels(namespace)
-        if labels is None and stages.namespace_labels_decide(draft):
-            return self._own_by_a_look(draft)
-        self._own_by(draft, labels or {})
+        if labels is None and stages.namespace_labels_decide(evaluation):
+            return self._own_by_a_look(evaluation)
+        self._own_by(evaluation, labels or {})
         return None
 
-    async def _own_by_a_look(self, draft: Draft) -> None:
+    async def _own_by_a_look(self, evaluation: Evaluation) -> None:
         """Ask for a Namespace that is not known here, because it is new: "not known" must never mean "no match"."""
-        namespace = draft.request.namespace
+        namespace = evaluation.request.namespace
         labels = await self._namespaces.look(namespace)
         if labels is None:
             raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
-        self._own_by(draft, labels)
+        self._own_by(evaluation, labels)
 
     @staticmethod
-    def _own_by(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
-        own = stages.own if draft.request.workload is None else workloads.own
-        own(draft, namespace_labels)
+    def _own_by(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
+        own = stages.own if evaluation.request.workload is None else workloads.own
+        own(evaluation, namespace_labels)
 
-    def _rewrite(self, draft: Draft) -> Awaitable[None] | None:
-        breaker = draft.plan.breaker
+    def _rewrite(self, evaluation: Evaluation) -> Awaitable[None] | None:
+        breaker = evaluation.plan.breaker
         degrades = breaker is not None and breaker.degrades
-        return self._work(draft, stages.rewrite, draft, self._store.known_breaker(draft.plan) if degrades else None)
+        return self._work(
+            evaluation, stages.rewrite, evaluation, self._store.known_breaker(evaluation.plan) if degrades else None
+        )
 
-    def _work(self, draft: Draft, work: Callable[..., None], *arguments: object) -> Awaitable[None] | None:
+    def _work(self, evaluation: Evaluation, work: Callable[..., None], *arguments: object) -> Awaitable[None] | None:
         """Do what takes long for a large Pod beside the loop, where other reviews go on; one such Pod at a time."""
-        if draft.is_large:
+        if evaluation.is_large:
             return asyncio.get_running_loop().run_in_executor(self._large_pods, work, *arguments)
         work(*arguments)
         return None
 
-    def _breaker(self, draft: Draft) -> None:
-        view = self._store.known_breaker(draft.plan)
+    def _breaker(self, evaluation: Evaluation) -> None:
+        view = self._store.known_breaker(evaluation.plan)
         if view is not None:
-            stages.refuse_open(draft, view, self._store.now_us())
+            stages.refuse_open(evaluation, view, self._store.now_us())
 
-    async def _asked(self, draft: Draft) -> Acquire:
-        return await asyncio.get_running_loop().run_in_executor(self._large_pods, stages.acquire, draft)
+    async def _asked(self, evaluation: Evaluation) -> Acquire:
+        return await asyncio.get_running_loop().run_in_executor(self._large_pods, stages.acquire, evaluation)
 
-    async def _charge(self, draft: Draft) -> None:
+    async def _charge(self, evaluation: Evaluation) -> None:
         try:
-            asked = stages.acquire(draft) if not draft.is_large else await self._asked(draft)
+            asked = stages.acquire(evaluation) if not evaluation.is_large else await self._asked(evaluation)
             receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:
-            stages.uncounted(draft, str(error))
-            if draft.uncounted and isinstance(error, UncountedError):
+            stages.uncounted(evaluation, str(error))
+            if evaluation.uncounted and isinstance(error, UncountedError):
                 error.admitted()
             return
-        stages.charged(draft, receipt)
+        stages.charged(evaluation, receipt)
         for transition in receipt.transitions:
             self._observer.transitioned(transition)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from webhook.core.breaker import Transition
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Observer, Review
 
@@ -42,7 +42,7 @@ class Observers:
         for observer in self._observers:
             observer.policy_judged(user, errors, document)
 
-    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
         for observer in self._observers:
             observer.overrides_loaded(live)
 
@@ -50,6 +50,6 @@ class Observers:
         for observer in self._observers:
             observer.overrides_failed(errors)
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         for observer in self._observers:
             observer.override_changed(service, former, now)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.harness.records import ADMITTED, ADVISED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, policy, review, transition
 from webhook.adapters.logs import JsonLines, Logs
-from webhook.core.admission.decision import Finding, Status, WouldWrite
+from webhook.core.admission.decision import Finding, ResponseStatus, WouldWrite
 from webhook.core.breaker import EXPIRED, HELD, State
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Duration, Quantity
@@ -151,7 +151,9 @@ def test_a_line_about_a_template_names_the_workload_and_no_pod(output: Output) -
 
 
 def test_a_failure_of_ours_is_an_error(output: Output) -> None:
-    output.logs().reviewed(review(replace(BREAKER_DENIED, status=Status(500, "InternalError", "internal error"))))
+    output.logs().reviewed(
+        review(replace(BREAKER_DENIED, status=ResponseStatus(500, "InternalError", "internal error")))
+    )
     assert output.lines()[0]["level"] == "error"
 
 

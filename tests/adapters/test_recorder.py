@@ -22,7 +22,7 @@ from webhook.adapters.recorder import WAITING_MAX, Recorder
 from webhook.adapters.recorder.file import RecordFile
 from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
-from webhook.core.kubernetes.pod import Container, Metadata, Pod, Spec
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import UserError
 from webhook.offline.simulator import Ask
@@ -91,7 +91,7 @@ def start(path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
 
 
 def review(uid: str, service: str | None = "payment-api", *, after_us: int = 0, **decided: Any) -> Review:
-    metadata = Metadata(name="web", namespace="payments", uid=uid)
+    metadata = PodMetadata(name="web", namespace="payments", uid=uid)
     asked = Request(
         uid=f"review-of-{uid}",
         operation="CREATE",
@@ -100,7 +100,7 @@ def review(uid: str, service: str | None = "payment-api", *, after_us: int = 0, 
         namespace="payments",
         user="alice",
         dry_run=False,
-        pod=Pod(metadata, Spec(containers=(Container(name="c"),))),
+        pod=Pod(metadata, PodSpec(containers=(Container(name="c"),))),
         old_pod=None,
     )
     decision = replace(ADMITTED, service=service, **decided)

@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.harness.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, policy, review, transition
 from tests.harness.serving import Files, pod, serving
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX, Traces, open_traces
-from webhook.core.admission.decision import Half, Status, Step, WouldWrite
+from webhook.core.admission.decision import Half, ResponseStatus, StageNote, WouldWrite
 from webhook.core.breaker import State
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt
@@ -31,7 +31,8 @@ SAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-01"
 UNSAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-00"
 STAGES = (("decode", 10_000), ("own", 15_000), ("charge", 600_000), ("answer", 650_000))
 NOTED = replace(
-    QUOTA_DENIED, steps=(Step("own", "service payment-api"), Step("charge", "pods over"), Step("charge", "denied"))
+    QUOTA_DENIED,
+    steps=(StageNote("own", "service payment-api"), StageNote("charge", "pods over"), StageNote("charge", "denied")),
 )
 
 
@@ -117,7 +118,7 @@ def test_a_denial_is_no_error_but_a_failure_of_ours_is(drawn: Recorder) -> None:
     drawn.traces.reviewed(review(QUOTA_DENIED))
     assert drawn.spans()["review validate"].status.status_code is StatusCode.UNSET
     drawn.exporter.clear()
-    drawn.traces.reviewed(review(replace(ADMITTED, status=Status(500, "InternalError"))))
+    drawn.traces.reviewed(review(replace(ADMITTED, status=ResponseStatus(500, "InternalError"))))
     assert drawn.spans()["review validate"].status.status_code is StatusCode.ERROR
 
 

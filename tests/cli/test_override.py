@@ -12,7 +12,7 @@ import pytest
 from tests.cli.running import Done, podgate
 from webhook.adapters import overrides_file
 from webhook.core.kubernetes.timestamps import microseconds
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.overrides_document import load
 
 POLICY = """\
@@ -42,7 +42,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def entries(file: Path) -> dict[str, Entry]:
+def entries(file: Path) -> dict[str, Override]:
     return {entry.service: entry for entry in load(file.read_bytes()).entries}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import TRACE, Json, installed, podgate, policy_text
-from webhook.core.kubernetes.pod_templates import SOURCES
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},"
@@ -160,7 +160,7 @@ def test_a_person_is_shown_what_it_depends_on() -> None:
 
 
 def test_every_kind_that_the_server_reviews_is_known_here() -> None:
-    assert {f"{kind.lower()}s" for kind in (*WORKLOADS, "DaemonSet")} >= {source.resource for source in SOURCES}
+    assert {f"{kind.lower()}s" for kind in (*WORKLOADS, "DaemonSet")} >= {source.resource for source in WORKLOAD_KINDS}
 
 
 def test_a_daemon_set_is_exempt_and_pods_of_nobody_are_unmatched() -> None:

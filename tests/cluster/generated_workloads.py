@@ -7,14 +7,14 @@ from typing import Any
 import yaml
 
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.kubernetes.pod_templates import SOURCES
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 
 ID = "example.com/id"
 """A label of every template, by which its Pods are found."""
 PLACES = 6
 """Namespaces that a set is spread over, each with services of its own."""
 _THEIRS = "theirs"
-_KINDS = [source.kind for source in SOURCES]
+_KINDS = [source.kind for source in WORKLOAD_KINDS]
 _UID = "00000000-0000-4000-8000-000000000000"
 _HASHES = ["7d4b6c9f5d", "5c8f4b", "aeiou"]
 _INDEXES = ["0", "1", "2", "7"]
@@ -62,7 +62,7 @@ def id_of(one: dict[str, Any]) -> str:
 
 def _object(random: Random, number: int, namespace: str) -> dict[str, Any]:
     name, kind = f"w{number:03}", random.choice(_KINDS)
-    source = next(one for one in SOURCES if one.kind == kind)
+    source = next(one for one in WORKLOAD_KINDS if one.kind == kind)
     is_generated = random.random() < 0.15
     metadata = {"generateName": f"{name}-"} if is_generated else {"name": name}
     template = _template(random, kind, name)

@@ -18,7 +18,7 @@ from tests.cluster.storm import Storm
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_link
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.quota import STANDING, Acquire
 from webhook.ports import WatchReports
@@ -178,7 +178,7 @@ def stand(redis: RedisServer, service: str) -> set[str]:
 
 async def still_charged(redis: RedisServer, name: str) -> set[str]:
     """Return the uids that were charged and not given back: to ask for one of them again is to repeat oneself."""
-    plan = Compiled(load(policy(name).encode(), Purpose.REPLAY).policy).plans[name]
+    plan = CompiledPolicy(load(policy(name).encode(), Purpose.REPLAY).policy).plans[name]
     with redis.client() as client:
         keys = [key.decode() for key in client.scan_iter(f"podgate:{{{name}}}:v1:default:pod:*", count=1000)]
     uids = [key.rpartition(":")[2] for key in keys]

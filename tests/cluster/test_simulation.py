@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from webhook.core.kubernetes.pod_templates import SOURCES
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 from webhook.core.simulation import SimulatedPod, simulate
 from webhook.offline.manifests import Subject, subjects
 
@@ -51,7 +51,7 @@ def workload(kind: str, name: str, labels: dict[str, str] | None = None, pod: An
     of_jobs = {"restartPolicy": "Never"} if kind in {"Job", "CronJob"} else {}
     template = {"metadata": metadata, "spec": {"schedulerName": NOBODY, "containers": [container()], **of_jobs}}
     template["spec"] |= pod or {}
-    group = next(source.api_version for source in SOURCES if source.kind == kind)
+    group = next(source.api_version for source in WORKLOAD_KINDS if source.kind == kind)
     body: dict[str, Any] = {"template": template}
     if kind == "ReplicationController":
         body["selector"] = {"app": name}

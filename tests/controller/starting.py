@@ -6,7 +6,13 @@ from typing import Any
 from tests.controller.world import SECOND_US, World, at
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome import Settlement, Start
-from webhook.core.kubernetes.pod import Condition, ContainerState, ContainerStatus, Halt, SchedulingGate
+from webhook.core.kubernetes.pod import (
+    ContainerState,
+    ContainerStateDetail,
+    ContainerStatus,
+    PodCondition,
+    SchedulingGate,
+)
 from webhook.core.quota import CounterPlan
 
 DEADLINE = 60
@@ -18,7 +24,7 @@ STARTS = f"""
     errorRate: {{percent: 95, interval: 30s, consecutive: 1, minimumOutcomes: 2}}
 """
 GATE = SchedulingGate("example.com/wait")
-CRASHING = ContainerStatus(3, ContainerState(waiting=Halt("CrashLoopBackOff")))
+CRASHING = ContainerStatus(3, ContainerState(waiting=ContainerStateDetail("CrashLoopBackOff")))
 
 
 class Starting(World):
@@ -49,7 +55,7 @@ class Starting(World):
         """Let a condition of a Pod change now."""
         others = tuple(one for one in self.cluster.pods[uid].status.conditions or () if one.type != kind)
         now = at(self.clock.now_us())
-        self.cluster.update(uid, conditions=(*others, Condition(kind, status, reason, now)))
+        self.cluster.update(uid, conditions=(*others, PodCondition(kind, status, reason, now)))
 
     async def see(self) -> None:
         """Let all arrive that was written, and the store hear of it."""

@@ -10,7 +10,7 @@ from tests.controller.test_pod_tracker import until
 from tests.controller.world import World, at, compiled, pod
 from webhook.controller import disruption_exemptions
 from webhook.core.breaker import State
-from webhook.core.kubernetes.pod import Condition, OwnerReference
+from webhook.core.kubernetes.pod import OwnerReference, PodCondition
 from webhook.core.quota import Acquire, CounterPlan
 
 POLICY = """
@@ -43,7 +43,7 @@ class Losing(World):
     def lose(self, *controllers: str, reason: str = "DeletionByTaintManager") -> None:
         """Let the cluster take their Pods away."""
         for uid in controllers:
-            gone = Condition("DisruptionTarget", "True", reason, at(self.clock.now_us()))
+            gone = PodCondition("DisruptionTarget", "True", reason, at(self.clock.now_us()))
             self.cluster.update(f"of-{uid}", conditions=(gone,))
 
     async def replace(self, uid: str, number: int = 1) -> bool:

@@ -1,7 +1,7 @@
 """The store is held against the cluster: what it lacks comes back, what it has too much goes, and how much is said."""
 
 from tests.controller.world import WEB, World, compiled, pod
-from webhook.core.overrides import Reset
+from webhook.core.overrides import WindowReset
 from webhook.core.quota import Sighting
 
 
@@ -153,7 +153,7 @@ async def test_resets_are_asked_for_once_and_again_while_the_store_is_away() -> 
     world = World()
     await world.create("a")
     await world.all()
-    reset, resets = Reset("web", world.clock.now_us(), None), world.controller._resets
+    reset, resets = WindowReset("web", world.clock.now_us(), None), world.controller._resets
     world.answer(store=False)
     await resets._reset(reset)
     assert reset not in resets._done

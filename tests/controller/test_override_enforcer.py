@@ -8,7 +8,7 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Hands
 from webhook.core.breaker import Forcing, State, Transition
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan
@@ -63,7 +63,7 @@ class World:
         self.ledger = Ledger(self.clock)
         self.resets: Mapping[str, int] = {}
         self.told: list[Transition] = []
-        self.compiled = Compiled(LOADED)
+        self.compiled = CompiledPolicy(LOADED)
         self.hands = self.leader()
 
     def leader(self) -> Hands:
@@ -72,7 +72,7 @@ class World:
         )
 
     def want(self, forcing: Forcing | None) -> None:
-        self.compiled = Compiled(replace(LOADED, forcings={} if forcing is None else {"web": forcing}))
+        self.compiled = CompiledPolicy(replace(LOADED, forcings={} if forcing is None else {"web": forcing}))
 
     async def look(self) -> list[str]:
         """Do a round; return the changes that were told."""

@@ -7,7 +7,7 @@ from typing import Any
 from tests.harness.fake_apiserver import until
 from webhook.controller import BoardPace, BoardReports, Boards
 from webhook.core.breaker import BreakerView, State
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan
@@ -21,14 +21,14 @@ NEVER = BoardPace(writes_max=2, read_seconds=0)
 FORBIDDEN = BoardError("cannot write: HTTP 403")
 
 
-def compiled(*services: str, mode: str = "Enforce") -> Compiled:
+def compiled(*services: str, mode: str = "Enforce") -> CompiledPolicy:
     """Return services with a breaker each, but for those that are called plain."""
     breaker = f"breaker: {{quotaExceeded: {{}}}}, modes: {{breaker: {mode}}}"
     breaker += ", quota: {windows: [{window: 1m, hard: {pods: 1}}]}"
     rows = [f"- {{name: {name}, match: {{namespaces: [{name}]}}, {breaker}}}" for name in services if name != "plain"]
     rows += ["- {name: plain, match: {namespaces: [plain]}}"] * ("plain" in services)
     text = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n" + "\n".join(rows)
-    return Compiled(LoadedPolicy(understand(text.encode(), None).policy, "0" * 16))
+    return CompiledPolicy(LoadedPolicy(understand(text.encode(), None).policy, "0" * 16))
 
 
 class Board:
@@ -66,7 +66,7 @@ class World:
     """A policy, its breakers, a board, and who keeps it."""
 
     def __init__(self, *services: str, board: Board | None = None, pace: BoardPace = PACE) -> None:
-        self.policy: Compiled | None = compiled(*services)
+        self.policy: CompiledPolicy | None = compiled(*services)
         self.views: dict[str, BreakerView] = dict.fromkeys(services, CLOSED)
         self.board = board or Board()
         self.told: list[str] = []

@@ -15,9 +15,9 @@ from webhook.adapters.kubernetes.pods import WatchedPods
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Controller, ControllerPace, ControllerReports
 from webhook.core.breaker import Transition
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
-from webhook.core.kubernetes.pod import Container, Metadata, Pod, PodStatus, Resources, Spec
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, PodStatus, Resources
 from webhook.core.pods.ownership import ends_at_us
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, Receipt, pod_cost
@@ -36,9 +36,9 @@ WEB = """
 """
 
 
-def compiled(services: str = WEB, head: str = "") -> Compiled:
+def compiled(services: str = WEB, head: str = "") -> CompiledPolicy:
     text = f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{head}\nservices:\n{services}"
-    return Compiled(LoadedPolicy(understand(text.encode(), None).policy, "0" * 16))
+    return CompiledPolicy(LoadedPolicy(understand(text.encode(), None).policy, "0" * 16))
 
 
 def at(now_us: int) -> str:
@@ -49,11 +49,11 @@ def at(now_us: int) -> str:
 
 def pod(uid: str, name: str = "", labels: dict[str, str] | None = None, cpu: str = "1", **spec: Any) -> Pod:
     """Make a Pod of service `web` in namespace shop, unless told otherwise."""
-    metadata = Metadata(name or f"pod-{uid}", namespace=spec.pop("namespace", "shop"), uid=uid)
+    metadata = PodMetadata(name or f"pod-{uid}", namespace=spec.pop("namespace", "shop"), uid=uid)
     labels = {"app": "web", "podgate.io/service": "web"} if labels is None else labels
     owners, annotations = spec.pop("owners", None), spec.pop("annotations", None)
     metadata = replace(metadata, labels=labels, owner_references=owners, annotations=annotations)
-    return Pod(metadata, Spec(containers=(Container("c", Resources({"cpu": cpu})),), **spec))
+    return Pod(metadata, PodSpec(containers=(Container("c", Resources({"cpu": cpu})),), **spec))
 
 
 class Cluster:

@@ -10,7 +10,7 @@ from tests.core.generating.words import HASH
 from tests.core.oracle.nodes import Json
 from webhook.core.admission.mutation import rewrite
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import Operation
+from webhook.core.patch import PatchOperation
 from webhook.core.policy.model import Service
 
 Patch = Sequence[Json]
@@ -20,17 +20,17 @@ def read(raw: Json) -> Pod:
     return msgspec.json.decode(msgspec.json.encode(raw), type=Pod)
 
 
-def patch_of(raw: Json, service: Service) -> tuple[Operation, ...]:
+def patch_of(raw: Json, service: Service) -> tuple[PatchOperation, ...]:
     return rewrite(read(raw), service, HASH)
 
 
-def plain(patch: Sequence[Operation]) -> list[dict[str, Any]]:
+def plain(patch: Sequence[PatchOperation]) -> list[dict[str, Any]]:
     """Return a patch as it travels."""
     found: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(patch))
     return found
 
 
-def applied(raw: Json, patch: Sequence[Operation] | Patch) -> dict[str, Any]:
+def applied(raw: Json, patch: Sequence[PatchOperation] | Patch) -> dict[str, Any]:
     """Apply by an independent library, as the API server does; both as they travel, so that nothing is shared."""
     result: dict[str, Any] = jsonpatch.apply_patch(
         *(msgspec.json.decode(msgspec.json.encode(one)) for one in (raw, patch))

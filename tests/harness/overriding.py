@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from webhook.core.kubernetes.timestamps import microseconds
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 
 END = "2026-12-01T04:00:00Z"
 END_US = microseconds(END)
@@ -31,11 +31,11 @@ class Told:
         self.failed: list[tuple[str, ...]] = []
         self.changes: list[str] = []
 
-    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
         self.loaded.append([entry.service for entry in live])
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         self.failed.append(tuple(errors))
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         self.changes.append(f"{service} {'ended' if now is None else 'began' if former is None else 'changed'}")

@@ -4,11 +4,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.admission.decision import Decision, Finding, Half, Status, Verdict
+from webhook.core.admission.decision import Decision, Finding, Half, ResponseStatus, Verdict
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Match, Policy, Service
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Holder, Look, Receipt, Refusal, Use
@@ -38,14 +38,16 @@ OVER_ITS_POOL = Use(
 QUOTA_DENIED = replace(
     ADMITTED,
     verdict=Verdict.DENY,
-    status=Status(429, "TooManyRequests", "QuotaExceeded: service payment-api: pods in 1m: hard 50, used 50, asked 1"),
+    status=ResponseStatus(
+        429, "TooManyRequests", "QuotaExceeded: service payment-api: pods in 1m: hard 50, used 50, asked 1"
+    ),
     findings=(Finding(Code.QUOTA_EXCEEDED, "quota", Mode.ENFORCE, "hard 50, used 50"),),
     receipt=Receipt(AT_US, refused=Refusal.QUOTA, over=(OVER, OVER_ITS_POOL)),
 )
 BREAKER_DENIED = replace(
     ADMITTED,
     verdict=Verdict.DENY,
-    status=Status(503, "ServiceUnavailable", "BreakerOpen: service payment-api: the breaker is open"),
+    status=ResponseStatus(503, "ServiceUnavailable", "BreakerOpen: service payment-api: the breaker is open"),
     findings=(Finding(Code.BREAKER_OPEN, "breaker", Mode.ENFORCE, "is open"),),
 )
 
@@ -78,8 +80,8 @@ def policy(*services: str, policy_hash: str = "0123456789abcdef") -> LoadedPolic
     )
 
 
-def override(service: str = "payment-api", until: str = "2026-12-01T04:00:00Z") -> Entry:
-    return Entry(service, until, "INC-1", quota_factor=Quantity.parse("3"))
+def override(service: str = "payment-api", until: str = "2026-12-01T04:00:00Z") -> Override:
+    return Override(service, until, "INC-1", quota_factor=Quantity.parse("3"))
 
 
 def transition(old: State, new: State, reason: str = "", service: str = "payment-api") -> Transition:

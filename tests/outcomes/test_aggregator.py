@@ -18,7 +18,7 @@ from webhook.app.server import Podgate
 from webhook.app.telemetry import Telemetry
 from webhook.core.breaker import State, Transition
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.outcomes.aggregation import SLOT_US
 from webhook.core.outcomes.report import BadOutcomesError, Pushed
 from webhook.core.quota import CounterPlan
@@ -92,7 +92,7 @@ class World:
     def __init__(self) -> None:
         self.clock = CountingClock(START_US)
         self.store = Listening(self.clock)
-        self.policy: Compiled | None = compiled(SERVICES)
+        self.policy: CompiledPolicy | None = compiled(SERVICES)
         self.observed = Observed()
         self.counts: Counter[tuple[str, ...]] = Counter()
         self.reports = OutcomeReports(

@@ -7,7 +7,7 @@ import pytest
 from tests.harness.overriding import END_US, Still, Told, entry
 from webhook.app.offline import Offline
 from webhook.core.document import Purpose, load
-from webhook.core.overrides import InForce
+from webhook.core.overrides import LiveOverrides
 from webhook.core.policy.model import LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
@@ -49,7 +49,7 @@ def kept() -> Kept:
 
 
 def test_without_any_document_nothing_is_in_force(kept: Kept) -> None:
-    assert kept.keeper.current() == NoOverrides().current() == InForce()
+    assert kept.keeper.current() == NoOverrides().current() == LiveOverrides()
 
 
 async def test_a_good_document_is_in_force_at_once_and_told_once(kept: Kept) -> None:

@@ -18,9 +18,9 @@ from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.policy_file import PolicyFile
 from webhook.core.admission.decision import Half
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.container_resources import RangePlan
-from webhook.core.document import Loaded, Purpose, load
+from webhook.core.document import LoadResult, Purpose, load
 from webhook.core.overrides import overridden
 from webhook.core.overrides_document import load as load_overrides
 from webhook.core.placement import PlacementPlan
@@ -57,7 +57,7 @@ def policy(disk: str = "ssd", number: int = NUMBER, head: str = "") -> bytes:
 class Here:
     """A check without a process of its own."""
 
-    async def load(self, raw: bytes, purpose: Purpose) -> Loaded:
+    async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         return load(raw, purpose)
 
     async def weigh(self, asked: Question) -> PolicyReview:
@@ -79,7 +79,7 @@ class Server:
         self.interceptor = Interceptor(source, MemoryStore(clock), namespaces, Observers(), self.active)
 
     @property
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledPolicy:
         loaded = self.keeper.current()
         assert loaded is not None
         return self.interceptor.compiled(loaded)
@@ -204,7 +204,7 @@ def test_however_overrides_follow_each_other_the_policy_is_as_if_compiled_at_onc
             await keeper.offer(document, "o.yaml")
             assert keeper.last_errors() == ()
             found = active.compiled(guarded())
-            expected = Compiled(overridden(guarded(), load_overrides(document).live(0)))
+            expected = CompiledPolicy(overridden(guarded(), load_overrides(document).live(0)))
             assert (found.plans, found.counted, found.policy) == (expected.plans, expected.counted, expected.policy)
             assert all(one is found.services[one.name] for one in found.policy.services)
 

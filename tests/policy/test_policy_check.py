@@ -20,7 +20,7 @@ from webhook.adapters.clocks import WallClock
 from webhook.adapters.policy_process import parent
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.admission.review import BadReviewError
-from webhook.core.document import DocumentError, Loaded, Purpose, load
+from webhook.core.document import DocumentError, LoadResult, Purpose, load
 from webhook.core.document.configmap import ConfigMap
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_admission.check_codec import Outcome, encode
@@ -250,7 +250,7 @@ class Answering:
         self.trouble: str | None = None
         self.asked = 0
 
-    async def load(self, raw: bytes, purpose: Purpose) -> Loaded:
+    async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         self.asked += 1
         if self.trouble is not None:
             raise CheckFailedError(self.trouble)

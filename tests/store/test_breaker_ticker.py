@@ -10,7 +10,7 @@ from tests.harness.fake_apiserver import until
 from tests.harness.records import transition
 from webhook.adapters.clocks import VirtualClock
 from webhook.core.breaker import State, Transition
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.store.breaker_ticker import Ticking
@@ -36,7 +36,7 @@ class Counters:
 async def test_all_services_of_the_policy_are_ticked_and_what_moved_is_told() -> None:
     counters: Any = Counters()
     found: list[Transition] = []
-    policies: list[Compiled | None] = [None, Compiled(LOADED), Compiled(LOADED)]
+    policies: list[CompiledPolicy | None] = [None, CompiledPolicy(LOADED), CompiledPolicy(LOADED)]
     ticking = Ticking(counters, VirtualClock(ALMOST_US), lambda: policies.pop(0) if policies else None, found.append)
     task = asyncio.create_task(ticking.run())
     await until(lambda: bool(found))

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import Transition
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Review
 
@@ -144,13 +144,13 @@ class Traces:
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Say nothing: logs and metrics do."""
 
-    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
         """Say nothing: logs and metrics do."""
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         """Say nothing: logs and metrics do."""
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         """Say nothing: logs and metrics do."""
 
     def shutdown(self) -> None:

@@ -15,7 +15,7 @@ from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateKeeper
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.tokens.jwks_refresher import Fetch
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, configmap
 from webhook.policy.active_overrides import OverridesKeeper
 from webhook.policy.active_policy import ActivePolicy
@@ -73,7 +73,7 @@ class Sources:
     is_alone: bool = False
     """There is no cluster, and so no controller beside it."""
 
-    def compiled(self) -> Compiled | None:
+    def compiled(self) -> CompiledPolicy | None:
         """Return the policy in force under the overrides in force."""
         loaded = self.policies.current()
         return None if loaded is None else self.active.compiled(loaded)

@@ -8,7 +8,7 @@ from webhook.app.store import Ledger
 from webhook.app.telemetry import Telemetry
 from webhook.controller import Boards, Controller, Hands, Resets
 from webhook.core import overrides
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.ports import Clock, PodWatch
 from webhook.store.breaker_ticker import Ticking
 
@@ -37,13 +37,15 @@ def by_hand(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loo
     return resets.run, _hands(sources, ledger, telemetry, in_force).run
 
 
-def _hands(sources: Sources, ledger: Ledger, telemetry: Telemetry, in_force: Callable[[], Compiled | None]) -> Hands:
+def _hands(
+    sources: Sources, ledger: Ledger, telemetry: Telemetry, in_force: Callable[[], CompiledPolicy | None]
+) -> Hands:
     def asked() -> dict[str, int]:
         return overrides.breaker_resets(sources.overrides.keeper.current().all(), _WALL.now_us())
 
     return Hands(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
 
 
-def _asked(sources: Sources) -> Callable[[], Iterable[overrides.Reset]]:
+def _asked(sources: Sources) -> Callable[[], Iterable[overrides.WindowReset]]:
     """Return the resets that live overrides ask for."""
     return lambda: overrides.resets(sources.overrides.keeper.current().all(), _WALL.now_us())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
@@ -47,7 +47,7 @@ class Offline:
         finally:
             await self._redis.close()
 
-    def compiled(self, policy_hash: str = "") -> Compiled:
+    def compiled(self, policy_hash: str = "") -> CompiledPolicy:
         """Return the policy in force, or the one that a decision was made by, which may be a moment older."""
         return self.interceptor.compiled(self.policies.by_hash(policy_hash) or self.policies.loaded)
 

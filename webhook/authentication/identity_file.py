@@ -14,14 +14,14 @@ from webhook.authentication.identities import (
     Proxy,
     Role,
 )
-from webhook.core.document.yaml.recognition import Kind, mark_of
+from webhook.core.document.yaml.recognition import DocumentKind, mark_of
 from webhook.errors import UserError
 from webhook.support.strict_yaml import read_yaml, shown_only_as
 from webhook.support.watched_file import Reloading
 
 _FILE_BYTES_MAX = 256 * 1024
 _A_ROLE = mark_of("role", r"\s*[\"']?(apiserver|reporter|proxy)\b").pattern
-_KIND = Kind(
+_KIND = DocumentKind(
     "a list of identities",
     # An entry whose certificate was forgotten is known by its role.
     (mark_of("role"), re.compile(f"{_A_ROLE}|{mark_of('certificate').pattern}", re.MULTILINE)),

@@ -11,7 +11,7 @@ from webhook.cli.options import override_options
 from webhook.cli.options.override_options import Span, Where
 from webhook.cli.status import COLOURS, DEFAULT_SERVER, fetch, table
 from webhook.core.admission.denials import utc
-from webhook.core.overrides import Hand
+from webhook.core.overrides import ManualBreakerState
 
 _HEADINGS = ("SERVICE", "STATE", "SINCE", "TRIGGERED AT", "SECONDS TO RECOVERY", "REASON")
 
@@ -32,7 +32,7 @@ def open_(service: str, span: Callable[[], Span], where: Where) -> None:
     nothing counted yet. Where the service degrades (whenOpen: Degrade) nobody is kept out. Exits as `podgate
     override` does.
     """
-    override_options.put(where, span(), {"service": service, "breaker": Hand.FORCED_OPEN.value})
+    override_options.put(where, span(), {"service": service, "breaker": ManualBreakerState.FORCED_OPEN.value})
 
 
 @breaker.command()
@@ -45,7 +45,7 @@ def close(service: str, span: Callable[[], Span], where: Where) -> None:
     An override, see `podgate override`: servers act on it within a second or so, and it ends by itself. Exits as
     that does.
     """
-    override_options.put(where, span(), {"service": service, "breaker": Hand.FORCED_CLOSED.value})
+    override_options.put(where, span(), {"service": service, "breaker": ManualBreakerState.FORCED_CLOSED.value})
 
 
 @breaker.command()
@@ -59,7 +59,9 @@ def reset(service: str, span: Callable[[], Span], where: Where) -> None:
     waiting for that. Exits as `podgate override` does.
     """
     override_options.put(
-        where, span(), {"service": service, "breaker": Hand.AUTOMATIC.value, "resetAt": utc(override_options.now_us())}
+        where,
+        span(),
+        {"service": service, "breaker": ManualBreakerState.AUTOMATIC.value, "resetAt": utc(override_options.now_us())},
     )
 
 

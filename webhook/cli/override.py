@@ -10,7 +10,7 @@ import click
 from webhook.cli.options import override_options
 from webhook.cli.options.override_options import Span, Where
 from webhook.cli.status import countdown, table
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.errors import UserError
 
 
@@ -66,7 +66,7 @@ def override(  # noqa: PLR0913  one argument an option
     override_options.put(where, span(), plain)
 
 
-def _show(entries: list[Entry], output: str | None) -> None:
+def _show(entries: list[Override], output: str | None) -> None:
     if output == "json" or (output is None and not sys.stdout.isatty()):
         click.echo(json.dumps([entry.plain() for entry in entries], indent=2, ensure_ascii=False))
         return
@@ -74,5 +74,5 @@ def _show(entries: list[Entry], output: str | None) -> None:
     click.echo("\n".join(table([("SERVICE", "LEFT", "OVERRIDE"), *rows])) if rows else "no override is in force")
 
 
-def _left(entry: Entry) -> str:
+def _left(entry: Override) -> str:
     return countdown(max(0, -(-(entry.until_us - override_options.now_us()) // 1_000_000)))

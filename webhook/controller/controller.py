@@ -13,8 +13,8 @@ from webhook.controller.refunds import Refunds
 from webhook.controller.reports import ControllerPace, ControllerReports
 from webhook.controller.sighting_sender import Telling
 from webhook.controller.start_tracker import Starts
-from webhook.core.compiled_policy import Compiled
-from webhook.core.overrides import Reset
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.overrides import WindowReset
 from webhook.ports import BreakerLedger, Clock, Continuity, NamespaceLabels, PodLedger, PodWatch
 
 
@@ -27,11 +27,11 @@ class Controller:
         ledger: PodLedger,
         breakers: BreakerLedger,
         clock: Clock,
-        policy: Callable[[], Compiled | None],
+        policy: Callable[[], CompiledPolicy | None],
         namespaces: NamespaceLabels,
         reports: ControllerReports,
         *,
-        resets: Callable[[], Iterable[Reset]] = lambda: (),
+        resets: Callable[[], Iterable[WindowReset]] = lambda: (),
         beside: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
         pace: ControllerPace = ControllerPace(),  # noqa: B008  frozen
     ) -> None:

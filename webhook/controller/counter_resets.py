@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
-from webhook.core.compiled_policy import Compiled
-from webhook.core.overrides import Reset
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.overrides import WindowReset
 from webhook.errors import StoreUnavailableError
 from webhook.ports import PodLedger
 
@@ -15,8 +15,8 @@ class Resets:
     def __init__(
         self,
         ledger: PodLedger,
-        policy: Callable[[], Compiled | None],
-        asked: Callable[[], Iterable[Reset]],
+        policy: Callable[[], CompiledPolicy | None],
+        asked: Callable[[], Iterable[WindowReset]],
         *,
         round_seconds: float = 1.0,
     ) -> None:
@@ -24,7 +24,7 @@ class Resets:
         self._policy = policy
         self._asked = asked
         self._round_seconds = round_seconds
-        self._done: set[Reset] = set()
+        self._done: set[WindowReset] = set()
 
     async def run(self) -> None:
         """Do what is asked until cancelled."""
@@ -35,7 +35,7 @@ class Resets:
             for reset in asked - self._done:
                 await self._reset(reset)
 
-    async def _reset(self, reset: Reset) -> None:
+    async def _reset(self, reset: WindowReset) -> None:
         service, at_us, seconds = reset
         compiled = self._policy()
         plan = compiled.plans.get(service) if compiled is not None else None

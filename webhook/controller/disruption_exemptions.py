@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from webhook.controller.backoff import Pauses
 from webhook.controller.reports import ControllerPace, ControllerReports
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.disruption import disrupted_us, replacing
 from webhook.core.pods.ownership import Owned
@@ -26,7 +26,7 @@ class Excuses:
         self,
         ledger: BreakerLedger,
         clock: Clock,
-        policy: Callable[[], Compiled | None],
+        policy: Callable[[], CompiledPolicy | None],
         reports: ControllerReports,
         pace: ControllerPace,
     ) -> None:
@@ -41,7 +41,7 @@ class Excuses:
         self._noted = asyncio.Event()
         self._pauses = Pauses(pace)
 
-    def begin(self, compiled: Compiled | None) -> None:
+    def begin(self, compiled: CompiledPolicy | None) -> None:
         plans = compiled.plans.values() if compiled is not None else ()
         self._listens = frozenset(plan.service for plan in plans if plan.breaker and plan.breaker.quota)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from webhook.controller.backoff import Pauses
 from webhook.controller.reports import OVERFLOW, ControllerPace, ControllerReports
 from webhook.core.breaker.outcome import Settlement, Start
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.pods.start_outcome import Result
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
@@ -35,7 +35,7 @@ class StartOutcomes:
         self,
         ledger: BreakerLedger,
         clock: Clock,
-        policy: Callable[[], Compiled | None],
+        policy: Callable[[], CompiledPolicy | None],
         reports: ControllerReports,
         pace: ControllerPace,
     ) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from webhook.core.breaker import BreakerView, State, Transition
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import BreakerLedger
@@ -22,7 +22,7 @@ class Hands:
         self,
         ledger: BreakerLedger,
         known: Callable[[CounterPlan], BreakerView | None],
-        policy: Callable[[], Compiled | None],
+        policy: Callable[[], CompiledPolicy | None],
         asked: Callable[[], Mapping[str, int]],
         told: Callable[[Transition], None],
         *,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from webhook.controller.pending_sightings import Untold
 from webhook.controller.pod_index import Change, Roster
 from webhook.controller.reports import ControllerReports
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods import ownership
 from webhook.core.pods.ownership import FOREVER_US, Owned
@@ -21,7 +21,7 @@ _NO_LABELS: Mapping[str, str] = {}
 class Onlooker(Protocol):
     """Who is told beside of what the watch brings. It must be quick about it: this is asked of every Pod."""
 
-    def begin(self, compiled: Compiled | None) -> None:
+    def begin(self, compiled: CompiledPolicy | None) -> None:
         """Hear by which policy Pods are judged from now on: all of them are listed anew."""
         ...
 
@@ -43,7 +43,7 @@ class Following:
 
     def __init__(
         self,
-        policy: Callable[[], Compiled | None],
+        policy: Callable[[], CompiledPolicy | None],
         namespaces: NamespaceLabels,
         clock: Clock,
         continuity: Callable[[], Continuity | None],
@@ -52,7 +52,7 @@ class Following:
     ) -> None:
         self.roster = Roster()
         self.untold = Untold()
-        self.compiled: Compiled | None = None
+        self.compiled: CompiledPolicy | None = None
         self.listed_turn: int | None = None
         """The turn of `untold` by which a whole list had been noted, None before there was one under this policy."""
         self._policy = policy

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.core.breaker import BreakerView
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.service_status import service_status
 from webhook.errors import BoardError, NoBoardError
@@ -45,7 +45,7 @@ class Boards:
         self,
         board: StatusBoard,
         known: Callable[[CounterPlan], BreakerView | None],
-        policy: Callable[[], Compiled | None],
+        policy: Callable[[], CompiledPolicy | None],
         reports: BoardReports,
         *,
         pace: BoardPace = BoardPace(),
@@ -109,7 +109,7 @@ class Boards:
             del self._waiting[service]  # one that fails waits behind the others then
             await self._put(service, wanted.get(service))
 
-    def _wanted(self, compiled: Compiled) -> _Statuses:
+    def _wanted(self, compiled: CompiledPolicy) -> _Statuses:
         """Return what should stand there. Of a breaker that nobody has heard of yet, what stands there stays."""
         wanted: _Statuses = {}
         for service, plan in compiled.plans.items():

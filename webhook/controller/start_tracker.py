@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from webhook.controller.outcome_sender import StartOutcomes
 from webhook.controller.reports import OVERFLOW, ControllerPace, ControllerReports
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import Owned
 from webhook.core.pods.start_outcome import Started, cause, created_us, ended, is_gated
@@ -61,7 +61,7 @@ class Starts:
 
     # --- what the watch brings ---
 
-    def begin(self, compiled: Compiled | None) -> None:
+    def begin(self, compiled: CompiledPolicy | None) -> None:
         deadlines_us = _deadlines_us(compiled)
         if deadlines_us == self._deadlines_us:
             return
@@ -184,7 +184,7 @@ class Starts:
         return in_time or Started(cause(pod), now_us - start.since_us)
 
 
-def _deadlines_us(compiled: Compiled | None) -> dict[str, int]:
+def _deadlines_us(compiled: CompiledPolicy | None) -> dict[str, int]:
     """Return startDeadline of each service whose breaker listens to starts."""
     found = {}
     for name, service in compiled.services.items() if compiled is not None else ():

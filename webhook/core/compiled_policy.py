@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.overrides import Entry, overridden
+from webhook.core.overrides import Override, overridden
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
@@ -23,7 +23,7 @@ class CompiledService(NamedTuple):
     counted: tuple[str, ...]
 
 
-class Compiled:
+class CompiledPolicy:
     """A policy, ready for reviews; never changed."""
 
     def __init__(self, loaded: LoadedPolicy, parts: Mapping[str, CompiledService] | None = None) -> None:
@@ -69,7 +69,7 @@ def compiling(loaded: LoadedPolicy, only: Collection[str] | None = None) -> Iter
 
 
 def compiling_under(
-    base: Compiled, entries: Mapping[str, tuple[Entry, ...]], known: Collection[str]
+    base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], known: Collection[str]
 ) -> Iterator[CompiledService]:
     """Yield the services of a policy that overrides make others than in `base`, but for those that are `known`."""
     loaded = overridden(base.loaded, entries)
@@ -79,14 +79,16 @@ def compiling_under(
     return compiling(loaded, changed)
 
 
-def under(base: Compiled, entries: Mapping[str, tuple[Entry, ...]], changed: Mapping[str, CompiledService]) -> Compiled:
+def under(
+    base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], changed: Mapping[str, CompiledService]
+) -> CompiledPolicy:
     """Return a policy as it is under overrides, with `changed` in place of what `base` has."""
     if not changed:
         return base
     parts = {**base.parts, **changed}
     policy = msgspec.structs.replace(base.policy, services=tuple(one.service for one in parts.values()))
     forcings = overridden(base.loaded, entries).forcings
-    return Compiled(LoadedPolicy(policy, base.hash, forcings), parts)
+    return CompiledPolicy(LoadedPolicy(policy, base.hash, forcings), parts)
 
 
 def breakers_open_max(policy: Policy) -> int | None:

@@ -25,7 +25,7 @@ class Code(StrEnum):
     BREAKER_PROBING = "BreakerProbing"
 
 
-class Lack(NamedTuple):
+class Violation(NamedTuple):
     """One thing that is owed; `owed` names it whatever the Pod has in its stead."""
 
     code: Code

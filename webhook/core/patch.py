@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 
-class Operation(Struct, frozen=True):
+class PatchOperation(Struct, frozen=True):
     """One operation; `path` is an escaped JSON Pointer. A removal has no value, a copy has where it comes from."""
 
     op: str
@@ -23,30 +23,30 @@ def pointer(*tokens: str | int) -> str:
     return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in tokens)
 
 
-def add(value: Any, *path: str | int) -> Operation:
-    return Operation("add", pointer(*path), value)
+def add(value: Any, *path: str | int) -> PatchOperation:
+    return PatchOperation("add", pointer(*path), value)
 
 
-def replace(value: Any, *path: str | int) -> Operation:
-    return Operation("replace", pointer(*path), value)
+def replace(value: Any, *path: str | int) -> PatchOperation:
+    return PatchOperation("replace", pointer(*path), value)
 
 
-def remove(*path: str | int) -> Operation:
-    return Operation("remove", pointer(*path))
+def remove(*path: str | int) -> PatchOperation:
+    return PatchOperation("remove", pointer(*path))
 
 
-def copy(source: str, *path: str | int) -> Operation:
-    return Operation("copy", pointer(*path), source=source)
+def copy(source: str, *path: str | int) -> PatchOperation:
+    return PatchOperation("copy", pointer(*path), source=source)
 
 
-def append(values: Sequence[Any], existing: Sized | None, *path: str | int) -> list[Operation]:
+def append(values: Sequence[Any], existing: Sized | None, *path: str | int) -> list[PatchOperation]:
     """Return the operations that put `values` at the end of a list: the whole list if there is none."""
     if not values:
         return []
     return [add(list(values), *path)] if existing is None else [add(value, *path, "-") for value in values]
 
 
-def apply(operations: Iterable[Operation], document: Any) -> None:
+def apply(operations: Iterable[PatchOperation], document: Any) -> None:
     """Carry out `operations` on a JSON document, in place. LookupError: one of them does not fit it.
 
     Values are copied: a policy's plan stands in every patch that is made of it.
@@ -82,7 +82,7 @@ def tokens_of(path: str) -> tuple[str, ...]:
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:])
 
 
-def set_keys(path: tuple[str, ...], existing: dict[str, str] | None, wanted: dict[str, str]) -> list[Operation]:
+def set_keys(path: tuple[str, ...], existing: dict[str, str] | None, wanted: dict[str, str]) -> list[PatchOperation]:
     """Return the operations that give a map the `wanted` entries: the whole map if there is none, else by key."""
     if existing is None:
         return [add(wanted, *path)] if wanted else []

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
-from webhook.core.kubernetes.pod_templates import SOURCES
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 from webhook.support import sanitize
 
-_MAKERS = {source.kind: source for source in SOURCES if not source.maker}
+_MAKERS = {source.kind: source for source in WORKLOAD_KINDS if not source.maker}
 
 
 class Exported(NamedTuple):

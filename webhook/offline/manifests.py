@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.core.kubernetes.pod_templates import SOURCES, Source
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.simulation import simulate
 from webhook.errors import UserError
 from webhook.offline.exported_pods import Exported, exported
@@ -15,7 +15,7 @@ from webhook.offline.simulator import USER
 from webhook.support import sanitize
 from webhook.support.input_files import documents
 
-_SOURCES = {source.kind: source for source in SOURCES}
+_SOURCES = {source.kind: source for source in WORKLOAD_KINDS}
 KNOWN_KINDS = ", ".join(["Pod", *_SOURCES, "PodTemplate", "List", "AdmissionReview"])
 
 
@@ -36,7 +36,7 @@ class Subject(Struct, frozen=True):
     review: dict[str, Any] | None = None
     workload: Mapping[str, Any] | None = None
     """The object whose controller makes the Pod."""
-    source: Source | None = None
+    source: WorkloadKind | None = None
     template_at: tuple[str, ...] = ()
     """Where the Pod's template stands in the object, () where the object is the Pod."""
     idle: str = ""

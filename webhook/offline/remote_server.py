@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from webhook.core.admission.decision import ALLOWED, Decision, Dependence, Half, Status, Step, Verdict
+from webhook.core.admission.decision import ALLOWED, Decision, Dependence, Half, ResponseStatus, StageNote, Verdict
 from webhook.core.admission.review import BadReviewError
-from webhook.core.patch import Operation
+from webhook.core.patch import PatchOperation
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 from webhook.offline.review_options import ServerOptions
@@ -139,12 +139,12 @@ def _token(path: Path) -> str:
 def _decision(half: Half, answer: bytes, url: str) -> Decision:
     try:
         response = msgspec.json.decode(answer, type=_AdmissionReview).response
-        patch = msgspec.json.decode(response.patch, type=tuple[Operation, ...])
+        patch = msgspec.json.decode(response.patch, type=tuple[PatchOperation, ...])
         told = response.audit_annotations
         verdict = Verdict(told["decision"])
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
         raise NoAnswerError(f"{url} answers, but not as Podgate does", "give the URL of podgate serve") from None
-    status = ALLOWED if response.allowed else Status(**msgspec.structs.asdict(response.status))
+    status = ALLOWED if response.allowed else ResponseStatus(**msgspec.structs.asdict(response.status))
     ignored = {"decision", "client-id"}
     return Decision(
         half=half,
@@ -159,5 +159,5 @@ def _decision(half: Half, answer: bytes, url: str) -> Decision:
         warnings=response.warnings,
         patch=patch,
         audit=told,
-        steps=tuple(Step("server", f"{key}: {value}") for key, value in told.items() if key not in ignored),
+        steps=tuple(StageNote("server", f"{key}: {value}") for key, value in told.items() if key not in ignored),
     )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.admission.review import BadReviewError
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.explanation import Note, explain
 from webhook.errors import UserError
 from webhook.interceptor import UnknownNamespaceError
@@ -49,7 +49,7 @@ class Evaluator(NamedTuple):
     """What judges. `policy` returns the policy of a hash; None for a server, which shows its policy to nobody."""
 
     interceptor: Reviewer
-    policy: Callable[[str], Compiled] | None = None
+    policy: Callable[[str], CompiledPolicy] | None = None
 
 
 class Judged(NamedTuple):

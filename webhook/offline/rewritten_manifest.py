@@ -12,14 +12,14 @@ import jsonpatch
 import msgspec
 
 from webhook.core.admission.mutation import HASH_ANNOTATION
-from webhook.core.patch import Operation
+from webhook.core.patch import PatchOperation
 from webhook.core.placement import SERVICE_LABEL
 
 _SPEC = "/spec/"
 _OWN = (("labels", SERVICE_LABEL), ("annotations", HASH_ANNOTATION))
 
 
-def committed(document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[Operation]) -> dict[str, Any]:
+def committed(document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[PatchOperation]) -> dict[str, Any]:
     """Return a manifest with the patch of a Pod applied to the Pod or template that stands `at` some place in it."""
     result = copy.deepcopy(dict(document))
     holder: dict[str, Any] = result

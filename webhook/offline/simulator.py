@@ -16,7 +16,7 @@ import msgspec
 
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.review import BadReviewError
-from webhook.core.kubernetes.pod_templates import Source
+from webhook.core.kubernetes.pod_templates import WorkloadKind
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 
@@ -87,7 +87,7 @@ def _groups(ask: Ask) -> list[str]:
     return list(dict.fromkeys((*own, "system:authenticated")))
 
 
-def workload_review(workload: Mapping[str, Any], source: Source, namespace: str) -> dict[str, Any]:
+def workload_review(workload: Mapping[str, Any], source: WorkloadKind, namespace: str) -> dict[str, Any]:
     """Return the AdmissionReview that the API server would send about a workload object in a dry run of its CREATE."""
     resource = {"group": source.group, "version": "v1", "resource": source.resource}
     request = {

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.outcomes import report
 from webhook.core.outcomes.report import MOST_LISTED, Pushed, Refusal, RefusedOutcome
 from webhook.errors import NoPolicyError
@@ -29,7 +29,7 @@ class OutcomeReceiver:
     """`/v1/outcomes`. A reporter learns of no service but those that name it."""
 
     def __init__(
-        self, policy: Callable[[], Compiled | None], buffer: OutcomeBuffer, clock: Clock, reports: OutcomeReports
+        self, policy: Callable[[], CompiledPolicy | None], buffer: OutcomeBuffer, clock: Clock, reports: OutcomeReports
     ) -> None:
         self._policy = policy
         self._buffer = buffer

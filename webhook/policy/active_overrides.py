@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 
 from webhook.core.document import DocumentError
-from webhook.core.overrides import Entry, InForce
-from webhook.core.overrides_document import Document, load
+from webhook.core.overrides import LiveOverrides, Override
+from webhook.core.overrides_document import OverridesDocument, load
 from webhook.ports import Clock, Observer
 
 _LOOK_SECONDS = 1.0
@@ -16,9 +16,9 @@ _NEVER_US = 1 << 63
 class NoOverrides:
     """A `ports.Overrides` where nobody has hands on anything."""
 
-    _NONE = InForce()
+    _NONE = LiveOverrides()
 
-    def current(self) -> InForce:
+    def current(self) -> LiveOverrides:
         return self._NONE
 
 
@@ -27,13 +27,13 @@ class OverridesKeeper:
 
     def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:
         self.source = source
-        self.prepare: Callable[[Mapping[str, tuple[Entry, ...]]], Awaitable[None]] | None = None
+        self.prepare: Callable[[Mapping[str, tuple[Override, ...]]], Awaitable[None]] | None = None
         """What is done before other entries are in force, so that no review has to do it after it."""
         self._observer = observer
         self._clock = clock
-        self._in_force = InForce()
-        self._good = Document()
-        self._newest: Document | None = None
+        self._in_force = LiveOverrides()
+        self._good = OverridesDocument()
+        self._newest: OverridesDocument | None = None
         """A document that has come since, and cannot be used yet: two of its entries clash, and one of them ends."""
         self._place = ""
         self._raw: bytes | None = None
@@ -41,7 +41,7 @@ class OverridesKeeper:
         self._change_at_us = _NEVER_US
         self._reading = asyncio.Lock()
 
-    def current(self) -> InForce:
+    def current(self) -> LiveOverrides:
         if self._clock.now_us() >= self._change_at_us:
             self._settle()
         return self._in_force
@@ -105,7 +105,7 @@ class OverridesKeeper:
         self._change_at_us = min((end for end in ends if end is not None), default=_NEVER_US)
         former = self._in_force.entries
         if live != former:
-            self._in_force = InForce(self._in_force.generation + 1, live)
+            self._in_force = LiveOverrides(self._in_force.generation + 1, live)
         if is_taken:
             self._observer.overrides_loaded(self._in_force.all())
         for service in sorted({*former, *live}):

@@ -9,8 +9,15 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from webhook.core.compiled_policy import Compiled, CompiledService, breakers_open_max, compiling, compiling_under, under
-from webhook.core.overrides import Entry
+from webhook.core.compiled_policy import (
+    CompiledPolicy,
+    CompiledService,
+    breakers_open_max,
+    compiling,
+    compiling_under,
+    under,
+)
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Overrides
 from webhook.support.garbage_collection import put_off
@@ -23,11 +30,11 @@ _POLICIES_KEPT = 8
 class _Active(NamedTuple):
     """A policy under these entries; `changed`: what of it they make another."""
 
-    entries: Mapping[str, tuple[Entry, ...]]
+    entries: Mapping[str, tuple[Override, ...]]
     changed: Mapping[str, CompiledService]
-    compiled: Compiled
+    compiled: CompiledPolicy
 
-    def known(self, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, CompiledService]:
+    def known(self, entries: Mapping[str, tuple[Override, ...]]) -> dict[str, CompiledService]:
         """Return what under other entries is the same."""
         return {
             name: one
@@ -41,7 +48,7 @@ class ActivePolicy:
 
     def __init__(self, overrides: Overrides) -> None:
         self._overrides = overrides
-        self._bases: dict[str, Compiled] = {}
+        self._bases: dict[str, CompiledPolicy] = {}
         """As their documents have them."""
         self._active: dict[str, _Active] = {}
         self._coming: dict[str, _Active] = {}
@@ -50,17 +57,17 @@ class ActivePolicy:
     async def prepare(self, loaded: LoadedPolicy) -> None:
         """Compile a policy that is to be in force, in parts."""
         with put_off():
-            base = self._bases.pop(loaded.hash, None) or Compiled(loaded, await _in_parts(compiling(loaded)))
+            base = self._bases.pop(loaded.hash, None) or CompiledPolicy(loaded, await _in_parts(compiling(loaded)))
             self._keep(base)  # as the newest, also where it was in force before
             await self._prepare(base, self._overrides.current().entries)
 
-    async def prepare_overrides(self, entries: Mapping[str, tuple[Entry, ...]]) -> None:
+    async def prepare_overrides(self, entries: Mapping[str, tuple[Override, ...]]) -> None:
         """Compile what is in force as it will be under other overrides, in parts."""
         for base in tuple(self._bases.values()):
             await self._prepare(base, entries)
             await asyncio.sleep(0)
 
-    def compiled(self, loaded: LoadedPolicy) -> Compiled:
+    def compiled(self, loaded: LoadedPolicy) -> CompiledPolicy:
         """Return a policy as it is under the overrides in force. One that nobody prepared is compiled now."""
         entries = self._overrides.current().entries
         active = self._active.get(loaded.hash)
@@ -68,29 +75,29 @@ class ActivePolicy:
             active = self._active[loaded.hash] = self._settled(loaded, entries)
         return active.compiled
 
-    def _settled(self, loaded: LoadedPolicy, entries: Mapping[str, tuple[Entry, ...]]) -> _Active:
+    def _settled(self, loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]) -> _Active:
         coming = self._coming.pop(loaded.hash, None)
         if coming is not None and coming.entries == entries:
             return coming._replace(entries=entries)
-        base = self._bases.get(loaded.hash) or self._keep(Compiled(loaded))
+        base = self._bases.get(loaded.hash) or self._keep(CompiledPolicy(loaded))
         known = self._known(base, entries)
         parts = {one.service.name: one for one in compiling_under(base, entries, known)}
         return _active(base, entries, {**known, **parts})
 
-    async def _prepare(self, base: Compiled, entries: Mapping[str, tuple[Entry, ...]]) -> None:
+    async def _prepare(self, base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]]) -> None:
         known = self._known(base, entries)
         parts = await _in_parts(compiling_under(base, entries, known))
         if base.hash in self._bases:  # else others have come meanwhile, and it is kept no longer
             self._coming[base.hash] = _active(base, entries, {**known, **parts})
 
-    def _known(self, base: Compiled, entries: Mapping[str, tuple[Entry, ...]]) -> dict[str, CompiledService]:
+    def _known(self, base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]]) -> dict[str, CompiledService]:
         """Return what is compiled already. How many breakers may be open stands in the plans of all that have one."""
         active = self._active.get(base.hash)
         if active is None or breakers_open_max(active.compiled.policy) != breakers_open_max(base.policy):
             return {}
         return active.known(entries)
 
-    def _keep(self, base: Compiled) -> Compiled:
+    def _keep(self, base: CompiledPolicy) -> CompiledPolicy:
         if len(self._bases) >= _POLICIES_KEPT:
             oldest = next(iter(self._bases))
             for kept in (self._bases, self._active, self._coming):
@@ -100,7 +107,7 @@ class ActivePolicy:
 
 
 def _active(
-    base: Compiled, entries: Mapping[str, tuple[Entry, ...]], changed: Mapping[str, CompiledService]
+    base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], changed: Mapping[str, CompiledService]
 ) -> _Active:
     return _Active(entries, changed, under(base, entries, changed))
 

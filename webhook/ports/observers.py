@@ -9,7 +9,7 @@ from msgspec import Struct
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import Request
 from webhook.core.breaker import Transition
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports.callers import Caller
 
@@ -51,7 +51,7 @@ class Observer(Protocol):
         """
         ...
 
-    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
         """Say that the newest document of overrides is in force, and what in it is live."""
         ...
 
@@ -59,7 +59,7 @@ class Observer(Protocol):
         """Say that the newest document of overrides is refused: the last good one stays."""
         ...
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         """Say of one of a service's entries that it began (without a former one), ended (with none now) or changed."""
         ...
 

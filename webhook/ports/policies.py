@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from webhook.core.document import Loaded, Purpose
-from webhook.core.overrides import InForce
+from webhook.core.document import LoadResult, Purpose
+from webhook.core.overrides import LiveOverrides
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_admission.policy_review import PolicyReview, Question
 
@@ -28,7 +28,7 @@ class PolicySource(Protocol):
 class PolicyCheck(Protocol):
     """Checks documents where no review has to wait for it. CheckFailedError where nothing came of it."""
 
-    async def load(self, raw: bytes, purpose: Purpose) -> Loaded:
+    async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         """Return, or raise DocumentError, as `webhook.core.document.load`."""
         ...
 
@@ -52,7 +52,7 @@ class NamespaceLabels(Protocol):
 class Overrides(Protocol):
     """Hands on services, beside the policy. Asked at each review: what has ended no longer acts, whoever notices."""
 
-    def current(self) -> InForce:
+    def current(self) -> LiveOverrides:
         """Return the live entries."""
         ...
 

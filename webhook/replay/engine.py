@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from webhook.app.offline import Offline
 from webhook.core.admission.review import BadReviewError
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import Scope
@@ -113,7 +113,7 @@ class Replay:
                 await self._watching.list_all(self._compiled.plans)
 
     @property
-    def _compiled(self) -> Compiled:
+    def _compiled(self) -> CompiledPolicy:
         return self._offline.compiled()
 
     def _policy(self, path: Path) -> LoadedPolicy:

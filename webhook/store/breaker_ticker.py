@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from webhook.core.breaker import Transition
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, CounterStore
 
@@ -22,7 +22,7 @@ class Ticking:
         self,
         counters: CounterStore,
         clock: Clock,
-        policy: Callable[[], Compiled | None],
+        policy: Callable[[], CompiledPolicy | None],
         told: Callable[[Transition], None],
     ) -> None:
         self._counters = counters

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from webhook.core.document.yaml.recognition import Kind
+from webhook.core.document.yaml.recognition import DocumentKind
 from webhook.errors import UserError
 
 _DEEPEST = 16
@@ -43,7 +43,7 @@ def read_yaml(content: bytes, name: str) -> Any:
 
 
 @contextmanager
-def shown_only_as(kind: Kind, content: bytes, name: str) -> Iterator[None]:
+def shown_only_as(kind: DocumentKind, content: bytes, name: str) -> Iterator[None]:
     """Let a UserError about a document pass, but not one about a text of another kind, which it may show."""
     try:
         yield

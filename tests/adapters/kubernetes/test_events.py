@@ -18,7 +18,7 @@ from webhook.core.admission.decision import Decision, Finding, Half
 from webhook.core.admission.review import Request
 from webhook.core.breaker import EXPIRED, HELD, State, Transition
 from webhook.core.findings import Code
-from webhook.core.kubernetes.pod import Metadata, OwnerReference, Pod, Spec
+from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.policy_spec import Mode
 from webhook.ports import Review, WatchReports
 
@@ -39,7 +39,7 @@ def denied(
     decision: Decision = QUOTA_DENIED, *owners: OwnerReference, user: str = CONTROLLER, after_ns: int = 0
 ) -> Review:
     """Return a review of a Pod of these owners."""
-    pod = Pod(Metadata(owner_references=owners or (owner(),)), Spec())
+    pod = Pod(PodMetadata(owner_references=owners or (owner(),)), PodSpec())
     request = Request("review-1", "CREATE", "pods", "", "payments", user, decision.dry_run, pod, None)
     return with_fields(review(decision, request=request), started_ns=AT_NS + after_ns)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
-from webhook.core.admission.decision import Finding, Status
+from webhook.core.admission.decision import Finding, ResponseStatus
 from webhook.core.admission.denials import breaker_finding, counter_findings, status_of, store_finding, utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
@@ -50,7 +50,7 @@ def test_status_403_speaks_as_resource_quota_does() -> None:
     assert found.message.startswith(
         "exceeded quota: podgate/web, requested: pods=1,cpu=1500m, used: pods=50,cpu=39500m, limited: pods=50,cpu=40; "
     )
-    assert status_of(found, service(status=403), REFUSED, ALICE) == Status(403, "Forbidden")
+    assert status_of(found, service(status=403), REFUSED, ALICE) == ResponseStatus(403, "Forbidden")
 
 
 def test_status_403_has_one_figure_a_resource_and_names_the_windows() -> None:
@@ -70,7 +70,7 @@ def test_a_pools_limit_is_named_as_the_pools_and_denies_as_by_default_where_the_
     alone = Service("web", Match(any_namespace=True), pool="prod")
     (found,) = counter_findings(alone, Receipt(NOW_US, refused=Refusal.QUOTA, over=(full,), free_at_us=NOW_US + 5))
     assert found.message.startswith("service web: pool prod: pods in 1m: hard 300, used 300, asked 1; could pass from ")
-    assert status_of(found, alone, receipt, ALICE) == Status(429, "TooManyRequests")
+    assert status_of(found, alone, receipt, ALICE) == ResponseStatus(429, "TooManyRequests")
 
 
 LIVE = Use("standing", "pods", 225, 200, asked=1, of=Holder.STANDING, surge=50)
@@ -116,7 +116,7 @@ def test_what_asks_more_than_hard_and_surge_can_never_pass() -> None:
 def test_nobody_is_told_how_long_to_wait_for_others_to_end() -> None:
     whoever = service(retry_after=RetryAfter.USERS)
     (found,) = counter_findings(whoever, refused(LIVE))
-    assert status_of(found, whoever, refused(LIVE), ALICE) == Status(429, "TooManyRequests")
+    assert status_of(found, whoever, refused(LIVE), ALICE) == ResponseStatus(429, "TooManyRequests")
 
 
 def test_a_limit_on_live_pods_alone_is_a_quota_whose_store_is_away() -> None:
@@ -147,7 +147,7 @@ def test_what_can_never_pass_is_told_so() -> None:
 def test_only_a_persons_client_is_told_to_wait(rule: RetryAfter, user: str, seconds: int | None) -> None:
     (found,) = counter_findings(service(), REFUSED)
     status = status_of(found, service(retry_after=rule), REFUSED, user)
-    assert status == Status(429, "TooManyRequests", retry_after_seconds=seconds)
+    assert status == ResponseStatus(429, "TooManyRequests", retry_after_seconds=seconds)
 
 
 def test_an_open_breaker_says_how_long_and_why() -> None:
@@ -156,7 +156,7 @@ def test_an_open_breaker_says_how_long_and_why() -> None:
         "BreakerOpen: service web: the breaker is open until 2027-01-15T08:01:30.001Z (quotaExceeded: 10 within 1m);"
         " probes are let in from then on: wait, or have an admin run podgate breaker close|reset web"
     )
-    assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
+    assert status_of(found, service(), None, ALICE) == ResponseStatus(503, "ServiceUnavailable")
 
 
 def test_an_open_breaker_says_what_tripped_it_first_and_that_a_rollback_would_cure_it() -> None:
@@ -176,7 +176,7 @@ def test_one_that_was_opened_by_hand_says_why_until_when_and_who_can_end_it() ->
         "BreakerOpen: service web: the breaker was opened by hand until 2027-01-15T08:01:30.001Z (INC-1);"
         " whoever may override ends it: podgate breaker reset web"
     )
-    assert status_of(found, service(), None, ALICE) == Status(503, "ServiceUnavailable")
+    assert status_of(found, service(), None, ALICE) == ResponseStatus(503, "ServiceUnavailable")
 
 
 def test_a_breaker_that_degrades_stands_in_nobodys_way() -> None:
@@ -206,7 +206,7 @@ def test_each_objection_speaks_under_its_own_mode() -> None:
 
 def test_what_is_no_quota_is_forbidden() -> None:
     finding = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, "no")
-    assert status_of(finding, service(), None, ALICE) == Status(403, "Forbidden")
+    assert status_of(finding, service(), None, ALICE) == ResponseStatus(403, "Forbidden")
 
 
 @pytest.mark.parametrize("waited", ["no answer for 1.2 s", "no answer for 1.3 s", "connection to 10.0.0.7:6379 lost"])

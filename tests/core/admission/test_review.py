@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
 from tests.core.strategies import PROPERTY, Json, pods
-from webhook.core.admission.decision import ALLOWED, Decision, Half, Status, Verdict
+from webhook.core.admission.decision import ALLOWED, Decision, Half, ResponseStatus, Verdict
 from webhook.core.admission.review import BadReviewError, _at_once, _step_by_step, decode, encode
-from webhook.core.kubernetes.pod_templates import SOURCES, Source
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.patch import add
 
 WEB = policy_of(
@@ -189,7 +189,9 @@ def test_an_answer_echoes_the_uid_and_has_no_patch_without_its_type() -> None:
 
 
 def test_a_denial_carries_status_and_only_then() -> None:
-    denied = Decision(Half.VALIDATE, "u", Verdict.DENY, status=Status(429, "TooManyRequests", "no", 7), warnings=("w",))
+    denied = Decision(
+        Half.VALIDATE, "u", Verdict.DENY, status=ResponseStatus(429, "TooManyRequests", "no", 7), warnings=("w",)
+    )
     assert msgspec.json.decode(encode(denied))["response"] == {
         "uid": "u",
         "allowed": False,
@@ -256,9 +258,9 @@ async def test_a_good_review_with_one_place_spoilt_raises_nothing_else(raw: Json
 
 
 @PROPERTY
-@given(pods, st.sampled_from(SOURCES), st.data())
+@given(pods, st.sampled_from(WORKLOAD_KINDS), st.data())
 async def test_a_good_review_of_a_workload_with_one_place_spoilt_raises_nothing_else(
-    raw: Json, source: Source, data: st.DataObject
+    raw: Json, source: WorkloadKind, data: st.DataObject
 ) -> None:
     made_from: Json = {"template": {"metadata": {"labels": {"app": "web"}}, "spec": raw["spec"]}}
     sent = {"metadata": {"name": "web"}, "spec": {**made_from, "jobTemplate": {"spec": made_from}}}

@@ -16,7 +16,7 @@ from webhook.core.configurations.regions import METADATA_NAME, all_regions, regi
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.name_patterns import fits
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_templates import SOURCES
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Modes, Policy, Service, Unmatched
 
@@ -254,7 +254,7 @@ def test_kinds_whose_pods_are_all_exempt_are_not_asked_about() -> None:
     one = {"match": {"anyNamespace": True}}
     webhook = configurations(policy_of(one, exemptions={"usernames": controllers}), CLIENT)[1]["webhooks"][-1]
     assert [rule["resources"] for rule in webhook["rules"]] == [["deployments", "replicasets", "statefulsets"]]
-    everybody = [source.controller for source in SOURCES]
+    everybody = [source.controller for source in WORKLOAD_KINDS]
     nothing = configurations(policy_of(one, exemptions={"usernames": everybody}), CLIENT)[1]["webhooks"]
     assert [webhook["name"] for webhook in nothing] == ["validate-open.podgate.io"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.generating.words import Json
 from webhook.core.container_resources import RangePlan, lacks, operations, qos_change, qos_class
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy_spec import ResourceRules
@@ -372,7 +372,7 @@ def test_a_finding_names_the_field() -> None:
     plan = in_range(max={"cpu": "8"})
     spec = {"containers": [], "initContainers": [{"name": "wait", "resources": asks({"cpu": "9"}, {"cpu": "9"})}]}
     assert lacks(decoded(spec), plan) == [
-        Lack(
+        Violation(
             OUTSIDE,
             "spec.initContainers[0].resources.limits[cpu]",
             "max[cpu] of spec.initContainers[0].resources",

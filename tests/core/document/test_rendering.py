@@ -8,7 +8,7 @@ import yaml
 from tests.core.document.documents import HEAD
 from webhook.core.document import render
 from webhook.core.document.loading import understand
-from webhook.core.document.rendering import Sourced, plain, sources, yaml_lines
+from webhook.core.document.rendering import SourcedValue, plain, sources, yaml_lines
 from webhook.core.policy.model import Policy
 
 HERE = Path(__file__).parent
@@ -24,7 +24,7 @@ DOCUMENT = HEAD + (
 )
 
 
-def rendered(service: str | None = None) -> Sourced:
+def rendered(service: str | None = None) -> SourcedValue:
     found = render(DOCUMENT.encode(), service)
     assert found is not None
     return found

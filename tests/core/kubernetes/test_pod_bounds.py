@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
 from webhook.core.admission import stages
 from webhook.core.admission.decision import Half, Verdict
-from webhook.core.admission.evaluation import Draft
+from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import rewrite
 from webhook.core.kubernetes import pod_bounds
 from webhook.core.kubernetes.pod import Pod
@@ -150,7 +150,7 @@ async def test_others_are_answered_while_a_large_pod_is_judged(
     name = "rewrite" if half is Half.MUTATE else "check"
     stage = getattr(stages, name)
 
-    def slow(draft: Draft, *more: Any) -> None:
+    def slow(draft: Evaluation, *more: Any) -> None:
         if draft.is_large:
             begun.set()
             assert may_go_on.wait(60)
@@ -170,7 +170,7 @@ async def test_others_are_answered_while_a_large_pod_is_judged(
 async def test_others_have_a_turn_between_counting_and_decoding(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
-    def counted(given: bytes) -> pod_bounds.Excess | None:
+    def counted(given: bytes) -> pod_bounds.OversizedPod | None:
         asyncio.get_running_loop().call_soon(order.append, "another turn")
         order.append("counted")
         return pod_bounds.excess(given)

@@ -11,7 +11,7 @@ from tests.core.plans import plan_of, standing, window
 from tests.core.watched_pods import MINUTE_US, NOW_US, ONE, SECOND_US, Watched
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, SURGE_US, LiveSet
-from webhook.core.policy_spec import Mode, Standing
+from webhook.core.policy_spec import Mode, StandingQuota
 from webhook.core.quota import CounterPlan, Holder, Refusal, StandingPlan, Use
 
 PODS_3 = plan_of(standing=standing(pods=3))
@@ -227,7 +227,7 @@ def test_surge_of_one_resource_does_not_open_another() -> None:
 def test_surge_is_a_share_of_each_limit_or_so_many_pods(
     surge: str | int, hard: dict[str, str], rooms: tuple[int, ...]
 ) -> None:
-    assert StandingPlan.of(Standing(hard=quantities(**hard), surge=surge)).surge == rooms
+    assert StandingPlan.of(StandingQuota(hard=quantities(**hard), surge=surge)).surge == rooms
 
 
 # Resizes

@@ -12,7 +12,7 @@ from webhook.core.document.yaml.problems import written_path
 from webhook.core.outcomes import report
 from webhook.core.outcomes.report import MOST_OUTCOMES, BadOutcomesError, Pushed, Refusal, decode
 from webhook.core.policy.model import Match, Service
-from webhook.core.policy_spec import Breaker, Outcomes, OutcomeSource, QuotaExceeded
+from webhook.core.policy_spec import Breaker, OutcomeRules, OutcomeSource, QuotaExceeded
 
 GOOD = {"service": "web", "ok": True, "latency": 0.25}
 
@@ -132,7 +132,7 @@ def test_whatever_is_sent_is_read_or_complained_about(raw: bytes) -> None:
         assert "\n" not in str(error)  # noqa: PT017  it may as well be good
 
 
-def service(outcomes: Outcomes | None) -> Service:
+def service(outcomes: OutcomeRules | None) -> Service:
     return Service("web", Match(namespaces=("web",)), breaker=Breaker(outcomes, quota_exceeded=QuotaExceeded()))
 
 
@@ -142,9 +142,9 @@ def service(outcomes: Outcomes | None) -> Service:
         (None, Refusal.NO_SERVICE),
         (Service("web", Match(namespaces=("web",))), Refusal.NOT_PUSHED),
         (service(None), Refusal.NOT_PUSHED),
-        (service(Outcomes(OutcomeSource.POD_START, reporters=("edge",))), Refusal.NOT_PUSHED),
-        (service(Outcomes(OutcomeSource.PUSHED, reporters=("edge-2", "Edge", "edg"))), Refusal.NOT_NAMED),
-        (service(Outcomes(OutcomeSource.PUSHED, reporters=("other", "edge"))), None),
+        (service(OutcomeRules(OutcomeSource.POD_START, reporters=("edge",))), Refusal.NOT_PUSHED),
+        (service(OutcomeRules(OutcomeSource.PUSHED, reporters=("edge-2", "Edge", "edg"))), Refusal.NOT_NAMED),
+        (service(OutcomeRules(OutcomeSource.PUSHED, reporters=("other", "edge"))), None),
     ],
     ids=["no service", "no breaker", "no outcomes", "of Pods", "of others", "named"],
 )

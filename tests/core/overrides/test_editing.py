@@ -4,18 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides import Entry, Grant, Hand, PartialModes, QuotaReset, merged
+from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset, merged
 from webhook.core.overrides_document import cleared, displaced, load, placed, written
 from webhook.core.policy_spec import Mode
 
 EARLY, LATE = "2026-12-01T04:00:00Z", "2026-12-01T05:00:00Z"
 EARLY_US = 1_796_097_600_000_000
-TWICE = Entry("a", EARLY, "INC-1", quota_factor=Quantity.parse("2"))
-OTHER = Entry("b", LATE, "INC-2", modes=PartialModes(quota=Mode.AUDIT))
+TWICE = Override("a", EARLY, "INC-1", quota_factor=Quantity.parse("2"))
+OTHER = Override("b", LATE, "INC-2", modes=PartialModes(quota=Mode.AUDIT))
 WINDOWS = st.sampled_from(["1s", "1m", "1h30m"]).map(Duration.parse)
 HARD = st.dictionaries(st.sampled_from(["pods", "cpu"]), st.integers(0, 99).map(str).map(Quantity.parse), min_size=1)
 ENTRIES = st.builds(
-    Entry,
+    Override,
     service=st.sampled_from(["a", "no", "1e3"]),
     until=st.sampled_from([EARLY, "2026-12-01T04:00:00.5+02:00"]),
     reason=st.text(st.characters(categories=("L", "N", "P", "Zs")), min_size=1, max_size=40).filter(str.strip),
@@ -23,7 +23,7 @@ ENTRIES = st.builds(
     modes=st.none() | st.builds(PartialModes, quota=st.sampled_from(Mode)),
     grant=st.lists(st.builds(Grant, WINDOWS, HARD), max_size=3, unique_by=lambda grant: grant.window).map(tuple),
     quota_reset=st.none() | st.builds(QuotaReset, st.just(EARLY), st.none() | WINDOWS),
-    breaker=st.none() | st.sampled_from(Hand),
+    breaker=st.none() | st.sampled_from(ManualBreakerState),
     reset_at=st.none() | st.just(EARLY),
 )
 
@@ -33,25 +33,27 @@ def grant(window: str, **hard: str) -> Grant:
 
 
 @given(ENTRIES)
-def test_what_is_written_is_read_back_equal(entry: Entry) -> None:
+def test_what_is_written_is_read_back_equal(entry: Override) -> None:
     if entry.reason.isprintable():
         assert load(written([entry])).entries == (entry,)
 
 
 def test_an_entry_is_placed_in_its_services_place_and_the_expired_go() -> None:
-    new = Entry("a", LATE, "INC-3", quota_factor=Quantity.parse("3"))
+    new = Override("a", LATE, "INC-3", quota_factor=Quantity.parse("3"))
     assert placed([TWICE, OTHER], "a", [new], EARLY_US - 1) == (OTHER, new)
     assert placed([TWICE], "b", [OTHER], EARLY_US - 1) == (TWICE, OTHER)
     assert placed([TWICE], "b", [OTHER], EARLY_US) == (OTHER,)
 
 
 def test_a_newer_hand_on_the_breaker_and_a_newer_reset_take_the_place_of_the_former_and_of_nothing_else() -> None:
-    forced = merged(TWICE, Entry("a", LATE, "INC-1", breaker=Hand.FORCED_OPEN))
-    reset = Entry("a", LATE, "INC-2", quota_reset=QuotaReset(EARLY))
-    closes = Entry("a", LATE, "INC-3", breaker=Hand.AUTOMATIC, reset_at=LATE)
-    assert displaced([forced, reset], closes) == (merged(TWICE, Entry("a", LATE, "INC-1")), reset)
-    assert displaced([reset], Entry("a", LATE, "INC-4", quota_reset=QuotaReset(LATE))) == ()
-    assert displaced([reset], Entry("a", LATE, "INC-4", quota_reset=QuotaReset(LATE, Duration.parse("1m")))) == (reset,)
+    forced = merged(TWICE, Override("a", LATE, "INC-1", breaker=ManualBreakerState.FORCED_OPEN))
+    reset = Override("a", LATE, "INC-2", quota_reset=QuotaReset(EARLY))
+    closes = Override("a", LATE, "INC-3", breaker=ManualBreakerState.AUTOMATIC, reset_at=LATE)
+    assert displaced([forced, reset], closes) == (merged(TWICE, Override("a", LATE, "INC-1")), reset)
+    assert displaced([reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE))) == ()
+    assert displaced([reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE, Duration.parse("1m")))) == (
+        reset,
+    )
     assert displaced([TWICE], TWICE) == (TWICE,)
 
 
@@ -61,30 +63,30 @@ def test_clearing_ends_one_service_and_keeps_the_others() -> None:
 
 
 def test_merging_keeps_what_else_is_done_and_takes_the_new_end_and_reason() -> None:
-    both = merged(TWICE, Entry("a", LATE, "INC-9", modes=PartialModes(quota=Mode.AUDIT)))
-    assert both == Entry("a", LATE, "INC-9", quota_factor=Quantity.parse("2"), modes=PartialModes(quota=Mode.AUDIT))
-    again = merged(both, Entry("a", EARLY, "INC-10", modes=PartialModes(breaker=Mode.WARN)))
+    both = merged(TWICE, Override("a", LATE, "INC-9", modes=PartialModes(quota=Mode.AUDIT)))
+    assert both == Override("a", LATE, "INC-9", quota_factor=Quantity.parse("2"), modes=PartialModes(quota=Mode.AUDIT))
+    again = merged(both, Override("a", EARLY, "INC-10", modes=PartialModes(breaker=Mode.WARN)))
     assert again.modes == PartialModes(quota=Mode.AUDIT, breaker=Mode.WARN)
 
 
 def test_a_merged_grant_takes_the_place_of_one_of_the_same_resource_only() -> None:
-    former = Entry("a", EARLY, "INC-1", grant=(grant("1m", pods="10", cpu="1"), grant("1h", pods="1")))
-    new = Entry("a", EARLY, "INC-2", grant=(Grant(Duration.parse("60s"), {"requests.cpu": Quantity.parse("2")}),))
+    former = Override("a", EARLY, "INC-1", grant=(grant("1m", pods="10", cpu="1"), grant("1h", pods="1")))
+    new = Override("a", EARLY, "INC-2", grant=(Grant(Duration.parse("60s"), {"requests.cpu": Quantity.parse("2")}),))
     first, second = merged(former, new).grant
     assert first == Grant(Duration.parse("1m"), {"pods": Quantity.parse("10"), "requests.cpu": Quantity.parse("2")})
     assert second == grant("1h", pods="1")
 
 
 def test_a_merged_reset_takes_the_place_of_the_former() -> None:
-    former = Entry("a", EARLY, "INC-1", quota_reset=QuotaReset(EARLY))
+    former = Override("a", EARLY, "INC-1", quota_reset=QuotaReset(EARLY))
     assert merged(former, TWICE).quota_reset == QuotaReset(EARLY)
-    assert merged(former, Entry("a", EARLY, "x", quota_reset=QuotaReset(LATE))).quota_reset == QuotaReset(LATE)
+    assert merged(former, Override("a", EARLY, "x", quota_reset=QuotaReset(LATE))).quota_reset == QuotaReset(LATE)
 
 
 def test_a_new_word_for_the_breaker_takes_the_place_of_the_former_and_automatic_ends_a_forcing() -> None:
-    opened = Entry("a", EARLY, "INC-1", breaker=Hand.FORCED_OPEN, reset_at=EARLY)
-    assert merged(opened, TWICE).breaker is Hand.FORCED_OPEN
-    closed = merged(opened, Entry("a", EARLY, "x", breaker=Hand.FORCED_CLOSED))
-    assert (closed.breaker, closed.reset_at) == (Hand.FORCED_CLOSED, EARLY)
-    freed = merged(closed, Entry("a", EARLY, "x", breaker=Hand.AUTOMATIC, reset_at=LATE))
-    assert (freed.breaker, freed.reset_at) == (Hand.AUTOMATIC, LATE)
+    opened = Override("a", EARLY, "INC-1", breaker=ManualBreakerState.FORCED_OPEN, reset_at=EARLY)
+    assert merged(opened, TWICE).breaker is ManualBreakerState.FORCED_OPEN
+    closed = merged(opened, Override("a", EARLY, "x", breaker=ManualBreakerState.FORCED_CLOSED))
+    assert (closed.breaker, closed.reset_at) == (ManualBreakerState.FORCED_CLOSED, EARLY)
+    freed = merged(closed, Override("a", EARLY, "x", breaker=ManualBreakerState.AUTOMATIC, reset_at=LATE))
+    assert (freed.breaker, freed.reset_at) == (ManualBreakerState.AUTOMATIC, LATE)

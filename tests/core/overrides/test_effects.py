@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from webhook.core.breaker import Forcing, State
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
 from webhook.core.document import load as load_policy
-from webhook.core.overrides import Entry, breaker_resets, overridden, remarks, resets
+from webhook.core.overrides import Override, breaker_resets, overridden, remarks, resets
 from webhook.core.overrides_document import load
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_spec import Mode
@@ -46,13 +46,13 @@ AT_US = 1_796_094_000_000_000
 END_US = AT_US + 3_600_000_000
 
 
-def entries(*bodies: str) -> dict[str, tuple[Entry, ...]]:
+def entries(*bodies: str) -> dict[str, tuple[Override, ...]]:
     text = "".join(f"- {{{body}, until: 2026-12-01T04:00:00Z, reason: INC-1}}\n" for body in bodies)
     return load(text.encode()).live(0)
 
 
 def plan(loaded: LoadedPolicy, service: str = "payment-api") -> CounterPlan:
-    return Compiled(loaded).plans[service]
+    return CompiledPolicy(loaded).plans[service]
 
 
 def hard(loaded: LoadedPolicy, service: str = "payment-api") -> dict[tuple[str, str], int]:
@@ -109,7 +109,7 @@ def test_a_limit_beyond_what_counters_can_hold_is_clamped() -> None:
 
 def test_modes_that_are_named_hold_and_the_others_stay() -> None:
     found = under("service: payment-api, modes: {quota: Audit, breaker: Disabled}")
-    modes = Compiled(found).services["payment-api"].modes
+    modes = CompiledPolicy(found).services["payment-api"].modes
     assert (modes.placement, modes.resources) == (Mode.WARN, Mode.ENFORCE)
     assert (modes.quota, modes.breaker) == (Mode.AUDIT, Mode.DISABLED)
     assert plan(found).quota_mode is Mode.AUDIT

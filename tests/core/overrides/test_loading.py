@@ -10,8 +10,8 @@ import pytest
 
 from webhook.core.document import DocumentError
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides import Entry, Grant, Hand, PartialModes, QuotaReset
-from webhook.core.overrides_document import Document, load
+from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset
+from webhook.core.overrides_document import OverridesDocument, load
 from webhook.core.overrides_document.loading import LARGEST_BYTES
 from webhook.core.policy_spec import Mode
 
@@ -53,7 +53,7 @@ def test_a_bad_document_gets_exactly_the_lines_that_a_person_needs(document: Pat
 def test_all_that_an_entry_may_say_is_read_exactly() -> None:
     minute = Duration.parse("1m")
     assert load(WHOLE.encode()).entries == (
-        Entry(
+        Override(
             service="payment-api",
             until="2026-12-01T04:00:00Z",
             reason="INC-1",
@@ -61,7 +61,7 @@ def test_all_that_an_entry_may_say_is_read_exactly() -> None:
             modes=PartialModes(quota=Mode.AUDIT, breaker=Mode.DISABLED),
             grant=(Grant(minute, {"pods": Quantity.parse("100"), "cpu": Quantity.parse("0.5")}),),
             quota_reset=QuotaReset("2026-12-01T03:00:00Z", minute),
-            breaker=Hand.FORCED_CLOSED,
+            breaker=ManualBreakerState.FORCED_CLOSED,
             reset_at="2026-12-01T03:00:00Z",
         ),
     )
@@ -69,7 +69,7 @@ def test_all_that_an_entry_may_say_is_read_exactly() -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "[]\n", "null\n", "---\n"])
 def test_nothing_written_is_no_override(text: str) -> None:
-    assert load(text.encode()) == Document()
+    assert load(text.encode()) == OverridesDocument()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.pods.disruption import disrupted_us, is_disrupted, replacing
 from webhook.core.pods.start_outcome import Result, Started, cause, created_us, ended, is_gated
-from webhook.core.policy_spec import Breaker, HalfOpen, Outcomes, OutcomeSource
+from webhook.core.policy_spec import Breaker, HalfOpen, OutcomeRules, OutcomeSource
 
 CREATED = "2026-11-22T00:00:00Z"
 SINCE_US = microseconds(CREATED)
@@ -152,7 +152,7 @@ def test_who_replaces_a_pod_is_the_controller_that_owns_it() -> None:
 
 
 def test_a_probe_is_waited_for_until_its_start_can_have_failed() -> None:
-    outcomes = Outcomes(OutcomeSource.POD_START, start_deadline=Duration.parse("10m"))
+    outcomes = OutcomeRules(OutcomeSource.POD_START, start_deadline=Duration.parse("10m"))
     patient = BreakerPlan.of(Breaker(outcomes, half_open=HalfOpen(probe_timeout=Duration.parse("20m"))))
     assert BreakerPlan.of(Breaker(outcomes)).probe_timeout_us == 11 * 60_000_000
     assert patient.probe_timeout_us == 20 * 60_000_000

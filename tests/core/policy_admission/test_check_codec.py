@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from tests.core.strategies import policies
-from webhook.core.document import DocumentError, Loaded, Problem, Purpose
+from webhook.core.document import DocumentError, LoadResult, Problem, Purpose
 from webhook.core.document.loading import unproved
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_admission.check_codec import Outcome, decode, encode, outcome, service_of
@@ -29,13 +29,13 @@ PAGE = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
 
 
 def there_and_back(policy: Policy) -> Policy:
-    sent = Loaded(LoadedPolicy(policy, "0123456789abcdef"), (Problem(1, 2, "path", "value", "reason", "remedy"),))
+    sent = LoadResult(LoadedPolicy(policy, "0123456789abcdef"), (Problem(1, 2, "path", "value", "reason", "remedy"),))
     received = received_from(encode(Outcome.of(sent)))
     assert received == sent
     return received.policy.policy
 
 
-def received_from(data: bytes) -> Loaded:
+def received_from(data: bytes) -> LoadResult:
     found = decode(data, Outcome)
     return found.loaded([service_of(piece) for piece in found.services])
 
@@ -82,7 +82,7 @@ def test_what_is_no_outcome_is_refused(data: bytes) -> None:
 
 def test_an_amount_that_is_none_is_refused() -> None:
     policy = unproved((ROOT / "docs/examples/policy.yaml").read_bytes(), None).policy
-    good = encode(Outcome.of(Loaded(LoadedPolicy(policy, "0"))))
+    good = encode(Outcome.of(LoadResult(LoadedPolicy(policy, "0"))))
     assert b"180s" in good
     with pytest.raises((msgspec.MsgspecError, ValueError)):
         received_from(good.replace(b"180s", b"180x"))

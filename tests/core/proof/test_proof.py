@@ -12,7 +12,7 @@ from webhook.core.admission.mutation import rewrite
 from webhook.core.document import loading
 from webhook.core.document.yaml import reader
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import Operation, add
+from webhook.core.patch import PatchOperation, add
 from webhook.core.policy.model import Policy, Service
 from webhook.core.proof import Proof, prove, proving, trial
 from webhook.core.proof.corpus import CORPUS
@@ -87,7 +87,7 @@ def test_rules_that_are_only_tried_out_are_proved_as_if_they_were_enforced(mode:
 def test_rules_whose_rewrite_never_comes_to_rest_are_refused_here_by_a_rewrite_that_adds_a_toleration_every_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def restless(pod: Pod, service: Service, policy_hash: str) -> tuple[Operation, ...]:
+    def restless(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         own = pod.spec.tolerations
         one = {"key": "again", "operator": "Exists"}
         more = add([one], "spec", "tolerations") if own is None else add(one, "spec", "tolerations", "-")
@@ -103,7 +103,7 @@ def test_rules_whose_rewrite_never_comes_to_rest_are_refused_here_by_a_rewrite_t
 def test_rules_that_a_rewrite_leaves_unfulfilled_are_refused_here_by_a_rewrite_that_forgets_the_node_selector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forgetful(pod: Pod, service: Service, policy_hash: str) -> tuple[Operation, ...]:
+    def forgetful(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         made = rewrite(pod, service, policy_hash)
         return tuple(operation for operation in made if "nodeSelector" not in operation.path)
 
@@ -115,7 +115,7 @@ def test_rules_that_a_rewrite_leaves_unfulfilled_are_refused_here_by_a_rewrite_t
 def test_code_that_fails_on_a_pod_is_a_flaw_and_no_crash_here_by_a_rewrite_that_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[Operation, ...]:
+    def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         if pod.spec.init_containers:
             raise ZeroDivisionError("of ours")
         return rewrite(pod, service, policy_hash)
@@ -147,7 +147,7 @@ def test_what_services_inherit_is_told_once(monkeypatch: pytest.MonkeyPatch) -> 
 def raising_for(monkeypatch: pytest.MonkeyPatch, *stanzas: str, together: bool = False) -> None:
     """Let rewriting fail for a service that has any of these stanzas, or only for one that has all of them."""
 
-    def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[Operation, ...]:
+    def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         if (all if together else any)(getattr(service, stanza) is not None for stanza in stanzas):
             raise ZeroDivisionError
         return rewrite(pod, service, policy_hash)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.quota import Acquire, Use
@@ -137,7 +137,7 @@ def named(use: Use, lines: list[str], path: str) -> bool:
 async def test_a_store_counts_from_nothing_exactly_where_a_line_says_so(old: Written, new: Written) -> None:
     before, after = old.policy(), new.policy()
     store = MemoryStore(VirtualClock())
-    plan, plan_after = (Compiled(LoadedPolicy(found, "")).plans["a"] for found in (before, after))
+    plan, plan_after = (CompiledPolicy(LoadedPolicy(found, "")).plans["a"] for found in (before, after))
     await store.acquire(Acquire(plan, "shop", "u1", {"pods": 1, "requests.cpu": 1000}, "user:me"))
     look = await store.look(plan_after, "shop")
     lines = list(starts_empty(before, after))

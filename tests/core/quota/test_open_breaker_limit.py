@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Service
 from webhook.core.policy_spec import Breaker, Mode, QuotaExceeded, WhenOpen
 
@@ -17,7 +17,7 @@ WITHOUT = replace(ENFORCED, breaker=None)
 def open_max(guard: BreakerGuard | None, *services: Service) -> list[int | None]:
     named = tuple(replace(service, name=f"s{number}") for number, service in enumerate(services))
     policy = Policy("podgate.io/v1alpha1", "Policy", named, breaker_guard=guard)
-    plans = Compiled(LoadedPolicy(policy, "")).plans.values()
+    plans = CompiledPolicy(LoadedPolicy(policy, "")).plans.values()
     return [plan.breaker.open_max if plan.breaker else None for plan in plans]
 
 

@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 
 from tests.core.reviewing import policy_of
-from webhook.core.kubernetes.pod import Container, Metadata, Pod, Resources, Spec
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.quota import CounterPlan, amount
 from webhook.core.quota.pod_cost import counted, shown, taken
 
@@ -22,5 +22,5 @@ def test_an_extended_resource_that_ends_in_cpu_counts_whole_units_on_both_sides(
     plan = CounterPlan.of(loaded.policy.services[0])
     container = Container(resources=Resources(requests={"vendor.com/shares.cpu": 3}))
     assert plan.windows[0].limits[0].hard == 4
-    assert taken(Pod(Metadata(), Spec(containers=(container,))), counted(plan)) == {name: 3}
+    assert taken(Pod(PodMetadata(), PodSpec(containers=(container,))), counted(plan)) == {name: 3}
     assert shown(name, 3) == 3

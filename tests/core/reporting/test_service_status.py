@@ -1,7 +1,7 @@
 """What a ServiceStatus object says: all that a view does, and nothing that time alone changes."""
 
 from webhook.core.breaker import BreakerView, State
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy, Match, Modes, Policy, Service
 from webhook.core.policy_spec import Breaker, HalfOpen, Mode, QuotaExceeded
 from webhook.core.quota import CounterPlan
@@ -13,7 +13,7 @@ BREAKER = Breaker(quota_exceeded=QuotaExceeded(), half_open=HalfOpen(probes=2))
 
 def plan(mode: Mode = Mode.ENFORCE, breaker: Breaker | None = BREAKER) -> CounterPlan:
     service = Service("s", Match(any_namespace=True), modes=Modes(breaker=mode), breaker=breaker)
-    return Compiled(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), "")).plans["s"]
+    return CompiledPolicy(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), "")).plans["s"]
 
 
 def test_it_says_how_an_open_breaker_stands_and_until_when() -> None:

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from webhook.cli.status import countdown, page
 from webhook.core.breaker import BreakerView, State
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides import Entry, PartialModes
+from webhook.core.overrides import Override, PartialModes
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
-from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, Standing, Window
+from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
 from webhook.core.quota import Holder, Look, Use
 from webhook.core.reporting.status import OverridesShown, Replicas, Snapshot, StoreHealth, WatchHealth, status_document
 
@@ -95,7 +95,7 @@ def snapshot(**changes: Any) -> Snapshot:
         "source": "p.yaml",
         "policy": LOADED,
         "loaded_at_us": NOW_US - 60_000_000,
-        "plans": Compiled(LOADED).plans,
+        "plans": CompiledPolicy(LOADED).plans,
         "looks": LOOKS,
         "watches": {"namespaces": WatchHealth(), "configmaps": WatchHealth(NOW_US - 5_000_000, "cut")},
         "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
@@ -188,7 +188,9 @@ LIVE = LoadedPolicy(
             Service(
                 "web",
                 Match(namespaces=("web",)),
-                quota=Quota(standing=Standing({"pods": Quantity.parse("4"), "memory": Quantity.parse("4Gi")}, "25%")),
+                quota=Quota(
+                    standing=StandingQuota({"pods": Quantity.parse("4"), "memory": Quantity.parse("4Gi")}, "25%")
+                ),
             ),
         ),
     ),
@@ -203,7 +205,7 @@ def live_looks(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str,
 
 
 def live_rows(looks: dict[str, Look]) -> list[dict[str, Any]]:
-    document = status_document(snapshot(policy=LIVE, plans=Compiled(LIVE).plans, looks=looks))
+    document = status_document(snapshot(policy=LIVE, plans=CompiledPolicy(LIVE).plans, looks=looks))
     rows: list[dict[str, Any]] = services(document)["web"]["windows"]
     return rows
 
@@ -243,7 +245,7 @@ def test_limits_on_live_pods_are_shown_while_nobody_lives_or_nobody_knows() -> N
 
 def test_the_page_shows_surge_and_that_nothing_is_enforced_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    whole = {"policy": LIVE, "plans": Compiled(LIVE).plans}
+    whole = {"policy": LIVE, "plans": CompiledPolicy(LIVE).plans}
     rows = [line.split() for line in shown(**whole, looks=live_looks(5)).splitlines()]
     assert ["web", "bronze", "-", "standing", "pods", "5", "4", "+1", "-"] in rows
     assert ["standing", "memory", "1Gi", "4Gi", "+1Gi", "now"] in rows
@@ -271,7 +273,7 @@ def test_a_service_by_namespace_shows_its_limits_while_idle_and_each_namespace_a
 
 
 def test_a_pool_stands_as_the_member_saw_it_that_was_asked_last() -> None:
-    [pool] = status_document(snapshot(policy=TWO, plans=Compiled(TWO).plans, looks=TWO_LOOKS))["pools"]
+    [pool] = status_document(snapshot(policy=TWO, plans=CompiledPolicy(TWO).plans, looks=TWO_LOOKS))["pools"]
     assert {key: value for key, value in pool.items() if key != "windows"} == {
         "name": "prod",
         "scope": "Fleet",
@@ -337,7 +339,7 @@ def test_a_page_without_the_store_has_question_marks_and_says_how_this_server_ju
 
 def test_the_page_marks_what_counts_for_the_whole_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    text = shown(policy=TWO, plans=Compiled(TWO).plans, looks=TWO_LOOKS)
+    text = shown(policy=TWO, plans=CompiledPolicy(TWO).plans, looks=TWO_LOOKS)
     assert "payment-api      gold    -        1m Fleet  pods      5     50    now" in text
     assert "prod  1m Fleet  pods      9     300   now" in text
 
@@ -365,8 +367,8 @@ OVERRIDES = OverridesShown(
     "configmap podgate-system/podgate-overrides",
     ["o.yaml:2:3: [1].until: (absent): required: add until"],
     {
-        "payment-api": (Entry("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("1.5")),),
-        "gone": (Entry("gone", "2027-01-15T09:00:00Z", "INC-2", modes=PartialModes(quota=Mode.AUDIT)),),
+        "payment-api": (Override("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("1.5")),),
+        "gone": (Override("gone", "2027-01-15T09:00:00Z", "INC-2", modes=PartialModes(quota=Mode.AUDIT)),),
     },
 )
 
@@ -488,7 +490,11 @@ def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
     monkeypatch.setattr("click.style", lambda text, **_: text)
     guarded = LoadedPolicy(replace(LOADED.policy, breaker_guard=BreakerGuard(30)), LOADED.hash)
     view = replace(OPEN, state=state)
-    changes = {"policy": guarded, "plans": Compiled(guarded).plans, "looks": {"payment-api": Look(NOW_US, {}, view)}}
+    changes = {
+        "policy": guarded,
+        "plans": CompiledPolicy(guarded).plans,
+        "looks": {"payment-api": Look(NOW_US, {}, view)},
+    }
     assert status_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
     assert f"breakers  {opened} open, of 3 that may be (breakerGuard)" in shown(**changes).splitlines()
 
@@ -502,8 +508,8 @@ def test_spans_are_written_as_go_does(seconds: int, text: str) -> None:
 
 def test_several_overrides_of_a_service_are_shown_each_and_in_the_service_as_one_up_to_the_first_end() -> None:
     its = (
-        Entry("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("2"), by="alice"),
-        Entry("payment-api", "2027-01-15T08:05:00Z", "INC-2", reset_at="2027-01-15T08:00:00Z", by="bob"),
+        Override("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("2"), by="alice"),
+        Override("payment-api", "2027-01-15T08:05:00Z", "INC-2", reset_at="2027-01-15T08:00:00Z", by="bob"),
     )
     document = status_document(snapshot(overrides=OverridesShown("here", (), {"payment-api": its})))
     assert [(one["reason"], one["by"]) for one in document["overrides"]["entries"]] == [

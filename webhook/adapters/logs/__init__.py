@@ -8,7 +8,7 @@ from typing import Any
 from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import HELD, State, Transition
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import Mode
 from webhook.core.quota.counter_resets import starts_empty
@@ -106,14 +106,14 @@ class Logs:
         message = f"{document} {message}"
         self._lines.write(level, message, user=clipped(user), errors=shown, count=len(errors) or None)
 
-    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
         self._lines.write("info", "overrides loaded", live=len(live))
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
         self._lines.write("error", "overrides refused, the last good ones stay", errors=shown, count=len(errors))
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         level, message = ("info", "override ended") if now is None else ("warning", "override in force")
         shown = {key: clipped(str(entry)) for key, entry in (("former", former), ("override", now)) if entry}
         self._lines.write(level, message, service=service, **shown)

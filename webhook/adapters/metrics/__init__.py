@@ -23,7 +23,7 @@ from webhook.adapters.metrics.transitions import Transitions
 from webhook.adapters.metrics.zeros import Duty, Labels, zeros
 from webhook.authentication.reasons import REASONS
 from webhook.core.breaker import Transition
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import WhenOpen
 from webhook.core.quota import Look
@@ -79,7 +79,7 @@ class Metrics:
         self._policy_hash: str | None = None
         self._last_good = False
         self._override_until_seconds: Mapping[str, float] = {}
-        self._overrides_live: dict[str, Sequence[Entry]] = {}
+        self._overrides_live: dict[str, Sequence[Override]] = {}
         self._overrides_last_good: bool | None = None  # until there is a document, or known to be none
         self._contact_seconds: dict[str, float] = {}
         self._replicas = 1
@@ -139,13 +139,13 @@ class Metrics:
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:  # noqa: ARG002  the user is for the log
         self._policy_reviews.add(_FAILURE if errors else _SUCCESS)
 
-    def overrides_loaded(self, live: Sequence[Entry]) -> None:  # noqa: ARG002  each is told when it begins
+    def overrides_loaded(self, live: Sequence[Override]) -> None:  # noqa: ARG002  each is told when it begins
         self._overrides_last_good = True
 
     def overrides_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
         self._overrides_last_good = False
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         live = [entry for entry in self._overrides_live.get(service, ()) if entry != former]
         self._overrides_live[service] = live = [*live, *([now] if now is not None else ())]
         others = {name: at for name, at in self._override_until_seconds.items() if name != service}

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 import webhook
-from webhook.core.document import Loaded, Purpose
+from webhook.core.document import LoadResult, Purpose
 from webhook.core.policy_admission.check_codec import Outcome, decode, encode, service_of
 from webhook.core.policy_admission.policy_review import PolicyReview, Question
 from webhook.errors import CheckFailedError
@@ -36,7 +36,7 @@ class PolicyProcess:
         self._timeout_seconds = timeout_seconds
         self._turn = asyncio.Lock()
 
-    async def load(self, raw: bytes, purpose: Purpose) -> Loaded:
+    async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         answer = await self._answer(raw, "load", purpose)
         with _sense(), put_off():
             outcome = decode(answer, Outcome)

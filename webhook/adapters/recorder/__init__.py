@@ -16,7 +16,7 @@ from webhook.core.admission.replay_record import is_kept, labels_event, outcomes
 from webhook.core.admission.review import Request
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.ports import Review, WatchReports
 from webhook.support.condition import Condition
@@ -173,13 +173,13 @@ class Recorder:
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         """Not kept: it changes nothing."""
 
-    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
         """Not kept: a replay has none."""
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         """Not kept: a replay has none."""
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         """Not kept: a replay has none."""
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from webhook.core.document.yaml.recognition import Kind
+from webhook.core.document.yaml.recognition import DocumentKind
 from webhook.errors import UserError
 from webhook.support.strict_yaml import read_yaml, shown_only_as
 from webhook.support.watched_file import Reloading
@@ -19,7 +19,7 @@ _TEXT_LENGTH_MAX = 512
 _KEYS = ("iss", "jti", "until", "reason")
 _US = 1_000_000
 _REMEDY = "write a list of {iss: ISSUER, jti: TOKEN ID} with, if wanted, until (RFC 3339) and reason; [] for none"
-_KIND = Kind.of_keys("a list of tokens", "iss", "jti", remedy=_REMEDY)
+_KIND = DocumentKind.of_keys("a list of tokens", "iss", "jti", remedy=_REMEDY)
 
 Denied = Mapping[tuple[str, str], float]
 """Until when, in microseconds since the Unix epoch, by issuer and id."""

@@ -17,8 +17,8 @@ from webhook.core.document import DocumentError
 from webhook.core.document.loading import unproved
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import microseconds, written
-from webhook.core.overrides import Entry, combined, merged, remarks
-from webhook.core.overrides_document import Document, cleared, displaced, drafted, load, placed
+from webhook.core.overrides import Override, combined, merged, remarks
+from webhook.core.overrides_document import OverridesDocument, cleared, displaced, drafted, load, placed
 from webhook.core.overrides_document import written as document_of
 from webhook.core.policy.model import Policy
 from webhook.errors import UserError
@@ -136,9 +136,9 @@ def pairs(option: str, given: tuple[str, ...], example: str) -> dict[str, str]:
 def put(where: Where, span: Span, plain: dict[str, Any]) -> None:
     """Write an entry, `plain` as it stands in a document but for until and reason, and say what holds now."""
     asked = _entry({**plain, "until": span.until, "reason": span.reason})
-    done: list[Entry] = []
+    done: list[Override] = []
 
-    def edit(document: Document, policy: Policy | None, author: str | None) -> tuple[Entry, ...]:
+    def edit(document: OverridesDocument, policy: Policy | None, author: str | None) -> tuple[Override, ...]:
         new = replace(asked, by=author)
         if policy is not None:
             _refuse_idle(policy, new)
@@ -153,9 +153,9 @@ def put(where: Where, span: Span, plain: dict[str, Any]) -> None:
 
 def clear(where: Where, service: str) -> None:
     """End all that is in force for a service."""
-    ended: list[Entry] = []
+    ended: list[Override] = []
 
-    def edit(document: Document, policy: Policy | None, _: str | None) -> tuple[Entry, ...]:
+    def edit(document: OverridesDocument, policy: Policy | None, _: str | None) -> tuple[Override, ...]:
         live = document.live(now_us())
         if service not in live and policy is not None:
             _refuse_unknown(policy, service)
@@ -169,10 +169,10 @@ def clear(where: Where, service: str) -> None:
         click.echo(f"{service}: there was no override in {place}")
 
 
-def in_force(where: Where) -> list[Entry]:
+def in_force(where: Where) -> list[Override]:
     """Return the live entries, by service."""
 
-    async def look() -> list[Entry]:
+    async def look() -> list[Override]:
         async with _opened(where) as book:
             live = _document(await book.read(), book.place).live(now_us())
             return [entry for service in sorted(live) for entry in live[service]]
@@ -186,7 +186,9 @@ def _opened(where: Where) -> AbstractAsyncContextManager[OverridesBook]:
     return open_book(where.kubeconfig, where.file)
 
 
-async def _change(where: Where, edit: Callable[[Document, Policy | None, str | None], tuple[Entry, ...]]) -> str:
+async def _change(
+    where: Where, edit: Callable[[OverridesDocument, Policy | None, str | None], tuple[Override, ...]]
+) -> str:
     async with _opened(where) as book:
         policy, author = await _policy(where, book), await book.author()
         for _ in range(_TRIES):
@@ -197,7 +199,7 @@ async def _change(where: Where, edit: Callable[[Document, Policy | None, str | N
         raise UserError(f"{book.place}: changed by others again and again", "try once more")
 
 
-def _document(raw: bytes, place: str) -> Document:
+def _document(raw: bytes, place: str) -> OverridesDocument:
     """Return the overrides as they are; what is wrong in them is not ours to mend."""
     try:
         document = load(raw)
@@ -223,7 +225,7 @@ async def _policy(where: Where, book: OverridesBook) -> Policy | None:
         return None
 
 
-def _entry(plain: dict[str, Any]) -> Entry:
+def _entry(plain: dict[str, Any]) -> Override:
     """Return an entry, checked as any other one is."""
     try:
         return drafted(plain)
@@ -241,14 +243,14 @@ def _refuse_unknown(policy: Policy, service: str) -> None:
         raise NoSuchServiceError(f"no service {service!r}: the policy has {', '.join(names)}")
 
 
-def _refuse_idle(policy: Policy, entry: Entry) -> None:
+def _refuse_idle(policy: Policy, entry: Override) -> None:
     """Refuse what would do nothing: at night nobody looks twice."""
     _refuse_unknown(policy, entry.service)
     if idle := remarks(policy, entry):
         raise UserError(f"{entry.service}: {'; '.join(idle)}", "see podgate policy render for what the service has")
 
 
-def _beside(former: tuple[Entry, ...], new: Entry, span: Span) -> tuple[Entry, ...]:
+def _beside(former: tuple[Override, ...], new: Override, span: Span) -> tuple[Override, ...]:
     """Return the service's entries with the new one, which is the last; UserError where it sets what one has set."""
     if not former or span.replace:
         return (new,)

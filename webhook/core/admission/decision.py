@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from webhook.core.findings import Code
-from webhook.core.patch import Operation
+from webhook.core.patch import PatchOperation
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt
 
@@ -61,7 +61,7 @@ def enforced(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple([finding for finding in findings if finding.mode is Mode.ENFORCE])
 
 
-class Status(Struct, frozen=True):
+class ResponseStatus(Struct, frozen=True):
     """What a refused caller is told: an HTTP code, Kubernetes' reason word, a message."""
 
     code: int
@@ -70,10 +70,10 @@ class Status(Struct, frozen=True):
     retry_after_seconds: int | None = None
 
 
-ALLOWED = Status(200)
+ALLOWED = ResponseStatus(200)
 
 
-class Step(Struct, frozen=True):
+class StageNote(Struct, frozen=True):
     """One stage of the evaluation and what it found, for `--explain` and the trace."""
 
     stage: str
@@ -128,15 +128,15 @@ class Decision(Struct, frozen=True):
     would_write: tuple[WouldWrite, ...] = ()
     depends_on: tuple[Dependence, ...] = ()
     """In the order of the policy; the last one has no labels, and owns the Pods where none of the others does."""
-    status: Status = ALLOWED
+    status: ResponseStatus = ALLOWED
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
-    patch: tuple[Operation, ...] = ()
+    patch: tuple[PatchOperation, ...] = ()
     audit: Mapping[str, str] = {}
     receipt: Receipt | None = None
     uncounted: bool = False
     """The counters could not be asked, and the Pod is admitted without them."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StageNote, ...] = ()
 
     @property
     def allowed(self) -> bool:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
 
-from webhook.core.admission.decision import Finding, Status
+from webhook.core.admission.decision import Finding, ResponseStatus
 from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
 from webhook.core.policy.model import FailureMode, Service
@@ -142,15 +142,15 @@ def _waits_for_others(receipt: Receipt) -> bool:
     return any(use.of is Holder.STANDING for use in receipt.over)
 
 
-def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> Status:
+def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> ResponseStatus:
     """Return the HTTP status of a denial by its first finding."""
     if finding.concern == "breaker" or finding.code is Code.STORE_UNAVAILABLE:
-        return Status(503, "ServiceUnavailable")
+        return ResponseStatus(503, "ServiceUnavailable")
     if finding.code is not Code.QUOTA_EXCEEDED or service is None or receipt is None:
-        return Status(403, "Forbidden")
+        return ResponseStatus(403, "Forbidden")
     denial = service.quota.denial if service.quota else Denial()  # a pool may be all that it has
     reason = "Forbidden" if denial.status == HTTPStatus.FORBIDDEN else "TooManyRequests"
-    return Status(denial.status, reason, retry_after_seconds=_retry_after(denial, receipt, user))
+    return ResponseStatus(denial.status, reason, retry_after_seconds=_retry_after(denial, receipt, user))
 
 
 def _retry_after(denial: Denial, receipt: Receipt, user: str) -> int | None:

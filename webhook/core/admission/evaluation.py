@@ -12,28 +12,28 @@ from webhook.core.admission.decision import (
     Dependence,
     Finding,
     Half,
-    Status,
-    Step,
+    ResponseStatus,
+    StageNote,
     Verdict,
     WouldWrite,
     enforced,
 )
 from webhook.core.admission.review import BadReviewError, Request
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import Operation
+from webhook.core.patch import PatchOperation
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import CounterPlan, Receipt
 
 
-class Draft(Struct):
+class Evaluation(Struct):
     """One review on its way to a Decision."""
 
     half: Half
     request: Request
-    compiled: Compiled
+    compiled: CompiledPolicy
     hash_known: bool = True
     is_large: bool = False
     """Its body is."""
@@ -45,13 +45,13 @@ class Draft(Struct):
     would_degrade: bool = False
     findings: list[Finding] = []
     would_write: tuple[WouldWrite, ...] = ()
-    patch: tuple[Operation, ...] = ()
+    patch: tuple[PatchOperation, ...] = ()
     overwritten: tuple[str, ...] = ()
     """Warnings about what the rewrite replaced of the user's own."""
     qos_change: str = ""
     receipt: Receipt | None = None
     uncounted: bool = False
-    steps: list[Step] = []
+    steps: list[StageNote] = []
 
     @property
     def pod(self) -> Pod:
@@ -72,7 +72,7 @@ class Draft(Struct):
         return self.service
 
     def note(self, stage: str, found: str) -> None:
-        self.steps.append(Step(stage, found))
+        self.steps.append(StageNote(stage, found))
 
     def settle(self, verdict: Verdict, stage: str, found: str) -> None:
         self.verdict = verdict
@@ -89,7 +89,7 @@ class Draft(Struct):
             self.verdict = Verdict.DENY
 
 
-class _Told(NamedTuple):
+class _Messages(NamedTuple):
     """What an answer says of its findings: to whom it refuses or warns, and in the audit log."""
 
     denial: Finding | None
@@ -98,13 +98,13 @@ class _Told(NamedTuple):
     audit: str
 
 
-_NOTHING = _Told(None, "", (), "")
+_NOTHING = _Messages(None, "", (), "")
 
 
 @lru_cache(maxsize=1024)  # of many Pods that are refused at one time, most are told the same
-def _told(findings: tuple[Finding, ...]) -> _Told:
+def _told(findings: tuple[Finding, ...]) -> _Messages:
     enforced_findings = enforced(findings)
-    return _Told(
+    return _Messages(
         denial=enforced_findings[0] if enforced_findings else None,
         message="; ".join([str(finding) for finding in enforced_findings]),
         warnings=tuple([str(finding) for finding in findings if finding.mode is Mode.WARN]),
@@ -112,45 +112,45 @@ def _told(findings: tuple[Finding, ...]) -> _Told:
     )
 
 
-def _note(draft: Draft, would_write: tuple[WouldWrite, ...]) -> tuple[str, ...]:
+def _note(evaluation: Evaluation, would_write: tuple[WouldWrite, ...]) -> tuple[str, ...]:
     """Return the one warning about what is in Warn, and Enforce would write."""
     fields = [field for write in would_write if write.mode is Mode.WARN for field in write.fields]
     if not fields:
         return ()
-    of_workload = f"in Pods of {draft.request.workload.name}: " if draft.request.workload is not None else ""
-    said = f"{of_workload}service {draft.owner.name}: Enforce would write {', '.join(fields)}"
+    of_workload = f"in Pods of {evaluation.request.workload.name}: " if evaluation.request.workload is not None else ""
+    said = f"{of_workload}service {evaluation.owner.name}: Enforce would write {', '.join(fields)}"
     return (f"{Code.WOULD_REWRITE}: {said}",)
 
 
-def conclude(draft: Draft, client_id: str) -> Decision:
+def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the finished record."""
-    request, pod = draft.request, draft.request.pod
-    findings = tuple(draft.findings)
+    request, pod = evaluation.request, evaluation.request.pod
+    findings = tuple(evaluation.findings)
     told = _told(findings) if findings else _NOTHING
     status = ALLOWED
     if told.denial is not None:
-        status = denials.status_of(told.denial, draft.service, draft.receipt, request.user)
-        status = Status(status.code, status.reason, told.message, status.retry_after_seconds)
-    verdict = draft.verdict or Verdict.ADMIT
-    name = draft.service.name if draft.service else None
-    audit = {"decision": str(verdict), "policy-hash": draft.compiled.hash, "client-id": client_id}
+        status = denials.status_of(told.denial, evaluation.service, evaluation.receipt, request.user)
+        status = ResponseStatus(status.code, status.reason, told.message, status.retry_after_seconds)
+    verdict = evaluation.verdict or Verdict.ADMIT
+    name = evaluation.service.name if evaluation.service else None
+    audit = {"decision": str(verdict), "policy-hash": evaluation.compiled.hash, "client-id": client_id}
     if name is not None:
         audit["service"] = name
-    if draft.depends_on:
-        audit["depends-on"] = ",".join(map(str, draft.depends_on))
-    if draft.exemption:
-        audit["exemption"] = draft.exemption
-    if draft.degraded:
-        audit["degraded"] = draft.degraded
-    if draft.qos_change:
-        audit["qos-class"] = draft.qos_change
+    if evaluation.depends_on:
+        audit["depends-on"] = ",".join(map(str, evaluation.depends_on))
+    if evaluation.exemption:
+        audit["exemption"] = evaluation.exemption
+    if evaluation.degraded:
+        audit["degraded"] = evaluation.degraded
+    if evaluation.qos_change:
+        audit["qos-class"] = evaluation.qos_change
     if findings:
         audit["findings"] = told.audit
-    would_write = draft.would_write if status is ALLOWED else ()
+    would_write = evaluation.would_write if status is ALLOWED else ()
     if would_write:
         audit["would-rewrite"] = ",".join([f"{write.concern}/{write.mode}" for write in would_write])
     return Decision(
-        half=draft.half,
+        half=evaluation.half,
         review_uid=request.uid,
         verdict=verdict,
         operation=request.operation,
@@ -161,18 +161,18 @@ def conclude(draft: Draft, client_id: str) -> Decision:
         pod=pod.shown_name if pod else "",
         pod_uid=pod.metadata.uid if pod else "",
         service=name,
-        policy_hash=draft.compiled.hash,
-        exemption=draft.exemption,
-        degraded=draft.degraded,
-        would_degrade=draft.would_degrade,
-        depends_on=draft.depends_on,
+        policy_hash=evaluation.compiled.hash,
+        exemption=evaluation.exemption,
+        degraded=evaluation.degraded,
+        would_degrade=evaluation.would_degrade,
+        depends_on=evaluation.depends_on,
         status=status,
         findings=findings,
         would_write=would_write,
-        warnings=(*told.warnings, *_note(draft, would_write), *draft.overwritten),
-        patch=draft.patch,
+        warnings=(*told.warnings, *_note(evaluation, would_write), *evaluation.overwritten),
+        patch=evaluation.patch,
         audit=audit,
-        receipt=draft.receipt,
-        uncounted=draft.uncounted,
-        steps=tuple(draft.steps),
+        receipt=evaluation.receipt,
+        uncounted=evaluation.uncounted,
+        steps=tuple(evaluation.steps),
     )

@@ -6,7 +6,7 @@ import msgspec
 
 from webhook.core import container_resources, placement
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import Operation, apply, remove, set_keys
+from webhook.core.patch import PatchOperation, apply, remove, set_keys
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
@@ -18,7 +18,7 @@ DISOWN = (remove("metadata", "labels", SERVICE_LABEL),)
 """Takes a service's label off a Pod that no service owns: it would pass for theirs later."""
 
 
-def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False) -> tuple[Operation, ...]:
+def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False) -> tuple[PatchOperation, ...]:
     """Return the patch that makes the Pod its service's; empty where it already is. f(f(x)) = f(x).
 
     `degraded`: what the placement only prefers is not looked at. ValueError: an unreadable quantity.
@@ -34,18 +34,18 @@ def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = Fa
     return tuple(operations)
 
 
-def placed(pod: Pod, service: Service, *, degraded: bool = False) -> list[Operation]:
+def placed(pod: Pod, service: Service, *, degraded: bool = False) -> list[PatchOperation]:
     """Return what gives the Pod its service's placement, whatever the mode."""
     plan = service.degraded_placement_plan if degraded else service.placement_plan
     return [] if plan is None else placement.operations(pod, plan)
 
 
-def ranged(pod: Pod, service: Service) -> list[Operation]:
+def ranged(pod: Pod, service: Service) -> list[PatchOperation]:
     """Return what gives the Pod its service's resources, whatever the mode. ValueError: an unreadable quantity."""
     return [] if service.range_plan is None else container_resources.operations(pod, service.range_plan)
 
 
-def patched(pod: Pod, operations: Sequence[Operation]) -> Pod:
+def patched(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
     """Return the Pod that the operations make of it."""
     if not operations:
         return pod

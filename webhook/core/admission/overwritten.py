@@ -6,7 +6,7 @@ from webhook.core.admission.field_names import in_words
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import cut, nano
-from webhook.core.patch import Operation, tokens_of
+from webhook.core.patch import PatchOperation, tokens_of
 from webhook.core.placement import replaced_single
 from webhook.core.policy.model import Service
 
@@ -15,7 +15,7 @@ _LONGEST = 120
 """Characters of a warning that API clients are advised to show."""
 
 
-def warnings(pod: Pod, service: Service, patch: Iterable[Operation], whose: str = "") -> tuple[str, ...]:
+def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose: str = "") -> tuple[str, ...]:
     """Return one warning for each replaced value, at most ten; none where the patch only adds.
 
     `pod` is as it came; `whose` names the workload whose Pods it stands for.
@@ -41,7 +41,7 @@ def _bounded(what: str, rule: str) -> str:
     return what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
 
 
-def _told(pod: Pod, service: Service, operation: Operation) -> tuple[str, str] | None:
+def _told(pod: Pod, service: Service, operation: PatchOperation) -> tuple[str, str] | None:
     """Return what became of one value, and by which rule; None where it was not the user's own."""
     _, field, *rest = tokens_of(operation.path)
     if field in {"containers", "initContainers"}:
@@ -57,7 +57,7 @@ def _told(pod: Pod, service: Service, operation: Operation) -> tuple[str, str] |
     return None if former is None else (f"{field} {former} replaced by {operation.value}", rule)
 
 
-def _of_amount(pod: Pod, field: str, rest: Sequence[str], operation: Operation) -> tuple[str, str]:
+def _of_amount(pod: Pod, field: str, rest: Sequence[str], operation: PatchOperation) -> tuple[str, str]:
     index, _, side, name = rest
     containers = pod.spec.containers if field == "containers" else pod.spec.init_containers
     container = (containers or ())[int(index)]

@@ -11,7 +11,15 @@ from typing import Any
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Container, Metadata, OwnerReference, Pod, Resources, Spec
+from webhook.core.kubernetes.pod import (
+    MIRROR_ANNOTATION,
+    Container,
+    OwnerReference,
+    Pod,
+    PodMetadata,
+    PodSpec,
+    Resources,
+)
 
 _HASH = re.compile(r"[0-9a-f]{16}")
 _SECOND_US = 1_000_000
@@ -80,7 +88,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
     return {"metadata": _metadata(pod.metadata), "spec": _spec(pod.spec)}
 
 
-def _metadata(metadata: Metadata) -> dict[str, Any]:
+def _metadata(metadata: PodMetadata) -> dict[str, Any]:
     annotations = metadata.annotations or {}
     kept = {}
     if _HASH.fullmatch(annotations.get(HASH_ANNOTATION, "")):
@@ -102,7 +110,7 @@ def _owner(reference: OwnerReference) -> dict[str, Any]:
     return _given(kind=reference.kind, name=reference.name, uid=reference.uid, controller=reference.controller)
 
 
-def _spec(spec: Spec) -> dict[str, Any]:
+def _spec(spec: PodSpec) -> dict[str, Any]:
     found = {name: getattr(spec, attribute) for name, attribute in _PLACEMENT.items()}
     kept = {name: value for name, value in found.items() if value is not None}
     kept["containers"] = _containers(spec.containers or ())

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from webhook.core.admission.decision import ALLOWED, Decision, Status
+from webhook.core.admission.decision import ALLOWED, Decision, ResponseStatus
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_bounds import Excess
+from webhook.core.kubernetes.pod_bounds import OversizedPod
 from webhook.core.kubernetes.pod_templates import BY_RESOURCE
 from webhook.core.kubernetes.short_pod import Decoder, ShortPodDecoder
 from webhook.core.kubernetes.unsettled_labels import SETTLED, UnsettledLabels
@@ -85,7 +85,7 @@ class _PodEnvelope(_Head, frozen=True, gc=False, rename="camel"):
     request: _PodRequest | None = None
 
 
-class Workload(Struct, frozen=True, gc=False):
+class WorkloadRequest(Struct, frozen=True, gc=False):
     """A request about a workload object: which one, and who asked for what. Its Pods do not exist yet.
 
     `unsettled`: those labels of its Pods whose value is not known yet, or differs from Pod to Pod.
@@ -113,8 +113,8 @@ class Request(Struct, frozen=True, gc=False):
     dry_run: bool
     pod: Pod | None
     old_pod: Pod | None
-    workload: Workload | None = None
-    excess: Excess | None = None
+    workload: WorkloadRequest | None = None
+    excess: OversizedPod | None = None
 
 
 _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
@@ -165,7 +165,7 @@ def request_of(body: bytes) -> RawRequest:
     return request
 
 
-def decode(body: bytes, excess: Excess | None = None) -> Request:
+def decode(body: bytes, excess: OversizedPod | None = None) -> Request:
     """Read an AdmissionReview of a Pod or a workload; BadReviewError names what is wrong with it."""
     return (_at_once(body) if excess is None else None) or _step_by_step(body, excess)
 
@@ -195,7 +195,7 @@ def _at_once(body: bytes) -> Request | None:
     )
 
 
-def _step_by_step(body: bytes, excess: Excess | None = None) -> Request:
+def _step_by_step(body: bytes, excess: OversizedPod | None = None) -> Request:
     request = request_of(body)
     of_template = _of_template(request)
     if of_template is not None:
@@ -239,7 +239,7 @@ def _of_template(request: RawRequest) -> Request | None:
         dry_run=bool(request.dry_run),
         pod=made.pod,
         old_pod=None,
-        workload=Workload(made.owner, request.operation, request.user_info.username, made.unsettled),
+        workload=WorkloadRequest(made.owner, request.operation, request.user_info.username, made.unsettled),
     )
 
 
@@ -285,7 +285,7 @@ def encode(decision: Decision) -> bytes:
 
 def respond(
     uid: str,
-    status: Status,
+    status: ResponseStatus,
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
     patch: bytes | None = None,

@@ -11,7 +11,7 @@ from webhook.core.admission.decision import Finding, WouldWrite
 from webhook.core.container_resources import shown_name
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import Operation
+from webhook.core.patch import PatchOperation
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 
@@ -19,7 +19,7 @@ _TRIED = frozenset({Mode.WARN, Mode.AUDIT})
 _MOST_SHOWN = 3
 
 
-class Trial(NamedTuple):
+class EnforcedPod(NamedTuple):
     """A new Pod as the check is to see it, and what of it was not really written."""
 
     pod: Pod
@@ -36,13 +36,13 @@ class Trial(NamedTuple):
         return tuple(write for write in self.writes if write.concern not in objecting)
 
 
-def tried(pod: Pod, service: Service) -> Trial:
+def tried(pod: Pod, service: Service) -> EnforcedPod:
     """Return the Pod as it is, but for what is in Warn or Audit: that is as Enforce would have written it.
 
     ValueError: an unreadable quantity.
     """
     modes = service.modes
-    operations: list[Operation] = []
+    operations: list[PatchOperation] = []
     writes: list[WouldWrite] = []
     for concern, mode, written in (
         ("placement", modes.placement, mutation.placed),
@@ -53,10 +53,10 @@ def tried(pod: Pod, service: Service) -> Trial:
         if found:
             operations += found
             writes.append(WouldWrite(concern, mode, _fields(pod, found)))
-    return Trial(mutation.patched(pod, operations), tuple(writes))
+    return EnforcedPod(mutation.patched(pod, operations), tuple(writes))
 
 
-def _fields(pod: Pod, operations: Iterable[Operation]) -> tuple[str, ...]:
+def _fields(pod: Pod, operations: Iterable[PatchOperation]) -> tuple[str, ...]:
     """Return, in a few words, what is written: fields of the spec, and of containers whose resources."""
     fields: dict[str, None] = {}
     containers: dict[str, None] = {}

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from webhook.core import container_resources, placement
 from webhook.core.admission.decision import Finding
 from webhook.core.admission.mutation import HASH_ANNOTATION
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_bounds import Excess
+from webhook.core.kubernetes.pod_bounds import OversizedPod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_spec import Mode
@@ -68,7 +68,7 @@ def _unfulfilled(pod: Pod, service: Service) -> Iterator[Finding]:
             yield replace(found, is_advice=True)
 
 
-def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> tuple[Mode, list[Lack]]:
+def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> tuple[Mode, list[Violation]]:
     """Return what is owed of one concern, but for what `old` owed already, and how strictly that is meant."""
     if concern == "placement":
         mode, plan = service.modes.placement, service.placement_plan
@@ -81,12 +81,12 @@ def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> t
     return mode, [] if ranged is None or mode is Mode.DISABLED else container_resources.lacks(pod, ranged, old)
 
 
-def _findings(lacks: Iterable[Lack], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
+def _findings(lacks: Iterable[Violation], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
     for lack in lacks:
         yield Finding(lack.code, concern, mode, f"service {service.name}: {lack.text}", lack.field)
 
 
-def check_size(service: Service, excess: Excess) -> tuple[Finding, ...]:
+def check_size(service: Service, excess: OversizedPod) -> tuple[Finding, ...]:
     """Return what is wrong with a Pod of which not all is read; one that was as large before stays as it is."""
     if service.modes.all_disabled():
         return ()

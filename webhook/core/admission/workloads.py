@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from webhook.core.admission import evaluation as drafts
 from webhook.core.admission import exemptions, mutation, overwritten, stages, validation
 from webhook.core.admission.decision import Decision, Dependence, Finding, Half, Verdict
-from webhook.core.admission.evaluation import Draft
-from webhook.core.admission.review import BadReviewError, Request, Workload
+from webhook.core.admission.evaluation import Evaluation
+from webhook.core.admission.evaluation import conclude as conclude_review
+from webhook.core.admission.review import BadReviewError, Request, WorkloadRequest
 from webhook.core.findings import Code
-from webhook.core.kubernetes.pod import Metadata, Pod, Spec
-from webhook.core.kubernetes.pod_templates import SOURCES, Source
+from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Policy, Service
@@ -20,12 +20,12 @@ from webhook.core.policy_spec import Mode
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 
 
-def asked(policy: Policy) -> tuple[Source, ...]:
+def asked(policy: Policy) -> tuple[WorkloadKind, ...]:
     """Return the kinds that are worth asking about: those whose controller's Pods are not all left alone."""
-    nobody = Pod(Metadata(), Spec())
+    nobody = Pod(PodMetadata(), PodSpec())
     return tuple(
         source
-        for source in SOURCES
+        for source in WORKLOAD_KINDS
         if not exemptions.exemption(
             Request("", "CREATE", "pods", "", "", source.controller, dry_run=False, pod=nobody, old_pod=None),
             nobody,
@@ -34,38 +34,40 @@ def asked(policy: Policy) -> tuple[Source, ...]:
     )
 
 
-def leave_alone(draft: Draft) -> None:
+def leave_alone(evaluation: Evaluation) -> None:
     """Settle what is no business of ours; a template is never rewritten, its Pods are."""
-    if draft.half is Half.MUTATE:
-        return draft.settle(Verdict.UNMATCHED, "own", "templates are not rewritten, their Pods are")
-    return stages.leave_alone(draft)
+    if evaluation.half is Half.MUTATE:
+        return evaluation.settle(Verdict.UNMATCHED, "own", "templates are not rewritten, their Pods are")
+    return stages.leave_alone(evaluation)
 
 
-def own(draft: Draft, namespace_labels: Mapping[str, str]) -> None:
+def own(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
     """Find whose Pods they will be; where that depends on labels that are not known yet, no verdict is given."""
-    namespace = draft.request.namespace
+    namespace = evaluation.request.namespace
     labels = {NAME_LABEL: namespace, **namespace_labels}
-    found = draft.compiled.matcher.possible_owners(namespace, labels, draft.pod.labels, _workload(draft).unsettled)
+    found = evaluation.compiled.matcher.possible_owners(
+        namespace, labels, evaluation.pod.labels, _workload(evaluation).unsettled
+    )
     if len(found) == 1:
-        return stages.own(draft, namespace_labels)
+        return stages.own(evaluation, namespace_labels)
     told = []
     for one in found:
-        possible = Draft(draft.half, draft.request, draft.compiled, service=one.service)
+        possible = Evaluation(evaluation.half, evaluation.request, evaluation.compiled, service=one.service)
         findings = stages.unowned(possible, labels) if one.service is None else _objections(possible)
         told.append((one.service, findings))
         dependence = Dependence(_name_of(one.service), one.labels, any(map(_denies, findings)))
-        draft.depends_on = (*draft.depends_on, dependence)
-    draft.findings = [advice for service, findings in told for advice in _advice(findings, draft, service)]
-    return draft.settle(Verdict.DEPENDS, "own", _whose(draft))
+        evaluation.depends_on = (*evaluation.depends_on, dependence)
+    evaluation.findings = [advice for service, findings in told for advice in _advice(findings, evaluation, service)]
+    return evaluation.settle(Verdict.DEPENDS, "own", _whose(evaluation))
 
 
 def _name_of(service: Service | None) -> str | None:
     return None if service is None else service.name
 
 
-def _whose(draft: Draft) -> str:
+def _whose(evaluation: Evaluation) -> str:
     """Say what the owner depends on: `service canary, depending on label pod-template-hash; else service web`."""
-    *others, last = draft.depends_on
+    *others, last = evaluation.depends_on
     told = [f"service {one.service}, depending on {_labels(one.labels)}" for one in others]
     return "; else ".join((*told, f"service {last.service}" if last.service else "no service"))
 
@@ -74,21 +76,21 @@ def _labels(keys: tuple[str, ...]) -> str:
     return f"label{'s' * (len(keys) > 1)} {', '.join(keys)}"
 
 
-def check(draft: Draft) -> None:
+def check(evaluation: Evaluation) -> None:
     """Judge the Pod that the template would have become: what is left after our own rewriting is the user's doing."""
-    findings = _objections(draft)
-    draft.object_to("check", findings)
+    findings = _objections(evaluation)
+    evaluation.object_to("check", findings)
     if not findings:
-        draft.note("check", "nothing in the template contradicts the policy")
+        evaluation.note("check", "nothing in the template contradicts the policy")
 
 
-def _objections(draft: Draft) -> tuple[Finding, ...]:
-    service, pod = draft.owner, draft.pod
+def _objections(evaluation: Evaluation) -> tuple[Finding, ...]:
+    service, pod = evaluation.owner, evaluation.pod
     try:
-        patch = mutation.rewrite(pod, service, draft.compiled.hash)
-        draft.overwritten = overwritten.warnings(pod, service, patch, f"in Pods of {_workload(draft).name}: ")
+        patch = mutation.rewrite(pod, service, evaluation.compiled.hash)
+        evaluation.overwritten = overwritten.warnings(pod, service, patch, f"in Pods of {_workload(evaluation).name}: ")
         rewritten = mutation.patched(pod, patch)
-        return (*_forged_label(pod, service), *stages.check_new(draft, rewritten, hash_known=True))
+        return (*_forged_label(pod, service), *stages.check_new(evaluation, rewritten, hash_known=True))
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
 
@@ -101,15 +103,15 @@ def _forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
     return (Finding(Code.IMMUTABLE, "placement", validation.own_mode(service), message, _LABEL),)
 
 
-def conclude(draft: Draft, client_id: str) -> Decision:
+def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the finished record: whatever was found, the object is admitted."""
-    workload = _workload(draft)
-    if draft.verdict is not Verdict.DEPENDS:
-        draft.findings = _advice(draft.findings, draft, draft.service)
-    if draft.verdict is Verdict.DENY:
-        draft.verdict = Verdict.UNMATCHED if draft.service is None else Verdict.ADMIT
+    workload = _workload(evaluation)
+    if evaluation.verdict is not Verdict.DEPENDS:
+        evaluation.findings = _advice(evaluation.findings, evaluation, evaluation.service)
+    if evaluation.verdict is Verdict.DENY:
+        evaluation.verdict = Verdict.UNMATCHED if evaluation.service is None else Verdict.ADMIT
     return replace(
-        drafts.conclude(draft, client_id),
+        conclude_review(evaluation, client_id),
         workload=workload.name,
         operation=workload.operation,
         user=workload.user,
@@ -117,22 +119,22 @@ def conclude(draft: Draft, client_id: str) -> Decision:
     )
 
 
-def _workload(draft: Draft) -> Workload:
-    if draft.request.workload is None:
+def _workload(evaluation: Evaluation) -> WorkloadRequest:
+    if evaluation.request.workload is None:
         raise LookupError("this review is about a Pod")
-    return draft.request.workload
+    return evaluation.request.workload
 
 
-def _advice(findings: Iterable[Finding], draft: Draft, service: Service | None) -> list[Finding]:
+def _advice(findings: Iterable[Finding], evaluation: Evaluation, service: Service | None) -> list[Finding]:
     """Word findings for whoever reads them before there is a Pod, perhaps among those about many objects.
 
     What holds only if `service` owns the Pods is told as such.
     """
-    workload, condition = _workload(draft).name, ""
-    if draft.depends_on:
+    workload, condition = _workload(evaluation).name, ""
+    if evaluation.depends_on:
         # Whoever comes later in the list owns the Pods only where nobody before does.
-        names = [one.service for one in draft.depends_on]
-        earlier = draft.depends_on[: names.index(_name_of(service)) + 1]
+        names = [one.service for one in evaluation.depends_on]
+        earlier = evaluation.depends_on[: names.index(_name_of(service)) + 1]
         keys = dict.fromkeys(key for one in earlier for key in one.labels)
         whose = "no service" if service is None else f"service {service.name}"
         condition = f" if {whose} owns them, which depends on {_labels(tuple(keys))}"

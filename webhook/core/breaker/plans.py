@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from webhook.core.breaker.states import State
-from webhook.core.policy_spec import Breaker, CountBy, ErrorRate, Latency, Outcomes, OutcomeSource, WhenOpen
+from webhook.core.policy_spec import Breaker, CountBy, ErrorRate, Latency, OutcomeRules, OutcomeSource, WhenOpen
 
 
 def span(us: int) -> str:
@@ -84,7 +84,7 @@ class Forcing(Struct, frozen=True):
 _TOLD_LATE_US = 60_000_000
 
 
-def _told_within_us(outcomes: Outcomes | None) -> int:
+def _told_within_us(outcomes: OutcomeRules | None) -> int:
     """Return how long the outcome of a Pod's start may take: a probe that is given up before is never heard to fail."""
     if outcomes is None or outcomes.source is not OutcomeSource.POD_START:
         return 0

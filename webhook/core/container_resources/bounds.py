@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from webhook.core.container_resources.plan import ZERO, Amount, Rule
+from webhook.core.container_resources.plan import ZERO, Amount, ResourceRule
 from webhook.core.kubernetes.pod_requests import Side
 
 Word = Literal["min", "max", "default"]
@@ -11,14 +11,14 @@ BEYOND_ALL = 1 << 256
 """No limit at all: farther out than any that can be written."""
 
 
-class Asked(NamedTuple):
+class RequestAndLimit(NamedTuple):
     """One resource of one container; None where the container does not say."""
 
     requests: Amount | None = None
     limits: Amount | None = None
 
 
-class Excess(NamedTuple):
+class OutOfRange(NamedTuple):
     """One side that is out of its range, by which bound of it, and by how many billionths."""
 
     word: Word
@@ -38,7 +38,7 @@ class PodLevel(NamedTuple):
     limited: frozenset[str] = frozenset()
 
 
-def settled(rule: Rule, asked: Asked, level: PodLevel, *, clamps: bool) -> Asked:
+def settled(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clamps: bool) -> RequestAndLimit:
     """Return what the rule makes of one resource; settled again it stays as it is."""
     governed = rule.name in level.governed
     limited = rule.name in level.limited or (governed and not rule.overcommits)
@@ -53,24 +53,24 @@ def settled(rule: Rule, asked: Asked, level: PodLevel, *, clamps: bool) -> Asked
         limit = _not_below(rule.limit, request, equal=not rule.overcommits)
     if request is None:
         request = _request(rule, limit, governed=governed)
-    return Asked(request, limit)
+    return RequestAndLimit(request, limit)
 
 
-def outside(rule: Rule, asked: Asked, level: PodLevel) -> Iterator[Excess]:
+def outside(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel) -> Iterator[OutOfRange]:
     """Yield what is above max or below min."""
     low, high = rule.low, rule.high
     absent = 0 if rule.name in level.governed else None  # what an amount that the Pod asks for it counts
     sides: tuple[tuple[Side, Amount | None], ...] = (("limits", asked.limits), ("requests", asked.requests))
     for side, amount in sides:
         if high is not None and side == "limits" and is_no_limit(rule, amount, level):
-            yield Excess("max", high, side, BEYOND_ALL)
+            yield OutOfRange("max", high, side, BEYOND_ALL)
         elif amount is not None and high is not None and amount.nano > high.nano:
-            yield Excess("max", high, side, amount.nano - high.nano)
+            yield OutOfRange("max", high, side, amount.nano - high.nano)
         elif amount is not None and low is not None and amount.nano < low.nano and amount.nano != absent:
-            yield Excess("min", low, side, low.nano - amount.nano)
+            yield OutOfRange("min", low, side, low.nano - amount.nano)
 
 
-def is_no_limit(rule: Rule, limit: Amount | None, level: PodLevel) -> bool:
+def is_no_limit(rule: ResourceRule, limit: Amount | None, level: PodLevel) -> bool:
     """Say whether a limit that is there binds nothing: the kubelet takes 0 for none. A limit of the Pod's own would."""
     return limit is not None and limit.nano == 0 and rule.zero_is_no_limit and rule.name not in level.limited
 
@@ -90,7 +90,7 @@ def _not_below(limit: Amount | None, request: Amount | None, *, equal: bool) -> 
     return request if equal or request.nano > limit.nano else limit
 
 
-def _request(rule: Rule, limit: Amount | None, *, governed: bool) -> Amount | None:
+def _request(rule: ResourceRule, limit: Amount | None, *, governed: bool) -> Amount | None:
     """Return the default request beside the default limit."""
     if governed:
         return None if limit is None else ZERO

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.container_resources.bounds import Asked, PodLevel, settled
+from webhook.core.container_resources.bounds import PodLevel, RequestAndLimit, settled
 from webhook.core.container_resources.kinds import DECIDE_QOS, is_huge_pages
 from webhook.core.container_resources.plan import Amount, RangePlan
 from webhook.core.container_resources.qos import QosClass, class_of
@@ -23,7 +23,7 @@ _NO_AMOUNTS: Amounts = {}
 _NO_POD_LEVEL = PodLevel()
 
 
-class Change(NamedTuple):
+class ResourceChange(NamedTuple):
     """One amount to write; `path` is below the container."""
 
     operation: Literal["add", "replace"]
@@ -32,21 +32,21 @@ class Change(NamedTuple):
     text: str
 
 
-class Shape(Struct, frozen=True, eq=False):
+class ContainerPlan(Struct, frozen=True, eq=False):
     """What follows from what one container asks. Compared by identity, which makes it a cheap key.
 
     `taken`: its share of each resource that the plan bounds for whole Pods, requests and limits in turn.
     `classes`: what it would make of its Pod's QoS class, before and after the changes.
     """
 
-    limits: tuple[Change, ...]
-    requests: tuple[Change, ...]
+    limits: tuple[ResourceChange, ...]
+    requests: tuple[ResourceChange, ...]
     shortfalls: tuple[Shortfall, ...]
     taken: tuple[int, ...]
     classes: tuple[QosClass, QosClass]
 
 
-def shapes(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Container, Shape]]:
+def shapes(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Container, ContainerPlan]]:
     """Yield each container: its list, its place there, itself, its shape. ValueError: an unreadable quantity."""
     spec, names = pod.spec, plan.names
     level = _pod_level(pod, plan)
@@ -87,7 +87,7 @@ class _NotKeptError(Exception):
     """These values are no key of a cache: texts too long to be kept, or numbers, of which 1 and 1.0 are one key."""
 
 
-def _shape(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> Shape:
+def _shape(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
     try:
         return _known(plan, values, level)
     except _NotKeptError:
@@ -96,21 +96,21 @@ def _shape(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -
 
 
 @lru_cache(maxsize=4096)
-def _known(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> Shape:
+def _known(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
     if not all(value is None or (isinstance(value, str) and len(value) <= CACHED) for value in values):
         raise _NotKeptError
     return _worked_out(plan, values, level)
 
 
-def _worked_out(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> Shape:
+def _worked_out(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
     """Work a container out: `values` are all its requests, then all its limits. Without a level it is left alone."""
     requests, limits = values[: len(plan.names)], values[len(plan.names) :]
     asked = {
-        name: Asked(_read("requests", name, request), _read("limits", name, limit))
+        name: RequestAndLimit(_read("requests", name, request), _read("limits", name, limit))
         for name, request, limit in zip(plan.names, requests, limits, strict=True)
     }
     after = asked if level is None else _settled(plan, asked, level)
-    return Shape(
+    return ContainerPlan(
         limits=_changes("limits", asked, after),
         requests=_changes("requests", asked, after),
         shortfalls=() if level is None else tuple(shortfalls(plan, asked, after, level)),
@@ -119,35 +119,37 @@ def _worked_out(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | No
     )
 
 
-def _settled(plan: RangePlan, asked: dict[str, Asked], level: PodLevel) -> dict[str, Asked]:
+def _settled(plan: RangePlan, asked: dict[str, RequestAndLimit], level: PodLevel) -> dict[str, RequestAndLimit]:
     after = asked | {rule.name: settled(rule, asked[rule.name], level, clamps=plan.clamps) for rule in plan.rules}
-    if all(after[name] == Asked() for name in DECIDE_QOS):
+    if all(after[name] == RequestAndLimit() for name in DECIDE_QOS):
         # "HugePages require cpu or memory", says the API server: a default must not make a Pod that it refuses.
-        after |= {name: own for name, own in asked.items() if own == Asked() and is_huge_pages(name)}
+        after |= {name: own for name, own in asked.items() if own == RequestAndLimit() and is_huge_pages(name)}
     return after
 
 
-def _changes(side: Side, asked: dict[str, Asked], after: dict[str, Asked]) -> tuple[Change, ...]:
+def _changes(
+    side: Side, asked: dict[str, RequestAndLimit], after: dict[str, RequestAndLimit]
+) -> tuple[ResourceChange, ...]:
     found = []
     for name, own in asked.items():
         before, wanted = getattr(own, side), getattr(after[name], side)
         if wanted is not None and wanted != before:
             path = pointer("resources", side, name)
-            found.append(Change("add" if before is None else "replace", path, name, wanted.text))
+            found.append(ResourceChange("add" if before is None else "replace", path, name, wanted.text))
     return tuple(found)
 
 
-def _shares(asked: Asked) -> tuple[int, int]:
+def _shares(asked: RequestAndLimit) -> tuple[int, int]:
     """Return request and limit as the scheduler counts them; a request that is absent is its limit."""
     limit = asked.limits.nano if asked.limits else 0
     return asked.requests.nano if asked.requests else limit, limit
 
 
-def _class(asked: dict[str, Asked]) -> QosClass:
+def _class(asked: dict[str, RequestAndLimit]) -> QosClass:
     return class_of({name: _in_nano(asked[name]) for name in DECIDE_QOS})
 
 
-def _in_nano(asked: Asked) -> tuple[int | None, int | None]:
+def _in_nano(asked: RequestAndLimit) -> tuple[int | None, int | None]:
     request, limit = asked
     return None if request is None else request.nano, None if limit is None else limit.nano
 

@@ -7,7 +7,7 @@ from webhook.core.container_resources.container_cache import shapes, shown_name
 from webhook.core.container_resources.plan import RangePlan
 from webhook.core.container_resources.pod_limits import Shares, of_the_whole
 from webhook.core.container_resources.shortfalls import Shortfall
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import is_sidecar
 
@@ -24,7 +24,7 @@ class _Debt(NamedTuple):
     shortfall: Shortfall
 
 
-def lacks(pod: Pod, plan: RangePlan, old: Pod | None = None) -> list[Lack]:
+def lacks(pod: Pod, plan: RangePlan, old: Pod | None = None) -> list[Violation]:
     """Return what a Pod owes of its range; one for each word and resource, however many containers break it.
 
     What `old` owed already, and as much, is not held against the new Pod. ValueError: an unreadable quantity.
@@ -74,12 +74,12 @@ def _grouped(debts: Iterable[_Debt]) -> Iterable[list[_Debt]]:
     return groups.values()
 
 
-def _told(debts: list[_Debt]) -> Lack:
+def _told(debts: list[_Debt]) -> Violation:
     """Return one lack: the first container's words, and how many more there are."""
     first, shortfall = debts[0], debts[0].shortfall
     whose = f"{first.kind} {first.name}".rstrip() + (f" and {len(debts) - 1} more" if len(debts) > 1 else "")
     side = shortfall.excess[0][0]
-    return Lack(
+    return Violation(
         code=shortfall.code,
         field=f"{first.place}.{side}[{shortfall.name}]",
         owed=f"{shortfall.word}[{shortfall.name}] of {', '.join(debt.place for debt in debts)}",

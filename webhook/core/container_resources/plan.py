@@ -21,7 +21,7 @@ class Amount(NamedTuple):
 ZERO = Amount(0, "0")
 
 
-class Rule(Struct, frozen=True):
+class ResourceRule(Struct, frozen=True):
     """What holds for one resource of a container.
 
     `limit`: what an absent limit becomes. `request`: what an absent request becomes where the limit is absent too;
@@ -37,7 +37,7 @@ class Rule(Struct, frozen=True):
     zero_is_no_limit: bool
 
     @classmethod
-    def of(cls, name: str, container: ContainerRange) -> "Rule":
+    def of(cls, name: str, container: ContainerRange) -> "ResourceRule":
         low, high = _amount(container.min.get(name)), _amount(container.max.get(name))
         if low is not None and low.nano == 0:
             low = None  # nobody is below it, and it asks for nothing
@@ -52,7 +52,7 @@ class Rule(Struct, frozen=True):
         return cls(name, low, high, limit, request, overcommits(name), name in COMPUTE)
 
 
-class Bounds(NamedTuple):
+class PodBounds(NamedTuple):
     """What a whole Pod may take of one resource."""
 
     name: str
@@ -63,8 +63,8 @@ class Bounds(NamedTuple):
 class RangePlan(Struct, frozen=True, eq=False):
     """Compared by identity, which makes it a cheap key. `names`: all resources that are read of a container."""
 
-    rules: tuple[Rule, ...]
-    pod: tuple[Bounds, ...]
+    rules: tuple[ResourceRule, ...]
+    pod: tuple[PodBounds, ...]
     names: tuple[str, ...]
     ignored: frozenset[str]
     ignored_prefixes: tuple[str, ...]
@@ -76,9 +76,9 @@ class RangePlan(Struct, frozen=True, eq=False):
         of_pod = _names(rules.pod)
         ignored, prefixes = split(rules.container.ignore)
         return cls(
-            rules=tuple(Rule.of(name, rules.container) for name in of_container),
+            rules=tuple(ResourceRule.of(name, rules.container) for name in of_container),
             pod=tuple(
-                Bounds(name, _amount(rules.pod.min.get(name)), _amount(rules.pod.max.get(name))) for name in of_pod
+                PodBounds(name, _amount(rules.pod.min.get(name)), _amount(rules.pod.max.get(name))) for name in of_pod
             ),
             names=tuple(dict.fromkeys((*of_container, *of_pod, *DECIDE_QOS))),
             ignored=ignored,

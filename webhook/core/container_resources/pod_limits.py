@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from webhook.core.container_resources.bounds import BEYOND_ALL, Word
 from webhook.core.container_resources.kinds import COMPUTE
-from webhook.core.container_resources.plan import Amount, Bounds, RangePlan
+from webhook.core.container_resources.plan import Amount, PodBounds, RangePlan
 from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, in_words
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
@@ -49,7 +49,7 @@ def _total(
     return whole(pod, side, name, containers)
 
 
-def _outside(bounds: Bounds, requests: int, limits: int) -> Iterator[Shortfall]:
+def _outside(bounds: PodBounds, requests: int, limits: int) -> Iterator[Shortfall]:
     """Judge the limits by max, the requests by min and max."""
     low, high = bounds.low, bounds.high
     totals: dict[Side, int] = {"limits": limits, "requests": requests}

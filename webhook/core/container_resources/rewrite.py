@@ -2,16 +2,16 @@
 
 from functools import lru_cache
 
-from webhook.core.container_resources.container_cache import Change, Shape, shapes
+from webhook.core.container_resources.container_cache import ContainerPlan, ResourceChange, shapes
 from webhook.core.container_resources.plan import RangePlan
 from webhook.core.container_resources.qos import common
 from webhook.core.kubernetes.pod import Pod, Resources
-from webhook.core.patch import Operation, pointer
+from webhook.core.patch import PatchOperation, pointer
 
 _NO_LIMITS, _NO_REQUESTS, _NOTHING = 1, 2, 4
 
 
-def operations(pod: Pod, plan: RangePlan) -> list[Operation]:
+def operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
     """Return what gives each container its amounts; empty where it has them. f(f(x)) = f(x).
 
     A request that is its limit is written as well, though the API server would: object and patch are what is stored.
@@ -19,7 +19,7 @@ def operations(pod: Pod, plan: RangePlan) -> list[Operation]:
     """
     if not plan.rules:
         return []
-    found: list[Operation] = []
+    found: list[PatchOperation] = []
     for field, index, container, shape in shapes(pod, plan):
         if shape.limits or shape.requests:
             found += _of_one(field, index, shape, _form(container.resources))
@@ -43,23 +43,25 @@ def _form(resources: Resources | None) -> int:
 
 
 @lru_cache(maxsize=8192)
-def _of_one(field: str, index: int, shape: Shape, form: int) -> tuple[Operation, ...]:
+def _of_one(field: str, index: int, shape: ContainerPlan, form: int) -> tuple[PatchOperation, ...]:
     """Return the operations of one container: whole maps where there are none, each with values of its own."""
     place = pointer("spec", field, index)
     if form == _NOTHING:
         sides = {"limits": _map(shape.limits), "requests": _map(shape.requests)}
-        return (Operation("add", f"{place}/resources", {side: amounts for side, amounts in sides.items() if amounts}),)
-    found: list[Operation] = []
+        return (
+            PatchOperation("add", f"{place}/resources", {side: amounts for side, amounts in sides.items() if amounts}),
+        )
+    found: list[PatchOperation] = []
     for side, lacking, changes in (
         ("limits", form & _NO_LIMITS, shape.limits),
         ("requests", form & _NO_REQUESTS, shape.requests),
     ):
         if lacking and changes:
-            found.append(Operation("add", f"{place}/resources/{side}", _map(changes)))
+            found.append(PatchOperation("add", f"{place}/resources/{side}", _map(changes)))
         else:
-            found += [Operation(change.operation, place + change.path, change.text) for change in changes]
+            found += [PatchOperation(change.operation, place + change.path, change.text) for change in changes]
     return tuple(found)
 
 
-def _map(changes: tuple[Change, ...]) -> dict[str, str]:
+def _map(changes: tuple[ResourceChange, ...]) -> dict[str, str]:
     return {change.name: change.text for change in changes}

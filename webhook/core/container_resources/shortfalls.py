@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from webhook.core.container_resources.bounds import Asked, Excess, PodLevel, Word, outside
-from webhook.core.container_resources.plan import Amount, RangePlan, Rule
+from webhook.core.container_resources.bounds import OutOfRange, PodLevel, RequestAndLimit, Word, outside
+from webhook.core.container_resources.plan import Amount, RangePlan, ResourceRule
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod_requests import Side, cut
 
@@ -27,7 +27,7 @@ class Shortfall(NamedTuple):
 
 
 def shortfalls(
-    plan: RangePlan, asked: Mapping[str, Asked], after: Mapping[str, Asked], level: PodLevel
+    plan: RangePlan, asked: Mapping[str, RequestAndLimit], after: Mapping[str, RequestAndLimit], level: PodLevel
 ) -> Iterator[Shortfall]:
     """Yield what is missing, and what is outside: the user's own unless the rewrite changes it."""
     for rule in plan.rules:
@@ -37,7 +37,7 @@ def shortfalls(
             yield _outside(rule, before, wanted, word, tuple(group))
 
 
-def _missing(name: str, before: Asked, wanted: Asked) -> Iterator[Shortfall]:
+def _missing(name: str, before: RequestAndLimit, wanted: RequestAndLimit) -> Iterator[Shortfall]:
     lacking = {
         side: getattr(wanted, side) for side in _SIDES if getattr(before, side) is None and getattr(wanted, side)
     }
@@ -48,7 +48,9 @@ def _missing(name: str, before: Asked, wanted: Asked) -> Iterator[Shortfall]:
         yield Shortfall(Code.RESOURCES_UNFULFILLED, name, "default", tuple((side, 0) for side in lacking), text)
 
 
-def _outside(rule: Rule, before: Asked, wanted: Asked, word: Word, excess: Sequence[Excess]) -> Shortfall:
+def _outside(
+    rule: ResourceRule, before: RequestAndLimit, wanted: RequestAndLimit, word: Word, excess: Sequence[OutOfRange]
+) -> Shortfall:
     sides = tuple((one.side, one.far) for one in excess)
     shown = {side: _shown(rule, side, getattr(before, side)) for side, _ in sides}
     is_lost = any(getattr(before, side) != getattr(wanted, side) for side in shown)
@@ -57,7 +59,7 @@ def _outside(rule: Rule, before: Asked, wanted: Asked, word: Word, excess: Seque
     return Shortfall(code, rule.name, word, sides, text)
 
 
-def _shown(rule: Rule, side: Side, amount: Amount) -> str:
+def _shown(rule: ResourceRule, side: Side, amount: Amount) -> str:
     """Return the value that a person wrote, or what it means where that is not what it looks like."""
     is_no_limit = side == "limits" and amount.nano == 0 and rule.zero_is_no_limit
     return NO_LIMIT if is_no_limit else repr(cut(amount.text))

@@ -1,9 +1,9 @@
 """The policy document: bytes in, frozen types or every mistake with line, column and remedy out."""
 
 from webhook.core.document.feature_gates import Purpose
-from webhook.core.document.loading import Loaded, load
+from webhook.core.document.loading import LoadResult, load
 from webhook.core.document.rendering import render
 from webhook.core.document.schema import written as schema
 from webhook.core.document.yaml.problems import DocumentError, Problem
 
-__all__ = ["DocumentError", "Loaded", "Problem", "Purpose", "load", "render", "schema"]
+__all__ = ["DocumentError", "LoadResult", "Problem", "Purpose", "load", "render", "schema"]

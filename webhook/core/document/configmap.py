@@ -12,7 +12,7 @@ OVERRIDES = "podgate-overrides"
 OVERRIDES_KEY = "overrides.yaml"
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
+class ConfigMapMetadata(Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
@@ -21,7 +21,7 @@ class Metadata(Struct, frozen=True, rename="camel"):
 class ConfigMap(Struct, frozen=True, rename="camel"):
     """As much of a ConfigMap as matters here."""
 
-    metadata: Metadata = Metadata()
+    metadata: ConfigMapMetadata = ConfigMapMetadata()
     data: Mapping[str, str] | None = None
     binary_data: Mapping[str, str] | None = None
 

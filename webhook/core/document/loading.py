@@ -20,7 +20,7 @@ from webhook.core.proof import Proof, prove
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """A good policy, and what is allowed in it but probably not meant."""
 
     policy: LoadedPolicy
@@ -28,7 +28,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveDocument:
     """A good document after the merge: as a tree that knows its places, and as types."""
 
     document: Node
@@ -36,13 +36,13 @@ class Effective:
     warnings: tuple[Problem, ...]
 
 
-def load(raw: bytes, purpose: Purpose) -> Loaded:
+def load(raw: bytes, purpose: Purpose) -> LoadResult:
     """Return the policy that `raw` holds; DocumentError with every problem that keeps `purpose` from using it."""
     effective = understand(raw, purpose)
-    return Loaded(LoadedPolicy(effective.policy, sha256(raw).hexdigest()[:16]), effective.warnings)
+    return LoadResult(LoadedPolicy(effective.policy, sha256(raw).hexdigest()[:16]), effective.warnings)
 
 
-def understand(raw: bytes, purpose: Purpose | None) -> Effective:
+def understand(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
     """Return the document in force. Without a purpose no stanza is refused for being too early."""
     effective = unproved(raw, purpose)
     proof = prove(effective.policy)
@@ -51,13 +51,13 @@ def understand(raw: bytes, purpose: Purpose | None) -> Effective:
     return replace(effective, warnings=ordered([*effective.warnings, *_left_out(proof, effective.document)]))
 
 
-def unproved(raw: bytes, purpose: Purpose | None) -> Effective:
+def unproved(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
     """Return the same without the proof, which takes as long as all the rest: for what was proved already."""
     with shown_only_as(POLICY, raw):
         return _checked(raw, purpose)
 
 
-def _checked(raw: bytes, purpose: Purpose | None) -> Effective:
+def _checked(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
     reading = read(raw)
     if reading.is_empty:
         remedy = "write apiVersion, kind and services"
@@ -72,7 +72,7 @@ def _checked(raw: bytes, purpose: Purpose | None) -> Effective:
         problems += feature_gates.objections(root, purpose)
     if problems:
         raise DocumentError(_of_a_template(raw) or problems)
-    return Effective(document, _policy(document), ordered(rules.advice(root)))
+    return EffectiveDocument(document, _policy(document), ordered(rules.advice(root)))
 
 
 def _of_a_template(raw: bytes) -> list[Problem]:

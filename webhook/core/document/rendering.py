@@ -20,7 +20,7 @@ _COMMENT_COLUMN = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """Where a value was written; `line` None: nowhere, it is built in."""
 
     origin: str
@@ -32,18 +32,18 @@ class Source:
         return f"line {self.line}" if self.origin == "document" else f"{self.origin}, line {self.line}"
 
 
-BUILT_IN = Source("built in")
+BUILT_IN = ValueSource("built in")
 
 
 @dataclass(frozen=True, slots=True)
-class Sourced:
+class SourcedValue:
     """A value in force: a scalar, or named or numbered values."""
 
-    value: "dict[str, Sourced] | list[Sourced] | str | int | float | bool"
-    source: Source
+    value: "dict[str, SourcedValue] | list[SourcedValue] | str | int | float | bool"
+    source: ValueSource
 
 
-def render(raw: bytes, service: str | None = None) -> Sourced | None:
+def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
     """Return the document in force, or one service of it; None where there is no such service.
 
     Stanzas that this version does not act on are shown, too. DocumentError as `load`.
@@ -59,7 +59,7 @@ def render(raw: bytes, service: str | None = None) -> Sourced | None:
     return _sourced(policy["services"][index], effective.document.child("services").child(index))
 
 
-def _sourced(value: Any, node: Node | None) -> Sourced:
+def _sourced(value: Any, node: Node | None) -> SourcedValue:
     """Join what is in force with where it was written. What is absent, and empty by default, is left out."""
     source = _source(node) if node is not None else BUILT_IN
     below = node.value if node is not None else None
@@ -68,18 +68,18 @@ def _sourced(value: Any, node: Node | None) -> Sourced:
         fields = {key: _sourced(inner, written.get(key)) for key, inner in value.items() if inner is not None}
         if value.get("source") == OutcomeSource.PUSHED:
             fields.pop("startDeadline", None)  # a deadline of PodStart's, which no Pushed document may have
-        return Sourced({k: v for k, v in fields.items() if v.value not in ({}, []) or k in written}, source)
+        return SourcedValue({k: v for k, v in fields.items() if v.value not in ({}, []) or k in written}, source)
     if isinstance(value, list | tuple):
         items: list[Any] = below if isinstance(below, list) else [None] * len(value)
-        return Sourced([_sourced(inner, item) for inner, item in zip(value, items, strict=True)], source)
-    return Sourced(value, source)
+        return SourcedValue([_sourced(inner, item) for inner, item in zip(value, items, strict=True)], source)
+    return SourcedValue(value, source)
 
 
-def _source(node: Node) -> Source:
-    return Source("defaults" if node.path[:1] == ("defaults",) else "document", node.key_line)
+def _source(node: Node) -> ValueSource:
+    return ValueSource("defaults" if node.path[:1] == ("defaults",) else "document", node.key_line)
 
 
-def plain(sourced: Sourced) -> Any:
+def plain(sourced: SourcedValue) -> Any:
     """Return the values alone."""
     value = sourced.value
     if isinstance(value, dict):
@@ -87,7 +87,7 @@ def plain(sourced: Sourced) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def sources(sourced: Sourced, path: Path = ()) -> Iterator[tuple[str, Source]]:
+def sources(sourced: SourcedValue, path: Path = ()) -> Iterator[tuple[str, ValueSource]]:
     """Yield the path of every scalar, and every empty list or mapping, with its source."""
     value = sourced.value
     if isinstance(value, dict) and value:
@@ -100,12 +100,12 @@ def sources(sourced: Sourced, path: Path = ()) -> Iterator[tuple[str, Source]]:
         yield written_path(path), sourced.source
 
 
-def yaml_lines(sourced: Sourced) -> Iterator[str]:
+def yaml_lines(sourced: SourcedValue) -> Iterator[str]:
     """Yield the document as YAML, each value with its source behind it."""
     yield from _lines(sourced, "", "")
 
 
-def _lines(sourced: Sourced, lead: str, indent: str) -> Iterator[str]:
+def _lines(sourced: SourcedValue, lead: str, indent: str) -> Iterator[str]:
     """Yield lines; `lead` opens the first, `indent` every other."""
     value = sourced.value
     if isinstance(value, dict) and value:
@@ -121,7 +121,7 @@ def _lines(sourced: Sourced, lead: str, indent: str) -> Iterator[str]:
         yield f"{lead}{shown}".ljust(_COMMENT_COLUMN) + f"  # {sourced.source}"
 
 
-def _entry(opening: str, inner: Sourced, indent: str) -> Iterator[str]:
+def _entry(opening: str, inner: SourcedValue, indent: str) -> Iterator[str]:
     if isinstance(inner.value, dict | list) and inner.value:
         yield opening
         deeper = indent if isinstance(inner.value, list) else f"{indent}  "

@@ -12,7 +12,7 @@ from webhook.core.explanation import words
 from webhook.core.explanation.attribution import Case, credited
 from webhook.core.explanation.changes import Piece
 from webhook.core.explanation.entries import Entry, entries
-from webhook.core.findings import Lack
+from webhook.core.findings import Violation
 from webhook.core.kubernetes.name_patterns import any_fits
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import node_name
@@ -46,7 +46,7 @@ class Note(NamedTuple):
     act: Act
     words: str
     marks: tuple[Mark, ...] = ()
-    owed: tuple[Lack, ...] = ()
+    owed: tuple[Violation, ...] = ()
     is_wish: bool = False
     is_checked: bool = False
 
@@ -108,7 +108,7 @@ def _marks(entry: Entry, case: Case, mine: frozenset[Piece]) -> tuple[Mark, ...]
     )
 
 
-def _owed(entry: Entry, pod: Pod) -> list[Lack]:
+def _owed(entry: Entry, pod: Pod) -> list[Violation]:
     plan, ranged = entry.alone.placement_plan, entry.alone.range_plan
     return [
         *([] if plan is None else placement.lacks(pod, plan)),

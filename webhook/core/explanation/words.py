@@ -5,7 +5,7 @@ from typing import Any
 
 from webhook.core.explanation.changes import Change
 from webhook.core.explanation.entries import Entry, Kind
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm, Toleration
 from webhook.core.placement import (
@@ -29,7 +29,7 @@ _SO = "already so"
 _MOST_SHOWN = 3
 
 
-def of_nothing(entry: Entry, pod: Pod, lacks: Sequence[Lack], mode: Mode) -> str:
+def of_nothing(entry: Entry, pod: Pod, lacks: Sequence[Violation], mode: Mode) -> str:
     """Say why an entry left a Pod alone: `pod` is as it is in the end, `lacks` is what it owes of the entry."""
     users = [lack for lack in lacks if lack.code in _USERS_OWN]
     if users:

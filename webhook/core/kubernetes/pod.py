@@ -33,7 +33,7 @@ class OwnerReference(Struct, frozen=True, gc=False, rename="camel"):
     controller: bool | None = None
 
 
-class Metadata(Struct, frozen=True, gc=False, rename="camel"):
+class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -48,7 +48,7 @@ class Metadata(Struct, frozen=True, gc=False, rename="camel"):
     managed_fields: Raw = Raw(b"null")
 
 
-class Spec(Struct, frozen=True, gc=False, rename="camel"):
+class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
     scheduler_name: str | None = None
     node_name: str | None = None
     node_selector: dict[str, str] | None = None
@@ -66,22 +66,22 @@ class Spec(Struct, frozen=True, gc=False, rename="camel"):
     overhead: Amounts | None = None
 
 
-class Condition(Struct, frozen=True, gc=False, rename="camel"):
+class PodCondition(Struct, frozen=True, gc=False, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str | None = None
     last_transition_time: str | None = None
 
 
-class Halt(Struct, frozen=True, gc=False):
+class ContainerStateDetail(Struct, frozen=True, gc=False):
     """Why a container waits, or has ended."""
 
     reason: str | None = None
 
 
 class ContainerState(Struct, frozen=True, gc=False):
-    waiting: Halt | None = None
-    terminated: Halt | None = None
+    waiting: ContainerStateDetail | None = None
+    terminated: ContainerStateDetail | None = None
 
 
 class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
@@ -93,14 +93,14 @@ class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
 class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     phase: str = ""
     reason: str | None = None
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
 class Pod(Struct, frozen=True, gc=False):
-    metadata: Metadata
-    spec: Spec
+    metadata: PodMetadata
+    spec: PodSpec
     status: PodStatus = PodStatus()
 
     @property

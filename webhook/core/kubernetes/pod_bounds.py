@@ -19,7 +19,7 @@ _COUNTED = (
 )
 
 
-class Excess(Struct, frozen=True):
+class OversizedPod(Struct, frozen=True):
     """What of a Pod is beyond its bounds.
 
     `has_labels`: few enough to be read, so that its owner can be found. `was_before`: an UPDATE of one that was beyond.
@@ -69,7 +69,7 @@ class _Review(Struct, frozen=True):
 _review = msgspec.json.Decoder(_Review)
 
 
-def excess(body: bytes) -> Excess | None:
+def excess(body: bytes) -> OversizedPod | None:
     """Return what is beyond the bounds in an AdmissionReview of a Pod; None where nothing is, or it is none."""
     try:
         request = _review.decode(body).request
@@ -81,7 +81,7 @@ def excess(body: bytes) -> Excess | None:
     if not now and not before:
         return None
     labels = (pod.metadata.labels for pod in (request.object, request.old_object) if pod is not None)
-    return Excess(now or before, all(_pairs(one) <= ENTRIES_MAX for one in labels), was_before=bool(before))
+    return OversizedPod(now or before, all(_pairs(one) <= ENTRIES_MAX for one in labels), was_before=bool(before))
 
 
 def _beyond(pod: _Pod) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 _CONTROLLERS = "system:serviceaccount:kube-system:"
 
 
-class Source(NamedTuple):
+class WorkloadKind(NamedTuple):
     """One kind; `controller` is the user that its Pods are made by, `maker` the kind that owns them."""
 
     group: str
@@ -26,13 +26,13 @@ class Source(NamedTuple):
         return f"{self.group}/v1" if self.group else "v1"
 
 
-SOURCES = (
-    Source("apps", "deployments", "Deployment", f"{_CONTROLLERS}replicaset-controller", "ReplicaSet"),
-    Source("apps", "replicasets", "ReplicaSet", f"{_CONTROLLERS}replicaset-controller"),
-    Source("apps", "statefulsets", "StatefulSet", f"{_CONTROLLERS}statefulset-controller"),
-    Source("apps", "daemonsets", "DaemonSet", f"{_CONTROLLERS}daemon-set-controller"),
-    Source("batch", "jobs", "Job", f"{_CONTROLLERS}job-controller"),
-    Source(
+WORKLOAD_KINDS = (
+    WorkloadKind("apps", "deployments", "Deployment", f"{_CONTROLLERS}replicaset-controller", "ReplicaSet"),
+    WorkloadKind("apps", "replicasets", "ReplicaSet", f"{_CONTROLLERS}replicaset-controller"),
+    WorkloadKind("apps", "statefulsets", "StatefulSet", f"{_CONTROLLERS}statefulset-controller"),
+    WorkloadKind("apps", "daemonsets", "DaemonSet", f"{_CONTROLLERS}daemon-set-controller"),
+    WorkloadKind("batch", "jobs", "Job", f"{_CONTROLLERS}job-controller"),
+    WorkloadKind(
         "batch",
         "cronjobs",
         "CronJob",
@@ -40,6 +40,6 @@ SOURCES = (
         "Job",
         ("spec", "jobTemplate", "spec", "template"),
     ),
-    Source("", "replicationcontrollers", "ReplicationController", f"{_CONTROLLERS}replication-controller"),
+    WorkloadKind("", "replicationcontrollers", "ReplicationController", f"{_CONTROLLERS}replication-controller"),
 )
-BY_RESOURCE = {(source.group, source.resource): source for source in SOURCES}
+BY_RESOURCE = {(source.group, source.resource): source for source in WORKLOAD_KINDS}

@@ -5,8 +5,8 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Metadata, Pod, Spec
-from webhook.core.kubernetes.pod_bounds import Excess
+from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod, PodMetadata, PodSpec
+from webhook.core.kubernetes.pod_bounds import OversizedPod
 
 T_co = TypeVar("T_co", covariant=True)
 _MIRROR = f'"{MIRROR_ANNOTATION}":'.encode()
@@ -44,13 +44,13 @@ class Decoder(Protocol[T_co]):
 class ShortPodDecoder:
     """A `Decoder` of Pods with an excess."""
 
-    def __init__(self, excess: Excess) -> None:
+    def __init__(self, excess: OversizedPod) -> None:
         self._has_labels = excess.has_labels
 
     def decode(self, raw: bytes | Raw, /) -> Pod:
         found = _short_pod.decode(raw)
         own = found.metadata
-        metadata = Metadata(
+        metadata = PodMetadata(
             own.name,
             own.generate_name,
             own.namespace,
@@ -59,4 +59,4 @@ class ShortPodDecoder:
             annotations={MIRROR_ANNOTATION: ""} if _MIRROR in bytes(own.annotations) else None,
             deletion_timestamp=own.deletion_timestamp,
         )
-        return Pod(metadata, Spec(runtime_class_name=found.spec.runtime_class_name))
+        return Pod(metadata, PodSpec(runtime_class_name=found.spec.runtime_class_name))

@@ -10,26 +10,26 @@ from msgspec.structs import asdict, replace
 
 from webhook.core.breaker import Forcing, State
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides.entry import Entry, Hand, PartialModes
+from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes
 from webhook.core.overrides.merging import combined
 from webhook.core.policy.model import LoadedPolicy, Modes, Policy, Service
 from webhook.core.policy_spec import Mode, Quota, Window
 from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
 
-_FORCED = {Hand.FORCED_OPEN: State.FORCED_OPEN, Hand.FORCED_CLOSED: State.FORCED_CLOSED}
+_FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState.FORCED_CLOSED: State.FORCED_CLOSED}
 
 
-class InForce(Struct, frozen=True):
+class LiveOverrides(Struct, frozen=True):
     """The live entries by service, each of which sets something else. `generation` is another one whenever they are."""
 
     generation: int = 0
-    entries: Mapping[str, tuple[Entry, ...]] = {}
+    entries: Mapping[str, tuple[Override, ...]] = {}
 
-    def all(self) -> tuple[Entry, ...]:
+    def all(self) -> tuple[Override, ...]:
         return tuple(entry for its in self.entries.values() for entry in its)
 
 
-class Reset(NamedTuple):
+class WindowReset(NamedTuple):
     """A service's own windows, or the one of `seconds`, are to forget what they had counted at `at_us`."""
 
     service: str
@@ -37,7 +37,7 @@ class Reset(NamedTuple):
     seconds: int | None
 
 
-def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Entry, ...]]) -> LoadedPolicy:
+def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]) -> LoadedPolicy:
     """Return the policy with its services as they are under live entries, of which one may have no effect."""
     policy = loaded.policy
     if not any(service.name in entries for service in policy.services):
@@ -54,23 +54,23 @@ def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Entry, ...]]) -
     return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings)
 
 
-def resets(entries: Iterable[Entry], now_us: int) -> tuple[Reset, ...]:
+def resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
     """Return the resets of live entries whose moment has come. Each may be asked for again and again: by `at_us`."""
     wanted = ((entry.service, entry.quota_reset) for entry in entries if entry.quota_reset is not None)
     return tuple(
-        Reset(service, reset.at_us, None if reset.window is None else reset.window.us // 1_000_000)
+        WindowReset(service, reset.at_us, None if reset.window is None else reset.window.us // 1_000_000)
         for service, reset in wanted
         if reset.at_us <= now_us
     )
 
 
-def breaker_resets(entries: Iterable[Entry], now_us: int) -> dict[str, int]:
+def breaker_resets(entries: Iterable[Override], now_us: int) -> dict[str, int]:
     """Return the breakers that are to begin anew, and since when, as `resets` does for windows."""
     wanted = ((entry.service, entry.reset_at_us) for entry in entries)
     return {service: at_us for service, at_us in wanted if at_us is not None and at_us <= now_us}
 
 
-def remarks(policy: Policy, entry: Entry) -> tuple[str, ...]:
+def remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
     """Return what of an entry has no effect under a policy, which may change: that is no error of the entry."""
     service = next((service for service in policy.services if service.name == entry.service), None)
     if service is None:
@@ -83,9 +83,9 @@ def in_units(resource: str, quantity: Quantity) -> Fraction:
     return quantity.value * 1000 if is_cpu(resource) else quantity.value
 
 
-def _under(entry: Entry, service: Service) -> Service:
+def _under(entry: Override, service: Service) -> Service:
     modes = service.modes if entry.modes is None else _modes(entry.modes, service.modes)
-    if entry.breaker is Hand.FORCED_OPEN and (entry.modes is None or entry.modes.breaker is None):
+    if entry.breaker is ManualBreakerState.FORCED_OPEN and (entry.modes is None or entry.modes.breaker is None):
         modes = replace(modes, breaker=Mode.ENFORCE)  # whoever opens a breaker means it
     quota = service.quota
     if quota is not None and (entry.quota_factor is not None or entry.grant):
@@ -93,7 +93,7 @@ def _under(entry: Entry, service: Service) -> Service:
     return replace(service, modes=modes, quota=quota)
 
 
-def _forcing(entry: Entry) -> Forcing | None:
+def _forcing(entry: Override) -> Forcing | None:
     state = None if entry.breaker is None else _FORCED.get(entry.breaker)
     return None if state is None else Forcing(state, entry.until_us, entry.reason)
 
@@ -102,7 +102,7 @@ def _modes(wanted: PartialModes, own: Modes) -> Modes:
     return replace(own, **{name: mode for name, mode in asdict(wanted).items() if mode is not None})
 
 
-def _quota(entry: Entry, quota: Quota) -> Quota:
+def _quota(entry: Override, quota: Quota) -> Quota:
     factor = Fraction(1) if entry.quota_factor is None else entry.quota_factor.value
     granted = {grant.window: grant.hard for grant in entry.grant}
     windows = tuple(_window(window, factor, granted.get(window.window, {})) for window in quota.windows)
@@ -125,7 +125,7 @@ def _quantity(resource: str, units: Fraction) -> Quantity:
     return Quantity.parse(f"{counted}m" if is_cpu(resource) else str(counted))
 
 
-def _idle(service: Service, entry: Entry) -> Iterator[str]:
+def _idle(service: Service, entry: Override) -> Iterator[str]:
     windows = () if service.quota is None else service.quota.windows
     by_length = {window.window: window for window in windows}
     if entry.quota_factor is not None and not windows:
@@ -150,7 +150,7 @@ def _idle(service: Service, entry: Entry) -> Iterator[str]:
     yield from _idle_breaker(service, entry)
 
 
-def _idle_breaker(service: Service, entry: Entry) -> Iterator[str]:
+def _idle_breaker(service: Service, entry: Override) -> Iterator[str]:
     does_nothing = ""
     if service.breaker is None:
         does_nothing = "the service has no breaker"

@@ -23,7 +23,7 @@ Moment = Annotated[str, format_of("date-time")]
 WindowLength = Annotated[Duration, format_of("window")]
 
 
-class Hand(Choice):
+class ManualBreakerState(Choice):
     """What is done to a breaker by hand; Automatic: nothing, it goes by itself."""
 
     FORCED_OPEN = "ForcedOpen"
@@ -58,7 +58,7 @@ class QuotaReset(Struct, frozen=True):
         return microseconds(self.at)
 
 
-class Entry(Struct, frozen=True, rename="camel"):
+class Override(Struct, frozen=True, rename="camel"):
     """What is done to one service; it is live until `until`. `quotaFactor` scales its own windows, nothing else."""
 
     service: Annotated[str, format_of("dns-label")]
@@ -68,7 +68,7 @@ class Entry(Struct, frozen=True, rename="camel"):
     modes: PartialModes | None = None
     grant: Annotated[tuple[Grant, ...], Meta(extra_json_schema={"maxItems": MOST_WINDOWS})] = ()
     quota_reset: QuotaReset | None = None
-    breaker: Hand | None = None
+    breaker: ManualBreakerState | None = None
     reset_at: Moment | None = None
     by: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": MOST_REASON})] | None = None
     """Who wrote it, as the command that did knows."""

@@ -5,16 +5,16 @@ from functools import reduce
 
 from msgspec.structs import asdict, replace
 
-from webhook.core.overrides.entry import Entry, Grant, PartialModes
+from webhook.core.overrides.entry import Grant, Override, PartialModes
 from webhook.core.quota import canonical
 
 
-def combined(entries: Sequence[Entry]) -> Entry:
+def combined(entries: Sequence[Override]) -> Override:
     """Return one entry that does what all of these do; its until and reason are those of the last."""
     return reduce(merged, entries)
 
 
-def merged(former: Entry, new: Entry) -> Entry:
+def merged(former: Override, new: Override) -> Override:
     """Return `former` with what `new` says: its until and reason hold, and a grant of the same resource is replaced."""
     return replace(
         new,

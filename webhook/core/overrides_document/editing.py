@@ -7,23 +7,23 @@ import yaml
 from msgspec.structs import replace
 
 from webhook.core.document.yaml.scalars import resolved
-from webhook.core.overrides.entry import Entry
+from webhook.core.overrides.entry import Override
 from webhook.core.overrides_document.loading import load
 
 _WIDEST = 1 << 20
 
 
-def placed(entries: Iterable[Entry], service: str, its: Iterable[Entry], now_us: int) -> tuple[Entry, ...]:
+def placed(entries: Iterable[Override], service: str, its: Iterable[Override], now_us: int) -> tuple[Override, ...]:
     """Return the live entries with `its` as those of the service."""
     return (*cleared(entries, service, now_us), *its)
 
 
-def cleared(entries: Iterable[Entry], service: str, now_us: int) -> tuple[Entry, ...]:
+def cleared(entries: Iterable[Override], service: str, now_us: int) -> tuple[Override, ...]:
     """Return the live entries of all other services."""
     return tuple(entry for entry in entries if entry.until_us > now_us and entry.service != service)
 
 
-def displaced(former: Iterable[Entry], new: Entry) -> tuple[Entry, ...]:
+def displaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
     """Return entries without what a newer one of these takes the place of: a forced state, and a reset of the same."""
     of_breaker = new.breaker is not None or new.reset_at is not None
     left = []
@@ -35,12 +35,12 @@ def displaced(former: Iterable[Entry], new: Entry) -> tuple[Entry, ...]:
     return tuple(entry for entry in left if entry.things)
 
 
-def written(entries: Iterable[Entry]) -> bytes:
+def written(entries: Iterable[Override]) -> bytes:
     """Return the document of some entries."""
     return _text([entry.plain() for entry in entries])
 
 
-def drafted(plain: dict[str, Any]) -> Entry:
+def drafted(plain: dict[str, Any]) -> Override:
     """Return the entry of these fields, checked as any other; DocumentError with every problem, its path from `[0]`."""
     [entry] = load(_text([plain])).entries
     return entry

@@ -11,26 +11,26 @@ from webhook.core.document.yaml.reader import read
 from webhook.core.document.yaml.recognition import OVERRIDES, shown_only_as
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides.effects import in_units
-from webhook.core.overrides.entry import Entry
+from webhook.core.overrides.entry import Override
 from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
 
 LARGEST_BYTES = 256 << 10
 """More than the longest list needs that is read. It is read beside reviews, not in a process of its own."""
 
 ACTIONS = ("quotaFactor", "modes", "grant", "quotaReset", "breaker", "resetAt")
-_Entries = tuple[Entry, ...]
+_Entries = tuple[Override, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class OverridesDocument:
     """Good entries, each with its place."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[Override, ...] = ()
     _nodes: tuple[Node, ...] = ()
 
-    def live(self, now_us: int) -> dict[str, tuple[Entry, ...]]:
+    def live(self, now_us: int) -> dict[str, tuple[Override, ...]]:
         """Return what is live by service, in the document's order. Of a document without clashes."""
-        found: dict[str, tuple[Entry, ...]] = {}
+        found: dict[str, tuple[Override, ...]] = {}
         for entry in self.entries:
             if entry.until_us > now_us:
                 found[entry.service] = (*found.get(entry.service, ()), entry)
@@ -54,7 +54,7 @@ class Document:
         return min((entry.until_us for entry in self.entries if entry.until_us > now_us), default=None)
 
 
-def load(raw: bytes) -> Document:
+def load(raw: bytes) -> OverridesDocument:
     """Return the entries that `raw` holds, none where nothing is written; DocumentError with every problem."""
     if len(raw) > LARGEST_BYTES:
         reason = f"{len(raw)} bytes, and the overrides hold at most {LARGEST_BYTES} (256 KiB)"
@@ -63,13 +63,13 @@ def load(raw: bytes) -> Document:
         return _checked(raw)
 
 
-def _checked(raw: bytes) -> Document:
+def _checked(raw: bytes) -> OverridesDocument:
     reading = read(raw)
     root = reading.root
     if root.value is None:
         if reading.problems:
             raise DocumentError(reading.problems)
-        return Document()
+        return OverridesDocument()
     if not isinstance(root.value, list):
         raise DocumentError([root.problem("the overrides are a list of entries", "begin each with `- service: `")])
     found = list(mistakes(root, _Entries))
@@ -80,7 +80,7 @@ def _checked(raw: bytes) -> Document:
             problems += sound(rule(entry))
     if problems:
         raise DocumentError(problems)
-    return Document(converted(root, _Entries), tuple(root.value))
+    return OverridesDocument(converted(root, _Entries), tuple(root.value))
 
 
 def _does_something(entry: Part) -> Iterator[Problem]:

@@ -3,9 +3,9 @@
 The order is that of the patch.
 """
 
-from webhook.core.findings import Lack
+from webhook.core.findings import Violation
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import Operation
+from webhook.core.patch import PatchOperation
 from webhook.core.placement import affinity, node_name, required, scalar_fields, spread, tolerations
 from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
 
@@ -15,7 +15,7 @@ contradiction = required.contradiction
 replaced_single = scalar_fields.replaced_single
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
+def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     """Return what gives a Pod its service's placement; empty where it has it. f(f(x)) = f(x)."""
     return [
         *scalar_fields.operations(pod, plan),
@@ -25,7 +25,7 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
     ]
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return what a Pod owes of what is required."""
     return [
         *node_name.lacks(pod, plan),

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import PodAffinity, PodAffinityTerm
-from webhook.core.patch import Operation, add, append
+from webhook.core.patch import PatchOperation, add, append
 from webhook.core.placement import canonical_form, display, required
 from webhook.core.placement.plan import PlacementPlan, PodTerms, Wanted
 
@@ -18,7 +18,7 @@ _NOTHING = PodAffinity()
 _WORDS = {"podAffinity": "required pod affinity", "podAntiAffinity": "required pod anti-affinity"}
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
+def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     """Return what gives the Pod the affinity that the policy asks for, required and preferred."""
     if not plan.has_affinity:
         return []
@@ -35,7 +35,7 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
         "podAffinity": affinity.pod_affinity,
         "podAntiAffinity": affinity.pod_anti_affinity,
     }
-    found: list[Operation] = []
+    found: list[PatchOperation] = []
     for kind, parts in kinds.items():
         if parts.new and own[kind] is None:
             found.append(add(parts.new, *_PATH, kind))
@@ -49,7 +49,7 @@ class _Parts(NamedTuple):
     """Fields that the Pod has nothing of yet, and operations on those that it has."""
 
     new: dict[str, Any]
-    changes: list[Operation]
+    changes: list[PatchOperation]
 
     def put(self, lacking: list[Any], own: Sequence[Any] | None, kind: str, field: str) -> None:
         if lacking and own is None:
@@ -114,10 +114,10 @@ def _missing(own: Sequence[T] | None, wanted: Sequence[Wanted[T]], mean: Callabl
     return [one for one in wanted if one.meant not in known and mean(one.entry) not in known]
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return what required pod affinity and anti-affinity owe; node terms have a module of their own."""
     return [
-        Lack(
+        Violation(
             Code.PLACEMENT_UNFULFILLED,
             f"spec.affinity.{kind}.{required.REQUIRED}",
             f"{kind} {words}",

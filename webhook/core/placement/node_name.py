@@ -4,14 +4,14 @@ The kubelet of that node still looks at required node affinity and nodeSelector.
 `nodeName`: later it is the scheduler's.
 """
 
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement.plan import PlacementPlan
 
 _FIELD = "spec.nodeName"
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     own = pod.spec.node_name
     if not own or plan.allow_node_name:
         return []
@@ -19,4 +19,4 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
         f"{_FIELD} is {own!r}, which bypasses the scheduler: remove the field from the Pod; to ask for one node, use"
         " nodeSelector with kubernetes.io/hostname, or have the policy's owner set placement.allowNodeName"
     )
-    return [Lack(Code.NODE_NAME_SET, _FIELD, _FIELD, text)]
+    return [Violation(Code.NODE_NAME_SET, _FIELD, _FIELD, text)]

@@ -32,7 +32,7 @@ def said(term: NodeSelectorTerm, node_selector: Mapping[str, str] | None = None)
     return None if any(constraint.impossible for constraint in found.values()) else found
 
 
-class Asked(Struct, frozen=True):
+class NodeCondition(Struct, frozen=True):
     """One expression, or one field, that the policy asks of a node: as it reads, as it is judged, as it is written."""
 
     requirement: NodeRequirement
@@ -42,24 +42,24 @@ class Asked(Struct, frozen=True):
     is_field: bool
 
     @classmethod
-    def each(cls, term: NodeSelectorTerm) -> "tuple[Asked, ...]":
+    def each(cls, term: NodeSelectorTerm) -> "tuple[NodeCondition, ...]":
         return (
             *(cls._of(one, one.key, is_field=False) for one in term.match_expressions or ()),
             *(cls._of(one, _FIELD + one.key, is_field=True) for one in term.match_fields or ()),
         )
 
     @classmethod
-    def _of(cls, requirement: NodeRequirement, key: str, *, is_field: bool) -> "Asked":
+    def _of(cls, requirement: NodeRequirement, key: str, *, is_field: bool) -> "NodeCondition":
         constraint = ANYTHING.narrowed(requirement.operator, frozenset(requirement.values or ()))
         return cls(requirement, key, constraint, msgspec.to_builtins(requirement), is_field)
 
 
-def missing(said: Constraints, asked: Iterable[Asked]) -> list[Asked]:
+def missing(said: Constraints, asked: Iterable[NodeCondition]) -> list[NodeCondition]:
     """Return what is asked and not implied by what is said already."""
     return [one for one in asked if not said.get(one.key, ANYTHING).implies(one.constraint)]
 
 
-def least(said: Constraints, asked: Sequence[Asked]) -> list[Asked]:
+def least(said: Constraints, asked: Sequence[NodeCondition]) -> list[NodeCondition]:
     """Leave out what is implied by the others together with what is said already: of Exists and In, Exists."""
     kept = list(asked)
     if len({one.key for one in kept}) == len(kept):
@@ -77,7 +77,7 @@ def least(said: Constraints, asked: Sequence[Asked]) -> list[Asked]:
     return kept
 
 
-def with_asked(term: NodeSelectorTerm, asked: Iterable[Asked]) -> NodeSelectorTerm:
+def with_asked(term: NodeSelectorTerm, asked: Iterable[NodeCondition]) -> NodeSelectorTerm:
     """Return a term that asks for all of `asked` as well."""
     more = list(asked)
     return NodeSelectorTerm(
@@ -91,5 +91,5 @@ def joined(term: NodeSelectorTerm, more: Iterable[NodeRequirement]) -> NodeSelec
     constraints = said(term)
     if constraints is None:
         return term
-    asked = Asked.each(NodeSelectorTerm(match_expressions=tuple(more)))
+    asked = NodeCondition.each(NodeSelectorTerm(match_expressions=tuple(more)))
     return with_asked(term, missing(constraints, asked))

@@ -18,7 +18,7 @@ from webhook.core.kubernetes.types import (
     WeightedPodAffinityTerm,
 )
 from webhook.core.placement import canonical_form
-from webhook.core.placement.node_terms import Asked, joined, least, said, with_asked
+from webhook.core.placement.node_terms import NodeCondition, joined, least, said, with_asked
 from webhook.core.placement.toleration_match import reduced
 from webhook.core.policy_spec import ConflictRules, OnConflict, Placement, TopologyEntry
 
@@ -47,11 +47,11 @@ class RequiredTerm(Struct, frozen=True):
     """One of the ORed terms of required node affinity, taken apart."""
 
     plain: Any
-    asked: tuple[Asked, ...]
+    asked: tuple[NodeCondition, ...]
 
     @classmethod
     def of(cls, term: NodeSelectorTerm) -> "RequiredTerm":
-        asked = tuple(least({}, Asked.each(term)))
+        asked = tuple(least({}, NodeCondition.each(term)))
         return cls(msgspec.to_builtins(with_asked(NodeSelectorTerm(), asked)), asked)
 
 

@@ -6,14 +6,14 @@ A term that is left out, or a term of ours beside the Pod's, would be a way to e
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.selectors import Constraints, told
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
-from webhook.core.patch import Operation, append, copy, pointer
+from webhook.core.patch import PatchOperation, append, copy, pointer
 from webhook.core.placement import node_terms
 from webhook.core.placement.display import of_requirement
-from webhook.core.placement.node_terms import Asked
+from webhook.core.placement.node_terms import NodeCondition
 from webhook.core.placement.plan import PlacementPlan, RequiredTerm
 
 MOST_TERMS = 1000
@@ -39,14 +39,14 @@ def as_new(plan: PlacementPlan) -> dict[str, Any]:
     return {REQUIRED: {"nodeSelectorTerms": [one.plain for one in plan.required]}} if plan.required else {}
 
 
-def narrowed(terms: Sequence[NodeSelectorTerm], plan: PlacementPlan) -> list[Operation]:
+def narrowed(terms: Sequence[NodeSelectorTerm], plan: PlacementPlan) -> list[PatchOperation]:
     """Return the operations that AND one of the policy's terms into each of the Pod's, another into a copy of it."""
     if len(terms) > MOST_TERMS:
         return []  # the validating half refuses it
     open_terms = [(index, _needed(terms[index], missing)) for index, missing in _open(terms, plan.required)]
     if len(terms) + sum(len(missing) - 1 for _, missing in open_terms) > MOST_TERMS:
         return []
-    operations: list[Operation] = []
+    operations: list[PatchOperation] = []
     end = len(terms)
     for index, missing in open_terms:
         # Copies first: of the term as the user wrote it.
@@ -58,7 +58,9 @@ def narrowed(terms: Sequence[NodeSelectorTerm], plan: PlacementPlan) -> list[Ope
     return operations
 
 
-def _open(terms: Sequence[NodeSelectorTerm], wanted: Sequence[RequiredTerm]) -> Iterator[tuple[int, list[list[Asked]]]]:
+def _open(
+    terms: Sequence[NodeSelectorTerm], wanted: Sequence[RequiredTerm]
+) -> Iterator[tuple[int, list[list[NodeCondition]]]]:
     """Yield the terms that let other nodes in, and what each lacks of every wanted one.
 
     A term that fits no node is none of them.
@@ -71,14 +73,14 @@ def _open(terms: Sequence[NodeSelectorTerm], wanted: Sequence[RequiredTerm]) -> 
                 yield index, missing
 
 
-def _needed(term: NodeSelectorTerm, missing: list[list[Asked]]) -> list[list[Asked]]:
+def _needed(term: NodeSelectorTerm, missing: list[list[NodeCondition]]) -> list[list[NodeCondition]]:
     """Return, of what makes a term each of the wanted ones, what lets some node in that none of the others does.
 
     Where no node is left by any of them, one stays: the term as it is would let in others.
     """
     if not 1 < len(missing) <= MOST_COMPARED:
         return missing
-    needed: list[tuple[Constraints, list[Asked]]] = []
+    needed: list[tuple[Constraints, list[NodeCondition]]] = []
     for lacking in sorted(missing, key=len):
         said = node_terms.said(node_terms.with_asked(term, lacking))
         if said is not None and not any(not node_terms.missing(said, other) for _, other in needed):
@@ -91,7 +93,7 @@ def _needed(term: NodeSelectorTerm, missing: list[list[Asked]]) -> list[list[Ask
     return kept or missing[:1]
 
 
-def _joined(term: NodeSelectorTerm, missing: Sequence[Asked], place: int) -> list[Operation]:
+def _joined(term: NodeSelectorTerm, missing: Sequence[NodeCondition], place: int) -> list[PatchOperation]:
     expressions = [one.plain for one in missing if not one.is_field]
     fields = [one.plain for one in missing if one.is_field]
     return [
@@ -100,7 +102,7 @@ def _joined(term: NodeSelectorTerm, missing: Sequence[Asked], place: int) -> lis
     ]
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return what the Pod's terms owe: one lack a requirement, however many terms miss it; a tenant chooses those."""
     if not plan.required:
         return []
@@ -111,16 +113,16 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
             [of_requirement(one.requirement) for one in plan.required[0].asked] if alone else [_either(plan.required)]
         )
         text = "required node affinity is missing, expected {}"
-        return [Lack(Code.PLACEMENT_UNFULFILLED, _TERMS, one, text.format(one)) for one in owed]
+        return [Violation(Code.PLACEMENT_UNFULFILLED, _TERMS, one, text.format(one)) for one in owed]
     if len(terms) > MOST_TERMS:
         text = f"required node affinity has {len(terms)} terms, at most {MOST_TERMS} are read: write fewer"
-        return [Lack(Code.PLACEMENT_CONFLICT, _TERMS, _either(plan.required), text)]
+        return [Violation(Code.PLACEMENT_CONFLICT, _TERMS, _either(plan.required), text)]
     open_terms = list(_open(terms, plan.required))
     if not open_terms:
         return []
     if len(plan.required) > 1:
         return [_lack([index for index, _ in open_terms], _either(plan.required))]
-    found: list[Lack] = []
+    found: list[Violation] = []
     for wanted in plan.required[0].asked:
         missing = [index for index, (lacking,) in open_terms if wanted in lacking]
         if missing:
@@ -128,18 +130,18 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
     return found
 
 
-def _lack(missing: Sequence[int], expected: str) -> Lack:
+def _lack(missing: Sequence[int], expected: str) -> Violation:
     first, others = missing[0], len(missing) - 1
     which = f"nodeSelectorTerms[{first}]" + (f" and {others} more allow" if others else " allows")
     text = f"required node affinity: {which} other nodes, expected {expected} in every term"
-    return Lack(Code.PLACEMENT_UNFULFILLED, f"{_TERMS}[{first}]", expected, text)
+    return Violation(Code.PLACEMENT_UNFULFILLED, f"{_TERMS}[{first}]", expected, text)
 
 
 def _either(wanted: Sequence[RequiredTerm]) -> str:
     return " or ".join(" and ".join(of_requirement(asked.requirement) for asked in one.asked) for one in wanted)
 
 
-def contradiction(pod: Pod) -> Lack | None:
+def contradiction(pod: Pod) -> Violation | None:
     """Return why no node at all can fit the Pod's nodeSelector and required terms; None where one might."""
     terms = own_terms(pod)
     if (
@@ -151,7 +153,7 @@ def contradiction(pod: Pod) -> Lack | None:
     words = _contradicting(terms[0], pod.spec.node_selector or {}) or "nothing, in a term without expressions"
     more = f" (terms that fit no node: {len(terms)})" if len(terms) > 1 else ""
     text = f"no node can fit: required node affinity and nodeSelector ask for {words}{more}"
-    return Lack(Code.PLACEMENT_CONTRADICTION, _TERMS, _TERMS, text)
+    return Violation(Code.PLACEMENT_CONTRADICTION, _TERMS, _TERMS, text)
 
 
 def _contradicting(term: NodeSelectorTerm, node_selector: Mapping[str, str]) -> str:

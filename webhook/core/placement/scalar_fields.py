@@ -8,9 +8,9 @@ refuses a Pod whose priority, preemptionPolicy or overhead disagrees.
 import msgspec
 from msgspec import Struct, field
 
-from webhook.core.findings import Code, Lack
-from webhook.core.kubernetes.pod import Metadata, Pod
-from webhook.core.patch import Operation, add, remove, replace, set_keys
+from webhook.core.findings import Code, Violation
+from webhook.core.kubernetes.pod import Pod, PodMetadata
+from webhook.core.patch import PatchOperation, add, remove, replace, set_keys
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.policy_spec import OnConflict
 
@@ -75,8 +75,8 @@ _SINGLES = {
 }
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
-    found: list[Operation] = []
+def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
+    found: list[PatchOperation] = []
     for single in singles(pod, plan):
         if single.is_due and not single.is_conflict:
             found.append((add if single.own is None else replace)(single.wanted, "spec", single.name))
@@ -93,7 +93,7 @@ def replaced_single(pod: Pod, plan: PlacementPlan | None, name: str) -> str | No
     return single.own if single is not None and single.is_users else None
 
 
-def _companions(pod: Pod, name: str) -> list[Operation]:
+def _companions(pod: Pod, name: str) -> list[PatchOperation]:
     """Take out what a plugin made of the former name."""
     spec = pod.spec
     if name == "priorityClassName":
@@ -105,7 +105,7 @@ def _companions(pod: Pod, name: str) -> list[Operation]:
     return [remove("spec", field) for field, value in own.items() if value is not None]
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     found = [
         differs(f"spec.{one.name}", one.own or _DEFAULTS.get(one.name), one.wanted or "", is_users=one.is_conflict)
         for one in singles(pod, plan)
@@ -116,7 +116,7 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
             "spec.priority is missing: priorityClassName was set when the API server had computed priorities for the"
             " last time; try again, or see which webhook changes it"
         )
-        found.append(Lack(Code.PLACEMENT_UNFULFILLED, "spec.priority", "spec.priority", text))
+        found.append(Violation(Code.PLACEMENT_UNFULFILLED, "spec.priority", "spec.priority", text))
     if plan.node_selector:
         own, rule = pod.spec.node_selector or {}, plan.rule_for("node_selector")
         for key, wanted in plan.node_selector.items():
@@ -138,13 +138,13 @@ def _has_no_priority(pod: Pod, plan: PlacementPlan) -> bool:
     return is_ours and spec.priority is None and bool(metadata.uid) and bool(_managers_of(metadata))
 
 
-def differs(field: str, own: str | None, wanted: str, *, is_users: bool) -> Lack:
+def differs(field: str, own: str | None, wanted: str, *, is_users: bool) -> Violation:
     """Tell the user's own contradiction from a rewrite that got lost: the remedies differ."""
     is_text = "is missing" if own is None else f"is {own!r}"
     if is_users:
         remedy = f"the policy sets {wanted!r}; remove the field from the Pod or set it to {wanted!r}"
-        return Lack(Code.PLACEMENT_CONFLICT, field, field, f"{field} {is_text}, {remedy}")
-    return Lack(Code.PLACEMENT_UNFULFILLED, field, field, f"{field} {is_text}, expected {wanted!r}")
+        return Violation(Code.PLACEMENT_CONFLICT, field, field, f"{field} {is_text}, {remedy}")
+    return Violation(Code.PLACEMENT_UNFULFILLED, field, field, f"{field} {is_text}, expected {wanted!r}")
 
 
 class _Fields(Struct, frozen=True):
@@ -158,7 +158,7 @@ class _Manager(Struct, frozen=True):
 _managers = msgspec.json.Decoder(tuple[_Manager, ...] | None)
 
 
-def _is_the_default(metadata: Metadata) -> bool:
+def _is_the_default(metadata: PodMetadata) -> bool:
     """Say whether the Priority plugin chose the class: the API server notes what a user writes before plugins act.
 
     Where nothing is noted, as in a file, all is the user's own.
@@ -167,7 +167,7 @@ def _is_the_default(metadata: Metadata) -> bool:
     return bool(managers) and not any("f:priorityClassName" in manager.fields.spec for manager in managers)
 
 
-def _managers_of(metadata: Metadata) -> tuple[_Manager, ...]:
+def _managers_of(metadata: PodMetadata) -> tuple[_Manager, ...]:
     try:
         return _managers.decode(metadata.managed_fields) or ()
     except msgspec.DecodeError:

@@ -2,10 +2,10 @@
 
 from collections.abc import Hashable
 
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import TopologySpreadConstraint
-from webhook.core.patch import Operation, append, replace
+from webhook.core.patch import PatchOperation, append, replace
 from webhook.core.placement import canonical_form, display
 from webhook.core.placement.plan import DO_NOT_SCHEDULE, PlacementPlan, Wanted
 from webhook.core.policy_spec import OnConflict
@@ -14,13 +14,13 @@ _FIELD = "topology_spread_constraints"
 _PATH = ("spec", "topologySpreadConstraints")
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
+def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     """Append what is missing, replace what contradicts where the policy overrides."""
     if not plan.spreads:
         return []
     own, labels = pod.spec.topology_spread_constraints, pod.labels
     overrides = plan.rule_for(_FIELD) is OnConflict.OVERRIDE
-    changes: list[Operation] = []
+    changes: list[PatchOperation] = []
     lacking = []
     for wanted in plan.spreads:
         places = _same_key(own, wanted.entry)
@@ -31,9 +31,9 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
     return changes + append(lacking, own, *_PATH)
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return what is owed: DoNotSchedule as it is wanted, and none of either kind that contradicts under Deny."""
-    found: list[Lack] = []
+    found: list[Violation] = []
     rule = plan.rule_for(_FIELD)
     for wanted in plan.spreads:
         entry = wanted.entry
@@ -42,7 +42,7 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
         is_required = entry.when_unsatisfiable == DO_NOT_SCHEDULE
         if not places and is_required:
             text = f"spec.topologySpreadConstraints lacks {_in_words(entry)}"
-            found.append(Lack(Code.PLACEMENT_UNFULFILLED, ".".join(_PATH), _owed(entry), text))
+            found.append(Violation(Code.PLACEMENT_UNFULFILLED, ".".join(_PATH), _owed(entry), text))
         elif others and (rule is OnConflict.DENY or (rule is OnConflict.OVERRIDE and is_required)):
             found.append(_contradicts(pod, others[0], entry, is_users=rule is OnConflict.DENY))
     return found
@@ -62,13 +62,13 @@ def _is_equal(
     return meant == wanted.meant or meant == canonical_form.of_spread(wanted.entry, labels)
 
 
-def _contradicts(pod: Pod, index: int, wanted: TopologySpreadConstraint, *, is_users: bool) -> Lack:
+def _contradicts(pod: Pod, index: int, wanted: TopologySpreadConstraint, *, is_users: bool) -> Violation:
     field = f"spec.topologySpreadConstraints[{index}]"
     theirs, ours = _differing((pod.spec.topology_spread_constraints or ())[index], wanted, pod.labels)
     if is_users:
         text = f"{field} has {theirs}, the policy sets {ours}; remove it from the Pod or make it equal"
-        return Lack(Code.PLACEMENT_CONFLICT, field, _owed(wanted), text)
-    return Lack(Code.PLACEMENT_UNFULFILLED, field, _owed(wanted), f"{field} has {theirs}, expected {ours}")
+        return Violation(Code.PLACEMENT_CONFLICT, field, _owed(wanted), text)
+    return Violation(Code.PLACEMENT_UNFULFILLED, field, _owed(wanted), f"{field} has {theirs}, expected {ours}")
 
 
 def _differing(

@@ -6,19 +6,19 @@ longer one behind it. DefaultTolerationSeconds has put 300 s for not-ready and u
 
 from collections.abc import Iterable
 
-from webhook.core.findings import Code, Lack
+from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import Toleration
-from webhook.core.patch import Operation, add
+from webhook.core.patch import PatchOperation, add
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.placement.toleration_match import covers, shortens
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
+def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     """Append what is missing; what a shorter one would take the effect of comes first."""
     own = pod.spec.tolerations
     patched = list(own or ())
-    found: list[Operation] = []
+    found: list[PatchOperation] = []
     for wanted in plan.tolerations:  # the longest last: each is in front of what it prolongs
         if _holds(patched, wanted.entry):
             continue
@@ -31,10 +31,10 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[Operation]:
     return found
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Lack]:
+def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     own = pod.spec.tolerations or ()
     return [
-        Lack(Code.PLACEMENT_UNFULFILLED, "spec.tolerations", words, f"spec.tolerations lacks {words}")
+        Violation(Code.PLACEMENT_UNFULFILLED, "spec.tolerations", words, f"spec.tolerations lacks {words}")
         for words in (in_words(wanted.entry) for wanted in plan.tolerations if not _holds(own, wanted.entry))
     ]
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.core.admission.exemptions import is_exempt_namespace, is_exempt_runtime_class
-from webhook.core.compiled_policy import Compiled
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.placement import SERVICE_LABEL
@@ -53,7 +53,7 @@ class Owned(Struct, frozen=True, gc=False):
         return Sighting(self.namespace, self.name, uid, self.cost, lives, created_at_us, self.is_sure)
 
 
-def owned(pod: Pod, compiled: Compiled, namespace_labels: Mapping[str, str]) -> Owned | None:
+def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]) -> Owned | None:
     """Return what a Pod is to the service that owns it, None where none does."""
     namespace = pod.metadata.namespace
     if _is_left_alone(pod, compiled):
@@ -101,13 +101,13 @@ def ended(found: Owned) -> Owned:
     return replace(found, ends_at_us=NOT_LIVE_US)
 
 
-def _is_left_alone(pod: Pod, compiled: Compiled) -> bool:
+def _is_left_alone(pod: Pod, compiled: CompiledPolicy) -> bool:
     """Say whether no admission can have counted a Pod, whoever asked."""
     policy = compiled.policy
     return is_exempt_namespace(pod.metadata.namespace, policy) or is_exempt_runtime_class(pod, policy)
 
 
-def _looks_exempt(pod: Pod, compiled: Compiled, is_labelled: bool) -> bool:  # noqa: FBT001  one of two ways to own
+def _looks_exempt(pod: Pod, compiled: CompiledPolicy, is_labelled: bool) -> bool:  # noqa: FBT001  one of two ways to own
     exempt = compiled.policy.exemptions
     if MIRROR_ANNOTATION in pod.annotations or (exempt.usernames and not is_labelled):
         return True

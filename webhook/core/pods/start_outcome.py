@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from webhook.core.kubernetes.pod import Condition, ContainerStatus, Halt, Pod
+from webhook.core.kubernetes.pod import ContainerStateDetail, ContainerStatus, Pod, PodCondition
 from webhook.core.pods.disruption import is_disrupted
 from webhook.core.pods.ownership import moment_us
 
@@ -36,7 +36,7 @@ _NO_IMAGE = frozenset(
         *("RegistryUnavailable", "SignatureValidationFailed"),
     }
 )
-_NOTHING = Halt()
+_NOTHING = ContainerStateDetail()
 
 
 def created_us(pod: Pod) -> int:
@@ -87,7 +87,7 @@ def cause(pod: Pod) -> Result:
     return Result.START_DEADLINE
 
 
-def _condition(pod: Pod, name: str) -> Condition | None:
+def _condition(pod: Pod, name: str) -> PodCondition | None:
     return next((one for one in pod.status.conditions or () if one.type == name), None)
 
 
@@ -96,11 +96,11 @@ def _containers(pod: Pod) -> Iterator[ContainerStatus]:
     yield from pod.status.container_statuses or ()
 
 
-def _waiting(container: ContainerStatus) -> Halt:
+def _waiting(container: ContainerStatus) -> ContainerStateDetail:
     return (container.state and container.state.waiting) or _NOTHING
 
 
-def _ends(pod: Pod) -> Iterator[Halt]:
+def _ends(pod: Pod) -> Iterator[ContainerStateDetail]:
     """Yield why containers have ended: their newest end, and the one before."""
     for container in _containers(pod):
         for state in (container.state, container.last_state):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from webhook.core.document import DocumentError, Loaded, Problem, Purpose, load
+from webhook.core.document import DocumentError, LoadResult, Problem, Purpose, load
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_admission.policy_review import PolicyReview, Question
@@ -34,17 +34,17 @@ class Outcome(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
     @classmethod
-    def of(cls, loaded: Loaded) -> "Outcome":
+    def of(cls, loaded: LoadResult) -> "Outcome":
         policy = loaded.policy.policy
         head = _Head(msgspec.structs.replace(policy, services=()), loaded.policy.hash, loaded.warnings)
         return cls(head, tuple(Raw(_encoder.encode(service)) for service in policy.services))
 
-    def loaded(self, services: Iterable[Service]) -> Loaded:
+    def loaded(self, services: Iterable[Service]) -> LoadResult:
         """Return, or raise, as `load` does, once `service_of` has read its services."""
         if self.head is None:
             raise DocumentError(self.problems)
         policy = msgspec.structs.replace(self.head.policy, services=tuple(services))
-        return Loaded(LoadedPolicy(policy, self.head.hash), self.head.warnings)
+        return LoadResult(LoadedPolicy(policy, self.head.hash), self.head.warnings)
 
 
 def outcome(raw: bytes, purpose: Purpose) -> Outcome:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from webhook.core.admission.decision import ALLOWED, Status
+from webhook.core.admission.decision import ALLOWED, ResponseStatus
 from webhook.core.admission.review import respond
 from webhook.core.document import DocumentError
 from webhook.core.document.configmap import OVERRIDES_KEY, ConfigMap, NoDocumentError, document_of
-from webhook.core.overrides import Entry, remarks
-from webhook.core.overrides_document import Document, load
+from webhook.core.overrides import Override, remarks
+from webhook.core.overrides_document import OverridesDocument, load
 from webhook.core.policy.model import Policy
 from webhook.core.policy_admission.policy_review import PolicyReview, Question, shortened
 
@@ -41,16 +41,16 @@ def weigh_overrides(asked: Question, policy: Policy | None, now_us: int) -> Poli
         return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True, document=NAME)
     noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     head = f"OverridesInvalid: the overrides have {noun}, those in force stay:"
-    status = Status(400, "BadRequest", "\n".join([head, *shortened(errors, "see podgate override --list")]))
+    status = ResponseStatus(400, "BadRequest", "\n".join([head, *shortened(errors, "see podgate override --list")]))
     return PolicyReview(respond(asked.uid, status), asked.user, judged=True, errors=errors, document=NAME)
 
 
-def _live(document: Document, now_us: int) -> Iterator[Entry]:
+def _live(document: OverridesDocument, now_us: int) -> Iterator[Override]:
     for its in document.live(now_us).values():
         yield from its
 
 
-def _former(old: ConfigMap | None) -> tuple[Entry, ...]:
+def _former(old: ConfigMap | None) -> tuple[Override, ...]:
     """Return the entries that were stored, none where they were no good."""
     try:
         return () if old is None else load(_raw(old)).entries

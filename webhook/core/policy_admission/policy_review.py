@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from webhook.core.admission.decision import ALLOWED, Status
+from webhook.core.admission.decision import ALLOWED, ResponseStatus
 from webhook.core.admission.review import BadReviewError, object_of, request_of, respond
 from webhook.core.configurations import ClientConfig, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
@@ -91,7 +91,7 @@ def weigh(asked: Question) -> PolicyReview:
             *(f"{KEY}:{warning}" for warning in loaded.warnings),
         ]
         return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True)
-    status = Status(400, "BadRequest", _message(errors))
+    status = ResponseStatus(400, "BadRequest", _message(errors))
     return PolicyReview(respond(asked.uid, status), asked.user, judged=True, errors=errors)
 
 

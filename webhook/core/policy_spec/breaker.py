@@ -13,7 +13,7 @@ class OutcomeSource(Choice):
     POD_START = "PodStart"
 
 
-class Outcomes(Struct, frozen=True, rename="camel"):
+class OutcomeRules(Struct, frozen=True, rename="camel"):
     """Where the breaker hears how a service fares."""
 
     source: OutcomeSource
@@ -64,7 +64,7 @@ class WhenOpen(Choice):
 
 
 class Breaker(Struct, frozen=True, rename="camel"):
-    outcomes: Outcomes | None = None
+    outcomes: OutcomeRules | None = None
     error_rate: ErrorRate | None = None
     latency: Latency | None = None
     quota_exceeded: QuotaExceeded | None = None

@@ -61,7 +61,7 @@ class Window(Struct, frozen=True):
     hard: Hard
 
 
-class Standing(Struct, frozen=True):
+class StandingQuota(Struct, frozen=True):
     """Live Pods at one time; `surge` is room above `hard` for a rollout."""
 
     hard: Hard
@@ -86,7 +86,7 @@ class Quota(Struct, frozen=True, rename="camel"):
     per: Per = Per.SERVICE
     scope: Scope = Scope.CLUSTER
     windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"maxItems": MOST_WINDOWS})] = ()
-    standing: Standing | None = None
+    standing: StandingQuota | None = None
     when_exceeded: WhenExceeded = WhenExceeded.DENY
     denial: Denial = Denial()
     queue: QueueRules | None = None

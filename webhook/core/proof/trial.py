@@ -9,7 +9,7 @@ from webhook.core.admission.decision import Finding
 from webhook.core.admission.mutation import rewrite
 from webhook.core.admission.validation import USERS_OWN, check
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import Operation
+from webhook.core.patch import PatchOperation
 from webhook.core.policy.model import Service
 from webhook.core.proof.corpus import Sample
 
@@ -49,7 +49,7 @@ def _trouble(sample: Sample, service: Service) -> Trouble | None:
     return next((_unfulfilled(sample, service, found) for found in serious), None)
 
 
-def _patched(sample: Sample, operations: tuple[Operation, ...]) -> Pod:
+def _patched(sample: Sample, operations: tuple[PatchOperation, ...]) -> Pod:
     document: Any = msgspec.json.decode(sample.raw)
     # Both sides are ours alone, so that nothing needs to be copied first.
     patched = jsonpatch.JsonPatch(msgspec.to_builtins(operations)).apply(document, in_place=True)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from webhook.core.breaker import BreakerPlan, Forcing
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Pool, Service
-from webhook.core.policy_spec import Mode, Scope, Standing, WhenStoreUnavailable, Window
+from webhook.core.policy_spec import Mode, Scope, StandingQuota, WhenStoreUnavailable, Window
 from webhook.core.quota.amounts import HOUR_US, Cost, amount, canonical
 
 STANDING = "standing"
@@ -68,7 +68,7 @@ class StandingPlan(Struct, frozen=True):
     surge: tuple[int, ...]
 
     @classmethod
-    def of(cls, standing: Standing) -> "StandingPlan":
+    def of(cls, standing: StandingQuota) -> "StandingPlan":
         limits = tuple(Limit.of(resource, hard) for resource, hard in standing.hard.items())
         return cls(limits, tuple(_surge(standing, limit) for limit in limits))
 
@@ -82,7 +82,7 @@ class StandingPlan(Struct, frozen=True):
         return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
 
 
-def _surge(standing: Standing, limit: Limit) -> int:
+def _surge(standing: StandingQuota, limit: Limit) -> int:
     """Return the room above one limit, rounded up; a count is of Pods, and as many more of what Pods take."""
     surge = standing.surge
     if isinstance(surge, str):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from webhook.core.admission.denials import utc
 from webhook.core.breaker import BreakerView
 from webhook.core.ledger.live_set import LiveSet
-from webhook.core.overrides import Entry, combined, remarks
+from webhook.core.overrides import Override, combined, remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_spec import Scope
 from webhook.core.quota import CounterPlan, Holder, Look, Use, WindowPlan
@@ -55,7 +55,7 @@ class OverridesShown:
 
     source: str = ""
     errors: Sequence[str] = ()
-    entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    entries: Mapping[str, tuple[Override, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _as_one(entries: Sequence[Entry]) -> Entry:
+def _as_one(entries: Sequence[Override]) -> Override:
     """Return all that is done to a service up to the first end, and each reason."""
     first = min(entries, key=lambda entry: entry.until_us)
     reasons = "; ".join(dict.fromkeys(entry.reason for entry in entries))
@@ -170,7 +170,7 @@ def _as_one(entries: Sequence[Entry]) -> Entry:
     return replace(combined(entries), until=first.until, reason=reasons, by=by or None)
 
 
-def _override(entry: Entry, snapshot: Snapshot) -> dict[str, Any]:
+def _override(entry: Override, snapshot: Snapshot) -> dict[str, Any]:
     """Return what is done, until when and why; `withoutEffect` says what of it the policy in force leaves idle."""
     done = {key: value for key, value in entry.plain().items() if key != "service"}
     idle = remarks(snapshot.policy.policy, entry) if snapshot.policy else ()

@@ -6,12 +6,12 @@ Source: pkg/controller/controller_utils.go (`GetPodFromTemplate`) of Kubernetes 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from webhook.core.kubernetes.pod_templates import Source
+from webhook.core.kubernetes.pod_templates import WorkloadKind
 from webhook.core.kubernetes.unsettled_labels import Unsettled, UnsettledLabels
 from webhook.core.simulation.daemon_sets import of_daemon_set
 from webhook.core.simulation.jobs import of_cron_job, of_job
 from webhook.core.simulation.stateful_sets import of_stateful_set
-from webhook.core.simulation.workload import HASH, Additions, Json, Name, Workload, items, mapping
+from webhook.core.simulation.workload import HASH, Additions, GeneratedName, Json, WorkloadObject, items, mapping
 
 __all__ = ["SimulatedPod", "simulate"]
 
@@ -31,7 +31,7 @@ class SimulatedPod(NamedTuple):
 
 
 def simulate(
-    source: Source, document: Json, template: Json, namespace: str, *, is_stored: bool = False
+    source: WorkloadKind, document: Json, template: Json, namespace: str, *, is_stored: bool = False
 ) -> SimulatedPod:
     """Return the Pod that comes of a workload object, whose `template` was found in it.
 
@@ -40,15 +40,15 @@ def simulate(
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     if source.kind == "CronJob":
         spec = mapping(mapping(spec.get("jobTemplate")).get("spec"))
-    name = Name.of(metadata, is_stored=is_stored)
-    workload = Workload(source, name, metadata, spec, template, is_stored)
+    name = GeneratedName.of(metadata, is_stored=is_stored)
+    workload = WorkloadObject(source, name, metadata, spec, template, is_stored)
     added = _CONTROLLERS[source.kind](workload)
     unsettled = {key: value for key, value in added.labels.items() if isinstance(value, Unsettled)}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(workload, added, namespace)}
     return SimulatedPod({**pod, "spec": _with(template.get("spec"), added.spec)}, unsettled)
 
 
-def _metadata(workload: Workload, added: Additions, namespace: str) -> Any:
+def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any:
     """Return the Pod's metadata: of the template's, controllers take labels, annotations and finalizers."""
     given = workload.template.get("metadata")
     if given is not None and not isinstance(given, Mapping):
@@ -79,7 +79,7 @@ def _with(given: Any, added: Json) -> Any:
     return {**given, **fitting}
 
 
-def _owner(workload: Workload, maker: Name) -> dict[str, Any]:
+def _owner(workload: WorkloadObject, maker: GeneratedName) -> dict[str, Any]:
     source = workload.source
     uid = "" if source.maker else workload.metadata.get("uid")
     return {
@@ -92,16 +92,16 @@ def _owner(workload: Workload, maker: Name) -> dict[str, Any]:
     }
 
 
-def _of_deployment(workload: Workload) -> Additions:
+def _of_deployment(workload: WorkloadObject) -> Additions:
     shown = f"<{HASH_LABEL}>"
     return Additions(workload.name.plus(f"-{shown}", f"-{HASH}"), {HASH_LABEL: Unsettled(shown, HASH)})
 
 
-def _of_replicas(workload: Workload) -> Additions:
+def _of_replicas(workload: WorkloadObject) -> Additions:
     return Additions(workload.name)
 
 
-_CONTROLLERS: Mapping[str, Callable[[Workload], Additions]] = {
+_CONTROLLERS: Mapping[str, Callable[[WorkloadObject], Additions]] = {
     "Deployment": _of_deployment,
     "ReplicaSet": _of_replicas,
     "ReplicationController": _of_replicas,

@@ -6,13 +6,13 @@ Source: pkg/controller/daemon/util/daemonset_util.go of Kubernetes 1.36.
 from typing import Any
 
 from webhook.core.kubernetes.unsettled_labels import Unsettled
-from webhook.core.simulation.workload import HASH, REVISION_LABEL, Additions, Json, Workload, items, mapping
+from webhook.core.simulation.workload import HASH, REVISION_LABEL, Additions, Json, WorkloadObject, items, mapping
 
 GENERATION_LABEL = "pod-template-generation"
 _GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 
 
-def of_daemon_set(workload: Workload) -> Additions:
+def of_daemon_set(workload: WorkloadObject) -> Additions:
     generation = mapping(workload.metadata.get("annotations")).get(_GENERATION_ANNOTATION)
     known = generation if workload.is_stored and isinstance(generation, str) else None
     labels = {

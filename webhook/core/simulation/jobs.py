@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.core.kubernetes.unsettled_labels import Unsettled
-from webhook.core.simulation.workload import GENERATED_FROM_MAX, Additions, Json, Name, Workload, items, mapping, whole
+from webhook.core.simulation.workload import (
+    GENERATED_FROM_MAX,
+    Additions,
+    GeneratedName,
+    Json,
+    WorkloadObject,
+    items,
+    mapping,
+    whole,
+)
 
 JOB_NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
 JOB_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
@@ -18,15 +27,15 @@ _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
-def of_job(workload: Workload) -> Additions:
+def of_job(workload: WorkloadObject) -> Additions:
     return _job_pods(workload, workload.name)
 
 
-def of_cron_job(workload: Workload) -> Additions:
+def of_cron_job(workload: WorkloadObject) -> Additions:
     return _job_pods(workload, workload.name.plus("-<minute>", "-[0-9]+"))
 
 
-def _job_pods(workload: Workload, name: Name) -> Additions:
+def _job_pods(workload: WorkloadObject, name: GeneratedName) -> Additions:
     """Return what the API server writes into a Job's template, and what the controller makes of an Indexed one."""
     given = mapping(mapping(workload.template.get("metadata")).get("labels"))
     uid = workload.metadata.get("uid")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_templates import Source
+from webhook.core.kubernetes.pod_templates import WorkloadKind
 from webhook.core.kubernetes.unsettled_labels import UnsettledLabels
 from webhook.core.simulation import simulate
 from webhook.core.simulation.workload import Json, mapping
@@ -14,7 +14,7 @@ from webhook.core.simulation.workload import Json, mapping
 _TYPES = {str: "str", int: "int", float: "float", bool: "bool", list: "array"}
 
 
-class Read(NamedTuple):
+class PodTemplate(NamedTuple):
     """A Pod and the workload that it comes of, as kubectl names it."""
 
     pod: Pod
@@ -22,7 +22,7 @@ class Read(NamedTuple):
     unsettled: UnsettledLabels
 
 
-def pod_of(document: Json, source: Source, namespace: str, *, is_stored: bool) -> Read | None:
+def pod_of(document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool) -> PodTemplate | None:
     """Return the Pod of a workload object, None where it has no template. msgspec.ValidationError: a wrong type."""
     template = _template(document, source)
     if template is None:
@@ -33,10 +33,10 @@ def pod_of(document: Json, source: Source, namespace: str, *, is_stored: bool) -
     except msgspec.ValidationError as error:
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
-    return Read(pod, f"{source.shown}/{_shown_name(document)}", simulated.unsettled)
+    return PodTemplate(pod, f"{source.shown}/{_shown_name(document)}", simulated.unsettled)
 
 
-def _template(document: Json, source: Source) -> Mapping[str, Any] | None:
+def _template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:
     found = document
     for depth, key in enumerate(source.template_at, 1):
         inner = found.get(key)

@@ -6,12 +6,12 @@ Source: pkg/controller/statefulset/stateful_set_utils.go of Kubernetes 1.36.
 from typing import Any
 
 from webhook.core.kubernetes.unsettled_labels import Unsettled
-from webhook.core.simulation.workload import HASH, REVISION_LABEL, Additions, Workload, items, mapping, whole
+from webhook.core.simulation.workload import HASH, REVISION_LABEL, Additions, WorkloadObject, items, mapping, whole
 
 POD_NAME_LABEL, POD_INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 
 
-def of_stateful_set(workload: Workload) -> Additions:
+def of_stateful_set(workload: WorkloadObject) -> Additions:
     name, spec = workload.name, workload.spec
     start = whole(mapping(spec.get("ordinals")).get("start"), 0)
     ordinals = range(start, start + max(1, whole(spec.get("replicas"), 1)))

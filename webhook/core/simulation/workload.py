@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.kubernetes.pod_templates import Source
+from webhook.core.kubernetes.pod_templates import WorkloadKind
 from webhook.core.kubernetes.unsettled_labels import Unsettled
 
 Json = Mapping[str, Any]
@@ -18,14 +18,14 @@ GENERATED_FROM_MAX = 58
 _GENERATED = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 
-class Name(NamedTuple):
+class GeneratedName(NamedTuple):
     """A name, or what stands in for one that is generated, and what it may be."""
 
     shown: str
     pattern: str
 
     @classmethod
-    def of(cls, metadata: Json, *, is_stored: bool) -> "Name":
+    def of(cls, metadata: Json, *, is_stored: bool) -> "GeneratedName":
         """Read an object's name. One that a dry run has generated is nobody's."""
         name, prefix = str(metadata.get("name") or ""), str(metadata.get("generateName") or "")
         if name and (is_stored or not prefix):
@@ -37,21 +37,21 @@ class Name(NamedTuple):
     def is_known(self) -> bool:
         return self.pattern == re.escape(self.shown)
 
-    def plus(self, shown: str, pattern: str = "") -> "Name":
-        return Name(self.shown + shown, self.pattern + (pattern or re.escape(shown)))
+    def plus(self, shown: str, pattern: str = "") -> "GeneratedName":
+        return GeneratedName(self.shown + shown, self.pattern + (pattern or re.escape(shown)))
 
     def label(self) -> str | Unsettled:
         return self.shown if self.is_known else Unsettled(self.shown, self.pattern)
 
 
-class Workload(NamedTuple):
+class WorkloadObject(NamedTuple):
     """An object of which Pods are made; `spec` is a CronJob's Jobs' own.
 
     `is_stored`: the API server has given the object its name and its uid, and will store it with them.
     """
 
-    source: Source
-    name: Name
+    source: WorkloadKind
+    name: GeneratedName
     metadata: Json
     spec: Json
     template: Json
@@ -68,11 +68,11 @@ class Additions(Struct, frozen=True, gc=False):
     `name` is the Pod's own where none is generated; `prefix` is what it is generated from where that is not usual.
     """
 
-    maker: Name
+    maker: GeneratedName
     labels: Mapping[str, str | Unsettled] = {}
     annotations: Mapping[str, str] = {}
     finalizers: tuple[str, ...] = ()
-    name: Name | None = None
+    name: GeneratedName | None = None
     prefix: str = ""
     spec: Json = {}
 

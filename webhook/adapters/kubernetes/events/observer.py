@@ -16,7 +16,7 @@ from webhook.core.admission.decision import Half
 from webhook.core.breaker import Transition
 from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES
 from webhook.core.kubernetes.controllers import owning_controller
-from webhook.core.overrides import Entry
+from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Review
 
@@ -87,14 +87,14 @@ class Events:
         stays = f"policy {self._in_force} stays in force" if self._in_force else "there is no good policy"
         self._tell(_POLICY, Kind.WARNING, "PolicyRefused", f"{stays}: {_shown(errors)}", "\n".join(errors))
 
-    def overrides_loaded(self, live: Sequence[Entry]) -> None:
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
         """Do nothing: what changes by it is told entry by entry."""
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         note = f"the last good overrides stay in force, each until its time: {_shown(errors)}"
         self._tell(_OVERRIDES, Kind.WARNING, "OverridesRefused", note, "\n".join(errors))
 
-    def override_changed(self, service: str, former: Entry | None, now: Entry | None) -> None:
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         reason, entry = ("OverrideEnded", former) if now is None else ("OverrideInForce", now)
         self._tell(_OVERRIDES, Kind.NORMAL, reason, f"service {service}: {entry}", f"{service} {entry}")
 

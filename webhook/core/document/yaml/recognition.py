@@ -19,7 +19,7 @@ _NAMES_NOTHING = re.compile(r"\(document\)|(\[\d+\])+")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class DocumentKind:
     """What a document is known by: all of these marks stand in it, good or bad."""
 
     name: str
@@ -29,7 +29,7 @@ class Kind:
     remedy: str
 
     @classmethod
-    def of_keys(cls, name: str, *keys: str, remedy: str) -> "Kind":
+    def of_keys(cls, name: str, *keys: str, remedy: str) -> "DocumentKind":
         """Return a kind that is known by these keys, in YAML or JSON."""
         return cls(name, tuple(map(mark_of, keys)), f"it lacks {' or '.join(keys)}", remedy)
 
@@ -48,19 +48,19 @@ def mark_of(key: str, values: str = "") -> re.Pattern[str]:
     return re.compile(rf"(?:^|[\s{{,\[\-])[\"']?{key}[\"']?\s*:{values}", re.MULTILINE)
 
 
-POLICY = Kind(
+POLICY = DocumentKind(
     "a policy",
     (re.compile(r"apiVersion[\"']?\s*:\s*[\"']?podgate\.io/"),),
     "it has no apiVersion: podgate.io/v1alpha1",
     "give a policy, which begins with apiVersion: podgate.io/v1alpha1, kind: Policy and services:",
 )
-OVERRIDES = Kind.of_keys(
+OVERRIDES = DocumentKind.of_keys(
     "overrides", "service", "until", remedy="give a list of entries, each with `- service: ` and `until: `"
 )
 
 
 @contextmanager
-def shown_only_as(kind: Kind, raw: bytes) -> Iterator[None]:
+def shown_only_as(kind: DocumentKind, raw: bytes) -> Iterator[None]:
     """Let problems of a document pass, but of a text of another kind only those that show nothing of it."""
     try:
         yield
