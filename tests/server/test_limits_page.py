@@ -22,7 +22,7 @@ def rows(heading: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
 
 
-def test_every_setting_that_bounds_a_caller_is_told_with_its_default() -> None:
+def test_every_setting_that_bounds_a_caller_is_documented_with_its_default() -> None:
     told = {flag.strip("`"): default for flag, default, *_ in rows("Settings")}
     declared = {flag_of(item.name): item.metadata["default"] for item in fields(Settings)}
     bounding = {flag_of(item.name) for item in fields(Settings) if any(word in item.name for word in BOUNDS)}
@@ -30,32 +30,32 @@ def test_every_setting_that_bounds_a_caller_is_told_with_its_default() -> None:
     assert told == {flag: declared[flag] for flag in told}
 
 
-def test_every_bound_of_a_pod_is_told_as_it_is() -> None:
-    assert {bound: int(value) for bound, value, *_ in rows("What one Pod may take")} == {
+def test_every_bound_of_a_pod_is_documented() -> None:
+    assert {bound: int(value) for bound, value, *_ in rows("Pods")} == {
         "containers": pod_bounds.CONTAINERS_MAX,
         "entries": pod_bounds.ENTRIES_MAX,
         "terms of required node affinity": required.MOST_TERMS,
     }
-    assert f"more than {pod_bounds.LARGE_BYTES >> 10} KiB" in PAGE
-    assert f"{active_policy.AT_A_TIME} services in each turn" in PAGE
+    assert f"above {pod_bounds.LARGE_BYTES >> 10} KiB" in PAGE
+    assert f"{active_policy.AT_A_TIME} services at a time" in PAGE
 
 
-def test_every_fixed_bound_is_told_as_it_is() -> None:
-    told = {bound: int(value.split()[0]) for bound, value, *_ in rows("Fixed")}
+def test_every_fixed_bound_is_documented() -> None:
+    told = {bound: int(value.split()[0]) for bound, value, *_ in rows("Fixed limits")}
     assert told == {
         "one line of a header": http1._HEADER_LINE_MAX_BYTES,
         "lines of a header": http1._HEADERS_MAX,
-        "a header as a whole, and what trails a body": header_limits._HEADER_MAX_BYTES,
+        "a header as a whole, and the trailer of a body": header_limits._HEADER_MAX_BYTES,
         "a token": jwt._TOKEN_BYTES_MAX,
         "a token's header": jwt._HEADER_BYTES_MAX,
         "bodies that still arrive, all together": request_body._HELD_MAX_BYTES,
-        "reports that wait to be taken, all together": endpoint._WAITING_MAX_BYTES,
-        "answers left unread": listener.Limits().unread_timeout_seconds,
-        "what a connection has sent and is not read yet": listener._UNREAD_BYTES,
-        "newcomers' handshakes at once": handshake_throttle._AT_ONCE,
-        "newcomers' handshakes a second, beyond those": handshake_throttle._A_SECOND,
-        "strangers that wait for their handshakes": handshake_throttle._STRANGERS_MAX,
-        "handshakes that a failure can be told of by a TLS alert, at one time": server_context.SPARES_MAX,
-        "addresses that go before others": handshake_throttle._ADDRESSES_KEPT,
-        "connections of the plain port": server._PLAIN_LIMITS.connections_max,
+        "reports that wait for processing, all together": endpoint._WAITING_MAX_BYTES,
+        "responses left unread": listener.Limits().unread_timeout_seconds,
+        "bytes that a connection has sent and that are not read yet": listener._UNREAD_BYTES,
+        "concurrent handshakes of new connections": handshake_throttle._AT_ONCE,
+        "handshakes of new connections per second, beyond those": handshake_throttle._A_SECOND,
+        "untrusted connections that wait for their handshakes": handshake_throttle._STRANGERS_MAX,
+        "failed handshakes that wait for their TLS alert to be sent": server_context.SPARES_MAX,
+        "addresses with precedence": handshake_throttle._ADDRESSES_KEPT,
+        "connections of the health port": server._PLAIN_LIMITS.connections_max,
     }
