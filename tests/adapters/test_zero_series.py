@@ -13,7 +13,7 @@ from webhook.adapters.metrics.zeros import zeros
 from webhook.controller import reports
 from webhook.core.breaker import State, Transition
 from webhook.outcomes.aggregator import DISABLED, OVERFLOW, STORE
-from webhook.store.backlog import Cause
+from webhook.store.backlog import BookingCause
 
 SERVICES = """\
 - name: web
@@ -137,7 +137,7 @@ def test_the_words_are_those_of_who_counts() -> None:
     assert families.REFUND_CAUSES == (reports.NEVER_CREATED, reports.NAME_TAKEN)
     assert families.OVERFLOW == reports.OVERFLOW == OVERFLOW
     assert families.PUSHED_DROPS == (DISABLED, STORE, OVERFLOW)
-    assert tuple(Cause) == families.BOOKING_CAUSES
+    assert tuple(BookingCause) == families.BOOKING_CAUSES
 
 
 @pytest.mark.parametrize("family", BY_SERVICE, ids=lambda family: family.name)

@@ -18,7 +18,7 @@ from tests.harness.serving import Files, Serving, serving
 from tests.redis_servers import RedisServer
 from tests.redis_servers.inventory import names
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.cli.controller_status import controller_page
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
@@ -109,7 +109,7 @@ async def _listening(process: asyncio.subprocess.Process, log: Path) -> str:
 async def store(redis: RedisServer) -> AsyncIterator[RedisStore]:
     """Open the store as a server has it."""
     reports = WatchReports(lambda: None, lambda _: None, lambda _: None)
-    found = RedisStore(open_link(redis.url), "default", SystemClock(), reports, deadline_seconds=30)
+    found = RedisStore(open_transport(redis.url), "default", SystemClock(), reports, deadline_seconds=30)
     yield found
     await found.close()
 

@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from tests.core.plans import plan_of, window
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire, Cost, CounterPlan
 from webhook.ports import WatchReports
 
@@ -90,7 +90,7 @@ async def podgate(url: str, case: Case) -> AsyncIterator[Rival]:
         return ((await store.acquire(Acquire(plan, NAMESPACE, uid, COST, "user:x"))).charged,)
 
     reports = WatchReports(lambda: None, _stop, lambda _: None)
-    store = RedisStore(open_link(url), "bench", SystemClock(), reports, deadline_seconds=10)
+    store = RedisStore(open_transport(url), "bench", SystemClock(), reports, deadline_seconds=10)
     try:
         yield Rival("podgate", case, ask)
     finally:

@@ -17,7 +17,7 @@ from tests.cluster.server import HASTY, Server
 from tests.cluster.storm import Storm
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.quota import STANDING, Acquire
@@ -183,7 +183,7 @@ async def still_charged(redis: RedisServer, name: str) -> set[str]:
         keys = [key.decode() for key in client.scan_iter(f"podgate:{{{name}}}:v1:default:pod:*", count=1000)]
     uids = [key.rpartition(":")[2] for key in keys]
     quiet = WatchReports(lambda: None, lambda _: None, lambda _: None)
-    store = RedisStore(open_link(redis.url), "default", SystemClock(), quiet, deadline_seconds=30)
+    store = RedisStore(open_transport(redis.url), "default", SystemClock(), quiet, deadline_seconds=30)
     try:
         asked = (Acquire(plan, f"killed-{name}", uid, {"pods": 1}, "", peek=True) for uid in uids)
         receipts = await asyncio.gather(*(store.acquire(one) for one in asked))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
@@ -90,7 +90,7 @@ class Racer:
 
 async def race(url: str, seconds: float) -> Racer:
     reports = WatchReports(int, str, str)
-    store = RedisStore(open_link(url), CLUSTER, SystemClock(), reports, deadline_seconds=1)
+    store = RedisStore(open_transport(url), CLUSTER, SystemClock(), reports, deadline_seconds=1)
     racer = Racer(store, time.monotonic() + seconds)
     await asyncio.gather(*(racer.run() for _ in range(_CALLERS)))
     await store.close()

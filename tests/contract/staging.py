@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.ports import Clock, CounterStore, WatchReports
 
 MEMORY = "memory"
@@ -38,7 +38,7 @@ def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer], 
             return
         told: list[str] = []
         redis = RedisStore(
-            open_link(shared_redis(kind).url),
+            open_transport(shared_redis(kind).url),
             "staged",
             clock,
             WatchReports(int, told.append, str),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.contract.test_counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, state, store, trip
 from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.keys import PlanKeys, channel_of
 from webhook.core.breaker import HELD, BreakerView, Forcing, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
@@ -305,7 +305,7 @@ async def test_nobody_is_leased_while_a_hand_holds_it_and_what_was_leased_is_for
 async def redis_of(
     server: RedisServer, clock: HandClock, time_us: Callable[[], int] | None, late_us: int = 0
 ) -> RedisStore:
-    reports, link = WatchReports(int, str, str), open_link(server.url)
+    reports, link = WatchReports(int, str, str), open_transport(server.url)
     return RedisStore(link, "test", clock, reports, deadline_seconds=30, time_us=time_us, late_us=late_us)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.policy_spec import Mode
@@ -63,7 +63,7 @@ async def store(
         return
     troubles: list[str] = []
     redis = RedisStore(
-        open_link(shared_redis(request.param).url),
+        open_transport(shared_redis(request.param).url),
         "test",
         clock,
         WatchReports(int, troubles.append, str),

@@ -27,7 +27,7 @@ import pytest
 from tests.contract.racing import CLUSTER, PLANS, cost_of
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, program
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Holder, Limit, WindowPlan
 from webhook.ports import WatchReports
 
@@ -103,7 +103,7 @@ def charges_by_limit(pods: dict[str, Recorded]) -> Iterator[tuple[str, WindowPla
 
 async def used(url: str) -> dict[tuple[str, str, str], tuple[int, int]]:
     """Return what the store says that each limit holds, and when it said so."""
-    store = RedisStore(open_link(url), CLUSTER, SystemClock(), WatchReports(int, str, str), deadline_seconds=30)
+    store = RedisStore(open_transport(url), CLUSTER, SystemClock(), WatchReports(int, str, str), deadline_seconds=30)
     found = {}
     for plan in PLANS:
         look = await store.look(plan)

@@ -13,7 +13,7 @@ from tests.contract.test_counter_store import BREAKER
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, micro_batcher, open_link
+from webhook.adapters.redis_store import RedisStore, micro_batcher, open_transport
 from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, Transition
 from webhook.core.breaker.outcome import Outcomes, Start
 from webhook.core.quota import Acquire, CounterPlan
@@ -42,7 +42,7 @@ OVER = BreakerView(State.OPEN, 1, 1, 2, "tripped", tripped_at_us=1, tripped_by="
 async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
     """Yield a store with a breaker whose probe is out, and another that is due for one."""
     reports = WatchReports(int, str, str)
-    store = RedisStore(open_link(server.url), "test", SystemClock(), reports, deadline_seconds=30)
+    store = RedisStore(open_transport(server.url), "test", SystemClock(), reports, deadline_seconds=30)
     try:
         for plan in (PLAN, IDLE):
             await store.offer(plan, OVER)

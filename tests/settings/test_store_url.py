@@ -8,27 +8,27 @@ from hypothesis import strategies as st
 
 from webhook.errors import UserError
 from webhook.settings import Settings, parse
-from webhook.store.store_url import Address, Layout, StoreFiles, StoreUrl
+from webhook.store.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
 from webhook.support.redaction import masked
 
-CLUSTER, SENTINEL = Layout.CLUSTER, Layout.SENTINEL
+CLUSTER, SENTINEL = RedisTopology.CLUSTER, RedisTopology.SENTINEL
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("redis://redis", StoreUrl(addresses=(Address("redis", 6379),))),
-        ("redis://10.0.0.7:6380/2", StoreUrl(addresses=(Address("10.0.0.7", 6380),), database=2)),
-        ("rediss://[::1]:6380/", StoreUrl(addresses=(Address("::1", 6380),), tls=True)),
-        ("redis://podgate@redis", StoreUrl(addresses=(Address("redis", 6379),), username="podgate")),
-        ("redis://:a%40b%2F@r/0", StoreUrl(addresses=(Address("r", 6379),), password="a@b/")),
+        ("redis://redis", StoreUrl(addresses=(RedisAddress("redis", 6379),))),
+        ("redis://10.0.0.7:6380/2", StoreUrl(addresses=(RedisAddress("10.0.0.7", 6380),), database=2)),
+        ("rediss://[::1]:6380/", StoreUrl(addresses=(RedisAddress("::1", 6380),), tls=True)),
+        ("redis://podgate@redis", StoreUrl(addresses=(RedisAddress("redis", 6379),), username="podgate")),
+        ("redis://:a%40b%2F@r/0", StoreUrl(addresses=(RedisAddress("r", 6379),), password="a@b/")),
         ("unix:///run/redis.sock", StoreUrl(path="/run/redis.sock")),
         ("unix://u:p@/run/a@b?db=3", StoreUrl(path="/run/a@b", database=3, username="u", password="p")),
         (
             "redis+sentinel://a,b:26380,c/store",
             StoreUrl(
                 layout=SENTINEL,
-                addresses=(Address("a", 26379), Address("b", 26380), Address("c", 26379)),
+                addresses=(RedisAddress("a", 26379), RedisAddress("b", 26380), RedisAddress("c", 26379)),
                 service="store",
             ),
         ),
@@ -36,7 +36,7 @@ CLUSTER, SENTINEL = Layout.CLUSTER, Layout.SENTINEL
             "rediss+sentinel://u:p@a/store/4",
             StoreUrl(
                 layout=SENTINEL,
-                addresses=(Address("a", 26379),),
+                addresses=(RedisAddress("a", 26379),),
                 service="store",
                 tls=True,
                 database=4,
@@ -46,9 +46,9 @@ CLUSTER, SENTINEL = Layout.CLUSTER, Layout.SENTINEL
         ),
         (
             "redis+cluster://a:1,[fe80::1]:2",
-            StoreUrl(layout=CLUSTER, addresses=(Address("a", 1), Address("fe80::1", 2))),
+            StoreUrl(layout=CLUSTER, addresses=(RedisAddress("a", 1), RedisAddress("fe80::1", 2))),
         ),
-        ("rediss+cluster://a/0", StoreUrl(layout=CLUSTER, addresses=(Address("a", 6379),), tls=True)),
+        ("rediss+cluster://a/0", StoreUrl(layout=CLUSTER, addresses=(RedisAddress("a", 6379),), tls=True)),
     ],
 )  # fmt: skip
 def test_every_form_is_read(text: str, expected: StoreUrl) -> None:

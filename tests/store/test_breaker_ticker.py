@@ -13,7 +13,7 @@ from webhook.core.breaker import State, Transition
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
-from webhook.store.breaker_ticker import Ticking
+from webhook.store.breaker_ticker import BreakerTicker
 
 ALMOST_US = 1_000_000 - 1
 """A second that is nearly over, as the clock of these tests shows it always."""
@@ -37,7 +37,9 @@ async def test_all_services_of_the_policy_are_ticked_and_what_moved_is_told() ->
     counters: Any = Counters()
     found: list[Transition] = []
     policies: list[CompiledPolicy | None] = [None, CompiledPolicy(LOADED), CompiledPolicy(LOADED)]
-    ticking = Ticking(counters, VirtualClock(ALMOST_US), lambda: policies.pop(0) if policies else None, found.append)
+    ticking = BreakerTicker(
+        counters, VirtualClock(ALMOST_US), lambda: policies.pop(0) if policies else None, found.append
+    )
     task = asyncio.create_task(ticking.run())
     await until(lambda: bool(found))
     task.cancel()

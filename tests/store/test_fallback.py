@@ -14,8 +14,8 @@ from webhook.core.breaker.outcome import Outcomes
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, PoolPlan, Receipt, Refusal
 from webhook.errors import StoreUnavailableError
-from webhook.store import Cause, GuardReports, Pace, StoreGuard, backlog, reconciler
-from webhook.store.errors import NoAnswerError, UncountedError
+from webhook.store import BookingCause, FallbackReports, ReconcilerTiming, StoreFallback, backlog, reconciler
+from webhook.store.errors import NoStoreAnswerError, UncountedError
 
 SECOND_US = 1_000_000
 AHEAD_US = SECOND_US
@@ -55,14 +55,14 @@ class Switched(MemoryStore):
 
     def _check(self) -> None:
         if self.away:
-            raise NoAnswerError(self.away, sent=False)
+            raise NoStoreAnswerError(self.away, sent=False)
 
     async def acquire(self, request: Acquire) -> Receipt:
         self.asked += 1
         self.on_asked()
         if self.swallows:
             await super().acquire(request)
-            raise NoAnswerError("timeout: no answer within 50 ms", sent=True)
+            raise NoStoreAnswerError("timeout: no answer within 50 ms", sent=True)
         self._check()
         return await super().acquire(request)
 
@@ -113,15 +113,15 @@ class World:
         self.clock = Clock(10_000 * SECOND_US)
         self.store = Switched(Clock(self.clock.us + AHEAD_US))
         self.fallbacks: list[tuple[str, str, bool]] = []
-        self.booked: list[tuple[str, Cause, int]] = []
+        self.booked: list[tuple[str, BookingCause, int]] = []
         self.dropped = self.cached = self.lost = 0
         self.guard = self.another()
 
-    def another(self, **share: Any) -> StoreGuard:
+    def another(self, **share: Any) -> StoreFallback:
         def count(what: str) -> None:
             setattr(self, what, getattr(self, what) + 1)
 
-        reports = GuardReports(
+        reports = FallbackReports(
             lambda *told: self.fallbacks.append(told),
             lambda *told: self.booked.append(told),
             lambda: count("dropped"),
@@ -129,8 +129,8 @@ class World:
             lambda: count("lost"),
         )
         paces: dict[str, float] = {"others_seconds": 3600, "refund_after_seconds": 0, **share.pop("paces", {})}
-        pace = Pace(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
-        return StoreGuard(share.pop("inner", self.store), self.clock, reports, pace=pace, **share)
+        pace = ReconcilerTiming(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
+        return StoreFallback(share.pop("inner", self.store), self.clock, reports, pace=pace, **share)
 
     def sleep(self, seconds: int) -> None:
         self.clock.us += seconds * SECOND_US
@@ -193,7 +193,7 @@ async def test_local_admits_by_the_share_and_the_counters_converge(world: World)
     await world.settled()
     assert await world.used() == [4]
     assert world.fallbacks[1:] == [("payment-api", "Local", False)]
-    assert sum(count for _, cause, count in world.booked if cause is Cause.AWAY) == 3
+    assert sum(count for _, cause, count in world.booked if cause is BookingCause.AWAY) == 3
     assert (await world.ask()).refused is Refusal.QUOTA
 
 
@@ -457,11 +457,11 @@ async def test_what_the_store_has_lost_is_told_again_within_a_minute_and_once(wo
     world.guard.lost()
     await world.settled()
     assert await world.used() == [2], "neither what is older than a minute nor what was given back"
-    assert world.booked == [("payment-api", Cause.LOSS, 2)]
+    assert world.booked == [("payment-api", BookingCause.LOSS, 2)]
     world.guard.lost()
     await world.settled()
     assert await world.used() == [2]
-    assert world.booked == [("payment-api", Cause.LOSS, 2)], "it was not lost this time"
+    assert world.booked == [("payment-api", BookingCause.LOSS, 2)], "it was not lost this time"
     assert world.lost == 2
 
 
@@ -759,12 +759,12 @@ async def test_a_service_whose_record_is_broken_holds_up_no_other(world: World) 
 
 
 async def test_what_is_owed_is_bounded_and_the_oldest_goes_first(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    owed = backlog.Debts(most=3)
+    owed = backlog.Backlog(most=3)
     plans = [replace(LOCAL, service="even"), replace(LOCAL, service="odd")]
     dropped = []
     for number in range(5):
         request = Acquire(plans[number % 2], "shop", f"u{number}", {"pods": 1}, "user:alice")
-        dropped.append(owed.add(backlog.Debt(request, number, number, Cause.AWAY)))
+        dropped.append(owed.add(backlog.BacklogEntry(request, number, number, BookingCause.AWAY)))
     assert (dropped, len(owed)) == ([0, 0, 0, 1, 1], 3)
     assert [debt.request.uid for key in list(owed.keys()) for debt in owed.oldest(key)] == ["u2", "u4", "u3"]
     monkeypatch.setattr(reconciler, "REFUNDS_MAX", 2)

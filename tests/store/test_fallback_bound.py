@@ -13,8 +13,8 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt
 from webhook.errors import StoreUnavailableError
-from webhook.store import GuardReports, Pace, StoreGuard
-from webhook.store.errors import NoAnswerError, UncountedError
+from webhook.store import FallbackReports, ReconcilerTiming, StoreFallback
+from webhook.store.errors import NoStoreAnswerError, UncountedError
 
 SECOND_US = 1_000_000
 SECONDS, HARD = 32, 12
@@ -41,7 +41,7 @@ class Way(MemoryStore):
             self._states = ways[0]._states
         self._ways = ways
         self._number = number
-        self.guard: StoreGuard
+        self.guard: StoreFallback
         self.away = False
         self.has_lost = False
         self.heard_of: set[int] | None = None
@@ -50,7 +50,7 @@ class Way(MemoryStore):
 
     def _reach(self, plan: CounterPlan) -> None:
         if self.away:
-            raise NoAnswerError("away", sent=False)
+            raise NoStoreAnswerError("away", sent=False)
         if not self.has_lost and not self.guard.owes(plan.tag):
             for way in self._ways:
                 if way is not self and way.heard_of is not None:
@@ -103,9 +103,9 @@ class Life:
         self.pods = 0
         for number in range(replicas):
             way = Way(number, self.ways, self.clock)
-            pace = Pace(0, 0, 0, 0, others_seconds=3600)
-            reports = GuardReports(_nothing, _nothing, _nothing, _nothing, _nothing)
-            way.guard = StoreGuard(way, self.clock, reports, pace=pace, replicas=replicas, ordinal=number)
+            pace = ReconcilerTiming(0, 0, 0, 0, others_seconds=3600)
+            reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing)
+            way.guard = StoreFallback(way, self.clock, reports, pace=pace, replicas=replicas, ordinal=number)
 
     async def ask(self, way: Way, amount: int) -> None:
         self.pods += 1

@@ -19,7 +19,7 @@ from webhook.core.breaker.outcome import Outcomes
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
 from webhook.errors import StoreUnavailableError
-from webhook.store import StoreGuard
+from webhook.store import StoreFallback
 from webhook.store.errors import UncountedError
 
 NO_QUOTA = plan_of(breaker=BREAKER)
@@ -439,7 +439,7 @@ class Way:
         return self._last
 
 
-async def cut_off(world: World) -> tuple[StoreGuard, Way]:
+async def cut_off(world: World) -> tuple[StoreFallback, Way]:
     """Cut off a replica that knows how the breaker stands now."""
     way = Way(world.store)
     guard = world.another(inner=way)
@@ -448,13 +448,13 @@ async def cut_off(world: World) -> tuple[StoreGuard, Way]:
     return guard, way
 
 
-async def close_alone(world: World, guard: StoreGuard) -> None:
+async def close_alone(world: World, guard: StoreFallback) -> None:
     for _ in range(3):
         await come(world, LOCAL, guard=guard)
     assert words(await guard.hear(LOCAL, [Outcomes(3, 0, 0)]))[-1] == "HALF_OPEN CLOSED"
 
 
-async def trip_alone(world: World, guard: StoreGuard) -> None:
+async def trip_alone(world: World, guard: StoreFallback) -> None:
     for _ in range(3):
         await guard.hear(LOCAL, [Outcomes(0, 10, 0)])
         world.sleep(1)
@@ -464,7 +464,7 @@ async def trip_alone(world: World, guard: StoreGuard) -> None:
     assert view.state is State.OPEN
 
 
-async def heal(guard: StoreGuard, way: Way) -> None:
+async def heal(guard: StoreFallback, way: Way) -> None:
     way.is_cut = False
     await guard.close()
 
@@ -616,7 +616,7 @@ async def live(steps: Sequence[tuple[str, int]], first_back: int) -> BreakerView
     return found
 
 
-def _holds(guard: StoreGuard, world: World) -> None:
+def _holds(guard: StoreFallback, world: World) -> None:
     view = guard.known_breaker(LOCAL)
     assert view is not None
     if view.state is State.HALF_OPEN:

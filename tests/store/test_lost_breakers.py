@@ -14,13 +14,13 @@ from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisProgram, RedisServer
 from tests.store.test_local_breakers import Way
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerView, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.quota import Acquire, Refusal
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
-from webhook.store import GuardReports, StoreGuard
+from webhook.store import FallbackReports, StoreFallback
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -35,7 +35,7 @@ _numbers = iter(range(10**9))
 @asynccontextmanager
 async def store_on(server: RedisServer, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
     reports, time_us = WatchReports(int, str, str), None if clock is None else clock.now_us
-    link = open_link(server.url)
+    link = open_transport(server.url)
     store = RedisStore(link, "test", clock or SystemClock(), reports, deadline_seconds=30, time_us=time_us)
     try:
         yield store
@@ -130,7 +130,7 @@ async def test_a_close_of_an_old_generation_does_not_undo_a_newer_trip(redis_ser
 ROOMY = plan_of(window(3600, pods=100), breaker=BREAKER)
 
 
-async def fails(store: RedisStore | StoreGuard, clock: HandClock) -> None:
+async def fails(store: RedisStore | StoreFallback, clock: HandClock) -> None:
     """Let outcomes trip it."""
     for _ in range(3):
         await store.hear(ROOMY, [Outcomes(0, 10, 0)])
@@ -139,7 +139,7 @@ async def fails(store: RedisStore | StoreGuard, clock: HandClock) -> None:
         await store.tick([ROOMY])
 
 
-async def closes(store: RedisStore | StoreGuard, clock: HandClock) -> None:
+async def closes(store: RedisStore | StoreFallback, clock: HandClock) -> None:
     """Wait until probes are let in, and let them start well."""
     clock.us += BREAKER.open_for_us
     for _ in range(BREAKER.probes):
@@ -152,8 +152,8 @@ async def test_of_two_replicas_the_one_that_was_cut_off_erases_no_trip_of_the_ot
     clock = HandClock()
     async with store_on(redis_server, clock) as one, store_on(redis_server, clock) as other:
         way = Way(other)
-        reports = GuardReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
-        alone = StoreGuard(way, clock, reports, late_us=0)
+        reports = FallbackReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
+        alone = StoreFallback(way, clock, reports, late_us=0)
         await fails(one, clock)
         await other.tick([ROOMY])
         assert way.last_breaker(ROOMY) == one.last_breaker(ROOMY)

@@ -153,7 +153,7 @@ def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     return redis_store.RedisStore(
-        redis_store.open_link(settings.store, settings.store_files),
+        redis_store.open_transport(settings.store, settings.store_files),
         settings.cluster,
         clock,
         telemetry.store_reports(),

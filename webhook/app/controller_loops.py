@@ -10,7 +10,7 @@ from webhook.controller import Boards, Controller, Hands, Resets
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.ports import Clock, PodWatch
-from webhook.store.breaker_ticker import Ticking
+from webhook.store.breaker_ticker import BreakerTicker
 
 _WALL = WallClock()
 """People write the moments of overrides by it, and entries end by it: counters' clocks may be far from it."""
@@ -24,7 +24,7 @@ def controller(
     reports, asked = telemetry.controller_reports(), _asked(sources)
     beside = [_hands(sources, ledger, telemetry, in_force).run]
     if ticks:
-        beside.append(Ticking(ledger, clock, in_force, telemetry.observer.transitioned).run)
+        beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.transitioned).run)
     if sources.board is not None:
         beside.append(Boards(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
     return Controller(watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, beside=beside)

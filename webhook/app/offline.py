@@ -57,7 +57,7 @@ def _redis(url: str, clock: VirtualClock) -> "RedisStore":
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     return redis_store.RedisStore(
-        redis_store.open_link(url),
+        redis_store.open_transport(url),
         f"replay-{secrets.token_hex(4)}",
         clock,
         WatchReports(_nothing, _nothing, _nothing),

@@ -34,7 +34,7 @@ from webhook.server.listener import Limits as ConnectionLimits
 from webhook.server.listener import Listener
 from webhook.server.server import Patience, Server
 from webhook.settings import MEMORY, Address, ClientIdentity, Settings
-from webhook.store.breaker_ticker import Ticking
+from webhook.store.breaker_ticker import BreakerTicker
 from webhook.support.event_loop import EventLoop
 from webhook.support.malloc_trim import giving_back
 
@@ -109,7 +109,7 @@ class Podgate:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
-        ticking = Ticking(
+        ticking = BreakerTicker(
             self._store.counters, self._clock, self._sources.compiled, self._telemetry.observer.transitioned
         )
         loops: tuple[Loop, ...] = (

@@ -10,7 +10,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.core.reporting.status import Replicas
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
 from webhook.settings import MEMORY, Settings
-from webhook.store import StoreGuard
+from webhook.store import StoreFallback
 from webhook.store.breaker_ticker import LATE_US
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     redis = redis_store.RedisStore(
-        redis_store.open_link(settings.store, settings.store_files),
+        redis_store.open_transport(settings.store, settings.store_files),
         settings.cluster,
         clock,
         telemetry.store_reports(),
@@ -53,11 +53,11 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
         late_us=LATE_US,
         hears=telemetry.announcement_reports(),
     )
-    reports = telemetry.guard_reports()
+    reports = telemetry.fallback_reports()
     replicas = Replicas(
         settings.replicas or 1, settings.ordinal, "default" if settings.replicas is None else "settings"
     )
-    guard = StoreGuard(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
+    guard = StoreFallback(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
     telemetry.shared_by(replicas)
     redis.on_loss, redis.on_missed, redis.owes = guard.lost, guard.missed, guard.owes
 

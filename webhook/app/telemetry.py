@@ -17,7 +17,7 @@ from webhook.observers import Observers
 from webhook.outcomes.aggregator import OutcomeReports
 from webhook.ports import WatchReports
 from webhook.settings import MEMORY, ControllerSettings, Settings, TraceParent, in_cluster
-from webhook.store import GuardReports
+from webhook.store import FallbackReports
 
 _OF_ONE_OPERATION = "script:"
 _NAMES_SHOWN = 5
@@ -209,7 +209,7 @@ class Telemetry:
 
         return WatchReports(lambda: None, trouble, over)
 
-    def guard_reports(self) -> GuardReports:
+    def fallback_reports(self) -> FallbackReports:
         """Return whom to tell what is done while the store gives no answer, and afterwards."""
         by_rule: dict[str, list[str]] = {}
 
@@ -226,7 +226,7 @@ class Telemetry:
             self.metrics.store_lost()
             self.logs.said("error", "the store may have lost what it had acknowledged, the last minute is told again")
 
-        return GuardReports(
+        return FallbackReports(
             fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, lost
         )
 

@@ -12,8 +12,8 @@ from webhook.core.breaker.outcome import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting
 from webhook.errors import StoreUnavailableError, UserError
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
-from webhook.store import GuardReports, StoreGuard
-from webhook.store.errors import NoAnswerError
+from webhook.store import FallbackReports, StoreFallback
+from webhook.store.errors import NoStoreAnswerError
 
 T = TypeVar("T")
 
@@ -37,8 +37,10 @@ class Outage:
         self._to_start: list[tuple[CounterPlan, Start, int]] = []
         """How Pods started, and when that was known."""
 
-    def _guarded(self) -> StoreGuard:
-        return StoreGuard(self._store, self._clock, GuardReports(_nothing, _nothing, _nothing, _nothing, _nothing))
+    def _guarded(self) -> StoreFallback:
+        return StoreFallback(
+            self._store, self._clock, FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing)
+        )
 
     def take_away(self) -> None:
         self._store.is_down = True
@@ -80,7 +82,7 @@ class Outage:
 
     async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         """Tell the breaker; an outcome that comes while the store is down is lost."""
-        with suppress(NoAnswerError):
+        with suppress(NoStoreAnswerError):
             return await self._guard.hear(plan, outcomes)
         return ()
 
@@ -88,7 +90,7 @@ class Outage:
         """Tell how a Pod started; where the store is down, once it is back, as a controller does: None until then."""
         try:
             [settlement], moves = await self._store.started(plan, [start])
-        except NoAnswerError:
+        except NoStoreAnswerError:
             self._to_start.append((plan, start, self._clock.now_us()))
             return None, ()
         return settlement, moves
@@ -100,7 +102,7 @@ class Outage:
         """Return how a service stands; while the store is down, the breaker as it was last known, and nothing else."""
         try:
             return await self._guard.look(plan, namespace)
-        except NoAnswerError:
+        except NoStoreAnswerError:
             return Look(self._clock.now_us(), breaker=self._breaker(plan))
 
     def _breaker(self, plan: CounterPlan) -> BreakerView | None:
@@ -112,18 +114,18 @@ class Outage:
 
     async def see(self, plan: CounterPlan, sighting: Sighting) -> bool:
         """Tell what the watch shows of a Pod; False where the store is down: it is to be told again."""
-        with suppress(NoAnswerError):
+        with suppress(NoStoreAnswerError):
             await self._store.see(plan, [sighting])
             return True
         return False
 
     async def counted(self, plan: CounterPlan) -> None:
         """Say that all Pods are known; where the store is down there is nobody to hear it."""
-        with suppress(NoAnswerError):
+        with suppress(NoStoreAnswerError):
             await self._store.counted(plan)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
-        with suppress(NoAnswerError):
+        with suppress(NoStoreAnswerError):
             return await self._guard.tick(plans)
         return ()
 
@@ -149,7 +151,7 @@ class _Switched:
 
     async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
         if self.is_down:
-            raise NoAnswerError("the store is down", sent=False)
+            raise NoStoreAnswerError("the store is down", sent=False)
         try:
             return await ask()
         except StoreUnavailableError as error:

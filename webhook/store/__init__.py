@@ -1,7 +1,7 @@
-"""Keeps admissions from waiting for the store, and the store from missing what was admitted without it."""
+"""Availability of the counters: what keeps admission going while the store is away, and settles up afterwards."""
 
-from webhook.store.backlog import Cause
-from webhook.store.fallback import StoreGuard
-from webhook.store.reconciler import GuardReports, Pace
+from webhook.store.backlog import BookingCause
+from webhook.store.fallback import StoreFallback
+from webhook.store.reconciler import FallbackReports, ReconcilerTiming
 
-__all__ = ["Cause", "GuardReports", "Pace", "StoreGuard"]
+__all__ = ["BookingCause", "FallbackReports", "ReconcilerTiming", "StoreFallback"]

@@ -16,18 +16,18 @@ RECENT_MAX = 60_000
 
 BOOKED_AT_ONCE = 64
 
-Key = tuple[str, str]
+ServiceKey = tuple[str, str]
 """A service: its tag and its name."""
 
 
-class Cause(StrEnum):
+class BookingCause(StrEnum):
     """Why a Pod is booked afterwards."""
 
     AWAY = "Away"
     LOSS = "Loss"
 
 
-class Debt(NamedTuple):
+class BacklogEntry(NamedTuple):
     """One Pod, or what a resize of one asks more.
 
     `at_us` is the store's time, `counted_at_us` this replica's, by which `Local` has counted it.
@@ -36,7 +36,7 @@ class Debt(NamedTuple):
     request: Acquire
     at_us: int
     counted_at_us: int
-    cause: Cause
+    cause: BookingCause
 
     @property
     def is_resize(self) -> bool:
@@ -54,12 +54,12 @@ class Debt(NamedTuple):
         return Booking(request.namespace, request.uid, request.cost, self.at_us, request.name)
 
 
-class Debts:
+class Backlog:
     """By service and name, oldest first."""
 
     def __init__(self, most: int = DEBTS_MAX) -> None:
         self._most = most
-        self._owed: dict[Key, OrderedDict[str, Debt]] = {}
+        self._owed: dict[ServiceKey, OrderedDict[str, BacklogEntry]] = {}
         self._keys_of: Counter[str] = Counter()
         """By tag: of how many of its services something is owed."""
         self._count = 0
@@ -67,11 +67,11 @@ class Debts:
     def __len__(self) -> int:
         return self._count
 
-    def keys(self) -> Collection[Key]:
+    def keys(self) -> Collection[ServiceKey]:
         """Return the services that something is owed of."""
         return self._owed.keys()
 
-    def add(self, debt: Debt) -> int:
+    def add(self, debt: BacklogEntry) -> int:
         """Owe one more, unless it is owed; return how many had to be dropped for it."""
         key = debt.request.plan.key
         owed = self._owed.get(key)
@@ -88,21 +88,21 @@ class Debts:
         self._take(oldest, next(iter(self._owed[oldest])))
         return 1
 
-    def find(self, plan: CounterPlan, uid: str) -> Debt | None:
+    def find(self, plan: CounterPlan, uid: str) -> BacklogEntry | None:
         owed = self._owed.get(plan.key)
         return None if owed is None else owed.get(uid)
 
-    def remove(self, plan: CounterPlan, uid: str) -> Debt | None:
+    def remove(self, plan: CounterPlan, uid: str) -> BacklogEntry | None:
         """Owe it no more; return what was owed."""
         return self._take(plan.key, uid)
 
-    def settle(self, debt: Debt) -> None:
+    def settle(self, debt: BacklogEntry) -> None:
         """Owe no more what was booked."""
         self._take(debt.request.plan.key, debt.name)
 
-    def oldest(self, key: Key) -> list[Debt]:
+    def oldest(self, key: ServiceKey) -> list[BacklogEntry]:
         """Return what is to be booked next: of one plan, cause and kind, so that it can travel in one call."""
-        found: list[Debt] = []
+        found: list[BacklogEntry] = []
         for debt in self._owed.get(key, {}).values():
             if len(found) == BOOKED_AT_ONCE or (found and _travels(debt) != _travels(found[0])):
                 break
@@ -112,7 +112,7 @@ class Debts:
     def has_tag(self, tag: str) -> bool:
         return tag in self._keys_of
 
-    def _take(self, key: Key, name: str) -> Debt | None:
+    def _take(self, key: ServiceKey, name: str) -> BacklogEntry | None:
         owed = self._owed.get(key)
         debt = owed.pop(name, None) if owed is not None else None
         if debt is not None:
@@ -125,11 +125,11 @@ class Debts:
         return debt
 
 
-def _travels(debt: Debt) -> tuple[int, Cause, bool]:
+def _travels(debt: BacklogEntry) -> tuple[int, BookingCause, bool]:
     return id(debt.request.plan), debt.cause, debt.is_resize
 
 
-class Recent:
+class RecentAdmissions:
     """What this replica admitted within the last minute, by uid: a store may forget it."""
 
     def __init__(self) -> None:

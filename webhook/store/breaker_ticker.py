@@ -15,7 +15,7 @@ LATE_US = 300_000
 _SECOND_US = 1_000_000
 
 
-class Ticking:
+class BreakerTicker:
     """Each second, a little late."""
 
     def __init__(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from webhook.errors import StoreUnavailableError
 
 
-class NoAnswerError(StoreUnavailableError):
+class NoStoreAnswerError(StoreUnavailableError):
     """The store gave no answer. `sent`: it had been asked, and may do it yet; else it never heard of it."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:

@@ -18,16 +18,16 @@ from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, Holder, Look, Receipt, Refusal, Use
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, SharedStore
-from webhook.store.backlog import Cause, Debt, Key, Recent
-from webhook.store.errors import NoAnswerError, UncountedError
-from webhook.store.local_breakers import Judgement, LocalBreakers
-from webhook.store.reconciler import GuardReports, Pace, Settling
+from webhook.store.backlog import BacklogEntry, BookingCause, RecentAdmissions, ServiceKey
+from webhook.store.errors import NoStoreAnswerError, UncountedError
+from webhook.store.local_breakers import LocalBreakerDecision, LocalBreakers
+from webhook.store.reconciler import FallbackReports, Reconciler, ReconcilerTiming
 
 FAILURE_MODE = "failureMode"
 """The rule of a service that has no quota."""
 
 
-class StoreGuard:
+class StoreFallback:
     """One replica's guard. Rules, bounds and what may remain oversold are in docs/redis.md.
 
     `late_us`: how long breakers wait for outcomes of an interval that has ended.
@@ -37,9 +37,9 @@ class StoreGuard:
         self,
         inner: SharedStore,
         clock: Clock,
-        reports: GuardReports,
+        reports: FallbackReports,
         *,
-        pace: Pace | None = None,
+        pace: ReconcilerTiming | None = None,
         replicas: int = 1,
         ordinal: int = 0,
         late_us: int = 0,
@@ -49,13 +49,19 @@ class StoreGuard:
         self._reports = reports
         self._local = LocalLedger(replicas, ordinal)
         self._denied = DenyCache()
-        self._recent = Recent()
+        self._recent = RecentAdmissions()
         self._breakers = LocalBreakers(inner.last_breaker, replicas, late_us)
         self._others = replicas - 1
         self._plans: tuple[CounterPlan, ...] = ()
         """The policy's, as of the last tick."""
-        self._settling = Settling(
-            inner, self._look_again, self._tell, self._local.forget, lambda: self._others, reports, pace or Pace()
+        self._settling = Reconciler(
+            inner,
+            self._look_again,
+            self._tell,
+            self._local.forget,
+            lambda: self._others,
+            reports,
+            pace or ReconcilerTiming(),
         )
 
     def share(self, replicas: int, ordinal: int) -> None:
@@ -112,7 +118,7 @@ class StoreGuard:
         try:
             known = request.resize_from is None and await self._inner.knows(request.plan, request.uid)
         except StoreUnavailableError as error:
-            raise NoAnswerError(str(error), sent=False) from error  # it was only asked, and will do nothing
+            raise NoStoreAnswerError(str(error), sent=False) from error  # it was only asked, and will do nothing
         return Receipt(self.now_us(), repeated=True) if known else self._if_owed(request)  # heard of a loss meanwhile
 
     def _if_owed(self, request: Acquire) -> Receipt | None:
@@ -141,7 +147,7 @@ class StoreGuard:
         debt = self._settling.remit(plan, uid)
         if debt is None:
             return await self._inner.refund(plan, uid)
-        if debt.cause is Cause.AWAY:
+        if debt.cause is BookingCause.AWAY:
             self._local.give_back(debt.request, debt.counted_at_us, self._clock.now_us())
         self._settling.refund_later(plan, uid)  # the store may have charged it all the same
         return True
@@ -212,7 +218,7 @@ class StoreGuard:
         now_us, fallen = self._clock.now_us(), {plan.key: plan for plan in self._plans}
         for request, at_us in self._recent.all():
             fallen.setdefault(request.plan.key, request.plan)
-            self._settling.owe(Debt(request, at_us, now_us, Cause.LOSS))
+            self._settling.owe(BacklogEntry(request, at_us, now_us, BookingCause.LOSS))
         for plan in fallen.values():
             if plan.limits:
                 self._settling.fall(plan, _rule(plan))  # others may have lost something, too
@@ -245,7 +251,7 @@ class StoreGuard:
         """Go by the service's rule. What the store may yet do for a Pod that is not admitted is given back."""
         plan, now_us = request.plan, self._clock.now_us()
         self._settling.fall(plan, _rule(plan))
-        if isinstance(error, NoAnswerError) and error.sent:
+        if isinstance(error, NoStoreAnswerError) and error.sent:
             self._undo(request)
         is_new = request.resize_from is None and request.uid not in self._recent
         judgement = self._breakers.judge(request, self.now_us()) if is_new else None
@@ -263,7 +269,7 @@ class StoreGuard:
             self._admitted(request, now_us)
         return receipt if judgement is None else self._with_breaker(receipt, request, judgement)
 
-    def _with_breaker(self, receipt: Receipt, request: Acquire, judgement: Judgement) -> Receipt:
+    def _with_breaker(self, receipt: Receipt, request: Acquire, judgement: LocalBreakerDecision) -> Receipt:
         """Add what the breaker has to say of a Pod that it does not refuse."""
         objects = () if judgement.admits else (Refusal.BREAKER,)
         return replace(
@@ -283,9 +289,9 @@ class StoreGuard:
                 self._breakers.admitted(request, at_us)
             self._settling.keep(request.plan, request.uid)
             self._recent.add(request, at_us)
-        self._settling.owe(Debt(request, at_us, now_us, Cause.AWAY))
+        self._settling.owe(BacklogEntry(request, at_us, now_us, BookingCause.AWAY))
 
-    async def _tell(self, key: Key) -> None:
+    async def _tell(self, key: ServiceKey) -> None:
         await self._breakers.tell(key, self._inner.offer, self.now_us())
 
 

@@ -16,19 +16,19 @@ from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.breaker.record import FORCED, Around, Lease, Record, Step
 from webhook.core.quota import Acquire, CounterPlan
-from webhook.store.backlog import Key
+from webhook.store.backlog import ServiceKey
 
 _OPENED = frozenset({State.OPEN, State.HALF_OPEN})
 
 
-class Judgement(NamedTuple):
+class LocalBreakerDecision(NamedTuple):
     """Whether a breaker lets a Pod in, and how it stands."""
 
     admits: bool
     view: BreakerView
 
 
-class _Alone(NamedTuple):
+class _LocalBreaker(NamedTuple):
     """A breaker here: under the plan of its last move, and the last decision of the store that it goes on from."""
 
     plan: CounterPlan
@@ -52,7 +52,7 @@ class LocalBreakers:
         self._around = Around(late_us, self._opened)
         self._guarded: tuple[CounterPlan, ...] = ()
         """Those whose breakers breakerGuard counts."""
-        self._records: dict[Key, _Alone] = {}
+        self._records: dict[ServiceKey, _LocalBreaker] = {}
         self._moves: list[Transition] = []
 
     def __bool__(self) -> bool:
@@ -62,7 +62,7 @@ class LocalBreakers:
         """Share probes among so many replicas from now on."""
         self._replicas = replicas
 
-    def judge(self, request: Acquire, now_us: int) -> Judgement | None:
+    def judge(self, request: Acquire, now_us: int) -> LocalBreakerDecision | None:
         """Say how the breaker stands to a new Pod; None where there is none."""
         breaker = request.plan.breaker
         if breaker is None:
@@ -70,7 +70,7 @@ class LocalBreakers:
         record = self._moved(request.plan, now_us)
         mine = self._mine(breaker)
         admits = machine.admits(record, mine, now_us, request.event_source, self._around)
-        return Judgement(admits or breaker.degrades, machine.shown(record, mine, now_us))
+        return LocalBreakerDecision(admits or breaker.degrades, machine.shown(record, mine, now_us))
 
     def admitted(self, request: Acquire, now_us: int) -> None:
         """Let a Pod that came in be a probe, if one is wanted."""
@@ -110,7 +110,9 @@ class LocalBreakers:
             return None
         return known.account(machine.view(known.record, self._mine(plan.breaker), now_us, self._around))
 
-    async def tell(self, key: Key, offer: Callable[[CounterPlan, BreakerView], Awaitable[None]], now_us: int) -> None:
+    async def tell(
+        self, key: ServiceKey, offer: Callable[[CounterPlan, BreakerView], Awaitable[None]], now_us: int
+    ) -> None:
         """Offer the store what a breaker has come to here, and let it alone know from then on."""
         known = self._records.get(key)
         if known is None or known.plan.breaker is None:
@@ -134,7 +136,7 @@ class LocalBreakers:
             return known.record.state
         return None if last is None else last.state
 
-    def _known(self, plan: CounterPlan) -> _Alone | None:
+    def _known(self, plan: CounterPlan) -> _LocalBreaker | None:
         """Return how a breaker stands here; None where it is not known here, or what was heard of the store holds."""
         known, last = self._records.get(plan.key), self._last(plan)
         if known is None or plan.breaker is None or last is None or last.decided <= known.fork:
@@ -153,7 +155,7 @@ class LocalBreakers:
         known = self._known(plan)
         if known is None:
             record = self._begun(plan, breaker, now_us)
-            self._records[plan.key] = known = _Alone(plan, record, record.decided)
+            self._records[plan.key] = known = _LocalBreaker(plan, record, record.decided)
         return self._keep(plan, machine.advance(known.record, self._mine(breaker), now_us, self._around))
 
     def _begun(self, plan: CounterPlan, breaker: BreakerPlan, now_us: int) -> Record:

@@ -20,8 +20,8 @@ from webhook.core.policy_spec import Mode
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedStore
-from webhook.store.backlog import Cause, Debt, Debts, Key
-from webhook.store.replica_sync import Others
+from webhook.store.backlog import Backlog, BacklogEntry, BookingCause, ServiceKey
+from webhook.store.replica_sync import ReplicaSync
 
 REFUNDS_MAX = 10_000
 """Of one service; beyond it what was charged for nobody leaves with its window."""
@@ -32,18 +32,18 @@ _CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class GuardReports:
+class FallbackReports:
     """Whom the guard tells: which service goes by which rule, what was booked and why, and what could not be."""
 
     on_fallback: Callable[[str, str, bool], None]
-    on_booked: Callable[[str, Cause, int], None]
+    on_booked: Callable[[str, BookingCause, int], None]
     on_dropped: Callable[[], None]
     on_cached: Callable[[str], None]
     on_loss: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReconcilerTiming:
     """Pauses: before a round after the first and after many that came to nothing, and after one that did not.
 
     `refund_after_seconds`: how long a call whose connection has died may still be carried out by a store that is back.
@@ -57,7 +57,7 @@ class Pace:
     others_seconds: float = 10.0
 
 
-class Settling:
+class Reconciler:
     """Runs while anything is owed. `look` takes a service's figures from the store, `settled` hears of a settled tag.
 
     `tell` tells the store how the service's breaker stands here: before anything else, for it may be open.
@@ -70,26 +70,26 @@ class Settling:
         self,
         store: SharedStore,
         look: Callable[[CounterPlan], Awaitable[object]],
-        tell: Callable[[Key], Awaitable[None]],
+        tell: Callable[[ServiceKey], Awaitable[None]],
         settled: Callable[[str], None],
         others: Callable[[], int],
-        reports: GuardReports,
-        pace: Pace,
+        reports: FallbackReports,
+        pace: ReconcilerTiming,
     ) -> None:
         self._store = store
         self._look = look
         self._tell = tell
         self._settled = settled
-        self._others = Others(store, others, pace.others_seconds)
+        self._others = ReplicaSync(store, others, pace.others_seconds)
         self._reports = reports
         self._pace = pace
-        self._debts = Debts()
-        self._refunds: dict[Key, dict[str, float | None]] = {}
+        self._debts = Backlog()
+        self._refunds: dict[ServiceKey, dict[str, float | None]] = {}
         """By uid: the moment by the loop's clock, None while the store is away."""
-        self._fallen: dict[Key, tuple[CounterPlan, str]] = {}
+        self._fallen: dict[ServiceKey, tuple[CounterPlan, str]] = {}
         self._fallen_of: Counter[str] = Counter()
         """By tag: how many of its services have fallen."""
-        self._plans: dict[Key, CounterPlan] = {}
+        self._plans: dict[ServiceKey, CounterPlan] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -106,7 +106,7 @@ class Settling:
         self._others.begin_anew(plan.tag)
         self._begin()
 
-    def owe(self, debt: Debt) -> None:
+    def owe(self, debt: BacklogEntry) -> None:
         self._others.begin_anew(debt.request.plan.tag)
         for _ in range(self._debts.add(debt)):
             self._reports.on_dropped()
@@ -127,7 +127,7 @@ class Settling:
         """Say whether the store knows all that this replica, and as far as it can tell any other, admitted."""
         return tag not in self._fallen_of and not self._debts.has_tag(tag)
 
-    def remit(self, plan: CounterPlan, uid: str) -> Debt | None:
+    def remit(self, plan: CounterPlan, uid: str) -> BacklogEntry | None:
         """Owe a Pod no more; return what was owed."""
         return self._debts.remove(plan, uid)
 
@@ -192,7 +192,7 @@ class Settling:
                 break
         return came_to_something
 
-    async def _settle(self, key: Key) -> bool | None:
+    async def _settle(self, key: ServiceKey) -> bool | None:
         """Do what is next for a service; return whether that came to something, None where there was no answer."""
         try:
             await self._tell(key)
@@ -206,7 +206,7 @@ class Settling:
         except StoreUnavailableError:
             return None
 
-    async def _stand_up(self, key: Key) -> bool:
+    async def _stand_up(self, key: ServiceKey) -> bool:
         """Let the store judge a service again, if nothing is missing there; return whether anything came of it."""
         plan, rule = fallen = self._fallen[key]
         if plan.limits and self._debts.has_tag(plan.tag):
@@ -225,7 +225,7 @@ class Settling:
             self._settled(plan.tag)
         return True
 
-    async def _book(self, key: Key, debts: list[Debt]) -> None:
+    async def _book(self, key: ServiceKey, debts: list[BacklogEntry]) -> None:
         plan, cause, booked = debts[0].request.plan, debts[0].cause, 0
         if debts[0].is_resize:
             unlimited = replace(plan, quota_mode=Mode.WARN)
@@ -237,7 +237,7 @@ class Settling:
         if booked:
             self._reports.on_booked(key[1], cause, booked)
 
-    async def _give_back(self, key: Key) -> bool:
+    async def _give_back(self, key: ServiceKey) -> bool:
         refunds = self._refunds.get(key)
         if not refunds:
             self._refunds.pop(key, None)

@@ -16,7 +16,7 @@ class _Wait:
     since: float
 
 
-class Others:
+class ReplicaSync:
     """By tag. `count` is how many other replicas there are; none is waited for longer than `seconds`."""
 
     def __init__(self, store: SharedStore, count: Callable[[], int], seconds: float) -> None:

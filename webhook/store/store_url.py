@@ -16,7 +16,7 @@ _PORT_MAX = 65535
 _DATABASE = re.compile(r"\d{1,5}")
 
 
-class Layout(Enum):
+class RedisTopology(Enum):
     """How the servers stand: alone, under Sentinels that know the primary, or as a Cluster."""
 
     SERVER = "server"
@@ -24,20 +24,20 @@ class Layout(Enum):
     CLUSTER = "cluster"
 
 
-_PORTS = {Layout.SERVER: 6379, Layout.SENTINEL: 26379, Layout.CLUSTER: 6379}
+_PORTS = {RedisTopology.SERVER: 6379, RedisTopology.SENTINEL: 26379, RedisTopology.CLUSTER: 6379}
 _FORMS = {
-    Layout.SERVER: "redis://HOST:PORT/DB",
-    Layout.SENTINEL: "redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB",
-    Layout.CLUSTER: "redis+cluster://HOST:PORT,HOST:PORT",
+    RedisTopology.SERVER: "redis://HOST:PORT/DB",
+    RedisTopology.SENTINEL: "redis+sentinel://HOST:PORT,HOST:PORT/SERVICE/DB",
+    RedisTopology.CLUSTER: "redis+cluster://HOST:PORT,HOST:PORT",
 }
 _SCHEMES = {
-    scheme + (f"+{layout.value}" if layout is not Layout.SERVER else ""): (layout, scheme == "rediss")
+    scheme + (f"+{layout.value}" if layout is not RedisTopology.SERVER else ""): (layout, scheme == "rediss")
     for scheme in ("redis", "rediss")
-    for layout in Layout
+    for layout in RedisTopology
 }
 
 
-class Address(NamedTuple):
+class RedisAddress(NamedTuple):
     """Where a server listens."""
 
     host: str
@@ -51,8 +51,8 @@ class Address(NamedTuple):
 class StoreUrl:
     """A Redis: its servers (or Sentinels, or some of a Cluster), or the path of a socket."""
 
-    layout: Layout = Layout.SERVER
-    addresses: tuple[Address, ...] = ()
+    layout: RedisTopology = RedisTopology.SERVER
+    addresses: tuple[RedisAddress, ...] = ()
     path: str = ""
     tls: bool = False
     database: int = 0
@@ -94,18 +94,18 @@ def _socket(hosts: str, path: str, query: str) -> StoreUrl:
     return StoreUrl(path=f"/{path}", database=int(database))
 
 
-def _servers(layout: Layout, tls: bool, hosts: str, path: str) -> StoreUrl:  # noqa: FBT001  as the table of schemes has it
+def _servers(layout: RedisTopology, tls: bool, hosts: str, path: str) -> StoreUrl:  # noqa: FBT001  as the table of schemes has it
     form = f"write {_FORMS[layout]}" if not tls else f"write {_FORMS[layout].replace('redis', 'rediss', 1)}"
     addresses = tuple(_address(host, _PORTS[layout], form) for host in hosts.split(","))
     service, database = "", path
-    if layout is Layout.SENTINEL:
+    if layout is RedisTopology.SENTINEL:
         service, _, database = path.partition("/")
         if not service:
             raise ValueError(f"{form}: SERVICE is the name under which the Sentinels know the primary")
     database = database.removesuffix("/") or "0"
-    if layout is Layout.SERVER and len(addresses) > 1:
+    if layout is RedisTopology.SERVER and len(addresses) > 1:
         raise ValueError(f"{form}; several servers are a Cluster (redis+cluster) or Sentinels (redis+sentinel)")
-    if layout is Layout.CLUSTER and database != "0":
+    if layout is RedisTopology.CLUSTER and database != "0":
         raise ValueError(f"{form}: a Cluster has one database only")
     if not _DATABASE.fullmatch(database):
         raise ValueError(f"{form}: DB is a number")
@@ -118,7 +118,7 @@ def _servers(layout: Layout, tls: bool, hosts: str, path: str) -> StoreUrl:  # n
     )
 
 
-def _address(text: str, default_port: int, form: str) -> Address:
+def _address(text: str, default_port: int, form: str) -> RedisAddress:
     if text.startswith("[") or text.count(":") > 1:
         host, closed, port = text.removeprefix("[").partition("]")
         try:
@@ -137,7 +137,7 @@ def _address(text: str, default_port: int, form: str) -> Address:
     number = int(port or default_port)
     if not 0 < number <= _PORT_MAX:
         raise ValueError(f"{form}: PORT is from 1 to {_PORT_MAX}")
-    return Address(host, number)
+    return RedisAddress(host, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +170,8 @@ class StoreFiles:
     def _wrong(self, name: str, url: StoreUrl) -> str:
         if name in {"ca", "cert", "key"} and not url.tls:
             return "is for TLS: write rediss instead of redis in --store, or leave this out"
-        if name.startswith("sentinel_") and url.layout is not Layout.SENTINEL:
-            return f"is for Sentinels: write --store {_FORMS[Layout.SENTINEL]}, or leave this out"
+        if name.startswith("sentinel_") and url.layout is not RedisTopology.SENTINEL:
+            return f"is for Sentinels: write --store {_FORMS[RedisTopology.SENTINEL]}, or leave this out"
         in_url = {"username_file": url.username, "password_file": url.password}
         if in_url.get(name):
             return f"--store has a {name.removesuffix('_file')}, too: leave out one of them"

@@ -16,7 +16,7 @@ from tests.core.plans import plan_of
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, SentinelGroup
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, announcements, open_link
+from webhook.adapters.redis_store import RedisStore, announcements, open_transport
 from webhook.adapters.redis_store.codec import packed_view
 from webhook.core.breaker import BreakerView, Forcing, State
 from webhook.core.quota import Acquire, CounterPlan, Refusal
@@ -42,7 +42,7 @@ class Replica:
         self.troubles: list[str] = []
         self.over: list[str] = []
         self.store = RedisStore(
-            open_link(url, files),
+            open_transport(url, files),
             "test",
             clock or SystemClock(),
             WatchReports(int, str, str),
@@ -374,7 +374,7 @@ async def test_a_replay_announces_nothing(redis_server: RedisServer) -> None:
         clock = HandClock()
         told: dict[str, Any] = {"time_us": clock.now_us}
         replay = RedisStore(
-            open_link(redis_server.url), "test", clock, WatchReports(int, str, str), deadline_seconds=30, **told
+            open_transport(redis_server.url), "test", clock, WatchReports(int, str, str), deadline_seconds=30, **told
         )
         await forced_open(replay)
         await replay.close()

@@ -14,9 +14,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.adapters.redis_store.test_topology import ECHO, linked
 from tests.redis_servers import RedisCluster, RedisProgram
 from tests.redis_servers.access import CLUSTER_PASSWORD, commands
-from webhook.adapters.redis_store.transport.cluster import ClusterLink
-from webhook.adapters.redis_store.transport.topology import Link
-from webhook.store.store_url import Address
+from webhook.adapters.redis_store.transport.cluster import ClusterTransport
+from webhook.adapters.redis_store.transport.topology import Transport
+from webhook.store.store_url import RedisAddress
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -28,7 +28,7 @@ def key(tag: str) -> str:
     return f"podgate:{{{tag}}}:count"
 
 
-async def answered(link: Link, tag: str) -> bytes:
+async def answered(link: Transport, tag: str) -> bytes:
     """Ask until there is an answer: a call may fail while nobody has the slot, none may fail for ever."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while True:
@@ -154,14 +154,14 @@ async def test_a_replica_takes_over_from_a_master_that_is_gone(redis_program: Re
 
 
 async def test_whoever_failed_is_asked_about_the_others_last() -> None:
-    nodes = [Address("127.0.0.1", port) for port in (1, 2, 3)]
-    asked: list[Address] = []
+    nodes = [RedisAddress("127.0.0.1", port) for port in (1, 2, 3)]
+    asked: list[RedisAddress] = []
 
-    async def refused(address: Address) -> AbstractConnection:
+    async def refused(address: RedisAddress) -> AbstractConnection:
         asked.append(address)
         raise RedisConnectionError(f"{address} is not there")
 
-    link = ClusterLink(nodes, refused, ECHO)
+    link = ClusterTransport(nodes, refused, ECHO)
     link._owners = dict.fromkeys(range(16384), nodes[0])
     with pytest.raises(RedisConnectionError, match=r"127\.0\.0\.1:1 is not there"):
         await link.run([key("a")], b"a")

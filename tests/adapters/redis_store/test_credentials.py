@@ -15,8 +15,8 @@ from tests.adapters.redis_store.test_topology import KEY, linked
 from tests.harness.identity import Pki
 from tests.redis_servers import RedisProgram, RedisServer, behind_tls
 from tests.redis_servers.access import acl_file, user
-from webhook.adapters.redis_store.transport.credentials import Credentials
-from webhook.adapters.redis_store.transport.topology import Link
+from webhook.adapters.redis_store.transport.credentials import RedisCredentials
+from webhook.adapters.redis_store.transport.topology import Transport
 from webhook.store.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -49,7 +49,7 @@ def put(path: Path, content: str | bytes | None) -> None:
     path.unlink() if content is None else path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-async def cut_off(link: Link, server: RedisServer, *how: str) -> None:
+async def cut_off(link: Transport, server: RedisServer, *how: str) -> None:
     """End the link's connections, and let it hear of that."""
     server.cli(*(how or ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")))
     with suppress(RedisError):
@@ -112,8 +112,8 @@ async def test_a_file_that_is_no_password_is_named_and_a_mended_one_is_taken_up(
 
 def test_a_server_that_repeats_what_it_was_told_does_not_make_us_show_it() -> None:
     said = f"unknown command 'AUTH', with args beginning with: 'podgate' '{OLD}'"
-    assert OLD not in Credentials("podgate", OLD).without(said)
-    assert OLD not in repr(Credentials("podgate", OLD))
+    assert OLD not in RedisCredentials("podgate", OLD).without(said)
+    assert OLD not in repr(RedisCredentials("podgate", OLD))
 
 
 @pytest.fixture

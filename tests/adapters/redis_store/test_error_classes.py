@@ -40,7 +40,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
 from webhook.settings import Settings
-from webhook.store import Pace, StoreGuard, fallback
+from webhook.store import ReconcilerTiming, StoreFallback, fallback
 from webhook.store.errors import UncountedError
 from webhook.store.store_url import StoreFiles
 
@@ -75,7 +75,7 @@ class World:
         self.telemetry = Telemetry(settings, "0")
         self.telemetry.metrics.policy_loaded(policy(*(plan.service for plan in PLANS.values())))
         self.store = open_store(settings, self.telemetry, SystemClock())
-        self.guard = cast("StoreGuard", self.store.counters)
+        self.guard = cast("StoreFallback", self.store.counters)
 
     async def ask(self, plan: CounterPlan, *, peek: bool = False) -> Receipt | None:
         """Ask for one Pod; None where nobody judged it, and it is done as the service says."""
@@ -116,7 +116,9 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fallback, "Pace", lambda: Pace(longest_seconds=0.2, refund_after_seconds=0.3))
+    monkeypatch.setattr(
+        fallback, "ReconcilerTiming", lambda: ReconcilerTiming(longest_seconds=0.2, refund_after_seconds=0.3)
+    )
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisCluster, RedisServer, names, program
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, commands, user
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.transport.script import TEXT
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan, Sighting
@@ -60,7 +60,7 @@ async def store_of(
 async def store_at(url: str, clock: HandClock | None) -> AsyncIterator[RedisStore]:
     told = WatchReports(int, str, str)
     timed: dict[str, Any] = {"time_us": clock.now_us} if clock else {}
-    store = RedisStore(open_link(url), "test", clock or SystemClock(), told, deadline_seconds=30, **timed)
+    store = RedisStore(open_transport(url), "test", clock or SystemClock(), told, deadline_seconds=30, **timed)
     try:
         yield store
     finally:
@@ -196,7 +196,7 @@ async def test_a_user_who_may_not_ask_who_answers_counts_on_and_is_told_once(ser
     troubles: list[str] = []
     server.cli("FLUSHALL")
     server.cli("ACL", "SETUSER", "podgate", "-info")
-    link = open_link(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
+    link = open_transport(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
     store = RedisStore(link, "test", SystemClock(), WatchReports(int, troubles.append, str), deadline_seconds=30)
     try:
         for uid in "ab":

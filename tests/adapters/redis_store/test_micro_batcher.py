@@ -8,9 +8,9 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError
 
 from tests.core.plans import plan_of, window
 from webhook.adapters.redis_store import micro_batcher as batches
-from webhook.adapters.redis_store.micro_batcher import Batch, Operation
+from webhook.adapters.redis_store.micro_batcher import Lane, ScriptOperation
 from webhook.ports import WatchReports
-from webhook.store.errors import NoAnswerError
+from webhook.store.errors import NoStoreAnswerError
 
 PLAN = plan_of(window(60, pods=100))
 
@@ -26,7 +26,7 @@ class Server:
         self.probes: list[asyncio.Future[None]] = []
         self.reports = WatchReports(lambda: None, self.told.append, lambda text: self.told.append(f"over: {text}"))
 
-    async def send(self, operations: Sequence[Operation]) -> Sequence[Any]:
+    async def send(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         self.calls.append([operation.keys[0] for operation in operations])
         self.answers.append(asyncio.get_running_loop().create_future())
         names = self.calls[-1]
@@ -44,23 +44,23 @@ class Server:
         while len(self.probes) < times:  # noqa: ASYNC110  what is waited for is a turn of this loop
             await asyncio.sleep(0)
 
-    def batch(self, deadline_seconds: float = 30) -> Batch:
-        def leave(asked: Operation, result: Any) -> None:
+    def batch(self, deadline_seconds: float = 30) -> Lane:
+        def leave(asked: ScriptOperation, result: Any) -> None:
             self.left.append((asked.keys[0], result))
 
-        return Batch(self.send, self.probe, deadline_seconds, self.reports, leave)
+        return Lane(self.send, self.probe, deadline_seconds, self.reports, leave)
 
 
-def operation(name: str) -> Operation:
-    return Operation(PLAN, (name,), [])
+def operation(name: str) -> ScriptOperation:
+    return ScriptOperation(PLAN, (name,), [])
 
 
-def asking(batch: Batch, names: str) -> "list[asyncio.Task[Any]]":
+def asking(batch: Lane, names: str) -> "list[asyncio.Task[Any]]":
     return [asyncio.create_task(batch.ask(operation(name))) for name in names]
 
 
 async def failure(task: "asyncio.Task[Any]") -> tuple[str, bool]:
-    with pytest.raises(NoAnswerError) as failed:
+    with pytest.raises(NoStoreAnswerError) as failed:
         await task
     return str(failed.value), failed.value.sent
 
@@ -101,7 +101,7 @@ async def test_who_waits_too_long_leaves_the_call_goes_on_and_others_do_not_wait
     batch = server.batch(0.01)
     assert await failure(asking(batch, "a")[0]) == ("timeout: no answer within 10 ms", True)
     for method in (batch.ask, batch.ask_patiently):
-        with pytest.raises(NoAnswerError, match=r"no answer for \d+\.\d s") as failed:
+        with pytest.raises(NoStoreAnswerError, match=r"no answer for \d+\.\d s") as failed:
             await method(operation("b"))
         assert not failed.value.sent
     assert server.told == ["timeout: no answer within 10 ms"], "told once"

@@ -22,11 +22,11 @@ import pytest
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, SentinelGroup, names, program
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
-from webhook.store import GuardReports, StoreGuard
+from webhook.store import FallbackReports, StoreFallback
 from webhook.store.breaker_ticker import LATE_US
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -72,10 +72,10 @@ class Replica:
     async def __aenter__(self) -> Self:
         clock = SystemClock()
         quiet = WatchReports(int, str, str)
-        link = open_link(self.url)
+        link = open_transport(self.url)
         self.store = RedisStore(link, "test", clock, quiet, deadline_seconds=DEADLINE_SECONDS, late_us=LATE_US)
-        reports = GuardReports(_nothing, _nothing, _nothing, _nothing, lambda: self.lost.append(None))
-        self.guard = StoreGuard(
+        reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, lambda: self.lost.append(None))
+        self.guard = StoreFallback(
             self.store, clock, reports, replicas=self.replicas, ordinal=self.number, late_us=LATE_US
         )
         self.store.on_loss, self.store.on_missed = self.guard.lost, self.guard.missed

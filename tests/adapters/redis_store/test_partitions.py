@@ -17,14 +17,14 @@ from tests.cluster.relay import relay, reset
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names, program
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerPlan, BreakerView, State
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.breaker.plans import ErrorRatePlan
 from webhook.core.quota import Acquire
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
-from webhook.store import GuardReports, StoreGuard
+from webhook.store import FallbackReports, StoreFallback
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -91,10 +91,10 @@ class Replica:
 
     async def __aenter__(self) -> Self:
         clock, quiet = SystemClock(), WatchReports(int, str, str)
-        link = open_link(f"redis://127.0.0.1:{self.way.port}")
+        link = open_transport(f"redis://127.0.0.1:{self.way.port}")
         self.store = RedisStore(link, "test", clock, quiet, deadline_seconds=5, late_us=LATE_US)
-        reports = GuardReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
-        self.guard = StoreGuard(self.store, clock, reports, replicas=2, late_us=LATE_US)
+        reports = FallbackReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
+        self.guard = StoreFallback(self.store, clock, reports, replicas=2, late_us=LATE_US)
         self.store.on_loss, self.store.on_missed = self.guard.lost, self.guard.missed
         self.store.owes = self.guard.owes
         return self

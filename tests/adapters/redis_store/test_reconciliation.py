@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_link
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
@@ -55,7 +55,7 @@ async def shown(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) 
 @asynccontextmanager
 async def replica_on(url: str, *, admits: bool = True) -> AsyncIterator[Replica]:
     reports = WatchReports(int, str, str)
-    made = Replica(RedisStore(open_link(url), "test", SystemClock(), reports, deadline_seconds=30))
+    made = Replica(RedisStore(open_transport(url), "test", SystemClock(), reports, deadline_seconds=30))
     made.store.on_loss = lambda: made.losses.append(None)
     made.store.on_missed = lambda plan: made.missed.add(plan.tag)
     if admits:

@@ -12,7 +12,7 @@ from redis.exceptions import AuthenticationError, RedisError
 from tests.adapters.redis_store.test_topology import KEY, linked
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
-from webhook.adapters.redis_store.transport.topology import Link
+from webhook.adapters.redis_store.transport.topology import Transport
 from webhook.store.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -20,7 +20,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 _PATIENCE_SECONDS = 20
 
 
-async def found_again(link: Link) -> None:
+async def found_again(link: Transport) -> None:
     """Ask until there is an answer: a call may fail while nobody is the primary, none may fail for ever."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while True:
@@ -30,7 +30,7 @@ async def found_again(link: Link) -> None:
             await asyncio.sleep(0.05)
 
 
-async def another_than(link: Link, before: Mapping[str, str]) -> Mapping[str, str]:
+async def another_than(link: Transport, before: Mapping[str, str]) -> Mapping[str, str]:
     """Ask, as a tick does, until another process answers; return its name."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while True:

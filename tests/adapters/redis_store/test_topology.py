@@ -12,9 +12,9 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, Respon
 from tests.redis_servers import RedisProgram, RedisServer
 from webhook.adapters.redis_store.transport import connect
 from webhook.adapters.redis_store.transport import connection as lines
-from webhook.adapters.redis_store.transport.redis_url import open_link
+from webhook.adapters.redis_store.transport.redis_url import open_transport
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.topology import Link
+from webhook.adapters.redis_store.transport.topology import Transport
 from webhook.errors import UserError
 from webhook.store.store_url import StoreFiles
 
@@ -27,9 +27,9 @@ NO_FILES = StoreFiles()
 
 
 @asynccontextmanager
-async def linked(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) -> AsyncIterator[Link]:
+async def linked(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) -> AsyncIterator[Transport]:
     """Yield a link of that script, closed whatever happens: a loop does not end well with one that is open."""
-    link = open_link(url, files, script)
+    link = open_transport(url, files, script)
     try:
         yield link
     finally:
@@ -37,13 +37,13 @@ async def linked(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) 
 
 
 @pytest.fixture
-async def link(redis_server: RedisServer) -> AsyncIterator[Link]:
+async def link(redis_server: RedisServer) -> AsyncIterator[Transport]:
     async with linked(redis_server.url) as opened:
         yield opened
 
 
 @pytest.fixture
-async def own_link(own_redis_server: RedisServer) -> AsyncIterator[Link]:
+async def own_link(own_redis_server: RedisServer) -> AsyncIterator[Transport]:
     async with linked(own_redis_server.url) as opened:
         yield opened
 
@@ -54,7 +54,7 @@ def connections(server: RedisServer) -> int:
 
 
 async def test_calls_at_one_time_share_a_connection_and_each_has_its_own_answer(
-    link: Link, redis_server: RedisServer
+    link: Transport, redis_server: RedisServer
 ) -> None:
     await link.ping()
     before = connections(redis_server)
@@ -73,14 +73,16 @@ async def test_who_asks_before_there_is_a_connection_waits_for_the_same_one(redi
     assert connections(redis_server) - before == 2, "and that of this test"
 
 
-async def test_a_flush_of_scripts_goes_unnoticed(link: Link, redis_server: RedisServer) -> None:
+async def test_a_flush_of_scripts_goes_unnoticed(link: Transport, redis_server: RedisServer) -> None:
     assert await link.run([KEY], b"a") == b"a"
     redis_server.cli("SCRIPT", "FLUSH")
     assert await asyncio.gather(*(link.run([KEY], b"b") for _ in range(5))) == [b"b"] * 5
     assert redis_server.cli("GET", KEY) == b"6"
 
 
-async def test_a_connection_that_ended_while_nobody_asked_costs_no_call(link: Link, redis_server: RedisServer) -> None:
+async def test_a_connection_that_ended_while_nobody_asked_costs_no_call(
+    link: Transport, redis_server: RedisServer
+) -> None:
     await link.ping()
     await asyncio.to_thread(redis_server.cli, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     line = link._line  # type: ignore[attr-defined]  # to see when the loop has heard of it
@@ -90,7 +92,7 @@ async def test_a_connection_that_ended_while_nobody_asked_costs_no_call(link: Li
 
 
 async def test_an_answer_that_nobody_waits_for_is_never_given_to_another(
-    own_redis_server: RedisServer, own_link: Link
+    own_redis_server: RedisServer, own_link: Transport
 ) -> None:
     await own_link.ping()
     own_redis_server.pause()
@@ -120,7 +122,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_not_waited_for_and_noth
 
 
 async def test_a_server_that_says_nothing_any_more_is_left(
-    own_redis_server: RedisServer, own_link: Link, monkeypatch: pytest.MonkeyPatch
+    own_redis_server: RedisServer, own_link: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await own_link.ping()
     monkeypatch.setattr(lines, "_ANSWER_SECONDS", 0.05)
@@ -134,7 +136,9 @@ async def test_a_server_that_says_nothing_any_more_is_left(
     assert await own_link.run([KEY], b"c") == b"c"
 
 
-async def test_a_server_that_was_started_again_is_another_one(own_redis_server: RedisServer, own_link: Link) -> None:
+async def test_a_server_that_was_started_again_is_another_one(
+    own_redis_server: RedisServer, own_link: Transport
+) -> None:
     before = await own_link.run_ids()
     assert await own_link.run_ids() == before
     own_redis_server.kill()
@@ -148,7 +152,7 @@ async def test_a_server_that_was_started_again_is_another_one(own_redis_server: 
 
 
 async def test_a_server_that_became_a_replica_is_left_and_asked_for_anew(
-    own_redis_server: RedisServer, own_link: Link
+    own_redis_server: RedisServer, own_link: Transport
 ) -> None:
     assert await own_link.run([KEY], b"a") == b"a"
     own_redis_server.cli("REPLICAOF", "127.0.0.1", "1")
@@ -172,7 +176,7 @@ async def test_a_script_that_was_told_so_and_went_on_has_the_replica_left_too(ow
         assert connections(own_redis_server) - before == 2, "and that of this test: the second call had another one"
 
 
-async def test_a_full_server_says_so_and_has_room_again(own_redis_server: RedisServer, own_link: Link) -> None:
+async def test_a_full_server_says_so_and_has_room_again(own_redis_server: RedisServer, own_link: Transport) -> None:
     assert await own_link.run([KEY], b"a") == b"a"
     own_redis_server.cli("CONFIG", "SET", "maxmemory", "1")
     with pytest.raises((OutOfMemoryError, ResponseError), match=r"OOM|used memory"):
@@ -191,7 +195,7 @@ async def test_a_server_on_a_socket_with_another_database(redis_program: RedisPr
             assert client.get(KEY) == b"2"
 
 
-async def test_only_what_fits_is_forgotten(link: Link, redis_server: RedisServer) -> None:
+async def test_only_what_fits_is_forgotten(link: Transport, redis_server: RedisServer) -> None:
     with redis_server.client() as client:
         client.mset({f"podgate:{{{number}}}:v1:replay-1:x": 1 for number in range(2500)})
         client.set("podgate:{1}:v1:other:x", 1)
@@ -199,7 +203,7 @@ async def test_only_what_fits_is_forgotten(link: Link, redis_server: RedisServer
     assert redis_server.cli("KEYS", "*") == [b"podgate:{1}:v1:other:x"]
 
 
-async def test_a_server_that_is_not_there_is_named(link: Link) -> None:
+async def test_a_server_that_is_not_there_is_named(link: Transport) -> None:
     assert link.lane("any") == ""
     assert not link.one_tag_a_call
     async with linked("redis://127.0.0.1:1/0") as nowhere:
@@ -209,7 +213,7 @@ async def test_a_server_that_is_not_there_is_named(link: Link) -> None:
 
 def test_a_url_that_is_none_is_told_without_its_password() -> None:
     with pytest.raises(UserError, match=r"--store: 'reddis://\*\*\*@redis'"):
-        open_link("reddis://:s3cret@redis")
+        open_transport("reddis://:s3cret@redis")
 
 
 async def test_a_server_that_does_not_name_its_process_is_connected_to_all_the_same() -> None:

@@ -18,7 +18,7 @@ from webhook.adapters.metrics.ledger import PodLedgerHealth
 from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
 from webhook.adapters.metrics.service_gauges import Standing
-from webhook.adapters.metrics.store import StoreHealth
+from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
 from webhook.adapters.metrics.zeros import Duty, Labels, zeros
 from webhook.authentication.reasons import REASONS
@@ -56,7 +56,7 @@ class Metrics:
         self._key_fetches = Totals(families.KEY_FETCHES)
         self._keys_fetched_seconds: dict[str, float] = {}
         self._keys: Callable[[], Mapping[str, int]] = dict
-        self._store = StoreHealth()
+        self._store = StoreMetrics()
         self.ledger = PodLedgerHealth()
         self.outcomes = OutcomeTotals()
         self.kept_certificates = CertificateTotals()

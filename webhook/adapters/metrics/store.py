@@ -7,7 +7,7 @@ from webhook.adapters.metrics.accumulators import OTHER, Row, Totals
 from webhook.adapters.metrics.families import Family
 
 
-class StoreHealth:
+class StoreMetrics:
     """Told by the store and by its guard. `service` is "" for one that has left the policy."""
 
     def __init__(self) -> None:

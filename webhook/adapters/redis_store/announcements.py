@@ -35,7 +35,7 @@ class Announcement(NamedTuple):
     view: BreakerView
 
 
-class Announcements:
+class AnnouncementListener:
     """Listens on one channel while `follow` runs; `learn` is told of each announcement.
 
     Two troubles are told, each once until it is over: that nobody listens, and an announcement that says nothing to us

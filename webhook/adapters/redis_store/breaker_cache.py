@@ -14,7 +14,7 @@ _BY_HAND = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
 Key = tuple[str, str]
 
 
-class Views:
+class BreakerCache:
     """By the key of a plan. Moments are the store's."""
 
     def __init__(self) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from webhook.adapters.redis_store import codec
-from webhook.adapters.redis_store.breaker_cache import Views
-from webhook.adapters.redis_store.micro_batcher import Operation
-from webhook.adapters.redis_store.plans import Plans
+from webhook.adapters.redis_store.breaker_cache import BreakerCache
+from webhook.adapters.redis_store.micro_batcher import ScriptOperation
+from webhook.adapters.redis_store.plans import PlanCache
 from webhook.adapters.redis_store.pods import PodQuestions
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
@@ -18,10 +18,10 @@ from webhook.core.quota import CounterPlan
 class BreakerQuestions(PodQuestions):
     """Operations on breakers. `now_us` is the store's time, as near as it is known here."""
 
-    def __init__(self, plans: Plans, now_us: Callable[[], int]) -> None:
+    def __init__(self, plans: PlanCache, now_us: Callable[[], int]) -> None:
         super().__init__(plans)
         self._now_us = now_us
-        self._views = Views()
+        self._views = BreakerCache()
         self._untold: list[Transition] = []
         """What breakers did as time passed, and in calls that nobody waited for any more: the next tick tells it."""
 
@@ -81,7 +81,7 @@ class BreakerQuestions(PodQuestions):
         self._learn(plan, codec.breaker_view(view), now_us)
         return codec.transitions(plan, moves)
 
-    def _late(self, asked: Operation, result: Sequence[Any]) -> None:
+    def _late(self, asked: ScriptOperation, result: Sequence[Any]) -> None:
         self._untold += codec.transitions(asked.plan, codec.moves(asked.request[0], result))
 
     def _take_untold(self) -> Sequence[Transition]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 
-class Losses:
+class LossDetector:
     """`on_loss` is told at once. Times are the store's, in microseconds."""
 
     def __init__(self, on_loss: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from webhook.adapters.redis_store import error_classes
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
-from webhook.store.errors import NoAnswerError
+from webhook.store.errors import NoStoreAnswerError
 
 # Redis serves nobody else while a script runs; and an admission should not wait long for what nobody waits for.
 _URGENT_MAX = 256
@@ -31,7 +31,7 @@ _SAME_AGAIN_SECONDS = 10.0
 """An operation that fails by itself is told again after this long."""
 
 
-class Operation(NamedTuple):
+class ScriptOperation(NamedTuple):
     """One operation of a call: its keys, and all that the script must know of it. `strings`: which keys hold one."""
 
     plan: CounterPlan
@@ -40,10 +40,10 @@ class Operation(NamedTuple):
     strings: tuple[int, ...] = ()
 
 
-Send = Callable[[Sequence[Operation]], Awaitable[Sequence[Any]]]
+Send = Callable[[Sequence[ScriptOperation]], Awaitable[Sequence[Any]]]
 """Carries operations out in one call, results in the same order; one that is a text is the error of its operation."""
 
-Left = Callable[[Operation, Any], None]
+Left = Callable[[ScriptOperation, Any], None]
 """Hears of an operation's result that came too late for whoever asked."""
 
 Probe = Callable[[], Awaitable[None]]
@@ -52,16 +52,16 @@ Probe = Callable[[], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Asked:
-    operation: Operation
+    operation: ScriptOperation
     future: "asyncio.Future[Any]"
     sent: bool = False
 
     def fail(self, reason: str) -> None:
         if not self.future.done():
-            self.future.set_exception(NoAnswerError(reason, sent=self.sent))
+            self.future.set_exception(NoStoreAnswerError(reason, sent=self.sent))
 
 
-class Batch:
+class Lane:
     """Gathers operations of one event loop. Admissions are urgent; whatever else there is fills up.
 
     Troubles are told in the words of `troubles`: once until the word is another, and over once. One of a single
@@ -86,11 +86,11 @@ class Batch:
         self._trouble = ""
         self._told: dict[str, float] = {}
 
-    async def ask(self, operation: Operation) -> Any:
+    async def ask(self, operation: ScriptOperation) -> Any:
         """Return the operation's result; NoAnswerError at the deadline, or at once while the lane is down or late."""
         return await self._asked(self._urgent, operation, self._deadline_seconds)
 
-    async def ask_patiently(self, operation: Operation) -> Any:
+    async def ask_patiently(self, operation: ScriptOperation) -> Any:
         """Return the operation's result, some time; NoAnswerError after seconds, or while the lane is down or late."""
         return await self._asked(self._patient, operation, max(_PATIENT_SECONDS, self._deadline_seconds))
 
@@ -102,13 +102,13 @@ class Batch:
         if under_way:
             await asyncio.wait(under_way)
 
-    async def _asked(self, waiting: list[_Asked], operation: Operation, seconds: float) -> Any:
+    async def _asked(self, waiting: list[_Asked], operation: ScriptOperation, seconds: float) -> Any:
         if self._down:
-            raise NoAnswerError(self._down, sent=False)
+            raise NoStoreAnswerError(self._down, sent=False)
         loop = asyncio.get_running_loop()
         if self._late:
             waited_seconds = loop.time() - self._called_at
-            raise NoAnswerError(f"{error_classes.TIMEOUT}: no answer for {waited_seconds:.1f} s", sent=False)
+            raise NoStoreAnswerError(f"{error_classes.TIMEOUT}: no answer for {waited_seconds:.1f} s", sent=False)
         asked = _Asked(operation, loop.create_future())
         waiting.append(asked)
         if self._calling is None:

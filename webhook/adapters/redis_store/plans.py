@@ -11,7 +11,7 @@ from webhook.core.quota import CounterPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PreparedPlan:
     """A plan of one cluster. `longest_us` is its longest window, 0 where it limits nothing."""
 
     plan: CounterPlan
@@ -20,20 +20,20 @@ class Planned:
     longest_us: int
 
 
-class Plans:
+class PlanCache:
     """By identity: to compare plans would cost more than to work one out."""
 
     def __init__(self, cluster: str, channel: str = "") -> None:
         self._cluster = cluster
         self._channel = channel
-        self._known: dict[int, Planned] = {}
+        self._known: dict[int, PreparedPlan] = {}
 
-    def of(self, plan: CounterPlan) -> Planned:
+    def of(self, plan: CounterPlan) -> PreparedPlan:
         known = self._known.get(id(plan))
         if known is None or known.plan is not plan:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
             keys = self.keys(plan, plan.service, fleet=plan.fleet)
-            known = self._known[id(plan)] = Planned(
+            known = self._known[id(plan)] = PreparedPlan(
                 plan, keys, codec.packed_plan(plan, self._cluster, self._channel), longest_us
             )
         return known

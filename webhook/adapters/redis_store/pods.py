@@ -7,7 +7,7 @@ from typing import Any
 
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
-from webhook.adapters.redis_store.plans import Plans
+from webhook.adapters.redis_store.plans import PlanCache
 from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, Waiting
 
 POD_STRINGS = (1,)
@@ -19,7 +19,7 @@ _BEGIN = "0"
 class PodQuestions(ABC):
     """Operations that may wait, and that a store carries out for whoever follows Pods."""
 
-    def __init__(self, plans: Plans) -> None:
+    def __init__(self, plans: PlanCache) -> None:
         self._plans = plans
 
     @abstractmethod

@@ -9,14 +9,14 @@ import msgspec
 from redis.exceptions import RedisError, ResponseError
 
 from webhook.adapters.redis_store import codec, error_classes
-from webhook.adapters.redis_store.announcements import Announcement, Announcements
+from webhook.adapters.redis_store.announcements import Announcement, AnnouncementListener
 from webhook.adapters.redis_store.breakers import BreakerQuestions
 from webhook.adapters.redis_store.keys import PlanKeys, all_of, channel_of
-from webhook.adapters.redis_store.loss_detector import Losses
-from webhook.adapters.redis_store.micro_batcher import Batch, Operation, Probe
-from webhook.adapters.redis_store.plans import Planned, Plans
+from webhook.adapters.redis_store.loss_detector import LossDetector
+from webhook.adapters.redis_store.micro_batcher import Lane, Probe, ScriptOperation
+from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.pods import POD_STRINGS, own_keys
-from webhook.adapters.redis_store.transport.topology import Link
+from webhook.adapters.redis_store.transport.topology import Transport
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt
 from webhook.errors import StoreUnavailableError
@@ -36,7 +36,7 @@ class RedisStore(BreakerQuestions):
 
     def __init__(  # noqa: PLR0913  what it is made of, most of it optional
         self,
-        link: Link,
+        link: Transport,
         cluster: str,
         clock: Clock,
         reports: WatchReports,
@@ -50,10 +50,10 @@ class RedisStore(BreakerQuestions):
         self._link = link
         self._cluster = cluster
         # A replay has a cluster of its own, of which nobody else should hear.
-        super().__init__(Plans(cluster, channel_of(cluster) if time_us is None else ""), self.now_us)
+        super().__init__(PlanCache(cluster, channel_of(cluster) if time_us is None else ""), self.now_us)
         self._late_us = late_us
-        self._losses = Losses(self._lost)
-        self._announcements = Announcements(link.dial, channel_of(cluster), self._announced, hears or reports)
+        self._losses = LossDetector(self._lost)
+        self._announcements = AnnouncementListener(link.dial, channel_of(cluster), self._announced, hears or reports)
         self._clock = clock
         self._reports = reports
         self._deadline_seconds = deadline_seconds
@@ -65,7 +65,7 @@ class RedisStore(BreakerQuestions):
         """Says of a tag whether this replica owes any booking under it; None for who admits nobody."""
         self.on_missed: Callable[[CounterPlan], None] = lambda _: None
         """Is told for which services time could not be let pass."""
-        self._lanes: dict[str, Batch] = {}
+        self._lanes: dict[str, Lane] = {}
         self._ahead_us: int | None = None
         """How far Redis' clock is before ours, None until it was heard."""
         self._nameless = ""
@@ -75,7 +75,7 @@ class RedisStore(BreakerQuestions):
         plan = request.plan
         planned, scope = self._plans.of(plan), plan.scope_of(request.namespace)
         own = own_keys(plan, planned.keys, scope, request.uid)
-        asked = Operation(plan, own, codec.packed_acquire(request, scope), POD_STRINGS)
+        asked = ScriptOperation(plan, own, codec.packed_acquire(request, scope), POD_STRINGS)
         result = await self._lane(plan).ask(asked)
         receipt = codec.receipt(plan, result)
         if receipt.breaker is not None or self._ahead_us is None:
@@ -88,7 +88,7 @@ class RedisStore(BreakerQuestions):
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
         record = self._plans.of(plan).keys.pod(uid)
-        return bool(await self._lane(plan).ask(Operation(plan, (record,), ("record",), (0,))))
+        return bool(await self._lane(plan).ask(ScriptOperation(plan, (record,), ("record",), (0,))))
 
     async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
         (count,) = await self._ask(plan, ("others_settled", self._name, afresh))
@@ -181,11 +181,11 @@ class RedisStore(BreakerQuestions):
         if self._time_us is None:
             self._ahead_us = now_us - self._clock.now_us()
 
-    def _lane(self, plan: CounterPlan) -> Batch:
+    def _lane(self, plan: CounterPlan) -> Lane:
         name = self._link.lane(plan.tag)
         lane = self._lanes.get(name)
         if lane is None:
-            lane = Batch(self._send, self._probe_of(plan.tag), self._deadline_seconds, self._reports, self._late)
+            lane = Lane(self._send, self._probe_of(plan.tag), self._deadline_seconds, self._reports, self._late)
             self._lanes[name] = lane
         return lane
 
@@ -204,9 +204,9 @@ class RedisStore(BreakerQuestions):
     async def _ask(
         self, plan: CounterPlan, request: Sequence[Any], keys: tuple[str, ...] = (), strings: tuple[int, ...] = ()
     ) -> Any:
-        return await self._lane(plan).ask_patiently(Operation(plan, keys, request, strings))
+        return await self._lane(plan).ask_patiently(ScriptOperation(plan, keys, request, strings))
 
-    async def _send(self, operations: Sequence[Operation]) -> Sequence[Any]:
+    async def _send(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         """Carry operations out: in one call, or on a Cluster in one for each tag, at the same time."""
         if not self._link.one_tag_a_call:
             return await self._call(operations)
@@ -220,7 +220,7 @@ class RedisStore(BreakerQuestions):
                 results[index] = answer
         return results
 
-    async def _call(self, operations: Sequence[Operation]) -> Sequence[Any]:
+    async def _call(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         keys: dict[str, int] = {}
         numbers: dict[int, int] = {}
         plans: list[Any] = []
@@ -251,7 +251,7 @@ class RedisStore(BreakerQuestions):
         is_counted, settled = self._views.counts(plan.key), self._settled(planned)
         return planned.packed, home, index, breaker, waits, live, len(its.pods) + 1, is_counted, settled
 
-    def _settled(self, planned: Planned) -> tuple[str, int, int] | bool:
+    def _settled(self, planned: PreparedPlan) -> tuple[str, int, int] | bool:
         """Return that this replica owes nothing now: its name, the moment, and when the home was born; or False.
 
         The moment is never later than the store's time of now, for an answer was on its way when it was taken.

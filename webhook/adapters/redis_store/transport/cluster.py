@@ -13,37 +13,37 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, ClusterError, MovedError, RedisError, TryAgainError
 
 from webhook.adapters.redis_store.transport.connect import all_failed
-from webhook.adapters.redis_store.transport.connection import Command, Line
+from webhook.adapters.redis_store.transport.connection import Command, SharedConnection
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.topology import Connected, forget, greet, run_id
-from webhook.store.store_url import Address
+from webhook.store.store_url import RedisAddress
 
 _HOPS_MAX = 5
 _ASKING: tuple[Command, ...] = (("ASKING",),)
 _TROUBLES = (RedisError, OSError, TimeoutError)
 
 
-class ClusterLink:
+class ClusterTransport:
     """Calls go to the node that has the slot of their first key. After any objection the map is learnt anew."""
 
     one_tag_a_call = True
 
     def __init__(
         self,
-        seeds: Sequence[Address],
-        dial: Callable[[Address], Coroutine[Any, Any, AbstractConnection]],
+        seeds: Sequence[RedisAddress],
+        dial: Callable[[RedisAddress], Coroutine[Any, Any, AbstractConnection]],
         script: Script,
     ) -> None:
         self.on_connected: Connected | None = None
         self._seeds = tuple(seeds)
         self._dial = dial
         self._script = script
-        self._owners: dict[int, Address] = {}
+        self._owners: dict[int, RedisAddress] = {}
         """By slot."""
-        self._lines: dict[Address, Line] = {}
+        self._lines: dict[RedisAddress, SharedConnection] = {}
         self._slots: dict[str, int] = {}
         """By tag."""
-        self._suspect: Address | None = None
+        self._suspect: RedisAddress | None = None
         """The last one that failed: asked about the others last."""
         self._learning: asyncio.Task[None] | None = None
 
@@ -113,14 +113,16 @@ class ClusterLink:
             slot = self._slots[tag] = key_slot(f"{{{tag}}}".encode())
         return slot
 
-    def _line(self, address: Address) -> Line:
+    def _line(self, address: RedisAddress) -> SharedConnection:
         line = self._lines.get(address)
         if line is None:
-            line = Line(lambda: self._dial(address), lambda made: greet(made, str(address), self.on_connected))
+            line = SharedConnection(
+                lambda: self._dial(address), lambda made: greet(made, str(address), self.on_connected)
+            )
             self._lines[address] = line
         return line
 
-    async def _of_each(self, ask: Callable[[Line], Awaitable[Any]]) -> dict[Address, Any]:
+    async def _of_each(self, ask: Callable[[SharedConnection], Awaitable[Any]]) -> dict[RedisAddress, Any]:
         """Return the answer, or the trouble, of each node that has slots."""
         if not self._owners:
             await self._learn()
@@ -166,22 +168,22 @@ class ClusterLink:
         raise all_failed("no node of the Cluster says where the slots are", errors)
 
 
-def _owners(ranges: Sequence[Any], asked: Address) -> dict[int, Address]:
+def _owners(ranges: Sequence[Any], asked: RedisAddress) -> dict[int, RedisAddress]:
     """Return the masters by slot. A node that does not know its own name has that by which it was asked."""
-    owners: dict[int, Address] = {}
+    owners: dict[int, RedisAddress] = {}
     for first, last, (host, port, *_), *_ in ranges:
-        owner = Address((host or b"").decode() or asked.host, int(port))
+        owner = RedisAddress((host or b"").decode() or asked.host, int(port))
         owners.update(dict.fromkeys(range(first, last + 1), owner))
     if not owners:
         raise ClusterDownError(f"{asked}: no node has any slot")
     return owners
 
 
-def _address(error: AskError, asked: Address) -> Address:
-    return Address(error.host or asked.host, error.port)
+def _address(error: AskError, asked: RedisAddress) -> RedisAddress:
+    return RedisAddress(error.host or asked.host, error.port)
 
 
-def _raise_first(found: Mapping[Address, Any]) -> None:
+def _raise_first(found: Mapping[RedisAddress, Any]) -> None:
     for answer in found.values():
         if isinstance(answer, BaseException):
             raise answer

@@ -12,8 +12,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from webhook.adapters.redis_store.transport.credentials import Credentials
-from webhook.store.store_url import Address
+from webhook.adapters.redis_store.transport.credentials import RedisCredentials
+from webhook.store.store_url import RedisAddress
 
 _CONNECT_SECONDS = 2.0
 
@@ -22,7 +22,7 @@ Dial = Callable[[], Coroutine[Any, Any, AbstractConnection]]
 
 
 async def dialled(
-    target: Address | str, credentials: Credentials, tls: ssl.SSLContext | None, database: int = 0
+    target: RedisAddress | str, credentials: RedisCredentials, tls: ssl.SSLContext | None, database: int = 0
 ) -> AbstractConnection:
     """Return a connection to a server, or to the socket at a path, that has let us in."""
     connection = _connection(target, credentials, tls, database)
@@ -49,7 +49,7 @@ async def dropped_unless_done(connection: AbstractConnection) -> AsyncIterator[N
 
 
 def _connection(
-    target: Address | str, credentials: Credentials, tls: ssl.SSLContext | None, database: int
+    target: RedisAddress | str, credentials: RedisCredentials, tls: ssl.SSLContext | None, database: int
 ) -> AbstractConnection:
     settings: dict[str, Any] = {
         "db": database,

@@ -25,7 +25,7 @@ Greet = Callable[[AbstractConnection], Awaitable[None]]
 Command = tuple[str | bytes | int, ...]
 
 
-class Line:
+class SharedConnection:
     """Calls to one server, all on one connection, in order; nobody waits for another's answer before asking.
 
     Connects when it is first asked, and after each failure, which is one for all calls under way.

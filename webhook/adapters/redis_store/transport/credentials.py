@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class RedisCredentials:
     """Whom a connection speaks as; both empty: as nobody in particular."""
 
     username: str
@@ -27,7 +27,7 @@ class Credentials:
         return text.replace(self.password, "***") if self.password else text
 
 
-class Access:
+class CredentialSource:
     """Credentials and TLS of one URL, as the files have them now. Bad files are a RedisError that names them.
 
     Files are read in a thread: a disk that hangs must not hang admissions.
@@ -39,16 +39,16 @@ class Access:
         self._tls_files: tuple[bytes, ...] | None = None
         self._context: ssl.SSLContext | None = None
 
-    async def credentials(self) -> Credentials:
+    async def credentials(self) -> RedisCredentials:
         """Return those of the servers that hold data."""
         files = self._files
         return await _credentials(
-            files.username_file, files.password_file, Credentials(self._url.username, self._url.password)
+            files.username_file, files.password_file, RedisCredentials(self._url.username, self._url.password)
         )
 
-    async def sentinel_credentials(self) -> Credentials:
+    async def sentinel_credentials(self) -> RedisCredentials:
         files = self._files
-        return await _credentials(files.sentinel_username_file, files.sentinel_password_file, Credentials("", ""))
+        return await _credentials(files.sentinel_username_file, files.sentinel_password_file, RedisCredentials("", ""))
 
     async def tls(self) -> ssl.SSLContext | None:
         """Return the context of the next connection, None where there is no TLS; made anew when a file has changed."""
@@ -69,12 +69,12 @@ class Access:
         return self._context
 
 
-async def _credentials(username: Path | None, password: Path | None, known: Credentials) -> Credentials:
+async def _credentials(username: Path | None, password: Path | None, known: RedisCredentials) -> RedisCredentials:
     if username is None and password is None:
         return known
 
-    def read() -> Credentials:
-        return Credentials(
+    def read() -> RedisCredentials:
+        return RedisCredentials(
             _line(username) if username else known.username, _line(password) if password else known.password
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from webhook.adapters.redis_store.transport.connection import Command, Line
+from webhook.adapters.redis_store.transport.connection import Command, SharedConnection
 
 TEXT = "\n".join(
     part.read_text()
@@ -24,7 +24,7 @@ class Script:
         self._text = text
         self._sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
-    async def run(self, line: Line, keys: Sequence[str], argument: bytes, *before: Command) -> Any:
+    async def run(self, line: SharedConnection, keys: Sequence[str], argument: bytes, *before: Command) -> Any:
         """Run it once, whole, behind commands that go before it; return the raw answer."""
         try:
             answer = await line.ask(*before, ("EVALSHA", self._sha, len(keys), *keys, argument))

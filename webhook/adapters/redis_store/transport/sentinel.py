@@ -13,11 +13,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from webhook.adapters.redis_store.transport.connect import all_failed, dialled, dropped_unless_done
-from webhook.adapters.redis_store.transport.connection import Line
-from webhook.adapters.redis_store.transport.credentials import Access
+from webhook.adapters.redis_store.transport.connection import SharedConnection
+from webhook.adapters.redis_store.transport.credentials import CredentialSource
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.topology import ServerLink, told
-from webhook.store.store_url import Address, StoreUrl
+from webhook.adapters.redis_store.transport.topology import ServerTransport, told
+from webhook.store.store_url import RedisAddress, StoreUrl
 
 _SENTINEL_SECONDS = 1.0
 
@@ -25,13 +25,13 @@ _SENTINEL_SECONDS = 1.0
 class Sentinels:
     """The Sentinels of one group. Whoever answered last is asked first."""
 
-    def __init__(self, url: StoreUrl, access: Access) -> None:
+    def __init__(self, url: StoreUrl, access: CredentialSource) -> None:
         self._service = url.service
         self._database = url.database
         self._access = access
-        self._lines = {address: Line(partial(self._dial_sentinel, address)) for address in url.addresses}
+        self._lines = {address: SharedConnection(partial(self._dial_sentinel, address)) for address in url.addresses}
         self._order = list(url.addresses)
-        self.dialled: Address | None = None
+        self.dialled: RedisAddress | None = None
         """Whom they named last, for a connection that takes calls."""
 
     async def dial(self) -> AbstractConnection:
@@ -43,13 +43,13 @@ class Sentinels:
         """Return another connection to the primary of now."""
         return await self._connected(await self.primary())
 
-    async def _connected(self, address: Address) -> AbstractConnection:
+    async def _connected(self, address: RedisAddress) -> AbstractConnection:
         connection = await dialled(address, await self._access.credentials(), await self._access.tls(), self._database)
         async with dropped_unless_done(connection):
             await _check(address, connection)
         return connection
 
-    async def primary(self) -> Address:
+    async def primary(self) -> RedisAddress:
         """Return whom the first one names that answers; RedisError where none does."""
         errors: list[Exception] = []
         for sentinel in tuple(self._order):
@@ -64,13 +64,13 @@ class Sentinels:
                 continue
             self._put(sentinel, 0)
             host, port = answer
-            return Address(host.decode(), int(port))
+            return RedisAddress(host.decode(), int(port))
         raise all_failed(f"no Sentinel names the primary of {self._service!r}", errors)
 
     async def close(self) -> None:
         await asyncio.gather(*(line.close() for line in self._lines.values()))
 
-    async def _ask(self, sentinel: Address) -> tuple[bytes, bytes] | None:
+    async def _ask(self, sentinel: RedisAddress) -> tuple[bytes, bytes] | None:
         asked = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
         try:
             async with asyncio.timeout(_SENTINEL_SECONDS):
@@ -79,15 +79,15 @@ class Sentinels:
             raise TimeoutError(f"{sentinel}: no answer within {_SENTINEL_SECONDS:g} s") from None
         return answer
 
-    def _put(self, sentinel: Address, place: int) -> None:
+    def _put(self, sentinel: RedisAddress, place: int) -> None:
         self._order.remove(sentinel)
         self._order.insert(place, sentinel)
 
-    async def _dial_sentinel(self, address: Address) -> AbstractConnection:
+    async def _dial_sentinel(self, address: RedisAddress) -> AbstractConnection:
         return await dialled(address, await self._access.sentinel_credentials(), await self._access.tls())
 
 
-class SentinelLink(ServerLink):
+class SentinelTransport(ServerTransport):
     """The primary of a group. A former one that takes writes still, for nobody has told it, is left within a tick."""
 
     def __init__(self, sentinels: Sentinels, script: Script) -> None:
@@ -106,7 +106,7 @@ class SentinelLink(ServerLink):
         await self._sentinels.close()
 
 
-async def _check(address: Address, connection: AbstractConnection) -> None:
+async def _check(address: RedisAddress, connection: AbstractConnection) -> None:
     """Sentinels may still name the one that failed, or name one already that does not know of it yet."""
     await connection.send_command("INFO", "replication")
     role = told(await connection.read_response(), "role")

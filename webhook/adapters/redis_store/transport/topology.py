@@ -8,7 +8,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import InvalidResponse, ResponseError
 
 from webhook.adapters.redis_store.transport.connect import Dial
-from webhook.adapters.redis_store.transport.connection import Line
+from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.script import Script
 
 _KEYS_A_SCAN = 1000
@@ -17,7 +17,7 @@ Connected = Callable[[str, str], None]
 """Hears, before a connection takes calls, which process is at its other end: the lane, and the name of the process."""
 
 
-class Link(Protocol):
+class Transport(Protocol):
     """A Redis. Every method raises RedisError, OSError or TimeoutError, whose words hold no password.
 
     Nothing is tried twice: after an error the next call looks the servers up again, and connects anew.
@@ -54,14 +54,14 @@ class Link(Protocol):
         """Disconnect when the calls under way have ended."""
 
 
-class ServerLink:
+class ServerTransport:
     """One server at a time: `dial` knows which."""
 
     one_tag_a_call = False
 
     def __init__(self, dial: Dial, script: Script, dial_apart: Dial | None = None) -> None:
         self.on_connected: Connected | None = None
-        self._line = Line(dial, self._greet)
+        self._line = SharedConnection(dial, self._greet)
         self._script = script
         self._dial_apart = dial_apart or dial
 
@@ -101,7 +101,7 @@ async def greet(connection: AbstractConnection, lane: str, on_connected: Connect
             on_connected(lane, told(info, "run_id"))
 
 
-async def run_id(line: Line) -> str:
+async def run_id(line: SharedConnection) -> str:
     """Return the name that a server's process has given itself at its start."""
     return told(await line.ask(("INFO", "server")), "run_id")
 
@@ -115,7 +115,7 @@ def told(info: bytes, name: str) -> str:
     raise InvalidResponse(f"INFO does not say {name}")
 
 
-async def forget(line: Line, pattern: str) -> None:
+async def forget(line: SharedConnection, pattern: str) -> None:
     """Delete a server's keys; one command each, for those of a Cluster have different slots."""
     cursor = b"0"
     while True:
