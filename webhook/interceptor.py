@@ -170,13 +170,13 @@ class Interceptor:
         return await asyncio.get_running_loop().run_in_executor(self._large_pods, stages.acquire, evaluation)
 
     async def _charge(self, evaluation: Evaluation) -> None:
+        asked = stages.acquire(evaluation) if not evaluation.is_large else await self._asked(evaluation)
         try:
-            asked = stages.acquire(evaluation) if not evaluation.is_large else await self._asked(evaluation)
             receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:
             stages.uncounted(evaluation, str(error))
             if evaluation.uncounted and isinstance(error, UncountedError):
-                error.admitted()
+                self._store.book_later(asked)
             return
         stages.charged(evaluation, receipt)
         for transition in receipt.transitions:

@@ -138,15 +138,20 @@ class World:
 
     async def ask(self, plan: CounterPlan = LOCAL, uid: str = "", **more: Any) -> Receipt:
         guard = more.pop("guard", self.guard)
+        return await guard.acquire(self.request(plan, uid, **more))
+
+    def request(self, plan: CounterPlan, uid: str = "", **more: Any) -> Acquire:
         cost = more.pop("cost", {"pods": 1})
         source = more.pop("event_source", "user:alice")
-        return await guard.acquire(Acquire(plan, "shop", uid or f"uid-{next(_numbers)}", cost, source, **more))
+        return Acquire(plan, "shop", uid or f"uid-{next(_numbers)}", cost, source, **more)
 
     async def uncounted(self, plan: CounterPlan, uid: str = "", *, admitted: bool, **more: Any) -> str:
+        guard = more.pop("guard", self.guard)
+        request = self.request(plan, uid, **more)
         with pytest.raises(UncountedError) as failed:
-            await self.ask(plan, uid, **more)
+            await guard.acquire(request)
         if admitted:
-            failed.value.admitted()
+            guard.book_later(request)
         return str(failed.value)
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -57,10 +57,12 @@ async def trip(world: World, plan: CounterPlan) -> None:
 async def come(world: World, plan: CounterPlan, uid: str = "", **more: Any) -> Receipt:
     """Let a Pod come as the interceptor does; one on which others must decide is admitted."""
     more.setdefault("event_source", SOURCE)
+    guard = more.pop("guard", world.guard)
+    request = world.request(plan, uid, **more)
     try:
-        return await world.ask(plan, uid, **more)
-    except UncountedError as error:
-        error.admitted()
+        return await guard.acquire(request)
+    except UncountedError:
+        guard.book_later(request)
         return Receipt(0)
 
 

@@ -18,6 +18,10 @@ class CounterStore(Protocol):
         """
         ...
 
+    def book_later(self, request: Acquire) -> None:
+        """Book a Pod once the store answers: it was admitted although `acquire` raised UncountedError."""
+        ...
+
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         """Give back what `uid` was charged, once, while its bucket lives; True if anything was given back."""
         ...

@@ -69,6 +69,9 @@ class Outage:
     async def acquire(self, request: Acquire) -> Receipt:
         return await self._guard.acquire(request)
 
+    def book_later(self, request: Acquire) -> None:
+        self._guard.book_later(request)
+
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         """Give back; where the store is down, once it is back: then nobody can say yet whether there is anything."""
         try:
@@ -159,6 +162,9 @@ class _Switched:
 
     async def acquire(self, request: Acquire) -> Receipt:
         return await self._asked(lambda: self._store.acquire(request))
+
+    def book_later(self, request: Acquire) -> None:
+        self._store.book_later(request)
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
         return await self._asked(lambda: self._store.knows(plan, uid))

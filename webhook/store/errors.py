@@ -1,12 +1,10 @@
-"""Acquires that the store gave no answer to: whether one may be carried out all the same, and what came of its Pod."""
-
-from collections.abc import Callable
+"""Errors of a store that did not answer."""
 
 from webhook.errors import StoreUnavailableError
 
 
 class NoStoreAnswerError(StoreUnavailableError):
-    """The store gave no answer. `sent`: it had been asked, and may do it yet; else it never heard of it."""
+    """The store gave no answer. `sent`: the request was sent and may still be carried out; otherwise it never will."""
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)
@@ -14,8 +12,4 @@ class NoStoreAnswerError(StoreUnavailableError):
 
 
 class UncountedError(StoreUnavailableError):
-    """Somebody else must decide on this Pod. Who admits it calls `admitted`, so that it is counted afterwards."""
-
-    def __init__(self, reason: str, admitted: Callable[[], None]) -> None:
-        super().__init__(reason)
-        self.admitted = admitted
+    """The store gave no answer, and the caller decides on the Pod: `CounterStore.book_later` if it is admitted."""

@@ -6,7 +6,6 @@ window, or is given back by whoever watches Pods.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -140,6 +139,9 @@ class StoreFallback:
         if not request.peek and request.resize_from is None:
             self._settling.refund_later(request.plan, request.uid)
 
+    def book_later(self, request: Acquire) -> None:
+        self._owe(request, self._clock.now_us())
+
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._denied.drop(plan.tag)
         self._recent.remove(uid)
@@ -260,13 +262,13 @@ class StoreFallback:
             view = judgement.view
             return Receipt(self.now_us(), Refusal.BREAKER, breaker=view, transitions=moves, local=True)
         if _rule(plan) != WhenStoreUnavailable.LOCAL:
-            raise UncountedError(str(error), partial(self._admitted, request, now_us)) from error
+            raise UncountedError(str(error)) from error
         if request.uid in self._recent and request.resize_from is None:
             self._settling.keep(plan, request.uid)
             return Receipt(self.now_us(), repeated=True, local=True)
         receipt = self._local.acquire(request, now_us, self.now_us() - now_us)
         if receipt.refused is None:
-            self._admitted(request, now_us)
+            self._owe(request, now_us)
         return receipt if judgement is None else self._with_breaker(receipt, request, judgement)
 
     def _with_breaker(self, receipt: Receipt, request: Acquire, judgement: LocalBreakerDecision) -> Receipt:
@@ -279,8 +281,8 @@ class StoreFallback:
             transitions=self._breakers.take_moves(),
         )
 
-    def _admitted(self, request: Acquire, now_us: int) -> None:
-        """Owe what was admitted without the store."""
+    def _owe(self, request: Acquire, counted_at_us: int) -> None:
+        """Add an admission to the backlog; `counted_at_us` is when this replica's share counted it."""
         if request.peek:
             return
         at_us = self.now_us()
@@ -289,7 +291,7 @@ class StoreFallback:
                 self._breakers.admitted(request, at_us)
             self._settling.keep(request.plan, request.uid)
             self._recent.add(request, at_us)
-        self._settling.owe(BacklogEntry(request, at_us, now_us, BookingCause.AWAY))
+        self._settling.owe(BacklogEntry(request, at_us, counted_at_us, BookingCause.AWAY))
 
     async def _tell(self, key: ServiceKey) -> None:
         await self._breakers.tell(key, self._inner.offer, self.now_us())

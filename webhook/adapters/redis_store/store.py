@@ -86,6 +86,9 @@ class RedisStore(BreakerQuestions):
             self._losses.seen(planned.keys.home, result[-1], receipt.at_us, counts_until_us)
         return receipt
 
+    def book_later(self, _: Acquire) -> None:
+        """Do nothing: `acquire` never raises UncountedError."""
+
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
         record = self._plans.of(plan).keys.pod(uid)
         return bool(await self._lane(plan).ask(ScriptOperation(plan, (record,), ("record",), (0,))))
