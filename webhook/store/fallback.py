@@ -1,9 +1,4 @@
-"""`ports.CounterStore` before a store that may be away: answers by each service's own rule, and settles up afterwards.
-
-What it cannot mend: an Acquire that was given up here may be carried out later, on a store that came back after this
-replica ended; and its refund may be lost with the store. What is then counted for a Pod that never was leaves with its
-window, or is given back by whoever watches Pods.
-"""
+"""StoreFallback: a counter store that keeps answering while the shared store is away, and settles up afterwards."""
 
 from collections.abc import Sequence
 
@@ -27,10 +22,7 @@ FAILURE_MODE = "failureMode"
 
 
 class StoreFallback:
-    """One replica's guard. Rules, bounds and what may remain oversold are in docs/redis.md.
-
-    `late_us`: how long breakers wait for outcomes of an interval that has ended.
-    """
+    """Rules, bounds and what may remain oversold are in docs/redis.md. `late_us`: how late outcomes may arrive."""
 
     def __init__(
         self,
@@ -52,7 +44,6 @@ class StoreFallback:
         self._breakers = LocalBreakers(inner.last_breaker, replicas, late_us)
         self._others = replicas - 1
         self._plans: tuple[CounterPlan, ...] = ()
-        """The policy's, as of the last tick."""
         self._settling = Reconciler(
             inner,
             self._look_again,
