@@ -53,7 +53,7 @@ def test_the_page_names_every_field_and_bound() -> None:
     assert re.findall(r"^\| `(\w+)` \| (?:text|number|whole|`true`)", PAGE, re.MULTILINE) == list(
         Pushed.__struct_fields__
     )
-    for words in (f"at most {MOST_OUTCOMES:,}", f"At most {MOST_WAITING:,} sums", f"first {MOST_LISTED} that are not"):
+    for words in (f"at most {MOST_OUTCOMES:,}", f"At most {MOST_WAITING:,} sums", f"first {MOST_LISTED} that are"):
         assert words in PAGE
 
 
