@@ -15,16 +15,16 @@ class StoreUnavailableError(Exception):
     """The counters cannot be asked, or did not answer in time; says why. Whether they were changed is not known."""
 
 
-class BoardError(Exception):
-    """What stands on a `ports.StatusBoard` cannot be told or changed; says why, and how long to wait at least."""
+class ServiceStatusError(Exception):
+    """ServiceStatus objects cannot be read or written; says why, and how long to wait at least."""
 
     def __init__(self, message: str, retry_after_seconds: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
 
 
-class NoBoardError(Exception):
-    """There is no such board; says how to put one up."""
+class ServiceStatusNotInstalledError(Exception):
+    """The cluster has no ServiceStatus kind; says how to install it."""
 
 
 class NoPolicyError(Exception):

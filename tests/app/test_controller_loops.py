@@ -10,7 +10,7 @@ from tests.harness.serving import Files
 from webhook.adapters.clocks import VirtualClock, WallClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import open_sources
-from webhook.app.controller_loops import by_hand
+from webhook.app.controller_loops import manual_loops
 from webhook.app.telemetry import Telemetry
 from webhook.core.breaker import State
 from webhook.core.quota import Acquire, CounterPlan
@@ -37,7 +37,7 @@ async def test_resets_come_at_once_where_the_walls_clock_was_set_forward_since_t
     assert await stands(store, plan) == (State.OPEN, 3)
 
     clock.set(clock.now_us() + 1)
-    loops = [asyncio.create_task(loop()) for loop in by_hand(sources, store, telemetry)]
+    loops = [asyncio.create_task(loop()) for loop in manual_loops(sources, store, telemetry)]
     async with asyncio.timeout(30):
         while await stands(store, plan) != (State.CLOSED, 0):  # noqa: ASYNC110  the store has no event for it
             await asyncio.sleep(0.01)

@@ -134,7 +134,7 @@ async def test_a_watch_that_meets_a_defect_begins_again(monkeypatch: pytest.Monk
         raise RuntimeError(f"defect {rounds}")
 
     with pytest.raises(asyncio.CancelledError):
-        await supervision.forever(watch, logs)  # type: ignore[arg-type]  all that it is asked for
+        await supervision.run_forever(watch, logs)  # type: ignore[arg-type]  all that it is asked for
     assert said == ["RuntimeError('defect 1')", "RuntimeError('defect 2')"]
 
 

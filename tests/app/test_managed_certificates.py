@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from webhook.app.certificates import CertificateKeeper
+from webhook.app.certificates import CertificateController
 from webhook.app.telemetry import Telemetry
 from webhook.settings import ControllerSettings
 from webhook.settings.parsing import parse_as
@@ -23,7 +23,7 @@ async def test_a_trouble_is_shown_while_it_lasts_and_no_longer_once_another_lead
     settings = parse_as(ControllerSettings, flags, {})
     telemetry, leads = Telemetry(settings, "0"), [True]
     nobody = ApiClient(Configuration(host="http://127.0.0.1:1"))
-    keeper = CertificateKeeper(settings, telemetry, nobody)
+    keeper = CertificateController(settings, telemetry, nobody)
 
     async def until(*, is_shown: bool) -> None:
         async with asyncio.timeout(30):

@@ -13,7 +13,7 @@ from tests.harness.records import AT_US, look, policy
 from webhook.cli import main
 from webhook.core.breaker import State
 from webhook.core.quota import Use
-from webhook.core.reporting.status import Snapshot, status_document
+from webhook.core.reporting.status import ServerStatus, status_document
 from webhook.support.input_files import LARGEST_BYTES
 
 Podgate = Callable[..., int]
@@ -21,7 +21,7 @@ Podgate = Callable[..., int]
 
 DOCUMENT = msgspec.json.encode(
     status_document(
-        Snapshot(
+        ServerStatus(
             version="0.1.0",
             now_us=AT_US,
             wall_us=AT_US,

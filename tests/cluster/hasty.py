@@ -5,10 +5,10 @@ from typing import Any
 from certs.cluster import loop
 from webhook.adapters.kubernetes import Lease, LeaseTiming
 from webhook.cli import main
-from webhook.controller import BoardPace, Boards, Controller, ControllerPace
+from webhook.controller import Controller, ControllerTiming, ServiceStatusTiming, ServiceStatusWriter
 
-CONTROLLER = ControllerPace(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
-BOARDS = BoardPace(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)
+CONTROLLER = ControllerTiming(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
+BOARDS = ServiceStatusTiming(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)
 LEASE = LeaseTiming(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
 
 CERTIFICATES_PAUSE_SECONDS = 0.5
@@ -23,7 +23,7 @@ def hasten(kind: type[Any], timing: object) -> None:
 
 if __name__ == "__main__":
     hasten(Controller, CONTROLLER)
-    hasten(Boards, BOARDS)
+    hasten(ServiceStatusWriter, BOARDS)
     hasten(Lease, LEASE)
     loop.PAUSE_SECONDS_MAX = CERTIFICATES_PAUSE_SECONDS
     main()

@@ -16,7 +16,7 @@ from tests.cluster.identities import Identities
 from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
 from tests.cluster.recorder import Answer, Recorder, admit
 from tests.redis_servers import RedisServer, names
-from webhook.controller import ControllerPace
+from webhook.controller import ControllerTiming
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -157,7 +157,7 @@ def test_nothing_was_given_back_twice(running: Reconciling) -> None:
 
 
 def test_in_earnest_a_pod_is_waited_for_a_minute() -> None:
-    assert ControllerPace().overdue_seconds == 60
+    assert ControllerTiming().overdue_seconds == 60
 
 
 def workloads() -> dict[str, Any]:

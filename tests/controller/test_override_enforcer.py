@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
-from webhook.controller import Hands
+from webhook.controller import OverrideEnforcer
 from webhook.core.breaker import Forcing, State, Transition
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
@@ -66,8 +66,8 @@ class World:
         self.compiled = CompiledPolicy(LOADED)
         self.hands = self.leader()
 
-    def leader(self) -> Hands:
-        return Hands(
+    def leader(self) -> OverrideEnforcer:
+        return OverrideEnforcer(
             self.ledger, self.ledger.last_breaker, lambda: self.compiled, lambda: self.resets, self.told.append
         )
 
@@ -148,6 +148,6 @@ async def test_a_reset_is_done_once_for_its_moment_and_touches_no_other_service(
 
 async def test_without_a_policy_there_is_nothing_to_do() -> None:
     world = World()
-    hands = Hands(world.ledger, world.ledger.last_breaker, lambda: None, dict, world.told.append)
+    hands = OverrideEnforcer(world.ledger, world.ledger.last_breaker, lambda: None, dict, world.told.append)
     await hands.look()
     assert world.ledger.asked == []

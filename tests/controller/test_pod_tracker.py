@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.controller.world import WEB, World, compiled, pod
-from webhook.controller.pending_sightings import MOST, Untold
-from webhook.controller.pod_index import GONE_MAX, GONE_US, Roster
+from webhook.controller.pending_sightings import MOST, PendingSightings
+from webhook.controller.pod_index import GONE_MAX, GONE_US, PodIndex
 from webhook.core.kubernetes.pod import Container, Resources
 from webhook.core.pods.ownership import NOT_LIVE_US, Owned
 from webhook.core.quota import Sighting
@@ -84,7 +84,7 @@ async def test_of_many_states_the_store_is_told_the_newest() -> None:
 
 
 async def test_what_changes_while_it_travels_is_told_after() -> None:
-    untold, first = Untold(), owned("web")
+    untold, first = PendingSightings(), owned("web")
     assert untold.note("web", "a", first, 1)
     assert [*untold.take("web", 9)] == ["a"]
     assert untold.note("web", "a", replace(first, name="newer"), 5)
@@ -113,7 +113,7 @@ async def test_a_batch_is_no_more_than_64() -> None:
 
 
 async def test_what_waits_to_be_told_is_bounded() -> None:
-    untold = Untold()
+    untold = PendingSightings()
     for number in range(MOST):
         assert untold.note("web", str(number), owned("web"), number)
     assert not untold.note("web", "one more", owned("web"), MOST)
@@ -257,7 +257,7 @@ async def test_two_who_lead_for_a_moment_do_no_harm() -> None:
 
 
 async def test_uids_of_pods_that_have_gone_are_bounded_in_number_and_time() -> None:
-    roster = Roster()
+    roster = PodIndex()
     for number in range(GONE_MAX + 1):
         roster.remove(str(number), None, number)
     assert ("0" in roster, "1" in roster, roster.forgotten_us) == (False, True, 0)

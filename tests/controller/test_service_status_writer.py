@@ -5,20 +5,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.harness.fake_apiserver import until
-from webhook.controller import BoardPace, BoardReports, Boards
+from webhook.controller import ServiceStatusReports, ServiceStatusTiming, ServiceStatusWriter
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.service_status import service_status
-from webhook.errors import BoardError, NoBoardError
+from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 
 CLOSED, OPEN = BreakerView(State.CLOSED, 0, 0), BreakerView(State.OPEN, 1, 1_800_000_000_000_000, 1_800_000_180_000_000)
-PACE = BoardPace(round_seconds=1, writes_max=2, read_seconds=300, first_pause_seconds=1, longest_pause_seconds=4)
-NEVER = BoardPace(writes_max=2, read_seconds=0)
+PACE = ServiceStatusTiming(
+    round_seconds=1, writes_max=2, read_seconds=300, first_pause_seconds=1, longest_pause_seconds=4
+)
+NEVER = ServiceStatusTiming(writes_max=2, read_seconds=0)
 """It looks each time."""
-FORBIDDEN = BoardError("cannot write: HTTP 403")
+FORBIDDEN = ServiceStatusError("cannot write: HTTP 403")
 
 
 def compiled(*services: str, mode: str = "Enforce") -> CompiledPolicy:
@@ -47,7 +49,7 @@ class Board:
         self._ask(service)
         self.stands = {**self.stands, service: status}
 
-    async def erase(self, service: str) -> None:
+    async def delete(self, service: str) -> None:
         self._ask(f"-{service}")
         self.stands = {name: status for name, status in self.stands.items() if name != service}
 
@@ -65,14 +67,14 @@ class Board:
 class World:
     """A policy, its breakers, a board, and who keeps it."""
 
-    def __init__(self, *services: str, board: Board | None = None, pace: BoardPace = PACE) -> None:
+    def __init__(self, *services: str, board: Board | None = None, pace: ServiceStatusTiming = PACE) -> None:
         self.policy: CompiledPolicy | None = compiled(*services)
         self.views: dict[str, BreakerView] = dict.fromkeys(services, CLOSED)
         self.board = board or Board()
         self.told: list[str] = []
         say = self.told.append
-        reports = BoardReports(lambda text: say(f"absent {text}"), say, lambda text: say(f"over {text}"))
-        self.boards = Boards(self.board, self._known, lambda: self.policy, reports, pace=pace)
+        reports = ServiceStatusReports(lambda text: say(f"absent {text}"), say, lambda text: say(f"over {text}"))
+        self.boards = ServiceStatusWriter(self.board, self._known, lambda: self.policy, reports, pace=pace)
 
     def _known(self, plan: CounterPlan) -> BreakerView | None:
         return self.views.get(plan.service)
@@ -155,13 +157,13 @@ async def test_what_somebody_else_has_changed_is_mended_at_the_next_look() -> No
 
 async def test_where_there_is_no_board_that_is_told_once_and_asked_again_later() -> None:
     world = World("a")
-    world.board.refuses["*"] = NoBoardError("put one up")
+    world.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
     assert [await world.boards.round() for _ in range(2)] == [PACE.read_seconds] * 2
     assert world.told == ["absent put one up"]
     world.board.refuses.clear()
     world.board.take_asked()
     assert await world.round() == ["read", "a"]
-    world.board.refuses["*"] = NoBoardError("put one up")
+    world.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
     world.views["a"] = OPEN
     assert await world.boards.round() == PACE.read_seconds, "somebody has taken it away"
     assert world.told == ["absent put one up"] * 2
@@ -174,7 +176,7 @@ async def test_a_board_that_gives_no_answer_is_told_of_once_and_asked_with_growi
     world = World("a")
     world.board.refuses["*"] = FORBIDDEN
     assert [await world.boards.round() for _ in range(4)] == [1, 2, 4, 4]
-    world.board.refuses["*"] = BoardError("busy", retry_after_seconds=30)
+    world.board.refuses["*"] = ServiceStatusError("busy", retry_after_seconds=30)
     assert await world.boards.round() == 30
     world.board.refuses.clear()
     assert await world.boards.round() == PACE.round_seconds
@@ -185,7 +187,12 @@ async def test_a_board_that_gives_no_answer_is_told_of_once_and_asked_with_growi
 
 async def test_a_trouble_that_ends_where_there_is_no_board_is_not_told_to_be_over() -> None:
     world = World("a")
-    for error in (NoBoardError("put one up"), FORBIDDEN, NoBoardError("put one up"), NoBoardError("put one up")):
+    for error in (
+        ServiceStatusNotInstalledError("put one up"),
+        FORBIDDEN,
+        ServiceStatusNotInstalledError("put one up"),
+        ServiceStatusNotInstalledError("put one up"),
+    ):
         world.board.refuses["*"] = error
         await world.boards.round()
     assert world.told == ["absent put one up", f"{FORBIDDEN}", "absent put one up"]
@@ -202,7 +209,7 @@ async def test_a_service_that_is_refused_holds_up_no_other() -> None:
 
 
 async def test_it_goes_on_until_cancelled() -> None:
-    world = World("a", pace=BoardPace(round_seconds=0))
+    world = World("a", pace=ServiceStatusTiming(round_seconds=0))
     keeping = asyncio.create_task(world.boards.run())
     await until(lambda: "a" in world.board.stands)
     world.views["a"] = OPEN

@@ -10,7 +10,7 @@ from tests.controller.test_pod_tracker import until
 from tests.controller.world import compiled, pod
 from webhook.controller import outcome_sender, start_tracker
 from webhook.core.breaker import State
-from webhook.ports import Found
+from webhook.ports import PodLookup
 
 
 async def test_the_first_ready_is_told_once_with_the_time_it_took() -> None:
@@ -222,7 +222,7 @@ async def test_what_the_watch_shows_during_a_look_stands() -> None:
     world.wait(1)
     find = world.watch.find
 
-    async def find_late(namespace: str, name: str) -> Found | None:
+    async def find_late(namespace: str, name: str) -> PodLookup | None:
         found = await find(namespace, name)
         if world.cluster.pods.get("gone"):
             world.cluster.delete("gone")
@@ -244,7 +244,7 @@ async def test_a_policy_that_comes_during_a_look_gives_the_time_that_it_says() -
     world.wait(DEADLINE + 1)
     find = world.watch.find
 
-    async def find_late(namespace: str, name: str) -> Found | None:
+    async def find_late(namespace: str, name: str) -> PodLookup | None:
         world.policy = compiled(STARTS.replace("60s", "90s"))
         world.watch.list_again()
         await world.watch_all()

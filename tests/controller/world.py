@@ -13,7 +13,7 @@ from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.kubernetes.api.objects import Listed, ListMetadata
 from webhook.adapters.kubernetes.pods import WatchedPods
 from webhook.adapters.memory_store import MemoryStore
-from webhook.controller import Controller, ControllerPace, ControllerReports
+from webhook.controller import Controller, ControllerReports, ControllerTiming
 from webhook.core.breaker import Transition
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
@@ -22,11 +22,11 @@ from webhook.core.pods.ownership import ends_at_us
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, Receipt, pod_cost
 from webhook.errors import StoreUnavailableError
-from webhook.ports import Continuity, Found, PodTaker, WatchReports
+from webhook.ports import Continuity, PodEventHandler, PodLookup, WatchReports
 
 START_US = 1_800_000_000_000_000
 SECOND_US = 1_000_000
-EAGER = ControllerPace(first_retry_seconds=0, longest_retry_seconds=0, repair_seconds=0, round_seconds=0.001)
+EAGER = ControllerTiming(first_retry_seconds=0, longest_retry_seconds=0, repair_seconds=0, round_seconds=0.001)
 SILENT = WatchReports(lambda: None, lambda _: None, lambda _: None)
 
 WEB = """
@@ -114,14 +114,14 @@ class ScriptedWatch(WatchedPods):
         super().__init__(None, clock, reports=SILENT, resume=resume)  # type: ignore[arg-type]  no API server is asked
         self.cluster = cluster
         self.position: int | None = None
-        self.taker: PodTaker | None = None
+        self.taker: PodEventHandler | None = None
         self.is_blind = False
         self.page = 2
         self.looks: list[str] = []
         self._snapshot: Sequence[Pod] = ()
         self._snapshot_version = 0
 
-    async def run(self, taker: PodTaker) -> None:
+    async def run(self, taker: PodEventHandler) -> None:
         self.taker = taker
         await asyncio.Event().wait()
 
@@ -132,15 +132,15 @@ class ScriptedWatch(WatchedPods):
         """Lose the connection, so that only a list can tell what is there."""
         self.position = None
 
-    async def find(self, namespace: str, name: str) -> Found | None:
+    async def find(self, namespace: str, name: str) -> PodLookup | None:
         self.looks.append(name)
         if self.is_blind:
             return None
         found = [one for one in self.cluster.pods.values() if one.metadata.name == name]
         same = [one for one in found if one.metadata.namespace == namespace]
-        return Found(same[0] if same else None, self.cluster.revision)
+        return PodLookup(same[0] if same else None, self.cluster.revision)
 
-    async def step(self, taker: PodTaker, events: int = 1_000_000) -> None:
+    async def step(self, taker: PodEventHandler, events: int = 1_000_000) -> None:
         """List if need be, else take some events and then, if nothing is left, a bookmark."""
         if self.position is None:
             self.position = int((await self._list(taker)).version)

@@ -25,7 +25,7 @@ from certs.tokens.issuer import key_pem, new_key, sign
 from certs.tokens.rotation import View, Writes
 from tests.cli.running import BIN, Done, podgate
 from webhook.adapters.logs import JsonLines, Logs
-from webhook.app.node_agent import Looked, _look_on
+from webhook.app.node_agent import NodeCheck, _look_on
 from webhook.errors import UserError
 from webhook.node_agent import credential_check, credential_folder
 from webhook.node_agent.credential_folder import (
@@ -464,19 +464,19 @@ def test_a_memory_that_cannot_be_read_is_no_licence(tmp_path: Path) -> None:
 
 async def test_a_trouble_is_told_once_until_it_is_over_and_a_defect_ends_nothing() -> None:
     said = io.StringIO()
-    looks: list[Looked | Exception] = [
-        Looked(("written",), ("away",)),
-        Looked((), ("away",)),
+    looks: list[NodeCheck | Exception] = [
+        NodeCheck(("written",), ("away",)),
+        NodeCheck((), ("away",)),
         ValueError("a defect"),
-        Looked(),
-        Looked((), ("away",)),
+        NodeCheck(),
+        NodeCheck((), ("away",)),
     ]
     over = asyncio.Event()
 
-    async def one() -> Looked:
+    async def one() -> NodeCheck:
         if not looks:
             over.set()
-            return Looked()
+            return NodeCheck()
         found = looks.pop(0)
         if isinstance(found, Exception):
             raise found

@@ -14,7 +14,7 @@ from tests.harness.serving import Files
 from webhook.adapters.clocks import SystemClock, VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import open_sources
-from webhook.app.server import Podgate
+from webhook.app.server import ServerProcess
 from webhook.app.telemetry import Telemetry
 from webhook.core.breaker import State, Transition
 from webhook.core.breaker.outcome import Outcomes
@@ -352,7 +352,7 @@ async def test_the_last_outcomes_are_told_when_a_server_ends_before_its_store_cl
     names = [flag.removeprefix("--").replace("-", "_") for flag in flags[::2]]
     settings = parse(dict(zip(names, flags[1::2], strict=True)), {})
     telemetry, clock, at_close = Telemetry(settings, "0"), SystemClock(), list[bytes]()
-    podgate = Podgate(settings, telemetry, clock, await open_sources(settings, telemetry, clock))
+    podgate = ServerProcess(settings, telemetry, clock, await open_sources(settings, telemetry, clock))
     close = podgate._store.close
 
     async def closing() -> None:

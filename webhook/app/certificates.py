@@ -24,14 +24,14 @@ _AUDIENCE = "podgate"
 
 
 @dataclass(frozen=True, slots=True)
-class Bootstrapped:
+class BootstrapResult:
     """What one look came to."""
 
     done: tuple[str, ...]
     troubles: tuple[str, ...]
 
 
-class CertificateKeeper:
+class CertificateController:
     """What is told of it, and its loop. `shown` is for /status."""
 
     def __init__(self, settings: ControllerSettings, telemetry: Telemetry, client: "ApiClient") -> None:
@@ -90,7 +90,7 @@ class CertificateKeeper:
         self._totals.kept({})
 
 
-async def bootstrap(settings: ControllerSettings) -> Bootstrapped:
+async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
     """Do once what whoever leads would do now, for a cluster where nobody leads yet."""
     from certs.cluster import loop  # noqa: PLC0415  as above
     from certs.cluster.api import Api  # noqa: PLC0415  as above
@@ -107,7 +107,7 @@ async def bootstrap(settings: ControllerSettings) -> Bootstrapped:
         troubles = await loop.look(Api(client, lambda: True), _beginning(settings), reports)
     finally:
         await client.close()
-    return Bootstrapped(tuple(done), troubles)
+    return BootstrapResult(tuple(done), troubles)
 
 
 def duties_of(settings: ControllerSettings) -> "list[Duty]":

@@ -15,7 +15,7 @@ from webhook.settings import ClientIdentity, Settings
 
 
 @dataclass(frozen=True, slots=True)
-class OpenDoor:
+class ClientAuthentication:
     """`loops` keep it current."""
 
     mode: ClientIdentity
@@ -39,15 +39,17 @@ class OpenDoor:
         return {"forwarded-ca": self.authorities.value.not_after_seconds} if self.authorities is not None else {}
 
 
-def open_door(settings: Settings, telemetry: Telemetry, callers: Callers | None) -> OpenDoor:
+def open_client_authentication(
+    settings: Settings, telemetry: Telemetry, callers: Callers | None
+) -> ClientAuthentication:
     """Return the door; `callers` is None in reduced mode alone. UserError for a bad file."""
     if callers is None:
         if settings.reduced_path_file is None:
             raise LookupError("settings of the reduced mode name the file of its path")
         paths = ReducedPaths(settings.reduced_path_file, telemetry.watched_files("reduced path"))
-        return OpenDoor(settings.client_identity, ReducedDoor(paths), (paths.run,))
+        return ClientAuthentication(settings.client_identity, ReducedDoor(paths), (paths.run,))
     if settings.forwarded_ca is None:
-        return OpenDoor(settings.client_identity, MutualDoor(callers.authenticator))
+        return ClientAuthentication(settings.client_identity, MutualDoor(callers.authenticator))
     authorities = ForwardedAuthorities(settings.forwarded_ca, telemetry.watched_files("forwarded CAs"))
     door = ForwardedDoor(callers.authenticator, callers.identities, authorities, WallClock())
-    return OpenDoor(settings.client_identity, door, (authorities.run,), authorities)
+    return ClientAuthentication(settings.client_identity, door, (authorities.run,), authorities)

@@ -12,7 +12,7 @@ from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.overrides_file import OverridesFile
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
-from webhook.app.certificates import CertificateKeeper
+from webhook.app.certificates import CertificateController
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.tokens.jwks_refresher import Fetch
 from webhook.core.compiled_policy import CompiledPolicy
@@ -20,7 +20,7 @@ from webhook.core.document import Purpose, configmap
 from webhook.policy.active_overrides import OverridesKeeper
 from webhook.policy.active_policy import ActivePolicy
 from webhook.policy.current_policy import PolicyKeeper
-from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource, StatusBoard
+from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource, ServiceStatusClient
 from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, in_cluster
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class Sources:
     """By which servers that share a store count each other, where there is a cluster and nobody said how many."""
     pods: PodWatch | None = None
     """Where a server in whose memory counters live sees what became of Pods."""
-    board: StatusBoard | None = None
+    board: ServiceStatusClient | None = None
     """Where whoever leads shows how services stand, if there is a cluster."""
     cluster_keys: Fetch | None = None
     """Where the keys of the cluster's own issuer come from, if its tokens are wanted."""
-    certificates: CertificateKeeper | None = None
+    certificates: CertificateController | None = None
     """Keeps certificates in the cluster while this process leads, where it is asked to."""
     purpose: Purpose = Purpose.SERVE
     """What a policy may ask of this server."""
@@ -86,7 +86,7 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     client = await kubernetes.connect(settings.kubeconfig)
-    events = tell_events(client, settings, telemetry)
+    events = report_events(client, settings, telemetry)
     followed = follow(client, settings, telemetry, clock, Purpose.serving(alone=False, in_process=in_process(settings)))
     lease = servers = None
     if in_process(settings):
@@ -153,7 +153,7 @@ def follow(
         loops,
         client.close,
         board=kubernetes.ServiceStatuses(client),
-        certificates=CertificateKeeper(settings, telemetry, client) if is_kept else None,
+        certificates=CertificateController(settings, telemetry, client) if is_kept else None,
         purpose=purpose,
     )
 
@@ -178,7 +178,7 @@ def leader_lease(
     )
 
 
-def tell_events(client: "ApiClient", settings: ControllerSettings, telemetry: Telemetry) -> Loop:
+def report_events(client: "ApiClient", settings: ControllerSettings, telemetry: Telemetry) -> Loop:
     """Have what is observed told as Events too; return what sends them."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 

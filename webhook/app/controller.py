@@ -12,10 +12,10 @@ import uvloop
 
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.metrics import CONTENT_TYPE
-from webhook.app.cluster import Loop, Sources, follow, leader_lease, tell_events
+from webhook.app.cluster import Loop, Sources, follow, leader_lease, report_events
 from webhook.app.controller_loops import controller
 from webhook.app.readiness_log import ReadinessLog
-from webhook.app.supervision import asked_to_end, forever
+from webhook.app.supervision import run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller
 from webhook.core.document import Purpose
@@ -38,7 +38,7 @@ _STORE_SECONDS = 2.0
 """No admission waits for what the controller asks of the store."""
 
 
-class Controlling:
+class ControllerProcess:
     """One who leads, or stands by."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Controlling:
         self._clock = clock
         self._client = client
         self._sources = sources
-        self._events = tell_events(client, settings, telemetry)
+        self._events = report_events(client, settings, telemetry)
         self._store = _open_store(settings, telemetry, clock)
         self._lease = leader_lease(client, settings, telemetry, self._waits, self._notes)
         self._controller: Controller | None = None
@@ -71,10 +71,10 @@ class Controlling:
             self._lead,
             *self._certificates(),
         )
-        self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
+        self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
         addresses = [str(Address(*address)) for address in self._plain.listener.addresses]
         self._logs.said("info", "listening", plain=addresses, not_ready=self._unready())
-        self._tasks.append(asyncio.create_task(forever(ReadinessLog(self._unready, self._logs).run, self._logs)))
+        self._tasks.append(asyncio.create_task(run_forever(ReadinessLog(self._unready, self._logs).run, self._logs)))
         await asked.wait()
 
     async def stop(self) -> None:
@@ -185,8 +185,8 @@ async def _run(settings: ControllerSettings) -> None:
     client = await kubernetes.connect(settings.kubeconfig)
     purpose = Purpose.serving(alone=False, in_process=False)
     sources = follow(client, settings, telemetry, clock, purpose, keeps_last_good=False)
-    controlling = Controlling(settings, telemetry, clock, client, sources)
-    asked, _ = asked_to_end()
+    controlling = ControllerProcess(settings, telemetry, clock, client, sources)
+    asked, _ = stop_signals()
     try:
         await controlling.run(asked)
     finally:

@@ -6,7 +6,7 @@ from webhook.adapters.clocks import WallClock
 from webhook.app.cluster import Loop, Sources
 from webhook.app.store import Ledger
 from webhook.app.telemetry import Telemetry
-from webhook.controller import Boards, Controller, Hands, Resets
+from webhook.controller import Controller, CounterResets, OverrideEnforcer, ServiceStatusWriter
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.ports import Clock, PodWatch
@@ -26,24 +26,24 @@ def controller(
     if ticks:
         beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.transitioned).run)
     if sources.board is not None:
-        beside.append(Boards(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
+        beside.append(ServiceStatusWriter(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
     return Controller(watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, beside=beside)
 
 
-def by_hand(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
+def manual_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
     """Return what a server does itself that has no cluster, and so no controller beside it."""
     in_force = sources.compiled
-    resets = Resets(ledger, in_force, _asked(sources))
+    resets = CounterResets(ledger, in_force, _asked(sources))
     return resets.run, _hands(sources, ledger, telemetry, in_force).run
 
 
 def _hands(
     sources: Sources, ledger: Ledger, telemetry: Telemetry, in_force: Callable[[], CompiledPolicy | None]
-) -> Hands:
+) -> OverrideEnforcer:
     def asked() -> dict[str, int]:
         return overrides.breaker_resets(sources.overrides.keeper.current().all(), _WALL.now_us())
 
-    return Hands(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
+    return OverrideEnforcer(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
 
 
 def _asked(sources: Sources) -> Callable[[], Iterable[overrides.WindowReset]]:

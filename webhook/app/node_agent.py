@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from webhook.adapters.logs import Logs
-from webhook.app.supervision import asked_to_end
+from webhook.app.supervision import stop_signals
 from webhook.ports import Credentials
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class NodeCheck:
     """What a look has changed, and what it could not."""
 
     done: Sequence[str] = ()
@@ -31,22 +31,22 @@ async def open_credentials(kubeconfig: Path | None) -> AsyncIterator[Credentials
         await client.close()
 
 
-async def look_until_asked_to_end(look: Callable[[], Awaitable[Looked]], every_seconds: float) -> None:
+async def check_until_signalled(look: Callable[[], Awaitable[NodeCheck]], every_seconds: float) -> None:
     """Look every so often, and log what changes, until SIGTERM or SIGINT."""
-    asked, _ = asked_to_end()
+    asked, _ = stop_signals()
     looking = asyncio.create_task(_look_on(look, every_seconds, Logs()))
     await asked.wait()
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
 
 
-async def _look_on(look: Callable[[], Awaitable[Looked]], every_seconds: float, logs: Logs) -> None:
+async def _look_on(look: Callable[[], Awaitable[NodeCheck]], every_seconds: float, logs: Logs) -> None:
     troubles: Sequence[str] = ()
     while True:
         try:
             found = await look()
         except Exception as error:  # noqa: BLE001  a defect of ours must not let the credentials run out
-            found = Looked(troubles=(f"a look failed: {error!r}",))
+            found = NodeCheck(troubles=(f"a look failed: {error!r}",))
         for line in found.done:
             logs.said("info", line)
         for line in found.troubles:

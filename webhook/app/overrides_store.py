@@ -9,7 +9,7 @@ from webhook.ports import OverridesBook
 
 
 @asynccontextmanager
-async def open_book(kubeconfig: Path, file: Path | None) -> AsyncIterator[OverridesBook]:
+async def open_overrides(kubeconfig: Path, file: Path | None) -> AsyncIterator[OverridesBook]:
     """Yield the overrides of a kubeconfig's cluster, or of a file if one is given; UserError: no usable kubeconfig."""
     if file is not None:
         yield FileBook(file)

@@ -12,14 +12,14 @@ from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.callers import open_callers
-from webhook.app.client_identity import open_door
+from webhook.app.client_identity import open_client_authentication
 from webhook.app.cluster import Loop, Sources, open_sources
-from webhook.app.controller_loops import by_hand, controller
+from webhook.app.controller_loops import controller, manual_loops
 from webhook.app.readiness_log import ReadinessLog
 from webhook.app.serving_tls import open_tls
-from webhook.app.status_page import Shown
+from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
-from webhook.app.supervision import asked_to_end, forever
+from webhook.app.supervision import run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
@@ -49,7 +49,7 @@ _LEASE_REMEDY = (
 )
 
 
-class Podgate:
+class ServerProcess:
     """The server with everything behind it. Made of good files only; a bad one is a UserError."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> None:
@@ -65,7 +65,7 @@ class Podgate:
         self._interceptor = Interceptor(sources.policies, counters, sources.namespaces, observer, sources.active)
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
         self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
-        self._door = open_door(settings, telemetry, self._callers)
+        self._door = open_client_authentication(settings, telemetry, self._callers)
         telemetry.metrics.reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
         reviewer = PolicyReviewer(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
@@ -75,7 +75,7 @@ class Podgate:
         edge = AdmissionEdge(self._interceptor, reviewer, receiver, self._door.door, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
-        self._shown = shown = Shown(
+        self._shown = shown = StatusPage(
             VERSION,
             clock,
             sources,
@@ -122,7 +122,7 @@ class Podgate:
             self._outcomes.run,
             ticking.run,
         )
-        self._tasks = [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
+        self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
     async def serve(self, asked: asyncio.Event) -> None:
         """Answer the API server's calls until `asked` to end. UserError where another server counts for itself."""
@@ -148,7 +148,7 @@ class Podgate:
             plain=_addresses(self.server.plain),
             not_ready=self._shown.unready(),
         )
-        self._tasks.append(asyncio.create_task(forever(self._readiness.run, self._logs)))
+        self._tasks.append(asyncio.create_task(run_forever(self._readiness.run, self._logs)))
         self._begin_to_reconcile()
         if self._door.warning:
             self._logs.said("warning", f"{self._door.warning}: whoever reaches this port and learns the path may ask")
@@ -163,11 +163,11 @@ class Podgate:
         if pods is not None:
             loops = (controller(self._sources, pods, ledger, self._clock, self._telemetry).run,)
         elif self._sources.is_alone:
-            loops = by_hand(self._sources, ledger, self._telemetry)
+            loops = manual_loops(self._sources, ledger, self._telemetry)
         lease, keeper = self._sources.lease, self._sources.certificates
         if lease is not None and keeper is not None:
             loops = (*loops, partial(keeper.run, lambda: not lease.obstacle))
-        self._tasks += [asyncio.create_task(forever(loop, self._logs)) for loop in loops]
+        self._tasks += [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
     def _obstacles(self) -> list[str]:
         """Return why this server should get no calls, as far as its own life and its callers go."""
@@ -209,10 +209,10 @@ def run(settings: Settings) -> None:
 
 async def _serve(settings: Settings) -> None:
     _want_fast_parser()
-    asked, asked_again = asked_to_end()
+    asked, asked_again = stop_signals()
     clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
     sources = await open_sources(settings, telemetry, clock)
-    podgate = Podgate(settings, telemetry, clock, sources)
+    podgate = ServerProcess(settings, telemetry, clock, sources)
     await podgate.start()
     try:
         await podgate.serve(asked)

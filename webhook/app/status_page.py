@@ -7,23 +7,23 @@ from contextlib import suppress
 
 import msgspec
 
-from webhook.app.client_identity import OpenDoor
+from webhook.app.client_identity import ClientAuthentication
 from webhook.app.cluster import Sources
 from webhook.app.serving_tls import ServingTls
-from webhook.app.store import Store
+from webhook.app.store import StoreBackend
 from webhook.app.telemetry import Telemetry
 from webhook.core import breaker
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan, Look
 from webhook.core.quota.open_breaker_limit import guarded
-from webhook.core.reporting.status import OverridesShown, Snapshot, StoreHealth, status_document
+from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, status_document
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock
 from webhook.support.single_flight import Shared
 
 
-class Shown:
+class StatusPage:
     """Asks the parts how they stand; changes none of them."""
 
     def __init__(  # noqa: PLR0913, PLR0917  it looks at most of what there is
@@ -31,12 +31,12 @@ class Shown:
         version: str,
         clock: Clock,
         sources: Sources,
-        store: Store,
+        store: StoreBackend,
         interceptor: Interceptor,
         telemetry: Telemetry,
         tls: ServingTls,
         obstacles: Callable[[], list[str]],
-        door: OpenDoor,
+        door: ClientAuthentication,
     ) -> None:
         self._version = version
         self._clock = clock
@@ -62,7 +62,7 @@ class Shown:
     async def _status(self) -> bytes:
         compiled = self._sources.compiled()
         document = status_document(
-            Snapshot(
+            ServerStatus(
                 version=self._version,
                 now_us=self._clock.now_us(),
                 wall_us=time.time_ns() // 1000,
@@ -70,12 +70,12 @@ class Shown:
                 policy=LoadedPolicy(compiled.policy, compiled.hash) if compiled else None,
                 loaded_at_us=self._policies.loaded_at_us,
                 errors=self._policies.last_errors(),
-                overrides=OverridesShown(
+                overrides=OverridesStatus(
                     self._overrides.source, self._overrides.last_errors(), self._overrides.current().entries
                 ),
                 plans=compiled.plans if compiled else {},
                 looks=await self._looks(),
-                store=StoreHealth(self._store.kind, self._telemetry.store_trouble, self._telemetry.store_mode),
+                store=StoreStatus(self._store.kind, self._telemetry.store_trouble, self._telemetry.store_mode),
                 replicas=self._telemetry.replicas,
                 watches=self._telemetry.watches,
                 certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import Loop
 from webhook.app.telemetry import Telemetry
-from webhook.core.reporting.status import Replicas
+from webhook.core.reporting.status import ReplicaAssignment
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
 from webhook.settings import MEMORY, Settings
 from webhook.store import StoreFallback
@@ -24,7 +24,7 @@ class Ledger(CounterStore, PodLedger, BreakerLedger, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreBackend:
     """The counters. `kind` is for people; `loops` run beside all calls, and `close` comes after the last."""
 
     kind: str
@@ -34,14 +34,16 @@ class Store:
     loops: tuple[Loop, ...] = ()
 
 
-def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: "ServerLeases | None" = None) -> Store:
+def open_store(
+    settings: Settings, telemetry: Telemetry, clock: Clock, servers: "ServerLeases | None" = None
+) -> StoreBackend:
     """Return the store that the settings name; asks nothing of it yet, so that a Redis may come later.
 
     `servers` tells how many share it, where the settings do not.
     """
     if settings.store == MEMORY:
         memory = MemoryStore(clock, late_us=LATE_US)
-        return Store(MEMORY, memory, _nothing, memory)
+        return StoreBackend(MEMORY, memory, _nothing, memory)
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     redis = redis_store.RedisStore(
@@ -54,7 +56,7 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
         hears=telemetry.announcement_reports(),
     )
     reports = telemetry.fallback_reports()
-    replicas = Replicas(
+    replicas = ReplicaAssignment(
         settings.replicas or 1, settings.ordinal, "default" if settings.replicas is None else "settings"
     )
     guard = StoreFallback(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
@@ -63,7 +65,7 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
 
     def counted(count: int, ordinal: int) -> None:
         guard.share(count, ordinal)
-        telemetry.shared_by(Replicas(count, ordinal, "leases"))
+        telemetry.shared_by(ReplicaAssignment(count, ordinal, "leases"))
 
     if servers is not None:
         servers.on_count = counted
@@ -72,7 +74,7 @@ def open_store(settings: Settings, telemetry: Telemetry, clock: Clock, servers: 
         await guard.close()
         await redis.close()
 
-    return Store(_REDIS, guard, close, redis, (redis.follow,))
+    return StoreBackend(_REDIS, guard, close, redis, (redis.follow,))
 
 
 async def _nothing() -> None:

@@ -9,7 +9,7 @@ from webhook.adapters.logs import Logs
 _AGAIN_SECONDS = 1.0
 
 
-async def forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
+async def run_forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
     """Begin again after a defect of ours: a watch that has ended unseen would leave old things in force."""
     while True:
         try:
@@ -19,7 +19,7 @@ async def forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
             await asyncio.sleep(_AGAIN_SECONDS)
 
 
-def asked_to_end() -> tuple[asyncio.Event, asyncio.Event]:
+def stop_signals() -> tuple[asyncio.Event, asyncio.Event]:
     """Return what is set by SIGTERM or SIGINT, and what a second one sets."""
     asked, asked_again = asyncio.Event(), asyncio.Event()
 

@@ -10,9 +10,9 @@ from webhook.adapters.metrics import Duty, Metrics
 from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import Traces, open_traces
 from webhook.authentication.tokens.jwks_refresher import FetchReports
-from webhook.controller import BoardReports, ControllerReports
+from webhook.controller import ControllerReports, ServiceStatusReports
 from webhook.core.policy_spec import OutcomeSource
-from webhook.core.reporting.status import Replicas, WatchHealth
+from webhook.core.reporting.status import ReplicaAssignment, WatchStatus
 from webhook.observers import Observers
 from webhook.outcomes.aggregator import OutcomeReports
 from webhook.ports import WatchReports
@@ -31,14 +31,14 @@ class Telemetry:
         self.metrics = Metrics(version, _duties(settings))
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
         self._traces = self._open_traces(serving, version) if serving else None
-        self.watches: dict[str, WatchHealth] = {}
+        self.watches: dict[str, WatchStatus] = {}
         self.files: dict[str, str] = {}
         """What is wrong with each watched file as it stands now, "" where it is in force."""
         self.store_trouble = ""
         """Why the shared store gives no answer, "" where it does."""
         self.store_mode = ""
         """Which services go by which rule of their own, "" where none does."""
-        self.replicas = Replicas()
+        self.replicas = ReplicaAssignment()
         self._recorder = self._open_recorder(serving) if serving else None
         more = [observer for observer in (self._traces, self._recorder) if observer is not None]
         self.observer = Observers(self.metrics, self.logs, *more)
@@ -94,7 +94,7 @@ class Telemetry:
         self.metrics.kubernetes_failed(resource, 0)  # from 0 on, so that the first is an increase
 
         def show() -> None:
-            self.watches[resource] = WatchHealth(contact_us, "; ".join(troubles))
+            self.watches[resource] = WatchStatus(contact_us, "; ".join(troubles))
 
         def contact() -> None:
             nonlocal contact_us
@@ -157,7 +157,7 @@ class Telemetry:
 
         return WatchReports(lambda: None, trouble, over)
 
-    def board_reports(self) -> BoardReports:
+    def board_reports(self) -> ServiceStatusReports:
         """Return whom to tell why nobody sees in the cluster how services stand."""
 
         def absent(reason: str) -> None:
@@ -169,7 +169,7 @@ class Telemetry:
         def over(reason: str) -> None:
             self.logs.said("info", "ServiceStatuses are written again", reason=reason)
 
-        return BoardReports(absent, trouble, over)
+        return ServiceStatusReports(absent, trouble, over)
 
     def store_reports(self) -> WatchReports:
         """Return whom to tell how the shared store fares; each of its servers may have a trouble of its own."""
@@ -253,7 +253,7 @@ class Telemetry:
         reports = OutcomeReports(outcomes.heard, outcomes.dropped, outcomes.refused)
         return reports if self._recorder is None else replace(reports, on_told=self._recorder.heard)
 
-    def shared_by(self, replicas: Replicas) -> None:
+    def shared_by(self, replicas: ReplicaAssignment) -> None:
         """Take among how many servers the limits are divided while the store is away."""
         if replicas != self.replicas:
             self.logs.said("info", "shares changed", replicas=replicas.count, ordinal=replicas.ordinal)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from webhook.app.node_agent import look_until_asked_to_end, open_credentials
+from webhook.app.node_agent import check_until_signalled, open_credentials
 from webhook.core.kubernetes.quantity import Duration
 from webhook.errors import UserError
 from webhook.node_agent import credential_check
@@ -101,7 +101,7 @@ def apiserver_files(  # noqa: PLR0913 - one argument an option
 async def _run(plan: Plan, kubeconfig: Path | None, every_seconds: float | None) -> None:
     async with open_credentials(kubeconfig) as credentials:
         if every_seconds is not None:
-            await look_until_asked_to_end(lambda: look(plan, credentials, datetime.now(UTC)), every_seconds)
+            await check_until_signalled(lambda: look(plan, credentials, datetime.now(UTC)), every_seconds)
             return
         looked = await look(plan, credentials, datetime.now(UTC))
     for line in looked.done:

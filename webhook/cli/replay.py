@@ -12,7 +12,7 @@ import msgspec
 from webhook.cli.status import table
 from webhook.errors import StoreUnavailableError, UserError
 from webhook.replay.engine import Replay
-from webhook.replay.events import EXAMPLES, Event, parse
+from webhook.replay.events import EXAMPLES, ReplayEvent, parse
 from webhook.support.input_files import bounded_lines, standard_input
 
 _EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (behind some: what may be added):\n" + "\n".join(
@@ -64,7 +64,7 @@ async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counte
         if not line.strip():
             continue
         try:
-            event: Event = parse(line.removeprefix(BOM_UTF8) if number == 1 else line)
+            event: ReplayEvent = parse(line.removeprefix(BOM_UTF8) if number == 1 else line)
             if event.at < before:
                 message = f"at: {event.at:g}: time does not go back, the line before was at {before:g}"
                 raise UserError(message)  # noqa: TRY301  told with its line, like the others

@@ -1,18 +1,18 @@
 """What watches and reconciles while it leads: the store's ledger of Pods is held against the cluster's."""
 
 from webhook.controller.controller import Controller
-from webhook.controller.counter_resets import Resets
-from webhook.controller.override_enforcer import Hands
-from webhook.controller.reports import ControllerPace, ControllerReports
-from webhook.controller.service_status_writer import BoardPace, BoardReports, Boards
+from webhook.controller.counter_resets import CounterResets
+from webhook.controller.override_enforcer import OverrideEnforcer
+from webhook.controller.reports import ControllerReports, ControllerTiming
+from webhook.controller.service_status_writer import ServiceStatusReports, ServiceStatusTiming, ServiceStatusWriter
 
 __all__ = [
-    "BoardPace",
-    "BoardReports",
-    "Boards",
     "Controller",
-    "ControllerPace",
     "ControllerReports",
-    "Hands",
-    "Resets",
+    "ControllerTiming",
+    "CounterResets",
+    "OverrideEnforcer",
+    "ServiceStatusReports",
+    "ServiceStatusTiming",
+    "ServiceStatusWriter",
 ]

@@ -3,13 +3,13 @@
 import asyncio
 import random
 
-from webhook.controller.reports import ControllerPace
+from webhook.controller.reports import ControllerTiming
 
 
 class Pauses:
     """By service."""
 
-    def __init__(self, pace: ControllerPace) -> None:
+    def __init__(self, pace: ControllerTiming) -> None:
         self._pace = pace
         self._pauses: dict[str, tuple[float, float]] = {}
         """When it is told again, and the pause before it."""

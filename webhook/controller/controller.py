@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from webhook.controller.counter_resets import Resets
-from webhook.controller.disruption_exemptions import Excuses
-from webhook.controller.drift_repair import Repair
-from webhook.controller.outcome_sender import StartOutcomes
-from webhook.controller.pod_tracker import Following
+from webhook.controller.counter_resets import CounterResets
+from webhook.controller.disruption_exemptions import DisruptionExemptions
+from webhook.controller.drift_repair import DriftRepair
+from webhook.controller.outcome_sender import StartOutcomeSender
+from webhook.controller.pod_tracker import PodTracker
 from webhook.controller.refunds import Refunds
-from webhook.controller.reports import ControllerPace, ControllerReports
-from webhook.controller.sighting_sender import Telling
-from webhook.controller.start_tracker import Starts
+from webhook.controller.reports import ControllerReports, ControllerTiming
+from webhook.controller.sighting_sender import SightingSender
+from webhook.controller.start_tracker import StartTracker
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.overrides import WindowReset
 from webhook.ports import BreakerLedger, Clock, Continuity, NamespaceLabels, PodLedger, PodWatch
@@ -33,23 +33,23 @@ class Controller:
         *,
         resets: Callable[[], Iterable[WindowReset]] = lambda: (),
         beside: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
-        pace: ControllerPace = ControllerPace(),  # noqa: B008  frozen
+        pace: ControllerTiming = ControllerTiming(),  # noqa: B008  frozen
     ) -> None:
         self._watch = watch
         self._ledger = ledger
         self._clock = clock
         self._policy = policy
-        self._resets = Resets(ledger, lambda: self._following.compiled, resets, round_seconds=pace.round_seconds)
+        self._resets = CounterResets(ledger, lambda: self._following.compiled, resets, round_seconds=pace.round_seconds)
         self._beside = tuple(beside)
         """What else is done by nobody but who leads."""
         self._pace = pace
-        self._outcomes = StartOutcomes(breakers, clock, lambda: self._following.compiled, reports, pace)
-        self._starts = Starts(watch, self._outcomes, clock, reports, pace)
-        self._excuses = Excuses(breakers, clock, lambda: self._following.compiled, reports, pace)
+        self._outcomes = StartOutcomeSender(breakers, clock, lambda: self._following.compiled, reports, pace)
+        self._starts = StartTracker(watch, self._outcomes, clock, reports, pace)
+        self._excuses = DisruptionExemptions(breakers, clock, lambda: self._following.compiled, reports, pace)
         onlookers = self._starts, self._excuses
-        self._following = Following(policy, namespaces, clock, lambda: watch.continuity, reports, onlookers)
-        self._telling = Telling(self._following, ledger, clock, reports, pace)
-        self._repair = Repair(self._following, self._telling, ledger, clock, reports, pace)
+        self._following = PodTracker(policy, namespaces, clock, lambda: watch.continuity, reports, onlookers)
+        self._telling = SightingSender(self._following, ledger, clock, reports, pace)
+        self._repair = DriftRepair(self._following, self._telling, ledger, clock, reports, pace)
         self._refunds = Refunds(self._following, self._telling, watch, ledger, clock, reports, pace)
         self._judged_us = 0
         """Since when Pods are judged as they are now."""

@@ -9,7 +9,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import PodLedger
 
 
-class Resets:
+class CounterResets:
     """Asked again each second; the store itself remembers what it has done, whoever asks."""
 
     def __init__(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from webhook.controller.backoff import Pauses
-from webhook.controller.reports import ControllerPace, ControllerReports
+from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.disruption import disrupted_us, replacing
@@ -19,8 +19,8 @@ MOST = 10_000
 """Sources that are remembered. Beyond it all are forgotten, and excused once more than they need be."""
 
 
-class Excuses:
-    """An `Onlooker`."""
+class DisruptionExemptions:
+    """An `PodObserver`."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Excuses:
         clock: Clock,
         policy: Callable[[], CompiledPolicy | None],
         reports: ControllerReports,
-        pace: ControllerPace,
+        pace: ControllerTiming,
     ) -> None:
         self._ledger = ledger
         self._clock = clock

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 
-from webhook.controller.pod_tracker import Following
-from webhook.controller.reports import ControllerPace, ControllerReports
-from webhook.controller.sighting_sender import Telling
+from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.reports import ControllerReports, ControllerTiming
+from webhook.controller.sighting_sender import SightingSender
 from webhook.core.pods.ownership import NOT_LIVE_US, Owned
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
@@ -14,17 +14,17 @@ from webhook.ports import Clock, PodLedger
 _TOLD_POLLS = 50
 
 
-class Repair:
+class DriftRepair:
     """Goes through the services with limits on live Pods. One that the store will not answer for holds up no other."""
 
     def __init__(
         self,
-        following: Following,
-        telling: Telling,
+        following: PodTracker,
+        telling: SightingSender,
         ledger: PodLedger,
         clock: Clock,
         reports: ControllerReports,
-        pace: ControllerPace,
+        pace: ControllerTiming,
     ) -> None:
         self._following = following
         self._untold = following.untold

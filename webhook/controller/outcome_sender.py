@@ -6,10 +6,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from webhook.controller.backoff import Pauses
-from webhook.controller.reports import OVERFLOW, ControllerPace, ControllerReports
+from webhook.controller.reports import OVERFLOW, ControllerReports, ControllerTiming
 from webhook.core.breaker.outcome import Settlement, Start
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.pods.start_outcome import Result
+from webhook.core.pods.start_outcome import StartResult
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import BreakerLedger, Clock
@@ -22,13 +22,13 @@ _SERVICES_AT_ONCE = 8
 
 
 class _Item(NamedTuple):
-    result: Result
+    result: StartResult
     latency_us: int
     at_us: int
     is_tried: bool = False
 
 
-class StartOutcomes:
+class StartOutcomeSender:
     """One batch of a service travels at a time. An outcome stays until the store has answered for it."""
 
     def __init__(
@@ -37,7 +37,7 @@ class StartOutcomes:
         clock: Clock,
         policy: Callable[[], CompiledPolicy | None],
         reports: ControllerReports,
-        pace: ControllerPace,
+        pace: ControllerTiming,
     ) -> None:
         self._ledger = ledger
         self._clock = clock
@@ -48,7 +48,7 @@ class StartOutcomes:
         self._noted = asyncio.Event()
         self._pauses = Pauses(pace)
 
-    def note(self, service: str, uid: str, result: Result, latency_us: int) -> None:
+    def note(self, service: str, uid: str, result: StartResult, latency_us: int) -> None:
         """Have the breaker told how a Pod started, as is known now."""
         items = self._waiting.setdefault(service, {})
         self._count += uid not in items
@@ -84,7 +84,7 @@ class StartOutcomes:
             batch = dict(islice(items.items(), _BATCH))
             now_us = self._clock.now_us()
             starts = [
-                Start(uid, item.result is Result.OK, item.latency_us, max(0, now_us - item.at_us))
+                Start(uid, item.result is StartResult.OK, item.latency_us, max(0, now_us - item.at_us))
                 for uid, item in batch.items()
             ]
             # Whatever comes of it: once it has set out, the store may know of it.

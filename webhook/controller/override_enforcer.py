@@ -12,7 +12,7 @@ from webhook.ports import BreakerLedger
 _FORCED = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
 
 
-class Hands:
+class OverrideEnforcer:
     """Asked again each second; the store itself remembers what it has done, whoever asks.
 
     `known` is how a breaker was heard of last, `asked` the breakers that are to begin anew, and since when.

@@ -11,7 +11,7 @@ MOST = 100_000
 """Beyond it the oldest is dropped: what is there is told again in time, what has gone is not."""
 
 
-class Item(NamedTuple):
+class PendingSighting(NamedTuple):
     """A Pod's newest state. `version` is what the watch had reached, and `turn` how much had been noted, at its first.
 
     A watch that goes on from that version brings the Pod again.
@@ -22,12 +22,12 @@ class Item(NamedTuple):
     turn: int
 
 
-class Untold:
+class PendingSightings:
     """For one service at a time a batch may travel: what changes meanwhile waits for the next."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[str, Item]] = {}
-        self._travelling: dict[str, dict[str, Item]] = {}
+        self._waiting: dict[str, dict[str, PendingSighting]] = {}
+        self._travelling: dict[str, dict[str, PendingSighting]] = {}
         self._turn = 0
         self._count = 0
         self.noted = asyncio.Event()
@@ -61,7 +61,7 @@ class Untold:
         if before is not None:
             items[uid] = before._replace(found=found)
             return True
-        items[uid] = Item(found, version, self._turn)
+        items[uid] = PendingSighting(found, version, self._turn)
         self._count += 1
         if self._count <= MOST:
             return True
@@ -70,7 +70,7 @@ class Untold:
         self._count -= 1
         return False
 
-    def take(self, service: str, most: int) -> dict[str, Item]:
+    def take(self, service: str, most: int) -> dict[str, PendingSighting]:
         """Return what is told next; it travels until `told` or `failed`."""
         items = self._waiting.get(service, {})
         batch = dict(islice(items.items(), most))
@@ -104,7 +104,7 @@ class Untold:
         """Say whether all of a service has been told that was noted up to a turn."""
         return all(item.turn > turn for item in self._items(service))
 
-    def _items(self, service: str | None = None) -> Iterator[Item]:
+    def _items(self, service: str | None = None) -> Iterator[PendingSighting]:
         for items in (self._waiting, self._travelling):
             for name, by_uid in items.items():
                 if service in {None, name}:

@@ -19,14 +19,14 @@ GONE_US = 3_600_000_000
 _SHARED_MAX = 10_000
 
 
-class Change(NamedTuple):
+class PodChange(NamedTuple):
     """One Pod before and after; None where it was nobody's."""
 
     before: Owned | None
     after: Owned | None
 
 
-class Roster:
+class PodIndex:
     """Pods by uid."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Roster:
         unlisted, self._unlisted = self._unlisted, set()
         return unlisted
 
-    def put(self, uid: str, found: Owned | None) -> Change:
+    def put(self, uid: str, found: Owned | None) -> PodChange:
         """Take a Pod as it is; None where no service owns it."""
         before = self._pods.get(uid)
         self._unlisted.discard(uid)
@@ -69,16 +69,16 @@ class Roster:
             self._pods.pop(uid, None)
         elif found != before:
             self._pods[uid] = found = self._compact(found)
-        return Change(before, found)
+        return PodChange(before, found)
 
-    def remove(self, uid: str, last: Owned | None, now_us: int) -> Change:
+    def remove(self, uid: str, last: Owned | None, now_us: int) -> PodChange:
         """Take a Pod as gone; `last` is how it was, for one that was not known."""
         before = self._pods.pop(uid, None)
         self._gone.pop(uid, None)  # what is written last stands last
         self._gone[uid] = now_us
         self._sweep(now_us)
         last = before or last
-        return Change(before, None if last is None else ended(last))
+        return PodChange(before, None if last is None else ended(last))
 
     def forget_before(self, moment_us: int) -> None:
         self.forgotten_us = max(self.forgotten_us, moment_us)

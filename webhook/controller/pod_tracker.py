@@ -6,8 +6,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from webhook.controller.pending_sightings import Untold
-from webhook.controller.pod_index import Change, Roster
+from webhook.controller.pending_sightings import PendingSightings
+from webhook.controller.pod_index import PodChange, PodIndex
 from webhook.controller.reports import ControllerReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
@@ -18,7 +18,7 @@ from webhook.ports import Clock, Continuity, NamespaceLabels
 _NO_LABELS: Mapping[str, str] = {}
 
 
-class Onlooker(Protocol):
+class PodObserver(Protocol):
     """Who is told beside of what the watch brings. It must be quick about it: this is asked of every Pod."""
 
     def begin(self, compiled: CompiledPolicy | None) -> None:
@@ -38,8 +38,8 @@ class Onlooker(Protocol):
         ...
 
 
-class Following:
-    """A `ports.PodTaker`. Judges by the policy of the newest list's begin: a newer one asks for another list."""
+class PodTracker:
+    """A `ports.PodEventHandler`. Judges by the policy of the newest list's begin: a newer one asks for another list."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class Following:
         clock: Clock,
         continuity: Callable[[], Continuity | None],
         reports: ControllerReports,
-        onlookers: Sequence[Onlooker] = (),
+        onlookers: Sequence[PodObserver] = (),
     ) -> None:
-        self.roster = Roster()
-        self.untold = Untold()
+        self.roster = PodIndex()
+        self.untold = PendingSightings()
         self.compiled: CompiledPolicy | None = None
         self.listed_turn: int | None = None
         """The turn of `untold` by which a whole list had been noted, None before there was one under this policy."""
@@ -157,7 +157,7 @@ class Following:
             ends_at_us, uid = heapq.heappop(self._ends)
             found = self.roster.get(uid)
             if found is not None and found.ends_at_us == ends_at_us:
-                self._note(uid, Change(None, found))
+                self._note(uid, PodChange(None, found))
 
     def is_misjudged(self) -> bool:
         """Say whether a policy or labels of Namespaces have come that Pods were not judged by."""
@@ -180,7 +180,7 @@ class Following:
             onlooker.gone(uid)
         self._note(uid, self.roster.remove(uid, last, self._clock.now_us()))
 
-    def _note(self, uid: str, change: Change) -> None:
+    def _note(self, uid: str, change: PodChange) -> None:
         before, after = change
         if before is not None and (after is None or after.service != before.service):
             # What it was charged there stays, and nothing more is: it is another's.

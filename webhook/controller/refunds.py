@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from webhook.controller.pod_tracker import Following
-from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED, ControllerPace, ControllerReports
-from webhook.controller.sighting_sender import Telling
+from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED, ControllerReports, ControllerTiming
+from webhook.controller.sighting_sender import SightingSender
 from webhook.core.pods.ownership import Owned
 from webhook.core.quota import CounterPlan, Waiting
 from webhook.errors import StoreUnavailableError
@@ -33,13 +33,13 @@ class Refunds:
 
     def __init__(
         self,
-        following: Following,
-        telling: Telling,
+        following: PodTracker,
+        telling: SightingSender,
         watch: PodWatch,
         ledger: PodLedger,
         clock: Clock,
         reports: ControllerReports,
-        pace: ControllerPace,
+        pace: ControllerTiming,
     ) -> None:
         self._following = following
         self._strangers = telling.strangers

@@ -31,7 +31,7 @@ class ControllerReports:
     on_watched: Callable[[int], None]
     """How many Pods of services there are."""
     on_started: Callable[[str, str], None]
-    """A breaker was told how a Pod of the service started: a `starting.Result`."""
+    """A breaker was told how a Pod of the service started: a `start_outcome.StartResult`."""
     on_start_dropped: Callable[[str, str], None]
     """A Pod of the service has no outcome: a `Settlement`, or `OVERFLOW`."""
     on_excused: Callable[[str, int], None]
@@ -41,7 +41,7 @@ class ControllerReports:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerPace:
+class ControllerTiming:
     """All times and bounds in one place."""
 
     round_seconds: float = 1.0

@@ -9,14 +9,14 @@ from webhook.core.breaker import BreakerView
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.service_status import service_status
-from webhook.errors import BoardError, NoBoardError
-from webhook.ports import StatusBoard
+from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
+from webhook.ports import ServiceStatusClient
 
 _Statuses = dict[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class BoardReports:
+class ServiceStatusReports:
     """Whom the board's keeper tells how it fares: that there is no board, and each trouble, once until it is over."""
 
     on_absent: Callable[[str], None]
@@ -25,7 +25,7 @@ class BoardReports:
 
 
 @dataclass(frozen=True, slots=True)
-class BoardPace:
+class ServiceStatusTiming:
     """All times and bounds in one place."""
 
     round_seconds: float = 1.0
@@ -38,17 +38,17 @@ class BoardPace:
     """After a failure; between these the pauses double."""
 
 
-class Boards:
+class ServiceStatusWriter:
     """Made anew each time that one leads. `known` is how a breaker was heard of last, without asking anybody."""
 
     def __init__(
         self,
-        board: StatusBoard,
+        board: ServiceStatusClient,
         known: Callable[[CounterPlan], BreakerView | None],
         policy: Callable[[], CompiledPolicy | None],
-        reports: BoardReports,
+        reports: ServiceStatusReports,
         *,
-        pace: BoardPace = BoardPace(),
+        pace: ServiceStatusTiming = ServiceStatusTiming(),
     ) -> None:
         self._board = board
         self._known = known
@@ -77,13 +77,13 @@ class Boards:
         pace = self._pace
         try:
             await self._update()
-        except NoBoardError as error:
+        except ServiceStatusNotInstalledError as error:
             self._read_at_seconds = None
             if self._trouble or not self._absent:
                 self._absent, self._trouble = str(error), ""  # nothing is written even though the trouble is over
                 self._reports.on_absent(self._absent)
             return pace.read_seconds
-        except BoardError as error:
+        except ServiceStatusError as error:
             self._troubled(str(error))
             doubled_seconds = pace.first_pause_seconds * 2.0 ** min(self._failures, 30)
             self._failures += 1
@@ -129,7 +129,7 @@ class Boards:
 
     async def _put(self, service: str, status: Mapping[str, Any] | None) -> None:
         if status is None:
-            await self._board.erase(service)
+            await self._board.delete(service)
             del self._stands[service]
             self._made.pop(service, None)
         else:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from webhook.controller.backoff import Pauses
-from webhook.controller.pending_sightings import Item
-from webhook.controller.pod_tracker import Following
-from webhook.controller.reports import ControllerPace, ControllerReports
+from webhook.controller.pending_sightings import PendingSighting
+from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.core.quota import CounterPlan, Seen
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger
@@ -15,16 +15,16 @@ _BATCH = 64
 _SERVICES_AT_ONCE = 8
 
 
-class Telling:
+class SightingSender:
     """One batch of a service travels at a time, so that its Pods' states arrive in their order."""
 
     def __init__(
         self,
-        following: Following,
+        following: PodTracker,
         ledger: PodLedger,
         clock: Clock,
         reports: ControllerReports,
-        pace: ControllerPace,
+        pace: ControllerTiming,
     ) -> None:
         self._following = following
         self._untold = following.untold
@@ -73,7 +73,7 @@ class Telling:
         self._untold.told(service)
         self._take(plan, batch, seen)
 
-    def _take(self, plan: CounterPlan, batch: Mapping[str, Item], answers: Sequence[Seen]) -> None:
+    def _take(self, plan: CounterPlan, batch: Mapping[str, PendingSighting], answers: Sequence[Seen]) -> None:
         for (uid, item), seen in zip(batch.items(), answers, strict=True):
             if seen.charged:
                 self._reports.on_charged_afterwards(plan.service)

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from webhook.controller.outcome_sender import StartOutcomes
-from webhook.controller.reports import OVERFLOW, ControllerPace, ControllerReports
+from webhook.controller.outcome_sender import StartOutcomeSender
+from webhook.controller.reports import OVERFLOW, ControllerReports, ControllerTiming
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import Owned
-from webhook.core.pods.start_outcome import Started, cause, created_us, ended, is_gated
+from webhook.core.pods.start_outcome import StartOutcome, cause, created_us, ended, is_gated
 from webhook.core.policy_spec import OutcomeSource
 from webhook.ports import Clock, PodWatch
 
@@ -35,16 +35,16 @@ class _Start(Struct, gc=False):
     is_settled: bool = False
 
 
-class Starts:
-    """An `Onlooker`. Remembers who has had an outcome until nobody would follow that Pod any more."""
+class StartTracker:
+    """An `PodObserver`. Remembers who has had an outcome until nobody would follow that Pod any more."""
 
     def __init__(
         self,
         watch: PodWatch,
-        outcomes: StartOutcomes,
+        outcomes: StartOutcomeSender,
         clock: Clock,
         reports: ControllerReports,
-        pace: ControllerPace,
+        pace: ControllerTiming,
     ) -> None:
         self._watch = watch
         self._outcomes = outcomes
@@ -122,7 +122,7 @@ class Starts:
         self._wait_for(pod.metadata.uid, start)
         return start
 
-    def _settle(self, uid: str, start: _Start, started: Started) -> None:
+    def _settle(self, uid: str, start: _Start, started: StartOutcome) -> None:
         start.is_settled = True
         if started.result is not None:
             self._outcomes.note(start.service, uid, started.result, started.latency_us)
@@ -178,10 +178,10 @@ class Starts:
             if found.pod is not None and found.pod.metadata.uid == uid:
                 self._settle(uid, start, self._verdict(found.pod, start))
 
-    def _verdict(self, pod: Pod, start: _Start) -> Started:
+    def _verdict(self, pod: Pod, start: _Start) -> StartOutcome:
         now_us = self._clock.now_us()
         in_time = ended(pod, start.since_us, self._deadlines_us[start.service], now_us)
-        return in_time or Started(cause(pod), now_us - start.since_us)
+        return in_time or StartOutcome(cause(pod), now_us - start.since_us)
 
 
 def _deadlines_us(compiled: CompiledPolicy | None) -> dict[str, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from certs.errors import CertsError
-from webhook.app.node_agent import Looked
+from webhook.app.node_agent import NodeCheck
 from webhook.errors import UserError
 from webhook.node_agent import credential_check
 from webhook.node_agent.credential_folder import IDENTITIES, TOKEN, CallerFolder, texts
@@ -60,7 +60,7 @@ class _Changes:
             self.troubles.append(f"{error}: {error.remedy}" if error.remedy else str(error))
 
 
-async def look(plan: Plan, credentials: Credentials, now: datetime) -> Looked:
+async def look(plan: Plan, credentials: Credentials, now: datetime) -> NodeCheck:
     """Bring every file up to date that can be."""
     changes = _Changes(plan.folder)
     for name, text in texts(plan.folder.path, plan.users).items():
@@ -80,7 +80,7 @@ async def look(plan: Plan, credentials: Credentials, now: datetime) -> Looked:
             if token is not None:
                 ends = datetime.fromtimestamp(token.expires_at_seconds, UTC)
                 changes.put(TOKEN, token.text.encode() + b"\n", ends)
-    return Looked(changes.done, tuple(dict.fromkeys(changes.troubles)))
+    return NodeCheck(changes.done, tuple(dict.fromkeys(changes.troubles)))
 
 
 async def _token(

@@ -3,9 +3,9 @@
 from webhook.ports.callers import Caller, Denials, Kept, KeySource, TokenKey, TokenKeys
 from webhook.ports.credentials import Credentials
 from webhook.ports.observers import Observer, Review, WatchReports
-from webhook.ports.pods import Continuity, Found, PodTaker, PodWatch
+from webhook.ports.pods import Continuity, PodEventHandler, PodLookup, PodWatch
 from webhook.ports.policies import NamespaceLabels, Overrides, OverridesBook, PolicyCheck, PolicySource
-from webhook.ports.service_statuses import StatusBoard
+from webhook.ports.service_statuses import ServiceStatusClient
 from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
 
@@ -17,21 +17,21 @@ __all__ = [
     "CounterStore",
     "Credentials",
     "Denials",
-    "Found",
     "Kept",
     "KeySource",
     "NamespaceLabels",
     "Observer",
     "Overrides",
     "OverridesBook",
+    "PodEventHandler",
     "PodLedger",
-    "PodTaker",
+    "PodLookup",
     "PodWatch",
     "PolicyCheck",
     "PolicySource",
     "Review",
+    "ServiceStatusClient",
     "SharedStore",
-    "StatusBoard",
     "TokenKey",
     "TokenKeys",
     "WatchReports",

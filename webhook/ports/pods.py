@@ -15,14 +15,14 @@ class Continuity(Struct, frozen=True):
     since_us: int
 
 
-class Found(Struct, frozen=True):
+class PodLookup(Struct, frozen=True):
     """Which Pod has a name, None for none, as of a version."""
 
     pod: Pod | None
     version: int
 
 
-class PodTaker(Protocol):
+class PodEventHandler(Protocol):
     """Who is told of the cluster's Pods, one call after the other."""
 
     async def begin(self) -> None:
@@ -54,7 +54,7 @@ class PodWatch(Protocol):
         """What has been told without a gap, None where nothing has."""
         ...
 
-    async def run(self, taker: PodTaker) -> None:
+    async def run(self, taker: PodEventHandler) -> None:
         """Follow until cancelled."""
         ...
 
@@ -62,6 +62,6 @@ class PodWatch(Protocol):
         """List anew, soon; what was seen without a gap stays so."""
         ...
 
-    async def find(self, namespace: str, name: str) -> Found | None:
+    async def find(self, namespace: str, name: str) -> PodLookup | None:
         """Ask the cluster itself, whatever its caches hold; None where there is no answer."""
         ...

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 
-class StatusBoard(Protocol):
+class ServiceStatusClient(Protocol):
     """A place for each service. NoBoardError where nobody has put one up, BoardError where there is no answer."""
 
     async def read(self) -> Mapping[str, Mapping[str, Any]]:
@@ -15,6 +15,6 @@ class StatusBoard(Protocol):
         """Have this stand for a service, and nothing else."""
         ...
 
-    async def erase(self, service: str) -> None:
+    async def delete(self, service: str) -> None:
         """Take away what stands for a service, and its place."""
         ...

@@ -21,22 +21,22 @@ from webhook.offline.policy_argument import load_policy
 from webhook.offline.simulator import Ask, admit, in_words
 from webhook.replay.answer_lines import breaker_of, remaining_of, used_of
 from webhook.replay.events import (
-    Deleted,
-    Event,
     NamespacesChange,
     OutcomeFields,
     OutcomeSeen,
     OutcomesSeen,
     PodAsks,
+    PodDeleted,
+    PodRefused,
     PolicyChange,
-    Refused,
+    ReplayEvent,
     StatusAsked,
     StoreChange,
     SumFields,
 )
 from webhook.replay.outcomes import tell
 from webhook.replay.pod_watch import Watching
-from webhook.replay.store_outage import Outage
+from webhook.replay.store_outage import StoreOutage
 from webhook.replay.summary import BreakerSummary
 from webhook.settings import MEMORY
 
@@ -50,7 +50,7 @@ class Replay:
         self._folder = folder
         self._is_shared = store != MEMORY
         offline = self._offline = Offline(self._policy(policy), store=store)
-        self._outage = Outage(offline.store, offline.clock)
+        self._outage = StoreOutage(offline.store, offline.clock)
         self._watching = Watching(self._outage)
         offline.interceptor = Interceptor(offline.policies, self._outage, offline.namespaces, Observers())
         self._plans: dict[str, CounterPlan] = {}
@@ -63,7 +63,7 @@ class Replay:
         """Return the block within which events are played."""
         return self._offline.counting()
 
-    async def play(self, event: Event) -> dict[str, Any]:
+    async def play(self, event: ReplayEvent) -> dict[str, Any]:
         """Return what one event's line says, without `at`."""
         now_us = round(event.at * _SECOND_US)
         self._offline.clock.set(now_us)
@@ -77,9 +77,9 @@ class Replay:
                 return await self._pod(event)
             case OutcomeSeen(outcome=told) | OutcomesSeen(outcomes=told):
                 return await self._outcome(told)
-            case Refused():
+            case PodRefused():
                 return {"uid": event.refused, "refunded": await self._refund(event.refused)}
-            case Deleted():
+            case PodDeleted():
                 await self._watching.ended(event.deleted, self._compiled.plans)
                 return {"uid": event.deleted, "refunded": False}
             case StatusAsked():
@@ -97,7 +97,7 @@ class Replay:
         self._summary.know(plans, self._offline.clock.now_us())
         self._summary.moved(await self._outage.tick(tuple(plans.values())))
 
-    async def _change(self, event: Event) -> None:
+    async def _change(self, event: ReplayEvent) -> None:
         """Change the world; a line for people changes nothing."""
         match event:
             case NamespacesChange():

@@ -20,14 +20,14 @@ MeanSeconds = (
 )
 
 
-class Event(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class ReplayEvent(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """What all have: `at` in seconds from 0."""
 
     kind: ClassVar[str] = ""
     at: Seconds
 
 
-class PodAsks(Event, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class PodAsks(ReplayEvent, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """A Pod asks: both halves judge it."""
 
     kind: ClassVar[str] = "pod"
@@ -56,7 +56,7 @@ class OutcomeFields(Struct, frozen=True, forbid_unknown_fields=True):
     generation: int | None = None
 
 
-class OutcomeSeen(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OutcomeSeen(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: ClassVar[str] = "outcome"
     outcome: OutcomeFields
 
@@ -71,33 +71,33 @@ class SumFields(Struct, frozen=True, forbid_unknown_fields=True):
     generation: int | None = None
 
 
-class OutcomesSeen(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OutcomesSeen(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Many outcomes at one moment, as a gateway's metrics have them."""
 
     kind: ClassVar[str] = "outcomes"
     outcomes: SumFields
 
 
-class Deleted(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PodDeleted(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A Pod ended: it makes room among the live ones, and a rate gives nothing back."""
 
     kind: ClassVar[str] = "deleted"
     deleted: Named
 
 
-class Refused(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PodRefused(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A Pod that was admitted never came to be: it is refunded at once."""
 
     kind: ClassVar[str] = "refused"
     refused: Named
 
 
-class StatusAsked(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StatusAsked(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: ClassVar[str] = "status"
     status: str
 
 
-class StoreChange(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StoreChange(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The store goes away, or comes back: meanwhile `whenStoreUnavailable` holds."""
 
     kind: ClassVar[str] = "store"
@@ -112,27 +112,27 @@ class RecordedFields(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     policy_hash: str | None = None
 
 
-class Recorded(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Recorded(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A line that `serve --record` wrote for people: it changes nothing."""
 
     kind: ClassVar[str] = "recorded"
     recorded: RecordedFields
 
 
-class NamespacesChange(Event, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class NamespacesChange(ReplayEvent, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     kind: ClassVar[str] = "namespaceLabels"
     namespace_labels: dict[str, dict[str, str]]
 
 
-class PolicyChange(Event, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PolicyChange(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The policy becomes that of a file, named relative to the events' folder."""
 
     kind: ClassVar[str] = "policy"
     policy: str
 
 
-_EVENTS: tuple[type[Event], ...] = (
-    *(PodAsks, OutcomeSeen, Deleted, Refused, StatusAsked),
+_EVENTS: tuple[type[ReplayEvent], ...] = (
+    *(PodAsks, OutcomeSeen, PodDeleted, PodRefused, StatusAsked),
     *(NamespacesChange, PolicyChange, StoreChange, Recorded, OutcomesSeen),
 )
 _BY_KEY = {event.kind: event for event in _EVENTS}
@@ -152,7 +152,7 @@ EXAMPLES = (
 _LONGEST_SHOWN = 80  # characters of a value: enough to find it
 
 
-def parse(line: bytes) -> Event:
+def parse(line: bytes) -> ReplayEvent:
     """Read one line; UserError says what is wrong with it."""
     try:
         raw = msgspec.json.decode(line)

@@ -8,13 +8,13 @@ from webhook.core.policy.model import Service
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import CounterPlan
 from webhook.replay.events import OutcomeFields, SumFields
-from webhook.replay.store_outage import Outage
+from webhook.replay.store_outage import StoreOutage
 
 _SECOND_US = 1_000_000
 
 
 async def tell(
-    outage: Outage, service: Service, plan: CounterPlan, told: OutcomeFields | SumFields
+    outage: StoreOutage, service: Service, plan: CounterPlan, told: OutcomeFields | SumFields
 ) -> Sequence[Transition]:
     """Tell how requests or a Pod fared; return what the breaker did.
 

@@ -9,7 +9,7 @@ import msgspec
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.quota import CounterPlan, Sighting
 from webhook.core.quota.pod_cost import counted, taken
-from webhook.replay.store_outage import Outage
+from webhook.replay.store_outage import StoreOutage
 
 Plans = Mapping[str, CounterPlan]
 """Those of the policy in force, by service."""
@@ -25,7 +25,7 @@ class _Watched:
 class Watching:
     """Pods that came in during the replay, until their end has been told. It goes by service, as labels do."""
 
-    def __init__(self, outage: Outage) -> None:
+    def __init__(self, outage: StoreOutage) -> None:
         self._outage = outage
         self._pods: dict[str, _Watched] = {}
 

@@ -18,7 +18,7 @@ from webhook.store.errors import NoStoreAnswerError
 T = TypeVar("T")
 
 
-class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
+class ReplayStore(CounterStore, PodLedger, BreakerLedger, Protocol):
     """What a replay counts in."""
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
@@ -26,10 +26,10 @@ class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
         ...
 
 
-class Outage:
+class StoreOutage:
     """A `ports.CounterStore`. While the store is down each service goes by its own rule, as in a server."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: ReplayStore, clock: Clock) -> None:
         self._store = _Switched(store)
         self._clock = clock
         self._guard = self._guarded()
@@ -148,7 +148,7 @@ class _Switched:
     A real store that fails is no event of the replay, and ends it.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ReplayStore) -> None:
         self._store = store
         self.is_down = False
 

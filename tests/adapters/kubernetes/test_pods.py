@@ -14,14 +14,14 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.kubernetes import ApiTiming, WatchedPods, connect
 from webhook.adapters.kubernetes.pods import annotations, continuity_of
 from webhook.core.kubernetes.pod import Pod
-from webhook.ports import Continuity, Found, WatchReports
+from webhook.ports import Continuity, PodLookup, WatchReports
 
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
 
 
 @dataclass
 class Follower:
-    """A `ports.PodTaker`, and what it was told."""
+    """A `ports.PodEventHandler`, and what it was told."""
 
     clock: VirtualClock
     pods: WatchedPods | None = None
@@ -278,7 +278,7 @@ async def test_a_pod_is_looked_for_where_it_should_be(fake: FakeApiServer, follo
     assert found is not None
     assert found.pod is not None
     assert (found.pod.metadata.uid, found.version) == ("u1", fake.revision)
-    assert await pods.find("shop", "second") == Found(None, fake.revision)
+    assert await pods.find("shop", "second") == PodLookup(None, fake.revision)
     asked = fake.last("list")
     assert (asked.path, asked.query) == (f"{NAMESPACES}/shop/pods", {"fieldSelector": "metadata.name=second"})
 

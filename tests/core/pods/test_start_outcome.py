@@ -10,7 +10,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.pods.disruption import disrupted_us, is_disrupted, replacing
-from webhook.core.pods.start_outcome import Result, Started, cause, created_us, ended, is_gated
+from webhook.core.pods.start_outcome import StartOutcome, StartResult, cause, created_us, ended, is_gated
 from webhook.core.policy_spec import Breaker, HalfOpen, OutcomeRules, OutcomeSource
 
 CREATED = "2026-11-22T00:00:00Z"
@@ -53,38 +53,41 @@ def container(
     return {"name": "c", "ready": False, "restartCount": restarts, "state": state, "lastState": last}
 
 
-def went(found: Pod, now_us: int = NOW_US) -> Started | None:
+def went(found: Pod, now_us: int = NOW_US) -> StartOutcome | None:
     return ended(found, SINCE_US, DEADLINE_US, now_us)
 
 
 @pytest.mark.parametrize(
     ("status", "name"),
     [
-        ({}, Result.START_DEADLINE),
-        ({"conditions": None, "containerStatuses": None}, Result.START_DEADLINE),
-        ({"conditions": [UNSCHEDULABLE]}, Result.UNSCHEDULABLE),
-        ({"conditions": [UNSCHEDULABLE | {"reason": "SchedulingGated"}]}, Result.START_DEADLINE),
-        ({"conditions": [UNSCHEDULABLE | {"status": "True"}]}, Result.START_DEADLINE),
-        ({"containerStatuses": [container("ContainerCreating")]}, Result.START_DEADLINE),
-        ({"containerStatuses": [container("ErrImagePull")]}, Result.IMAGE_PULL),
-        ({"containerStatuses": [container(), container("ImagePullBackOff")]}, Result.IMAGE_PULL),
-        ({"containerStatuses": [container("InvalidImageName")]}, Result.IMAGE_PULL),
-        ({"initContainerStatuses": [container("ErrImageNeverPull")]}, Result.IMAGE_PULL),
-        ({"containerStatuses": [container("CrashLoopBackOff", before="Error", restarts=3)]}, Result.CRASH_LOOP),
-        ({"initContainerStatuses": [container("CrashLoopBackOff", before="Error")]}, Result.CRASH_LOOP),
-        ({"containerStatuses": [container(restarts=1)]}, Result.CRASH_LOOP),
-        ({"containerStatuses": [container("CrashLoopBackOff", before="OOMKilled", restarts=3)]}, Result.OOM_KILLED),
-        ({"containerStatuses": [container(ended_by="OOMKilled")]}, Result.OOM_KILLED),
+        ({}, StartResult.START_DEADLINE),
+        ({"conditions": None, "containerStatuses": None}, StartResult.START_DEADLINE),
+        ({"conditions": [UNSCHEDULABLE]}, StartResult.UNSCHEDULABLE),
+        ({"conditions": [UNSCHEDULABLE | {"reason": "SchedulingGated"}]}, StartResult.START_DEADLINE),
+        ({"conditions": [UNSCHEDULABLE | {"status": "True"}]}, StartResult.START_DEADLINE),
+        ({"containerStatuses": [container("ContainerCreating")]}, StartResult.START_DEADLINE),
+        ({"containerStatuses": [container("ErrImagePull")]}, StartResult.IMAGE_PULL),
+        ({"containerStatuses": [container(), container("ImagePullBackOff")]}, StartResult.IMAGE_PULL),
+        ({"containerStatuses": [container("InvalidImageName")]}, StartResult.IMAGE_PULL),
+        ({"initContainerStatuses": [container("ErrImageNeverPull")]}, StartResult.IMAGE_PULL),
+        ({"containerStatuses": [container("CrashLoopBackOff", before="Error", restarts=3)]}, StartResult.CRASH_LOOP),
+        ({"initContainerStatuses": [container("CrashLoopBackOff", before="Error")]}, StartResult.CRASH_LOOP),
+        ({"containerStatuses": [container(restarts=1)]}, StartResult.CRASH_LOOP),
+        (
+            {"containerStatuses": [container("CrashLoopBackOff", before="OOMKilled", restarts=3)]},
+            StartResult.OOM_KILLED,
+        ),
+        ({"containerStatuses": [container(ended_by="OOMKilled")]}, StartResult.OOM_KILLED),
         (
             {
                 "initContainerStatuses": [container(restarts=1)],
                 "containerStatuses": [container("ErrImagePull")],
             },
-            Result.IMAGE_PULL,
+            StartResult.IMAGE_PULL,
         ),
     ],
 )
-def test_a_start_that_takes_too_long_goes_by_its_cause(status: dict[str, Any], name: Result) -> None:
+def test_a_start_that_takes_too_long_goes_by_its_cause(status: dict[str, Any], name: StartResult) -> None:
     found = pod(**status)
     assert went(found, SINCE_US + 2 * DEADLINE_US) is None, "by itself it says nothing of how long it takes"
     assert cause(found) is name
@@ -92,32 +95,32 @@ def test_a_start_that_takes_too_long_goes_by_its_cause(status: dict[str, Any], n
 
 def test_the_first_ready_ends_it_and_says_when() -> None:
     assert went(pod(conditions=ready("False"))) is None
-    assert went(pod(conditions=ready())) == (Result.OK, 7 * SECOND_US)
-    assert went(pod({"deletionTimestamp": CREATED}, conditions=ready())) == (Result.OK, 7 * SECOND_US)
+    assert went(pod(conditions=ready())) == (StartResult.OK, 7 * SECOND_US)
+    assert went(pod({"deletionTimestamp": CREATED}, conditions=ready())) == (StartResult.OK, 7 * SECOND_US)
 
 
 def test_where_clocks_differ_a_latency_stays_between_none_and_what_has_passed() -> None:
-    assert went(pod(conditions=ready(at="2026-11-21T23:59:00Z"))) == (Result.OK, 0)
-    assert went(pod(conditions=ready(at="2026-11-22T09:00:00Z"))) == (Result.OK, 10 * SECOND_US)
-    assert went(pod(conditions=ready(at=None))) == (Result.OK, 10 * SECOND_US)
-    assert went(pod(phase="Succeeded"), SINCE_US - 1) == (Result.OK, 0)
+    assert went(pod(conditions=ready(at="2026-11-21T23:59:00Z"))) == (StartResult.OK, 0)
+    assert went(pod(conditions=ready(at="2026-11-22T09:00:00Z"))) == (StartResult.OK, 10 * SECOND_US)
+    assert went(pod(conditions=ready(at=None))) == (StartResult.OK, 10 * SECOND_US)
+    assert went(pod(phase="Succeeded"), SINCE_US - 1) == (StartResult.OK, 0)
 
 
 def test_what_is_ready_after_its_deadline_has_failed_by_its_cause() -> None:
     late = {"conditions": ready(at="2026-11-22T00:05:01Z")}
     now_us = SINCE_US + 400 * SECOND_US
-    assert went(pod(**late), now_us) == (Result.START_DEADLINE, 301 * SECOND_US)
+    assert went(pod(**late), now_us) == (StartResult.START_DEADLINE, 301 * SECOND_US)
     restarted = pod(**late, containerStatuses=[container(restarts=4)])
-    assert went(restarted, now_us) == (Result.CRASH_LOOP, 301 * SECOND_US)
-    assert went(pod(conditions=ready(at="2026-11-22T00:05:00Z")), now_us) == (Result.OK, 300 * SECOND_US)
+    assert went(restarted, now_us) == (StartResult.CRASH_LOOP, 301 * SECOND_US)
+    assert went(pod(conditions=ready(at="2026-11-22T00:05:00Z")), now_us) == (StartResult.OK, 300 * SECOND_US)
 
 
 def test_succeeded_is_a_good_start_and_failed_a_bad_one() -> None:
     assert went(pod(phase="Running", conditions=ready("False"))) is None
-    assert went(pod(phase="Succeeded", conditions=ready("False"))) == (Result.OK, 10 * SECOND_US)
-    assert went(pod(phase="Failed")) == (Result.FAILED, 10 * SECOND_US)
+    assert went(pod(phase="Succeeded", conditions=ready("False"))) == (StartResult.OK, 10 * SECOND_US)
+    assert went(pod(phase="Failed")) == (StartResult.FAILED, 10 * SECOND_US)
     killed = pod(phase="Failed", containerStatuses=[container(ended_by="OOMKilled")])
-    assert went(killed) == (Result.OOM_KILLED, 10 * SECOND_US)
+    assert went(killed) == (StartResult.OOM_KILLED, 10 * SECOND_US)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded", "Failed"])

@@ -14,7 +14,14 @@ from webhook.core.overrides import Override, PartialModes
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
 from webhook.core.quota import Holder, Look, Use
-from webhook.core.reporting.status import OverridesShown, Replicas, Snapshot, StoreHealth, WatchHealth, status_document
+from webhook.core.reporting.status import (
+    OverridesStatus,
+    ReplicaAssignment,
+    ServerStatus,
+    StoreStatus,
+    WatchStatus,
+    status_document,
+)
 
 NOW_US = 1_800_000_000_000_000
 PAYMENT = Service(
@@ -87,7 +94,7 @@ TWO_LOOKS = {
 }
 
 
-def snapshot(**changes: Any) -> Snapshot:
+def snapshot(**changes: Any) -> ServerStatus:
     whole: dict[str, Any] = {
         "version": "0.1.0",
         "now_us": NOW_US,
@@ -97,12 +104,12 @@ def snapshot(**changes: Any) -> Snapshot:
         "loaded_at_us": NOW_US - 60_000_000,
         "plans": CompiledPolicy(LOADED).plans,
         "looks": LOOKS,
-        "watches": {"namespaces": WatchHealth(), "configmaps": WatchHealth(NOW_US - 5_000_000, "cut")},
+        "watches": {"namespaces": WatchStatus(), "configmaps": WatchStatus(NOW_US - 5_000_000, "cut")},
         "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
         "files": {"key set": "jwks.json: no JSON", "certificates": ""},
         "client_identity": "mutual",
     }
-    return Snapshot(**(whole | changes))
+    return ServerStatus(**(whole | changes))
 
 
 def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -305,7 +312,7 @@ def test_a_pool_stands_as_the_member_saw_it_that_was_asked_last() -> None:
 
 
 def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None:
-    health = StoreHealth("redis", "no answer within 50ms", "Local since 07:59")
+    health = StoreStatus("redis", "no answer within 50ms", "Local since 07:59")
     document = status_document(snapshot(looks={}, store=health))
     assert document["store"] == {
         "kind": "redis",
@@ -331,7 +338,7 @@ def test_a_page_without_the_store_has_question_marks_and_says_how_this_server_ju
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    lines = shown(looks={}, store=StoreHealth("redis", "no answer within 50ms", "Local since 07:59")).splitlines()
+    lines = shown(looks={}, store=StoreStatus("redis", "no answer within 50ms", "Local since 07:59")).splitlines()
     assert "store   redis: no answer within 50ms, Local since 07:59" in lines
     assert "payment-api  gold    unknown  1m      pods      ?     50    ?" in lines
     assert "prod  1m      pods      ?     300   ?" in lines
@@ -358,12 +365,12 @@ def test_a_server_without_a_policy_shows_why() -> None:
 
 
 def test_servers_that_share_a_store_are_shown() -> None:
-    document = status_document(snapshot(store=StoreHealth("redis"), replicas=Replicas(3, 1, "leases")))
+    document = status_document(snapshot(store=StoreStatus("redis"), replicas=ReplicaAssignment(3, 1, "leases")))
     assert document["replicas"] == {"count": 3, "ordinal": 1, "source": "leases"}
     assert "store   redis, for 3 servers: ok" in list(page(document))
 
 
-OVERRIDES = OverridesShown(
+OVERRIDES = OverridesStatus(
     "configmap podgate-system/podgate-overrides",
     ["o.yaml:2:3: [1].until: (absent): required: add until"],
     {
@@ -511,7 +518,7 @@ def test_several_overrides_of_a_service_are_shown_each_and_in_the_service_as_one
         Override("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("2"), by="alice"),
         Override("payment-api", "2027-01-15T08:05:00Z", "INC-2", reset_at="2027-01-15T08:00:00Z", by="bob"),
     )
-    document = status_document(snapshot(overrides=OverridesShown("here", (), {"payment-api": its})))
+    document = status_document(snapshot(overrides=OverridesStatus("here", (), {"payment-api": its})))
     assert [(one["reason"], one["by"]) for one in document["overrides"]["entries"]] == [
         ("INC-1", "alice"),
         ("INC-2", "bob"),

@@ -20,7 +20,7 @@ from webhook.adapters.kubernetes.api.versions import number
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Begun, Taker, Watch
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
-from webhook.ports import Clock, Continuity, Found, PodTaker, WatchReports
+from webhook.ports import Clock, Continuity, PodEventHandler, PodLookup, WatchReports
 from webhook.support.condition import Condition
 
 VERSION = "podgate.io/watched-version"
@@ -71,7 +71,7 @@ class WatchedPods:
     def list_again(self) -> None:
         self._again.set()
 
-    async def run(self, taker: PodTaker) -> None:
+    async def run(self, taker: PodEventHandler) -> None:
         """Follow until cancelled."""
         while True:
             self._again.clear()
@@ -85,7 +85,7 @@ class WatchedPods:
             if isinstance(ended, Exception):
                 raise ended
 
-    async def find(self, namespace: str, name: str) -> Found | None:
+    async def find(self, namespace: str, name: str) -> PodLookup | None:
         if not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
             return None  # no path is made of what is no name
         asked = replace(_PODS, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
@@ -96,9 +96,9 @@ class WatchedPods:
             self._lookup_failure.enter(f"cannot look up a pod: {said}")
             return None
         self._lookup_failure.leave()
-        return Found(found.items[0] if found.items else None, number(found.version))
+        return PodLookup(found.items[0] if found.items else None, number(found.version))
 
-    def _watch(self, taker: PodTaker) -> Watch[Pod]:
+    def _watch(self, taker: PodEventHandler) -> Watch[Pod]:
         async def page_by_page() -> Begun:
             return await self._list(taker)
 
@@ -114,7 +114,7 @@ class WatchedPods:
         told = Taker(everything, one, self._reached, self._lost)
         return Watch(self._client, _PODS, told, reports=self._reports, timing=self._timing, lister=page_by_page)
 
-    async def _list(self, taker: PodTaker) -> Begun:
+    async def _list(self, taker: PodEventHandler) -> Begun:
         for _ in range(_LISTS_MAX - 1):
             try:
                 return await self._pages(taker)
@@ -123,7 +123,7 @@ class WatchedPods:
                     raise
         return await self._pages(taker)
 
-    async def _pages(self, taker: PodTaker) -> Begun:
+    async def _pages(self, taker: PodEventHandler) -> Begun:
         await taker.begin()
         page = await self._page("")
         since_us, version = self._clock.now_us(), number(page.metadata.resource_version)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from webhook.adapters.kubernetes.api.collection import decoded
 from webhook.adapters.kubernetes.api.objects import LABELS, Metadata
 from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
-from webhook.errors import BoardError, NoBoardError
+from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 
 NAME = "servicestatuses.podgate.io"
 _VERSION = "podgate.io/v1alpha1"
@@ -30,14 +30,14 @@ class _Statuses(Struct, frozen=True):
 
 
 class ServiceStatuses:
-    """A `ports.StatusBoard`: one object a service, which has its name. Only those with our label are taken away."""
+    """A `ports.ServiceStatusClient`: one object a service, with its name. Lists only objects with Podgate's label."""
 
     def __init__(self, client: ApiClient, *, request_seconds: float = _REQUEST_SECONDS) -> None:
         self._client = client
         self._request_seconds = request_seconds
 
     async def read(self) -> Mapping[str, Mapping[str, Any]]:
-        async with _as_board("read"):
+        async with _as_service_status_error("read"):
             try:
                 body = await answer(self._client, "GET", _ALL, self._request_seconds, (("labelSelector", _SELECTOR),))
             except RefusedError as error:
@@ -45,7 +45,7 @@ class ServiceStatuses:
             return {found.metadata.name: found.status for found in decoded(body, _Statuses).items or ()}
 
     async def write(self, service: str, status: Mapping[str, Any]) -> None:
-        async with _as_board(f"write {service}"):
+        async with _as_service_status_error(f"write {service}"):
             try:
                 await self._replace(service, status)
             except RefusedError as error:
@@ -54,8 +54,8 @@ class ServiceStatuses:
                 await self._create(service)
                 await self._replace(service, status)
 
-    async def erase(self, service: str) -> None:
-        async with _as_board(f"delete {service}"):
+    async def delete(self, service: str) -> None:
+        async with _as_service_status_error(f"delete {service}"):
             try:
                 await answer(self._client, "DELETE", f"{_ALL}/{service}", self._request_seconds)
             except RefusedError as error:
@@ -81,12 +81,14 @@ def _absent_or(error: RefusedError) -> Exception:
     """Return what it means that there is not even the collection, else the error itself."""
     if error.status != NOT_FOUND:
         return error
-    return NoBoardError(f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml")
+    return ServiceStatusNotInstalledError(f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml")
 
 
 @asynccontextmanager
-async def _as_board(what: str) -> AsyncIterator[None]:
+async def _as_service_status_error(what: str) -> AsyncIterator[None]:
     try:
         yield
     except ApiError as error:
-        raise BoardError(f"{NAME}: cannot {what}: {error.describe(_RIGHT)}", error.retry_after_seconds) from error
+        raise ServiceStatusError(
+            f"{NAME}: cannot {what}: {error.describe(_RIGHT)}", error.retry_after_seconds
+        ) from error

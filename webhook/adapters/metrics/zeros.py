@@ -15,7 +15,7 @@ from webhook.core.admission.validation import own_mode
 from webhook.core.breaker import State
 from webhook.core.breaker.outcome import Settlement
 from webhook.core.findings import Code
-from webhook.core.pods.start_outcome import Result
+from webhook.core.pods.start_outcome import StartResult
 from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched
 from webhook.core.policy_spec import Breaker, Mode, OutcomeSource, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import STANDING, Holder
@@ -187,7 +187,7 @@ def _breaker(service: Service, breaker: Breaker, duties: Duty, *, is_guarded: bo
         yield from ((families.OUTCOMES, (name, source, result)) for result in families.PUSHED_RESULTS)
         yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in families.PUSHED_DROPS)
     if source is OutcomeSource.POD_START and Duty.RECONCILES in duties:
-        yield from ((families.OUTCOMES, (name, source, result)) for result in Result)
+        yield from ((families.OUTCOMES, (name, source, result)) for result in StartResult)
         dropped = (*(one for one in Settlement if one is not Settlement.COUNTED), families.OVERFLOW)
         yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in dropped)
 

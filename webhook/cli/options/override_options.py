@@ -181,9 +181,9 @@ def in_force(where: Where) -> list[Override]:
 
 
 def _opened(where: Where) -> AbstractAsyncContextManager[OverridesBook]:
-    from webhook.app.overrides_store import open_book  # noqa: PLC0415  --help needs no client
+    from webhook.app.overrides_store import open_overrides  # noqa: PLC0415  --help needs no client
 
-    return open_book(where.kubeconfig, where.file)
+    return open_overrides(where.kubeconfig, where.file)
 
 
 async def _change(

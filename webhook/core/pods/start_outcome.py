@@ -9,7 +9,7 @@ from webhook.core.pods.disruption import is_disrupted
 from webhook.core.pods.ownership import moment_us
 
 
-class Result(StrEnum):
+class StartResult(StrEnum):
     """How a start ended; all but `OK` are errors."""
 
     OK = "ok"
@@ -22,10 +22,10 @@ class Result(StrEnum):
     """It took too long, and nothing says why."""
 
 
-class Started(NamedTuple):
+class StartOutcome(NamedTuple):
     """An ended start. Without a result it says nothing of the service: the Pod was taken away before."""
 
-    result: Result | None
+    result: StartResult | None
     latency_us: int
 
 
@@ -49,7 +49,7 @@ def is_gated(pod: Pod) -> bool:
     return bool(pod.spec.scheduling_gates)
 
 
-def ended(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> Started | None:
+def ended(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> StartOutcome | None:
     """Return how a start went that began at `since_us`; None while it is on its way, however long that takes.
 
     One that was Ready only `deadline_us` after its begin has failed.
@@ -60,31 +60,31 @@ def ended(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> Started | N
         ready_us = moment_us(ready.last_transition_time)
         if ready_us:
             taken_us = min(max(0, ready_us - since_us), taken_us)  # clocks differ
-        return Started(Result.OK if taken_us <= deadline_us else cause(pod), taken_us)
+        return StartOutcome(StartResult.OK if taken_us <= deadline_us else cause(pod), taken_us)
     if pod.metadata.deletion_timestamp is not None or is_disrupted(pod):
-        return Started(None, 0)
+        return StartOutcome(None, 0)
     match pod.status.phase:
         case "Succeeded":
-            return Started(Result.OK, taken_us)
+            return StartOutcome(StartResult.OK, taken_us)
         case "Failed":
             is_killed = any(one.reason == "OOMKilled" for one in _ends(pod))
-            return Started(Result.OOM_KILLED if is_killed else Result.FAILED, taken_us)
+            return StartOutcome(StartResult.OOM_KILLED if is_killed else StartResult.FAILED, taken_us)
     return None
 
 
-def cause(pod: Pod) -> Result:
+def cause(pod: Pod) -> StartResult:
     """Return by which name it goes that a Pod is not Ready yet."""
     scheduled = _condition(pod, "PodScheduled")
     if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
-        return Result.UNSCHEDULABLE
+        return StartResult.UNSCHEDULABLE
     waiting = {_waiting(one).reason for one in _containers(pod)}
     if waiting & _NO_IMAGE:
-        return Result.IMAGE_PULL
+        return StartResult.IMAGE_PULL
     if any(one.reason == "OOMKilled" for one in _ends(pod)):
-        return Result.OOM_KILLED
+        return StartResult.OOM_KILLED
     if "CrashLoopBackOff" in waiting or any(one.restart_count for one in _containers(pod)):
-        return Result.CRASH_LOOP
-    return Result.START_DEADLINE
+        return StartResult.CRASH_LOOP
+    return StartResult.START_DEADLINE
 
 
 def _condition(pod: Pod, name: str) -> PodCondition | None:

@@ -21,7 +21,7 @@ _DAY_US = 86_400 * _SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
-class StoreHealth:
+class StoreStatus:
     """Where the counters live, why they cannot be read ("" where they can), and how this server judges meanwhile."""
 
     kind: str
@@ -30,7 +30,7 @@ class StoreHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
+class ReplicaAssignment:
     """Among how many servers the limits are divided while the store is away, and which of them this is, from 0.
 
     `source` is who says so: `settings`, `leases`, or nobody, which is `default`.
@@ -42,7 +42,7 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchHealth:
+class WatchStatus:
     """When the API server last sent something for a watch, None where it never did, and what is wrong since."""
 
     contact_us: int | None = None
@@ -50,7 +50,7 @@ class WatchHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class OverridesShown:
+class OverridesStatus:
     """Where overrides come from ("": nowhere), what is wrong with the newest of them, and the live ones by service."""
 
     source: str = ""
@@ -59,7 +59,7 @@ class OverridesShown:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ServerStatus:
     """Everything that the document is made from, at one moment. Times in microseconds since the Unix epoch.
 
     `source` is where the policy comes from, `errors` are those of its newest document, if that was refused. A service
@@ -74,12 +74,12 @@ class Snapshot:
     policy: LoadedPolicy | None = None
     loaded_at_us: int | None = None
     errors: Sequence[str] = ()
-    overrides: OverridesShown = OverridesShown()
+    overrides: OverridesStatus = OverridesStatus()
     plans: Mapping[str, CounterPlan] = field(default_factory=dict)
     looks: Mapping[str, Look] = field(default_factory=dict)
-    store: StoreHealth = StoreHealth("memory")
-    replicas: Replicas = Replicas()
-    watches: Mapping[str, WatchHealth] = field(default_factory=dict)
+    store: StoreStatus = StoreStatus("memory")
+    replicas: ReplicaAssignment = ReplicaAssignment()
+    watches: Mapping[str, WatchStatus] = field(default_factory=dict)
     certificates: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with each watched file as it stands now, "" where it is in force, by name."""
@@ -89,7 +89,7 @@ class Snapshot:
     """Why it should get no calls."""
 
 
-def status_document(snapshot: Snapshot) -> dict[str, Any]:
+def status_document(snapshot: ServerStatus) -> dict[str, Any]:
     """Return the document of `GET /status`, ready for JSON."""
     now_us = snapshot.now_us
     services = snapshot.policy.policy.services if snapshot.policy else ()
@@ -139,7 +139,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _service(service: Service, snapshot: Snapshot) -> dict[str, Any]:
+def _service(service: Service, snapshot: ServerStatus) -> dict[str, Any]:
     look, plan = snapshot.looks.get(service.name), snapshot.plans.get(service.name)
     its = snapshot.overrides.entries.get(service.name, ())
     view, told = look.breaker if look else None, look if look and look.is_told else None
@@ -170,7 +170,7 @@ def _as_one(entries: Sequence[Override]) -> Override:
     return replace(combined(entries), until=first.until, reason=reasons, by=by or None)
 
 
-def _override(entry: Override, snapshot: Snapshot) -> dict[str, Any]:
+def _override(entry: Override, snapshot: ServerStatus) -> dict[str, Any]:
     """Return what is done, until when and why; `withoutEffect` says what of it the policy in force leaves idle."""
     done = {key: value for key, value in entry.plain().items() if key != "service"}
     idle = remarks(snapshot.policy.policy, entry) if snapshot.policy else ()
@@ -178,13 +178,13 @@ def _override(entry: Override, snapshot: Snapshot) -> dict[str, Any]:
     return {**done, **left, "withoutEffect": list(idle)}
 
 
-def _guard(snapshot: Snapshot) -> dict[str, Any] | None:
+def _guard(snapshot: ServerStatus) -> dict[str, Any] | None:
     """Return how many breakers are open, and with how many further trips are held back; null without a guard."""
     found = guarded(snapshot.plans.values(), snapshot.looks)
     return None if found is None else {"open": found.opened, "max": found.open_max}
 
 
-def _pool(pool: Pool, snapshot: Snapshot) -> dict[str, Any]:
+def _pool(pool: Pool, snapshot: ServerStatus) -> dict[str, Any]:
     """Return how a pool stands, as the member saw it that was asked last: all of them see the same counters."""
     members = [plan for plan in snapshot.plans.values() if plan.pool is not None and plan.pool.name == pool.name]
     looks = [look for plan in members if (look := snapshot.looks.get(plan.service)) is not None and look.pool]
