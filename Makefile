@@ -2,8 +2,11 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.locked
+# More workers than cores, because most tests wait. A run of the pure tests only computes.
+WORKERS ?= 5
+RESULTS := .test-results
 
-.PHONY: setup demo test test-with-a-cluster test-without check soak bench lock controlplane-up controlplane-down
+.PHONY: setup demo test check soak bench lock controlplane-up controlplane-down
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
@@ -17,20 +20,13 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup
 	@if [ -t 1 ]; then $(BIN)/podgate demo; else $(BIN)/podgate demo --once; fi
 
-# The first time it builds a Kubernetes control plane, which takes minutes.
+# The first time it builds a Kubernetes control plane, which takes minutes. Durations are in .test-results.
 test: setup
 	$(BIN)/python -m tests.cluster build
-	$(BIN)/pytest
-
-# Its two halves, for a desk: each waits more than it works. `make -j2 --output-sync=target test-with-a-cluster test-without`
-test-with-a-cluster: setup
-	$(BIN)/pytest tests/cluster tests/compose
-
-test-without: setup
-	$(BIN)/pytest --ignore=tests/cluster --ignore=tests/compose
+	$(BIN)/pytest -n $(WORKERS) --all-tiers --junitxml=$(RESULTS)/test.xml
 
 check: setup
-	$(BIN)/pytest tests/architecture tests/core tests/reviews tests/contract
+	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 2 --junitxml=$(RESULTS)/check.xml tests/architecture tests/core tests/reviews tests/contract
 
 # The long form of what `make test` proves in short.
 soak: setup

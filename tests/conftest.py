@@ -1,12 +1,14 @@
-"""What all tests share: the one flag that rewrites golden files, and property tests that never fail for being slow."""
+"""What all tests share: options, event loops, property tests without deadlines, durations, and their distribution."""
 
 import asyncio
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.tiers import Cpu, Tiers
 from webhook.support.event_loop import EventLoop
 
 _LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -27,6 +29,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the golden files with what the code says today; read the difference before it is kept",
     )
+    parser.addoption(
+        "--all-tiers",
+        action="store_true",
+        help="print what each tier of the tests costs, and fail where one has not run whole",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    is_distributed = bool(config.getoption("numprocesses", default=None))
+    if is_worker or not is_distributed:
+        config.pluginmanager.register(Cpu())
+    if not is_worker:
+        config.pluginmanager.register(Tiers(config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute modules over the workers of `-n` as `tests/workers.py` says."""
+    from tests.workers import ModuleScheduling  # noqa: PLC0415  pytest-xdist is loaded by then
+
+    return ModuleScheduling(config, log)
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -1,0 +1,45 @@
+"""Distribution of tests over workers, and the account of their durations."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.workers import GROUPS, LONGEST_FIRST, group_of
+
+pytest_plugins = ("pytester",)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("module", sorted({*GROUPS, *LONGEST_FIRST} - {*GROUPS.values()}))
+def test_a_module_with_a_place_in_the_order_is_there(module: str) -> None:
+    assert (ROOT / module).is_file()
+
+
+def test_modules_that_measure_share_a_worker_and_others_have_their_own() -> None:
+    fuzz, flood, other = (f"tests/server/test_{name}.py::test_one[a::b]" for name in ("fuzz", "flood", "server"))
+    assert group_of(fuzz) == group_of(flood) != group_of(other) == "tests/server/test_server.py"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [("def test_one(): pass", 0), ("import pytest\n@pytest.mark.skip\ndef test_one(): pass", 1), ("", 1)],
+    ids=["whole", "skipped", "empty"],
+)
+def test_a_run_of_all_tiers_fails_where_one_has_not_run_whole(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, body: str, code: int
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeconftest(
+        "from tests.tiers import Tiers\n"
+        "def pytest_addoption(parser): parser.addoption('--all-tiers', action='store_true')\n"
+        "def pytest_configure(config): config.pluginmanager.register(Tiers(config))\n"
+    )
+    for folder in ("core", "cluster", "server"):
+        (pytester.path / "suite" / folder).mkdir(parents=True)
+        test = body if folder == "cluster" else "def test_one(): pass"
+        (pytester.path / "suite" / folder / f"test_{folder}.py").write_text(test)
+    done = pytester.runpytest_subprocess("--all-tiers", "--junitxml=out.xml", "suite")
+    assert done.ret == code
+    assert ("error: cluster" in done.stdout.str()) == bool(code)
+    assert "suite/server/test_server.py::test_one" in (pytester.path / "out.txt").read_text()

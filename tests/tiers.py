@@ -1,0 +1,107 @@
+"""Durations of a run by tier, beside the budget of each, and whether a tier was left out."""
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from os import times
+from pathlib import Path
+
+import pytest
+
+
+@dataclass
+class Tier:
+    """Some folders of tests, with what they cost a run; the budget is in CPU seconds of a whole `make test`."""
+
+    name: str
+    folders: tuple[str, ...]
+    budget_seconds: int
+    tests: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:<12} {self.tests:>6} tests {self.seconds:>7.0f} s"
+            f" {self.cpu_seconds:>7.0f} s of CPU, of {self.budget_seconds} s"
+        )
+
+
+_SLOWEST = 50
+_CPU = "cpu_seconds"
+
+
+class Tiers:
+    """A plugin for the process that collects all reports: adds them up by tier, prints the sums, keeps the slowest."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.tiers = [
+            Tier("pure", ("architecture", "core", "reviews", "contract"), 240),
+            Tier("cluster", ("cluster", "compose"), 700),
+            Tier("processes", (), 500),  # all other folders
+        ]
+        self.durations: dict[str, float] = {}
+        self.begun = time.monotonic()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        folder = report.nodeid.split("/")[1] if "/" in report.nodeid else ""
+        tier = next((one for one in self.tiers if folder in one.folders), self.tiers[-1])
+        self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
+        tier.seconds += report.duration
+        tier.cpu_seconds += sum(value for name, value in report.user_properties if name == _CPU)
+        tier.tests += report.when == "call"
+        tier.skipped += report.skipped
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run of everything that has skipped a test, or has none of a tier."""
+        if self.config.getoption("--all-tiers") and session.exitstatus == pytest.ExitCode.OK and self.left_out():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.config.getoption("--all-tiers"):
+            terminalreporter.section(f"tiers, {time.monotonic() - self.begun:.0f} s in all")
+            for line in [*map(str, self.tiers), *self.left_out()]:
+                terminalreporter.write_line(line)
+        xml = self.config.getoption("xmlpath")
+        if xml:
+            Path(xml).with_suffix(".txt").write_text("\n".join([*map(str, self.tiers), *self.slowest()]) + "\n")
+
+    def left_out(self) -> list[str]:
+        """Say which tiers have not run whole."""
+        return [
+            f"error: {one.name}: {one.skipped} tests skipped, {one.tests} run"
+            for one in self.tiers
+            if one.skipped or not one.tests
+        ]
+
+    def slowest(self) -> list[str]:
+        ordered = sorted(self.durations.items(), key=lambda item: -item[1])
+        return [f"{seconds:7.1f} s {nodeid}" for nodeid, seconds in ordered[:_SLOWEST]]
+
+
+class Cpu:
+    """A plugin for the process that runs tests: puts the CPU of each, and of the processes that ended in it, on record.
+
+    What a fixture keeps running for several tests is counted with the one in whose teardown it ends.
+    """
+
+    def __init__(self) -> None:
+        self._before = _cpu_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown":
+            now = _cpu_seconds()
+            report.user_properties.append((_CPU, round(now - self._before, 3)))
+            self._before = now
+        return report
+
+
+def _cpu_seconds() -> float:
+    return sum(times()[:4])

@@ -1,0 +1,84 @@
+"""Scheduling of test modules on pytest-xdist workers: whole modules, the longest first, a cluster for half of them."""
+
+from collections.abc import Iterable
+
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+STARVING = "measure or starve others"
+"""Modules that load the machine, or measure on it: one after another on one worker."""
+
+GROUPS = {
+    "tests/adapters/redis_store/test_outages.py": STARVING,
+    "tests/adapters/redis_store/test_partitions.py": STARVING,
+    "tests/bench/test_bench.py": STARVING,
+    "tests/contract/test_race.py": STARVING,
+    "tests/server/test_flood.py": STARVING,
+    "tests/server/test_fuzz.py": STARVING,
+    "tests/compose/test_compose_file.py": "tests/compose",
+    "tests/compose/test_dockerfile.py": "tests/compose",
+    "tests/compose/test_running.py": "tests/compose",
+}
+"""Modules that share a worker, and with it their session's fixtures; any other module is a group of its own."""
+
+LONGEST_FIRST = (
+    "tests/cluster/test_certificates.py",
+    "tests/cluster/test_rotation.py",
+    STARVING,
+    "tests/cluster/test_apiserver_files.py",
+    "tests/cluster/test_the_main_job.py",
+    "tests/cluster/test_controller_killed.py",
+    "tests/cluster/test_availability.py",
+    "tests/cluster/test_service_statuses.py",
+    "tests/cluster/test_pod_starts.py",
+    "tests/cluster/test_refunds.py",
+    "tests/cluster/test_lease.py",
+    "tests/cluster/test_callers.py",
+    "tests/server/test_hardening.py",
+    "tests/adapters/redis_store/test_error_classes.py",
+    "tests/contract/test_stores_agree.py",
+    "tests/authentication/test_secret_path.py",
+)
+"""Groups that would otherwise end last, alone on the machine."""
+
+_CLUSTER = "tests/cluster"
+
+
+def group_of(nodeid: str) -> str:
+    """Return the name of the group that a test belongs to."""
+    module = nodeid.partition("::")[0]
+    return GROUPS.get(module, module)
+
+
+class ModuleScheduling(LoadScopeScheduling):
+    """Modules as they are, in the order of LONGEST_FIRST.
+
+    Every worker that runs a module of `tests/cluster` starts a cluster for it, so half of the workers take those
+    modules first, and the others all else first. A worker starts a test only once it has the next one: one with a long
+    module is given a short one as the next.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        candidates = _suitable(node, self.workqueue)
+        is_busy = any(not all(tests.values()) for tests in self.assigned_work[node].values())
+        chosen = candidates[-1] if is_busy and self._has_long(node) else _first(candidates)
+        self.workqueue.move_to_end(chosen, last=False)
+        super()._assign_work_unit(node)
+
+    def _has_long(self, node: WorkerController) -> bool:
+        work = self.assigned_work[node].items()
+        return any(group in LONGEST_FIRST and not all(tests.values()) for group, tests in work)
+
+
+def _suitable(node: WorkerController, groups: Iterable[str]) -> list[str]:
+    """Return the groups that the worker should take, or all of them where it has none left of its half."""
+    everything = list(groups)
+    takes_clusters = int(node.gateway.id.removeprefix("gw")) % 2 == 0
+    return [one for one in everything if one.startswith(_CLUSTER) == takes_clusters] or everything
+
+
+def _first(groups: list[str]) -> str:
+    return min(groups, key=lambda one: LONGEST_FIRST.index(one) if one in LONGEST_FIRST else len(LONGEST_FIRST))
