@@ -80,7 +80,7 @@ async def test_it_is_told_beside_the_sightings_not_behind_them() -> None:
     await world.all()
     world.lose("a")
     await world.watch_all()
-    await world.controller._excuses.tell()
+    await world.controller._disruptions.send()
     assert (world.heard, world.told.excused) == ([("web", ["controller:a"])], {"web": 1})
 
 
@@ -169,7 +169,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     await world.all()
     world.lose("a", "b", "c")
     await world.all()
-    assert [*world.controller._excuses._excused] == [("web", "controller:c")]
+    assert [*world.controller._disruptions._suppressed_us] == [("web", "controller:c")]
 
 
 async def test_the_loop_does_it_by_itself() -> None:

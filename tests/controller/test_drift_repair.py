@@ -41,7 +41,7 @@ async def test_who_was_found_in_the_cluster_stands_however_long_the_watch_lags()
         await world.repair()
     assert (world.told.drift, await world.standing()) == ({"web": 0}, {"slow", "brief"})
     await world.all()
-    assert (await world.standing(), world.following._ahead) == ({"slow"}, {})
+    assert (await world.standing(), world.tracker._ahead_of_watch) == ({"slow"}, {})
 
 
 async def test_who_was_found_and_went_in_a_gap_of_the_watch_falls() -> None:
@@ -54,8 +54,8 @@ async def test_who_was_found_and_went_in_a_gap_of_the_watch_falls() -> None:
     await world.tell()
     world.cluster.delete("brief")
     world.watch.cut()
-    await world.watch.step(world.following)
-    assert world.following._ahead == {}, "the list is newer"
+    await world.watch.step(world.tracker)
+    assert world.tracker._ahead_of_watch == {}, "the list is newer"
     for _ in range(3):
         await world.all()
     assert await world.standing() == set()
@@ -103,7 +103,7 @@ async def test_limits_are_enforced_only_after_a_whole_list_was_told() -> None:
     await world.watch_all()
     await world.tell()
     world.answer(store=True)
-    await world.controller._repair.round()
+    await world.controller._drift_repair.round()
     assert not (await world.store.look(world.plan)).is_standing_known
     await world.tell()
     await world.repair()

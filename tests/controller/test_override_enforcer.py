@@ -78,7 +78,7 @@ class World:
         """Do a round; return the changes that were told."""
         self.told.clear()
         self.ledger.asked.clear()
-        await self.hands.look()
+        await self.hands.round()
         return [f"{one.service} {one.old} {one.new}" for one in self.told]
 
     def state(self, service: str = "web") -> State | None:
@@ -149,5 +149,5 @@ async def test_a_reset_is_done_once_for_its_moment_and_touches_no_other_service(
 async def test_without_a_policy_there_is_nothing_to_do() -> None:
     world = World()
     hands = OverrideEnforcer(world.ledger, world.ledger.last_breaker, lambda: None, dict, world.told.append)
-    await hands.look()
+    await hands.round()
     assert world.ledger.asked == []

@@ -84,16 +84,16 @@ async def test_of_many_states_the_store_is_told_the_newest() -> None:
 
 
 async def test_what_changes_while_it_travels_is_told_after() -> None:
-    untold, first = PendingSightings(), owned("web")
-    assert untold.note("web", "a", first, 1)
-    assert [*untold.take("web", 9)] == ["a"]
-    assert untold.note("web", "a", replace(first, name="newer"), 5)
-    assert untold.services == [], "one batch at a time"
-    untold.failed("web")
-    assert untold.told_up_to(9) == 1, "the store has heard of none yet"
-    assert untold.take("web", 9)["a"].found.name == "newer"
-    untold.told("web")
-    assert (untold.told_up_to(9), untold.services) == (9, [])
+    pending, first = PendingSightings(), owned("web")
+    assert pending.put("web", "a", first, 1)
+    assert [*pending.take("web", 9)] == ["a"]
+    assert pending.put("web", "a", replace(first, name="newer"), 5)
+    assert pending.services == [], "one batch at a time"
+    pending.requeue("web")
+    assert pending.resume_version(9) == 1, "the store has heard of none yet"
+    assert pending.take("web", 9)["a"].found.name == "newer"
+    pending.acknowledge("web")
+    assert (pending.resume_version(9), pending.services) == (9, [])
 
 
 async def test_a_batch_is_no_more_than_64() -> None:
@@ -113,11 +113,15 @@ async def test_a_batch_is_no_more_than_64() -> None:
 
 
 async def test_what_waits_to_be_told_is_bounded() -> None:
-    untold = PendingSightings()
+    pending = PendingSightings()
     for number in range(MOST):
-        assert untold.note("web", str(number), owned("web"), number)
-    assert not untold.note("web", "one more", owned("web"), MOST)
-    assert (untold.holds("web", "0"), untold.holds("web", "1"), untold.holds("web", "one more")) == (False, True, True)
+        assert pending.put("web", str(number), owned("web"), number)
+    assert not pending.put("web", "one more", owned("web"), MOST)
+    assert (pending.holds("web", "0"), pending.holds("web", "1"), pending.holds("web", "one more")) == (
+        False,
+        True,
+        True,
+    )
 
 
 async def test_old_pods_of_services_without_standing_need_not_be_told() -> None:
@@ -182,10 +186,10 @@ async def test_a_new_policy_judges_everything_anew() -> None:
     await world.create("a")
     await world.all()
     world.policy = compiled(WEB.replace("app: web", "app: other").replace("name: web", "name: new"))
-    assert world.following.is_misjudged()
+    assert world.tracker.needs_new_list()
     world.watch.list_again()
     await world.all()
-    assert not world.following.is_misjudged()
+    assert not world.tracker.needs_new_list()
     plan = world.policy.plans["new"]
     assert (await world.store.live(plan, ""))[0] == []
     world.policy = compiled(WEB)
@@ -211,7 +215,7 @@ async def test_the_same_policy_made_anew_is_no_new_one() -> None:
     world = World()
     await world.all()
     world.policy = compiled()
-    assert not world.following.is_misjudged()
+    assert not world.tracker.needs_new_list()
 
 
 async def test_new_labels_of_a_namespace_judge_everything_anew() -> None:
@@ -222,7 +226,7 @@ async def test_new_labels_of_a_namespace_judge_everything_anew() -> None:
     await world.all()
     assert await world.standing() == set()
     world.namespaces.update({"shop": {"tier": "prod"}})
-    assert world.following.is_misjudged()
+    assert world.tracker.needs_new_list()
     world.watch.list_again()
     await world.all()
     assert await world.standing() == {"a"}
@@ -235,17 +239,17 @@ async def test_two_who_lead_for_a_moment_do_no_harm() -> None:
     world.wait(10)
     world.renew()
     former = world.controller
-    behind = world.watch, world.following
+    behind = world.watch, world.tracker
     world.lead()
     await world.create("c")
     world.cluster.delete("a")
     await world.admit(pod("lost"))
     world.wait(70)
     await world.all()
-    await former._repair.round()  # it still believes that `a` lives, and has not seen `c`
-    await former._telling.tell()
-    await former._repair.round()
-    await former._telling.tell()
+    await former._drift_repair.round()  # it still believes that `a` lives, and has not seen `c`
+    await former._sighting_sender.send()
+    await former._drift_repair.round()
+    await former._sighting_sender.send()
     await former._refunds.round()
     await behind[0].step(behind[1])
     await former._refunds.round()
@@ -257,12 +261,12 @@ async def test_two_who_lead_for_a_moment_do_no_harm() -> None:
 
 
 async def test_uids_of_pods_that_have_gone_are_bounded_in_number_and_time() -> None:
-    roster = PodIndex()
+    index = PodIndex()
     for number in range(GONE_MAX + 1):
-        roster.remove(str(number), None, number)
-    assert ("0" in roster, "1" in roster, roster.forgotten_us) == (False, True, 0)
-    roster.remove("late", None, GONE_US + 10)
-    assert ("9" in roster, "10" in roster, roster.forgotten_us) == (False, True, 9)
+        index.remove(str(number), None, number)
+    assert ("0" in index, "1" in index, index.forgotten_until_us) == (False, True, 0)
+    index.remove("late", None, GONE_US + 10)
+    assert ("9" in index, "10" in index, index.forgotten_until_us) == (False, True, 9)
 
 
 def owned(service: str) -> Owned:

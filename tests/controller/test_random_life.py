@@ -83,12 +83,12 @@ class Life:
             "minute": self._pass_a_minute,
         }
         of_the_controller: dict[str, Callable[[], Awaitable[object]]] = {
-            "see some": lambda: world.watch.step(world.following, number),
+            "see some": lambda: world.watch.step(world.tracker, number),
             "see all": world.watch_all,
             "tell": world.tell_once,
             "refund": world.refund,
             "repair": world.repair,
-            "former sees": lambda: self.former[0].step(self.former[1]._following, number),
+            "former sees": lambda: self.former[0].step(self.former[1]._tracker, number),
             "former acts": self._let_the_former_act,
         }
         if deed in of_pods and uid:
@@ -107,11 +107,11 @@ class Life:
 
     async def _let_the_former_act(self) -> None:
         former = self.former[1]
-        await former._telling.tell()
+        await former._sighting_sender.send()
         await former._refunds.round()
-        mending = asyncio.create_task(former._repair.round())
+        mending = asyncio.create_task(former._drift_repair.round())
         while not mending.done():
-            await former._telling.tell()
+            await former._sighting_sender.send()
             await asyncio.sleep(0)
         await mending
 

@@ -79,8 +79,8 @@ class Life:
     def _spy(self) -> None:
         """Note by what the controller that leads now is shown Pods."""
         self.first_shown, self.noted_after, self.gated = {}, {}, set()
-        starts, outcomes = self.world.controller._starts, self.world.controller._outcomes
-        note = outcomes.note
+        starts, outcomes = self.world.controller._start_tracker, self.world.controller._outcome_sender
+        note = outcomes.enqueue
         listed, changed = starts.listed, starts.changed
 
         def by(way: str, show: Callable[[Pod, object], None], found: Pod, of: object) -> None:
@@ -94,7 +94,7 @@ class Life:
             self.noted_after[uid] = self.first_shown.get(uid)
             note(service, uid, result, latency_us)
 
-        outcomes.note = noted  # type: ignore[method-assign]  a spy
+        outcomes.enqueue = noted  # type: ignore[method-assign]  a spy
         starts.listed = partial(by, "list", listed)  # type: ignore[method-assign]  a spy
         starts.changed = partial(by, "watch", changed)  # type: ignore[method-assign]  a spy
 
@@ -129,7 +129,7 @@ class Life:
         elif deed in of_the_world:
             of_the_world[deed]()
         elif deed == "see some":
-            await world.watch.step(world.following, number)
+            await world.watch.step(world.tracker, number)
         elif deed == "see all":
             await world.watch_all()
         elif deed == "act":
@@ -195,7 +195,7 @@ class Life:
             in_time = truth.ready_us and taken_us <= DEADLINE * SECOND_US
             assert not in_time or truth.has_lost_it, "it was Ready in time, and is"
         elif truth.ready_us:
-            assert seconds <= DEADLINE or truth.ended_us, "what has succeeded may be seen late"
+            assert seconds <= DEADLINE or truth.has_lost_it, "its success may be seen late"
             since_us = truth.ungated_us if uid in self.gated else truth.created_us
             # Where its first Ready came and went unwatched, a later one stands for it.
             is_the_first = seconds * SECOND_US <= truth.ready_us - since_us

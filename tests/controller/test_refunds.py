@@ -89,7 +89,7 @@ async def test_who_came_and_went_in_a_gap_of_the_watch_is_not_refunded() -> None
     world.cluster.delete("brief")
     await world.admit(pod("lost"))
     world.wait(61)
-    await world.watch.step(world.following)  # the list
+    await world.watch.step(world.tracker)  # the list
     await world.refund()
     assert world.told.refunded.total() == 0
     await world.all()
@@ -232,7 +232,7 @@ async def test_a_watch_that_began_anew_after_the_look_proves_nothing_of_before()
     await world.refund()
     world.cluster.create(pod("x", labels={}))
     world.cluster.compact()
-    await world.watch.step(world.following)
+    await world.watch.step(world.tracker)
     await world.refund()
     await world.all()
     assert (world.told.refunded.total(), await world.used(), world.told.unproven.total()) == (0, 1, 1)

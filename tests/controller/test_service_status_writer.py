@@ -67,14 +67,14 @@ class Board:
 class World:
     """A policy, its breakers, a board, and who keeps it."""
 
-    def __init__(self, *services: str, board: Board | None = None, pace: ServiceStatusTiming = PACE) -> None:
+    def __init__(self, *services: str, board: Board | None = None, timing: ServiceStatusTiming = PACE) -> None:
         self.policy: CompiledPolicy | None = compiled(*services)
         self.views: dict[str, BreakerView] = dict.fromkeys(services, CLOSED)
         self.board = board or Board()
         self.told: list[str] = []
         say = self.told.append
         reports = ServiceStatusReports(lambda text: say(f"absent {text}"), say, lambda text: say(f"over {text}"))
-        self.boards = ServiceStatusWriter(self.board, self._known, lambda: self.policy, reports, pace=pace)
+        self.boards = ServiceStatusWriter(self.board, self._known, lambda: self.policy, reports, timing=timing)
 
     def _known(self, plan: CounterPlan) -> BreakerView | None:
         return self.views.get(plan.service)
@@ -149,7 +149,7 @@ async def test_of_a_breaker_that_was_not_heard_of_what_stands_there_stays() -> N
 
 
 async def test_what_somebody_else_has_changed_is_mended_at_the_next_look() -> None:
-    world = World("a", "b", pace=NEVER)
+    world = World("a", "b", timing=NEVER)
     await world.round()
     world.board.stands = {"b": {}}
     assert await world.round() == ["read", "a", "b"]
@@ -209,7 +209,7 @@ async def test_a_service_that_is_refused_holds_up_no_other() -> None:
 
 
 async def test_it_goes_on_until_cancelled() -> None:
-    world = World("a", pace=ServiceStatusTiming(round_seconds=0))
+    world = World("a", timing=ServiceStatusTiming(round_seconds=0))
     keeping = asyncio.create_task(world.boards.run())
     await until(lambda: "a" in world.board.stands)
     world.views["a"] = OPEN

@@ -68,7 +68,7 @@ async def test_who_goes_before_has_no_outcome() -> None:
     await world.tell_starts()  # the watch has not shown that it has gone
     await world.see()
     assert world.told_of == []
-    assert len(world.controller._starts) == 0
+    assert len(world.controller._start_tracker) == 0
 
 
 @pytest.mark.parametrize("shown", ["ready", "failed", "succeeded"])
@@ -118,7 +118,7 @@ async def test_what_came_about_unwatched_is_no_outcome_and_what_was_told_is_not_
         world.watch.cut()
     elif broken == "compacted":
         world.cluster.compact()
-        await world.watch.step(world.following)
+        await world.watch.step(world.tracker)
     else:
         world.renew()
         world.lead()
@@ -227,13 +227,13 @@ async def test_what_the_watch_shows_during_a_look_stands() -> None:
         if world.cluster.pods.get("gone"):
             world.cluster.delete("gone")
         await world.watch_all()
-        await world.controller._outcomes.tell()
+        await world.controller._outcome_sender.send()
         return found
 
     world.watch.find = find_late  # type: ignore[method-assign]  the watch is faster than the answer
     await world.tell_starts()
     assert world.heard == [("ready", True, float(DEADLINE))]
-    assert (len(world.told_of), len(world.controller._starts)) == (1, 0)
+    assert (len(world.told_of), len(world.controller._start_tracker)) == (1, 0)
 
 
 async def test_a_policy_that_comes_during_a_look_gives_the_time_that_it_says() -> None:
@@ -252,7 +252,7 @@ async def test_a_policy_that_comes_during_a_look_gives_the_time_that_it_says() -
 
     world.watch.find = find_late  # type: ignore[method-assign]  the policy is faster than the answer
     await world.tell_starts()
-    assert (world.told_of, len(world.controller._starts)) == ([], 1)
+    assert (world.told_of, len(world.controller._start_tracker)) == ([], 1)
     world.wait(30)
     await world.tell_starts()
     assert world.heard == [("a", False, DEADLINE + 31.0)]
@@ -261,7 +261,7 @@ async def test_a_policy_that_comes_during_a_look_gives_the_time_that_it_says() -
 async def test_looks_are_bounded_in_a_round() -> None:
     world = Starting()
     await world.see()
-    most = world.controller._starts._pace.looks_per_round
+    most = world.controller._start_tracker._timing.looks_per_round
     await world.create(*(f"u{number}" for number in range(most + 1)))
     await world.see()
     world.wait(DEADLINE + 1)
@@ -340,7 +340,7 @@ async def test_only_services_that_ask_are_followed() -> None:
     for app, service in (("mute", "mute"), ("other", "quiet")):
         world.cluster.create(pod(app, labels={"app": app, "podgate.io/service": service}))
     await world.see()
-    assert len(world.controller._starts) == 0
+    assert len(world.controller._start_tracker) == 0
 
 
 async def test_a_label_that_is_not_believed_tells_nobody_anything() -> None:
@@ -349,7 +349,7 @@ async def test_a_label_that_is_not_believed_tells_nobody_anything() -> None:
     world.cluster.create(pod("forged", labels={"podgate.io/service": "web"}, namespace="elsewhere"))
     world.cluster.update("forged", phase="Failed")
     await world.see()
-    assert (world.told_of, len(world.controller._starts)) == ([], 0)
+    assert (world.told_of, len(world.controller._start_tracker)) == ([], 0)
 
 
 async def test_a_new_policy_judges_starts_anew() -> None:
@@ -374,7 +374,7 @@ async def test_a_new_policy_judges_starts_anew() -> None:
     world.watch.list_again()
     world.wait(90)
     await world.see()
-    assert (len(world.heard), len(world.controller._starts)) == (2, 0)
+    assert (len(world.heard), len(world.controller._start_tracker)) == (2, 0)
 
 
 async def test_an_outcome_that_waits_goes_with_the_breaker() -> None:
@@ -389,7 +389,7 @@ async def test_an_outcome_that_waits_goes_with_the_breaker() -> None:
     world.answer(store=True)
     await world.see()
     assert world.told_of == []
-    assert not await world.controller._outcomes.tell(), "nothing waits"
+    assert not await world.controller._outcome_sender.send(), "nothing waits"
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +402,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         world.cluster.create(pod(uid))
         world.condition(uid)
     await world.see()
-    assert len(world.controller._starts) == 3
+    assert len(world.controller._start_tracker) == 3
     assert world.told.dropped == {("web", "overflow"): 3}, "one was not followed, and the oldest is not told"
 
 
@@ -412,10 +412,10 @@ async def test_what_is_over_is_forgotten() -> None:
     await world.create("a", "b")
     world.condition("a")
     await world.see()
-    assert len(world.controller._starts) == 2
+    assert len(world.controller._start_tracker) == 2
     world.wait(DEADLINE + 1)
     await world.see()
-    assert (len(world.controller._starts), world.watch.looks) == (0, ["pod-b"])
+    assert (len(world.controller._start_tracker), world.watch.looks) == (0, ["pod-b"])
 
 
 async def test_the_loops_do_it_by_themselves() -> None:
@@ -437,8 +437,8 @@ def test_a_pod_without_a_time_of_creation_is_nobodys() -> None:
     new = pod("a")
     assert new.metadata.creation_timestamp is None
     world = Starting()
-    world.following.compiled = world.policy
-    world.controller._starts.begin(world.policy)
-    found = asyncio.run(world.following.judge(replace(new)))
-    world.controller._starts.changed(new, found)
-    assert len(world.controller._starts) == 0
+    world.tracker.compiled = world.policy
+    world.controller._start_tracker.begin(world.policy)
+    found = asyncio.run(world.tracker.find_owner(replace(new)))
+    world.controller._start_tracker.changed(new, found)
+    assert len(world.controller._start_tracker) == 0

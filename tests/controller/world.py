@@ -248,9 +248,9 @@ class World:
             lambda: self.policy,
             self.namespaces,
             self.told.reports(),
-            pace=EAGER,
+            timing=EAGER,
         )
-        self.following = self.controller._following
+        self.tracker = self.controller._tracker
 
     @property
     def plan(self) -> CounterPlan:
@@ -282,30 +282,30 @@ class World:
     async def watch_all(self) -> None:
         """Let everything arrive that has been written."""
         for _ in range(3):
-            await self.watch.step(self.following)
+            await self.watch.step(self.tracker)
 
     async def tell_once(self) -> None:
-        await self.controller._telling.tell()
+        await self.controller._sighting_sender.send()
 
     async def tell(self) -> None:
         for _ in range(10):
-            self.following.pass_time()
-            await self.controller._telling.tell()
+            self.tracker.enqueue_ended()
+            await self.controller._sighting_sender.send()
 
     async def tell_starts(self) -> None:
         """Look after those whose deadline has passed, and tell the store how Pods started, and who lost some."""
-        await self.controller._starts.round()
+        await self.controller._start_tracker.round()
         for _ in range(5):
-            await self.controller._excuses.tell()
-            await self.controller._outcomes.tell()
+            await self.controller._disruptions.send()
+            await self.controller._outcome_sender.send()
 
     async def refund(self) -> None:
         await self.controller._refunds.round()
 
     async def repair(self) -> None:
-        mending = asyncio.create_task(self.controller._repair.round())
+        mending = asyncio.create_task(self.controller._drift_repair.round())
         while not mending.done():
-            await self.controller._telling.tell()
+            await self.controller._sighting_sender.send()
             await asyncio.sleep(0)
         await mending
 

@@ -27,7 +27,9 @@ def controller(
         beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.transitioned).run)
     if sources.board is not None:
         beside.append(ServiceStatusWriter(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
-    return Controller(watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, beside=beside)
+    return Controller(
+        watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, extra_loops=beside
+    )
 
 
 def manual_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:

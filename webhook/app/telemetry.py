@@ -243,7 +243,7 @@ class Telemetry:
             on_watched=ledger.watched,
             on_started=lambda service, result: outcomes.heard(service, OutcomeSource.POD_START, result),
             on_start_dropped=outcomes.dropped,
-            on_excused=ledger.excused,
+            on_quota_events_suppressed=ledger.excused,
             on_transition=self.observer.transitioned,
         )
 

@@ -1,4 +1,4 @@
-"""What watches and reconciles while it leads: the store's ledger of Pods is held against the cluster's."""
+"""Controller: reconciles the store with the Pods of the cluster, on the replica that holds the lease."""
 
 from webhook.controller.controller import Controller
 from webhook.controller.counter_resets import CounterResets

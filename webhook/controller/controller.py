@@ -1,4 +1,4 @@
-"""The controller as a whole: follows Pods, tells the store, repairs it, refunds; for as long as it leads."""
+"""Controller: all reconciliation loops of the leader."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -19,9 +19,9 @@ from webhook.ports import BreakerLedger, Clock, Continuity, NamespaceLabels, Pod
 
 
 class Controller:
-    """Made anew each time that it leads: what was known before may have been overtaken."""
+    """Created for each term of leadership: knowledge from an earlier term may be outdated."""
 
-    def __init__(  # noqa: PLR0913  the seams that it works between
+    def __init__(  # noqa: PLR0913  the ports that it connects
         self,
         watch: PodWatch,
         ledger: PodLedger,
@@ -32,58 +32,58 @@ class Controller:
         reports: ControllerReports,
         *,
         resets: Callable[[], Iterable[WindowReset]] = lambda: (),
-        beside: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
-        pace: ControllerTiming = ControllerTiming(),  # noqa: B008  frozen
+        extra_loops: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
+        timing: ControllerTiming = ControllerTiming(),  # noqa: B008  frozen
     ) -> None:
         self._watch = watch
         self._ledger = ledger
         self._clock = clock
         self._policy = policy
-        self._resets = CounterResets(ledger, lambda: self._following.compiled, resets, round_seconds=pace.round_seconds)
-        self._beside = tuple(beside)
-        """What else is done by nobody but who leads."""
-        self._pace = pace
-        self._outcomes = StartOutcomeSender(breakers, clock, lambda: self._following.compiled, reports, pace)
-        self._starts = StartTracker(watch, self._outcomes, clock, reports, pace)
-        self._excuses = DisruptionExemptions(breakers, clock, lambda: self._following.compiled, reports, pace)
-        onlookers = self._starts, self._excuses
-        self._following = PodTracker(policy, namespaces, clock, lambda: watch.continuity, reports, onlookers)
-        self._telling = SightingSender(self._following, ledger, clock, reports, pace)
-        self._repair = DriftRepair(self._following, self._telling, ledger, clock, reports, pace)
-        self._refunds = Refunds(self._following, self._telling, watch, ledger, clock, reports, pace)
-        self._judged_us = 0
-        """Since when Pods are judged as they are now."""
+        self._resets = CounterResets(ledger, lambda: self._tracker.compiled, resets, round_seconds=timing.round_seconds)
+        self._extra_loops = tuple(extra_loops)
+        """Other loops that only the leader runs."""
+        self._timing = timing
+        self._outcome_sender = StartOutcomeSender(breakers, clock, lambda: self._tracker.compiled, reports, timing)
+        self._start_tracker = StartTracker(watch, self._outcome_sender, clock, reports, timing)
+        self._disruptions = DisruptionExemptions(breakers, clock, lambda: self._tracker.compiled, reports, timing)
+        observers = self._start_tracker, self._disruptions
+        self._tracker = PodTracker(policy, namespaces, clock, lambda: watch.continuity, reports, observers)
+        self._sighting_sender = SightingSender(self._tracker, ledger, clock, reports, timing)
+        self._drift_repair = DriftRepair(self._tracker, self._sighting_sender, ledger, clock, reports, timing)
+        self._refunds = Refunds(self._tracker, self._sighting_sender, watch, ledger, clock, reports, timing)
+        self._relisted_us = 0
+        """When the newest list was requested because the policy or labels had changed."""
 
     def continuity(self) -> Continuity | None:
-        """Return what whoever leads next need not see again: all of it has been told to the store."""
+        """Return the part of the watch whose Pods have all been sent to the store: the next leader resumes after it."""
         reached = self._watch.continuity
-        if reached is None or self._following.listed_turn is None:
+        if reached is None or self._tracker.listed_turn is None:
             return None
-        # Who was seen and nobody's is in our memory alone: by another policy it may have been somebody's.
-        since_us = max(reached.since_us, self._following.roster.forgotten_us, self._judged_us)
-        return Continuity(self._following.untold.told_up_to(reached.version), since_us)
+        # Pods without a service are known to this process only; another policy may assign them to one.
+        since_us = max(reached.since_us, self._tracker.index.forgotten_until_us, self._relisted_us)
+        return Continuity(self._tracker.pending.resume_version(reached.version), since_us)
 
     async def run(self) -> None:
-        """Do all of it until cancelled."""
-        while self._policy() is None:  # noqa: ASYNC110  a source is asked, it tells nobody
-            await asyncio.sleep(self._pace.round_seconds)  # whose Pods they are nobody could say
+        """Run all loops until cancelled."""
+        while self._policy() is None:  # noqa: ASYNC110  the source has no event to wait for
+            await asyncio.sleep(self._timing.round_seconds)  # without a policy no Pod has a service
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch.run(self._following), name="pods")
-            tasks.create_task(self._excuses.run(), name="excuses")
-            tasks.create_task(self._telling.run(), name="telling")
-            tasks.create_task(self._starts.run(), name="starts")
-            tasks.create_task(self._outcomes.run(), name="outcomes")
-            tasks.create_task(self._repair.run(), name="repair")
+            tasks.create_task(self._watch.run(self._tracker), name="pods")
+            tasks.create_task(self._disruptions.run(), name="disruptions")
+            tasks.create_task(self._sighting_sender.run(), name="sightings")
+            tasks.create_task(self._start_tracker.run(), name="starts")
+            tasks.create_task(self._outcome_sender.run(), name="outcomes")
+            tasks.create_task(self._drift_repair.run(), name="repair")
             tasks.create_task(self._refunds.run(), name="refunds")
-            tasks.create_task(self._rejudge(), name="rejudging")
+            tasks.create_task(self._relist(), name="relisting")
             tasks.create_task(self._resets.run(), name="resets")
-            for loop in self._beside:
-                tasks.create_task(loop(), name="beside")
+            for loop in self._extra_loops:
+                tasks.create_task(loop(), name="extra")
 
-    async def _rejudge(self) -> None:
-        """List anew where Pods may be others' than they were judged to be."""
+    async def _relist(self) -> None:
+        """Request a new list when the policy or Namespace labels may assign Pods to other services."""
         while True:
-            await asyncio.sleep(self._pace.round_seconds)
-            if self._following.listed_turn is not None and self._following.is_misjudged():
-                self._judged_us = self._clock.now_us()
+            await asyncio.sleep(self._timing.round_seconds)
+            if self._tracker.listed_turn is not None and self._tracker.needs_new_list():
+                self._relisted_us = self._clock.now_us()
                 self._watch.list_again()

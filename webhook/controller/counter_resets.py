@@ -1,4 +1,4 @@
-"""Resets counters by hand: does what overrides ask for, each once."""
+"""Counter resets: applies the resets that overrides request, each once."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,29 +10,29 @@ from webhook.ports import PodLedger
 
 
 class CounterResets:
-    """Asked again each second; the store itself remembers what it has done, whoever asks."""
+    """Sends each requested reset until the store answers; the store ignores one that it has applied."""
 
     def __init__(
         self,
         ledger: PodLedger,
         policy: Callable[[], CompiledPolicy | None],
-        asked: Callable[[], Iterable[WindowReset]],
+        requested: Callable[[], Iterable[WindowReset]],
         *,
         round_seconds: float = 1.0,
     ) -> None:
         self._ledger = ledger
         self._policy = policy
-        self._asked = asked
+        self._requested = requested
         self._round_seconds = round_seconds
         self._done: set[WindowReset] = set()
 
     async def run(self) -> None:
-        """Do what is asked until cancelled."""
+        """Apply requested resets until cancelled."""
         while True:
             await asyncio.sleep(self._round_seconds)
-            asked = set(self._asked())
-            self._done &= asked
-            for reset in asked - self._done:
+            requested = set(self._requested())
+            self._done &= requested
+            for reset in requested - self._done:
                 await self._reset(reset)
 
     async def _reset(self, reset: WindowReset) -> None:
@@ -43,5 +43,5 @@ class CounterResets:
             try:
                 await self._ledger.reset(plan, at_us, seconds)
             except StoreUnavailableError:
-                return  # it has been told; the next round asks again
+                return  # already reported; the next round retries
             self._done.add(reset)

@@ -1,10 +1,10 @@
-"""Tells breakers at once who has lost Pods to the cluster: what asks for replacements causes no quota events."""
+"""Disruption exemptions: controllers that lost Pods to evictions or node failures cause no quota events."""
 
 import asyncio
 from collections.abc import Callable
 
-from webhook.controller.backoff import Pauses
 from webhook.controller.reports import ControllerReports, ControllerTiming
+from webhook.controller.retry_schedule import RetrySchedule
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.disruption import disrupted_us, replacing
@@ -13,10 +13,10 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import BreakerLedger, Clock
 
 AGAIN_US = 300_000_000
-"""A source that goes on losing Pods is excused again after so long: before the store forgets."""
+"""A source that keeps losing Pods is exempted again after this time, before the exemption in the store expires."""
 
 MOST = 10_000
-"""Sources that are remembered. Beyond it all are forgotten, and excused once more than they need be."""
+"""Remembered sources. Beyond it all are forgotten, and exempted once more than necessary."""
 
 
 class DisruptionExemptions:
@@ -28,26 +28,26 @@ class DisruptionExemptions:
         clock: Clock,
         policy: Callable[[], CompiledPolicy | None],
         reports: ControllerReports,
-        pace: ControllerTiming,
+        timing: ControllerTiming,
     ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._policy = policy
         self._reports = reports
-        self._listens: frozenset[str] = frozenset()
-        """Services whose breakers hear of quota events."""
-        self._excused: dict[tuple[str, str], int] = {}
+        self._services: frozenset[str] = frozenset()
+        """Services whose breakers count quota events."""
+        self._suppressed_us: dict[tuple[str, str], int] = {}
         self._waiting: dict[str, dict[str, None]] = {}
-        self._noted = asyncio.Event()
-        self._pauses = Pauses(pace)
+        self._added = asyncio.Event()
+        self._retries = RetrySchedule(timing)
 
     def begin(self, compiled: CompiledPolicy | None) -> None:
         plans = compiled.plans.values() if compiled is not None else ()
-        self._listens = frozenset(plan.service for plan in plans if plan.breaker and plan.breaker.quota)
+        self._services = frozenset(plan.service for plan in plans if plan.breaker and plan.breaker.quota)
 
     def listed(self, pod: Pod, found: Owned | None) -> None:
         lost_us = disrupted_us(pod)
-        if lost_us is not None:  # where it does not say when, that is taken for long ago
+        if lost_us is not None:  # a disruption without a time counts as long past
             self._lost(pod, found, lost_us)
 
     def changed(self, pod: Pod, found: Owned | None) -> None:
@@ -56,35 +56,35 @@ class DisruptionExemptions:
             self._lost(pod, found, lost_us or self._clock.now_us())
 
     def gone(self, uid: str) -> None:
-        """Do nothing: who is taken away is marked before."""
+        """Do nothing: a disrupted Pod has its condition before it is deleted."""
 
     def _lost(self, pod: Pod, found: Owned | None, lost_us: int) -> None:
         source, now_us = replacing(pod), self._clock.now_us()
-        if source is None or found is None or found.service not in self._listens or now_us - lost_us >= AGAIN_US:
+        if source is None or found is None or found.service not in self._services or now_us - lost_us >= AGAIN_US:
             return
         key = found.service, source
-        if now_us - self._excused.get(key, -AGAIN_US) < AGAIN_US:
+        if now_us - self._suppressed_us.get(key, -AGAIN_US) < AGAIN_US:
             return
-        if len(self._excused) >= MOST:
-            self._excused.clear()
-        self._excused[key] = now_us
+        if len(self._suppressed_us) >= MOST:
+            self._suppressed_us.clear()
+        self._suppressed_us[key] = now_us
         self._waiting.setdefault(found.service, {})[source] = None
-        self._noted.set()
+        self._added.set()
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Send until cancelled."""
         while True:
-            self._noted.clear()
-            if not await self.tell():
-                await self._pauses.rest(self._noted)
+            self._added.clear()
+            if not await self.send():
+                await self._retries.wait(self._added)
 
-    async def tell(self) -> bool:
-        """Tell of each service that is not paused; False where there is nothing to tell."""
-        due = [service for service in self._waiting if self._pauses.is_over(service)]
-        await asyncio.gather(*(self._tell(service) for service in due))
+    async def send(self) -> bool:
+        """Send the exemptions of each service that is due; False if there are none."""
+        due = [service for service in self._waiting if self._retries.is_due(service)]
+        await asyncio.gather(*(self._send(service) for service in due))
         return bool(due)
 
-    async def _tell(self, service: str) -> None:
+    async def _send(self, service: str) -> None:
         compiled, sources = self._policy(), self._waiting.pop(service)
         plan = compiled.plans.get(service) if compiled is not None else None
         if plan is None:
@@ -92,8 +92,8 @@ class DisruptionExemptions:
         try:
             await self._ledger.excuse(plan, tuple(sources))
         except StoreUnavailableError:
-            self._pauses.begin(service)
+            self._retries.postpone(service)
             self._waiting[service] = sources | self._waiting.get(service, {})
             return
-        self._pauses.end(service)
-        self._reports.on_excused(service, len(sources))
+        self._retries.reset(service)
+        self._reports.on_quota_events_suppressed(service, len(sources))

@@ -1,12 +1,12 @@
-"""Tells breakers how Pods started: in batches, services side by side, again while the store gives no answer."""
+"""Sender of Pod start outcomes: batches for each service, retried until the store answers."""
 
 import asyncio
 from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from webhook.controller.backoff import Pauses
 from webhook.controller.reports import OVERFLOW, ControllerReports, ControllerTiming
+from webhook.controller.retry_schedule import RetrySchedule
 from webhook.core.breaker.outcome import Settlement, Start
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.pods.start_outcome import StartResult
@@ -15,7 +15,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import BreakerLedger, Clock
 
 MOST = 10_000
-"""Beyond it the oldest outcome is dropped: it would not be heard any more."""
+"""Beyond it the oldest outcome is dropped: it would be too old to count."""
 
 _BATCH = 64
 _SERVICES_AT_ONCE = 8
@@ -29,7 +29,7 @@ class _Item(NamedTuple):
 
 
 class StartOutcomeSender:
-    """One batch of a service travels at a time. An outcome stays until the store has answered for it."""
+    """Sends one batch for a service at a time. An outcome stays queued until the store has answered."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class StartOutcomeSender:
         clock: Clock,
         policy: Callable[[], CompiledPolicy | None],
         reports: ControllerReports,
-        pace: ControllerTiming,
+        timing: ControllerTiming,
     ) -> None:
         self._ledger = ledger
         self._clock = clock
@@ -45,11 +45,11 @@ class StartOutcomeSender:
         self._reports = reports
         self._waiting: dict[str, dict[str, _Item]] = {}
         self._count = 0
-        self._noted = asyncio.Event()
-        self._pauses = Pauses(pace)
+        self._added = asyncio.Event()
+        self._retries = RetrySchedule(timing)
 
-    def note(self, service: str, uid: str, result: StartResult, latency_us: int) -> None:
-        """Have the breaker told how a Pod started, as is known now."""
+    def enqueue(self, service: str, uid: str, result: StartResult, latency_us: int) -> None:
+        """Queue the outcome of a start, as of now."""
         items = self._waiting.setdefault(service, {})
         self._count += uid not in items
         items[uid] = _Item(result, latency_us, self._clock.now_us())
@@ -57,23 +57,23 @@ class StartOutcomeSender:
             longest = max(self._waiting, key=lambda name: len(self._waiting[name]))
             self._remove(longest, next(iter(self._waiting[longest])))
             self._reports.on_start_dropped(longest, OVERFLOW)
-        self._noted.set()
+        self._added.set()
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Send until cancelled."""
         while True:
-            self._noted.clear()
-            if not await self.tell():
-                await self._pauses.rest(self._noted)
+            self._added.clear()
+            if not await self.send():
+                await self._retries.wait(self._added)
 
-    async def tell(self) -> bool:
-        """Tell one batch of each service that is not paused; False where there is none."""
-        due = [service for service in self._waiting if self._pauses.is_over(service)]
+    async def send(self) -> bool:
+        """Send one batch for each service that is due; False if there is none."""
+        due = [service for service in self._waiting if self._retries.is_due(service)]
         gate = asyncio.Semaphore(_SERVICES_AT_ONCE)
-        await asyncio.gather(*(self._tell(service, gate) for service in due))
+        await asyncio.gather(*(self._send(service, gate) for service in due))
         return bool(due)
 
-    async def _tell(self, service: str, gate: asyncio.Semaphore) -> None:
+    async def _send(self, service: str, gate: asyncio.Semaphore) -> None:
         compiled = self._policy()
         plan = compiled.plans.get(service) if compiled is not None else None
         if plan is None or plan.breaker is None:
@@ -87,22 +87,22 @@ class StartOutcomeSender:
                 Start(uid, item.result is StartResult.OK, item.latency_us, max(0, now_us - item.at_us))
                 for uid, item in batch.items()
             ]
-            # Whatever comes of it: once it has set out, the store may know of it.
+            # From here on the store may have received it, even if the answer is lost.
             items.update({uid: item._replace(is_tried=True) for uid, item in batch.items() if uid in items})
             try:
                 settlements, transitions = await self._ledger.started(plan, starts)
             except StoreUnavailableError:
-                self._pauses.begin(service)
+                self._retries.postpone(service)
                 return
-        self._pauses.end(service)
+        self._retries.reset(service)
         for (uid, item), settlement in zip(batch.items(), settlements, strict=True):
             self._remove(service, uid)
-            self._settled(plan, item, settlement)
+            self._report(plan, item, settlement)
         for transition in transitions:
             self._reports.on_transition(transition)
 
-    def _settled(self, plan: CounterPlan, item: _Item, settlement: Settlement) -> None:
-        # One that was told before, and whose answer was lost, has been heard as far as anybody knows.
+    def _report(self, plan: CounterPlan, item: _Item, settlement: Settlement) -> None:
+        # A repetition of an outcome whose answer was lost: it was counted the first time.
         if settlement is Settlement.COUNTED or (settlement is Settlement.REPEATED and item.is_tried):
             self._reports.on_started(plan.service, item.result)
         else:

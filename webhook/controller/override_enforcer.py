@@ -1,4 +1,4 @@
-"""Brings breakers where overrides want them, and back: whoever leads writes it into the record that all share."""
+"""Override enforcer: writes forced breaker states, their end, and breaker resets into the shared store."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -13,9 +13,9 @@ _FORCED = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
 
 
 class OverrideEnforcer:
-    """Asked again each second; the store itself remembers what it has done, whoever asks.
+    """Applies overrides each second; the store ignores what it has applied already.
 
-    `known` is how a breaker was heard of last, `asked` the breakers that are to begin anew, and since when.
+    `known` returns the last known view of a breaker; `resets` when a reset was requested, by service.
     """
 
     def __init__(
@@ -23,51 +23,51 @@ class OverrideEnforcer:
         ledger: BreakerLedger,
         known: Callable[[CounterPlan], BreakerView | None],
         policy: Callable[[], CompiledPolicy | None],
-        asked: Callable[[], Mapping[str, int]],
-        told: Callable[[Transition], None],
+        resets: Callable[[], Mapping[str, int]],
+        on_transition: Callable[[Transition], None],
         *,
         round_seconds: float = 1.0,
     ) -> None:
         self._ledger = ledger
         self._known = known
         self._policy = policy
-        self._asked = asked
-        self._told = told
+        self._resets = resets
+        self._on_transition = on_transition
         self._round_seconds = round_seconds
 
     async def run(self) -> None:
-        """Do what is asked until cancelled."""
+        """Apply overrides until cancelled."""
         while True:
-            await self.look()
+            await self.round()
             await asyncio.sleep(self._round_seconds)
 
-    async def look(self) -> None:
-        """Do once what is asked now."""
+    async def round(self) -> None:
+        """Apply the current overrides once."""
         compiled = self._policy()
         if compiled is None:
             return
-        asked = self._asked()
-        await self._tell(tuple(self._concerned(compiled.plans.values(), asked)), asked)
+        resets = self._resets()
+        await self._apply(tuple(self._affected(compiled.plans.values(), resets)), resets)
 
-    def _concerned(self, plans: Iterable[CounterPlan], asked: Mapping[str, int]) -> Iterable[CounterPlan]:
+    def _affected(self, plans: Iterable[CounterPlan], resets: Mapping[str, int]) -> Iterable[CounterPlan]:
         for plan in plans:
             if plan.breaker is None:
                 continue
-            if plan.breaker.forcing is not None or plan.service in asked or self._is_forced(plan):
+            if plan.breaker.forcing is not None or plan.service in resets or self._is_forced(plan):
                 yield plan
 
     def _is_forced(self, plan: CounterPlan) -> bool:
-        """Whether a hand holds it in the record, which may have let go since, or whose time may have passed."""
+        """Say whether the stored state is forced; the override may have ended since."""
         view = self._known(plan)
         return view is not None and view.state in _FORCED
 
-    async def _tell(self, plans: tuple[CounterPlan, ...], asked: Mapping[str, int]) -> None:
+    async def _apply(self, plans: tuple[CounterPlan, ...], resets: Mapping[str, int]) -> None:
         results = await asyncio.gather(
-            *(self._ledger.by_hand(plan, asked.get(plan.service, 0)) for plan in plans), return_exceptions=True
+            *(self._ledger.by_hand(plan, resets.get(plan.service, 0)) for plan in plans), return_exceptions=True
         )
         for transition in (one for result in results if not isinstance(result, BaseException) for one in result):
-            self._told(transition)
+            self._on_transition(transition)
         for result in results:
-            # Of a store that is away somebody has been told; the next round asks again.
+            # An unavailable store is reported elsewhere; the next round retries.
             if isinstance(result, BaseException) and not isinstance(result, StoreUnavailableError):
                 raise result

@@ -1,4 +1,4 @@
-"""What the store has not been told yet: the newest state of each Pod, by service; never a queue of events."""
+"""Pending sightings: the newest state of each Pod that the store has not received, by service."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from typing import NamedTuple
 from webhook.core.pods.ownership import Owned
 
 MOST = 100_000
-"""Beyond it the oldest is dropped: what is there is told again in time, what has gone is not."""
+"""Beyond it the oldest is dropped: a Pod that exists is sent again later, a deleted one is not."""
 
 
 class PendingSighting(NamedTuple):
-    """A Pod's newest state. `version` is what the watch had reached, and `turn` how much had been noted, at its first.
+    """A Pod's newest state. `version` and `turn` are those of the watch and of the queue when the Pod was first added.
 
-    A watch that goes on from that version brings the Pod again.
+    A watch that resumes from that version delivers the Pod again.
     """
 
     found: Owned
@@ -23,41 +23,41 @@ class PendingSighting(NamedTuple):
 
 
 class PendingSightings:
-    """For one service at a time a batch may travel: what changes meanwhile waits for the next."""
+    """A queue for each service, with one batch in flight at a time; later changes wait for the next batch."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[str, PendingSighting]] = {}
-        self._travelling: dict[str, dict[str, PendingSighting]] = {}
+        self._in_flight: dict[str, dict[str, PendingSighting]] = {}
         self._turn = 0
         self._count = 0
-        self.noted = asyncio.Event()
-        """Set whenever anything is."""
+        self.added = asyncio.Event()
+        """Set when anything is added."""
 
     def __contains__(self, uid: str) -> bool:
-        return any(uid in items for items in (*self._waiting.values(), *self._travelling.values()))
+        return any(uid in items for items in (*self._waiting.values(), *self._in_flight.values()))
 
     def holds(self, service: str, uid: str) -> bool:
-        return uid in self._waiting.get(service, ()) or uid in self._travelling.get(service, ())
+        return uid in self._waiting.get(service, ()) or uid in self._in_flight.get(service, ())
 
     def uids(self, service: str) -> list[str]:
-        return [*self._waiting.get(service, ()), *self._travelling.get(service, ())]
+        return [*self._waiting.get(service, ()), *self._in_flight.get(service, ())]
 
     @property
     def services(self) -> list[str]:
-        """Those for which something waits, and nothing travels."""
-        return [service for service, items in self._waiting.items() if items and not self._travelling.get(service)]
+        """Services with waiting Pods and no batch in flight."""
+        return [service for service, items in self._waiting.items() if items and not self._in_flight.get(service)]
 
     @property
     def turn(self) -> int:
-        """How much has been noted so far."""
+        """Number of additions so far."""
         return self._turn
 
-    def note(self, service: str, uid: str, found: Owned, version: int) -> bool:
-        """Take a Pod's newest state; False where another had to be dropped for it."""
+    def put(self, service: str, uid: str, found: Owned, version: int) -> bool:
+        """Set a Pod's newest state; False if another Pod was dropped for it."""
         items = self._waiting.setdefault(service, {})
         before = items.get(uid)
         self._turn += 1
-        self.noted.set()
+        self.added.set()
         if before is not None:
             items[uid] = before._replace(found=found)
             return True
@@ -71,41 +71,41 @@ class PendingSightings:
         return False
 
     def take(self, service: str, most: int) -> dict[str, PendingSighting]:
-        """Return what is told next; it travels until `told` or `failed`."""
+        """Return the next batch; it is in flight until `acknowledge` or `requeue`."""
         items = self._waiting.get(service, {})
         batch = dict(islice(items.items(), most))
         for uid in batch:
             del items[uid]
-        self._travelling[service] = batch
+        self._in_flight[service] = batch
         return batch
 
-    def told(self, service: str) -> None:
-        self._count -= len(self._travelling.pop(service, ()))
+    def acknowledge(self, service: str) -> None:
+        self._count -= len(self._in_flight.pop(service, ()))
         if not self._waiting.get(service):
             self._waiting.pop(service, None)
 
-    def failed(self, service: str) -> None:
-        """Let what travelled wait again, unless it has changed meanwhile."""
+    def requeue(self, service: str) -> None:
+        """Return the batch in flight to the queue; newer states of its Pods win."""
         items = self._waiting.setdefault(service, {})
-        for uid, item in self._travelling.pop(service, {}).items():
+        for uid, item in self._in_flight.pop(service, {}).items():
             newer = items.get(uid)
             self._count -= newer is not None
             items[uid] = item if newer is None else item._replace(found=newer.found)
 
     def drop(self, service: str) -> None:
-        """Forget what waits for a service that there is no more."""
+        """Remove what waits for a service that the policy no longer has."""
         self._count -= len(self._waiting.pop(service, ()))
 
-    def told_up_to(self, version: int) -> int:
-        """Return the version from which whoever watches next misses nothing; `version` is what has been reached."""
+    def resume_version(self, version: int) -> int:
+        """Return the version from which another watch misses nothing; `version` is what this watch has reached."""
         return min((item.version for item in self._items()), default=version)
 
-    def is_told(self, turn: int, service: str) -> bool:
-        """Say whether all of a service has been told that was noted up to a turn."""
+    def is_sent(self, turn: int, service: str) -> bool:
+        """Say whether all that was added for a service up to a turn has been sent."""
         return all(item.turn > turn for item in self._items(service))
 
     def _items(self, service: str | None = None) -> Iterator[PendingSighting]:
-        for items in (self._waiting, self._travelling):
+        for items in (self._waiting, self._in_flight):
             for name, by_uid in items.items():
                 if service in {None, name}:
                     yield from by_uid.values()

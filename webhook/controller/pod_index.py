@@ -1,7 +1,7 @@
-"""What is known of the cluster's Pods: those of services that are there, and the uids of all that have gone lately.
+"""Index of the cluster's Pods: those of services, and the uids of all that were deleted within an hour.
 
-A Pod takes about 290 bytes here, and 110 for an hour after it has gone (measured with 20,000 of them); the store has to
-be told of most only once, for which a Pod takes another 130 meanwhile.
+A Pod takes about 290 bytes here, and 110 for an hour after its deletion (measured with 20,000 Pods). While it waits to
+be sent to the store it takes another 130.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from webhook.core.quota import Cost
 
 GONE_MAX = 100_000
 GONE_US = 3_600_000_000
-"""How many uids of Pods that have gone are kept, and how long: as long as a store waits for one that it has charged."""
+"""Bounds of the kept uids of deleted Pods, in number and age: the store waits as long for a Pod that it has charged."""
 
 _SHARED_MAX = 10_000
 
 
 class PodChange(NamedTuple):
-    """One Pod before and after; None where it was nobody's."""
+    """One Pod before and after; None where it had no service."""
 
     before: Owned | None
     after: Owned | None
@@ -35,34 +35,34 @@ class PodIndex:
         self._unlisted: set[str] = set()
         self._words: dict[str, str] = {}
         self._costs: dict[tuple[tuple[str, int], ...], Cost] = {}
-        self.forgotten_us = 0
-        """Of a Pod that had gone by then nobody can tell whether it was ever there."""
+        self.forgotten_until_us = 0
+        """Pods deleted before this time may be missing here, although they existed."""
 
     def __len__(self) -> int:
         return len(self._pods)
 
     def __contains__(self, uid: str) -> bool:
-        """Say whether a Pod is known to have come to be, whether or not it is still there."""
+        """Say whether a Pod is known to exist or to have existed."""
         return uid in self._pods or uid in self._gone
 
     def __iter__(self) -> Iterator[tuple[str, Owned]]:
         return iter(self._pods.items())
 
     def get(self, uid: str) -> Owned | None:
-        """Return a Pod that is there and some service's."""
+        """Return an existing Pod of a service."""
         return self._pods.get(uid)
 
     def begin(self) -> None:
-        """Expect all Pods anew."""
+        """Start a list: all Pods are expected again."""
         self._unlisted = set(self._pods)
 
     def unlisted(self) -> set[str]:
-        """Return who was not put again since."""
+        """Return the uids that were not put since the list started."""
         unlisted, self._unlisted = self._unlisted, set()
         return unlisted
 
     def put(self, uid: str, found: Owned | None) -> PodChange:
-        """Take a Pod as it is; None where no service owns it."""
+        """Set a Pod's current state; None where no service owns it."""
         before = self._pods.get(uid)
         self._unlisted.discard(uid)
         if found is None:
@@ -72,16 +72,16 @@ class PodIndex:
         return PodChange(before, found)
 
     def remove(self, uid: str, last: Owned | None, now_us: int) -> PodChange:
-        """Take a Pod as gone; `last` is how it was, for one that was not known."""
+        """Mark a Pod as deleted; `last` is its last state, for one that was not known."""
         before = self._pods.pop(uid, None)
-        self._gone.pop(uid, None)  # what is written last stands last
+        self._gone.pop(uid, None)  # the newest goes to the end
         self._gone[uid] = now_us
         self._sweep(now_us)
         last = before or last
         return PodChange(before, None if last is None else ended(last))
 
     def forget_before(self, moment_us: int) -> None:
-        self.forgotten_us = max(self.forgotten_us, moment_us)
+        self.forgotten_until_us = max(self.forgotten_until_us, moment_us)
 
     def _sweep(self, now_us: int) -> None:
         while self._gone:
@@ -91,7 +91,7 @@ class PodIndex:
             self.forget_before(self._gone.pop(oldest))
 
     def _compact(self, found: Owned) -> Owned:
-        """Share what many Pods have in common."""
+        """Share strings and costs that many Pods have in common."""
         if len(self._words) > _SHARED_MAX or len(self._costs) > _SHARED_MAX:
             self._words.clear()
             self._costs.clear()

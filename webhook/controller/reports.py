@@ -1,4 +1,4 @@
-"""Whom the controller tells what it found, and how often it looks."""
+"""Callbacks for the controller's findings, and its intervals and bounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,54 +9,54 @@ NEVER_CREATED = "NeverCreated"
 NAME_TAKEN = "NameTaken"
 
 OVERFLOW = "overflow"
-"""Why a Pod has no outcome: there are too many of them."""
+"""Reason for dropping an outcome: the queue was full."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerReports:
-    """Each is told of one event, except `on_drift` and `on_watched`, which are told how things stand."""
+    """Callbacks, each for one event, except `on_drift` and `on_watched`, which report a current value."""
 
     on_refunded: Callable[[str, str], None]
-    """A service, and why its Pod never came to be: `NEVER_CREATED` or `NAME_TAKEN`."""
+    """A Pod of the service was refunded; the cause is `NEVER_CREATED` or `NAME_TAKEN`."""
     on_unproven: Callable[[str], None]
-    """Nobody can tell whether a Pod of the service came to be: it is not refunded."""
+    """A charge whose Pod creation cannot be verified; not refunded."""
     on_charged_afterwards: Callable[[str], None]
-    """A Pod of the service came in uncounted."""
+    """A Pod of the service had not been charged at admission, and is now."""
     on_raised: Callable[[str], None]
-    """A Pod of the service takes more than it was ever charged for."""
+    """A Pod of the service uses more than it was charged for; the charge was raised."""
     on_label_ignored: Callable[[], None]
-    """A Pod names a service that is not believed."""
+    """A Pod's service label was ignored: the policy does not assign it to that service."""
     on_drift: Callable[[str, int], None]
-    """By how many Pods the store differed from the cluster in what stands for a service."""
+    """Number of live Pods of the service in which the store differed from the cluster."""
     on_watched: Callable[[int], None]
-    """How many Pods of services there are."""
+    """Number of Pods of all services."""
     on_started: Callable[[str, str], None]
-    """A breaker was told how a Pod of the service started: a `start_outcome.StartResult`."""
+    """A breaker counted the start of a Pod of the service: a `start_outcome.StartResult`."""
     on_start_dropped: Callable[[str, str], None]
-    """A Pod of the service has no outcome: a `Settlement`, or `OVERFLOW`."""
-    on_excused: Callable[[str, int], None]
-    """So many controllers have lost Pods of the service to the cluster: their quota events are not heard."""
+    """The start of a Pod of the service was not counted: a `Settlement`, or `OVERFLOW`."""
+    on_quota_events_suppressed: Callable[[str, int], None]
+    """Number of workload controllers whose quota events are suppressed: the cluster has disrupted their Pods."""
     on_transition: Callable[[Transition], None]
-    """A breaker has changed its state."""
+    """A breaker changed its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerTiming:
-    """All times and bounds in one place."""
+    """Intervals and bounds of the controller."""
 
     round_seconds: float = 1.0
-    """Between two looks for overdue Pods, for a new policy, and for what is to be told."""
+    """Interval of the checks for overdue Pods, for a new policy, and for pending sightings."""
     overdue_seconds: float = 60.0
-    """A Pod that was charged and not seen for so long is looked for: an API request lives no longer than a minute."""
+    """A Pod that was charged and not seen for this time is looked up: an API request lasts at most a minute."""
     skew_seconds: float = 5.0
-    """How far the clocks of store, leader and former leader may be apart."""
+    """Largest assumed difference between the clocks of the store, this leader and the former one."""
     repair_seconds: float = 60.0
     first_retry_seconds: float = 0.5
     longest_retry_seconds: float = 10.0
-    """Before a service is told again that its store gave no answer for."""
+    """Retry delays after the store did not answer for a service."""
     overdue_max: int = 1000
-    """Looked at in one round, of one tag."""
+    """Overdue Pods per tag and round."""
     tag_seconds: float = 0.01
-    """No more than 100 tags are asked for overdue Pods in a second."""
+    """Limits queries for overdue Pods to 100 tags per second."""
     looks_per_round: int = 50
     looks_at_once: int = 8

@@ -1,4 +1,4 @@
-"""Keeps the board on which everybody sees how services stand: whoever leads writes what has changed, and no more."""
+"""ServiceStatus writer: keeps one ServiceStatus object for each service, and writes only changes."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -11,13 +11,16 @@ from webhook.core.quota import CounterPlan
 from webhook.core.reporting.service_status import service_status
 from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 from webhook.ports import ServiceStatusClient
+from webhook.support.backoff import Backoff
+from webhook.support.condition import Condition
 
 _Statuses = dict[str, Mapping[str, Any]]
+_Obstacle = ServiceStatusError | ServiceStatusNotInstalledError
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatusReports:
-    """Whom the board's keeper tells how it fares: that there is no board, and each trouble, once until it is over."""
+    """Callbacks: the ServiceStatus kind is not installed; a failure began; it ended. Each once."""
 
     on_absent: Callable[[str], None]
     on_trouble: Callable[[str], None]
@@ -26,91 +29,86 @@ class ServiceStatusReports:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatusTiming:
-    """All times and bounds in one place."""
+    """Intervals and bounds of the writer."""
 
     round_seconds: float = 1.0
     writes_max: int = 50
-    """In one round; those that wait longest come first."""
+    """Writes in one round; the longest waiting services are first."""
     read_seconds: float = 300.0
-    """Between two looks at what stands there, and for a board where there is none."""
+    """Interval between two reads of all objects, and between two attempts while the kind is not installed."""
     first_pause_seconds: float = 1.0
     longest_pause_seconds: float = 60.0
-    """After a failure; between these the pauses double."""
+    """Delays after failures: doubled from the first up to the longest."""
 
 
 class ServiceStatusWriter:
-    """Made anew each time that one leads. `known` is how a breaker was heard of last, without asking anybody."""
+    """Created for each term of leadership. `known` returns the last known view of a breaker, without a call."""
 
     def __init__(
         self,
-        board: ServiceStatusClient,
+        client: ServiceStatusClient,
         known: Callable[[CounterPlan], BreakerView | None],
         policy: Callable[[], CompiledPolicy | None],
         reports: ServiceStatusReports,
         *,
-        pace: ServiceStatusTiming = ServiceStatusTiming(),
+        timing: ServiceStatusTiming = ServiceStatusTiming(),
     ) -> None:
-        self._board = board
+        self._client = client
         self._known = known
         self._policy = policy
         self._reports = reports
-        self._pace = pace
-        self._stands: _Statuses = {}
-        """What stands there, as far as is known."""
+        self._timing = timing
+        self._written: _Statuses = {}
+        """Status by service, as last read or written."""
         self._read_at_seconds: float | None = None
-        """By the loop's clock; None: it has to be read first."""
+        """By the event loop's clock; None before the first read."""
         self._waiting: dict[str, None] = {}
-        """Services to be written or taken away, the longest waiting first."""
+        """Services whose object is to be written or deleted, the longest waiting first."""
         self._made: dict[str, tuple[CounterPlan, BreakerView, Mapping[str, Any]]] = {}
-        """What was made of which view, by service."""
-        self._absent = self._trouble = ""
-        self._failures = 0
+        """Status made from a plan and view, by service."""
+        self._obstacle = Condition[_Obstacle](self._entered, self._left, on_changed=self._changed, key=_key)
+        self._backoff = Backoff(timing.first_pause_seconds, timing.longest_pause_seconds, jitter=0)
 
     async def run(self) -> None:
-        """Keep it up to date until cancelled."""
+        """Write changes until cancelled."""
         while True:
             pause_seconds = await self.round()
             await asyncio.sleep(pause_seconds)
 
     async def round(self) -> float:
-        """Bring it up to date, as far as one round goes; return how long to pause then, in seconds."""
-        pace = self._pace
+        """Write the changes of one round; return the delay before the next, in seconds."""
         try:
             await self._update()
         except ServiceStatusNotInstalledError as error:
             self._read_at_seconds = None
-            if self._trouble or not self._absent:
-                self._absent, self._trouble = str(error), ""  # nothing is written even though the trouble is over
-                self._reports.on_absent(self._absent)
-            return pace.read_seconds
+            self._obstacle.enter(error)
+            return self._timing.read_seconds
         except ServiceStatusError as error:
-            self._troubled(str(error))
-            doubled_seconds = pace.first_pause_seconds * 2.0 ** min(self._failures, 30)
-            self._failures += 1
-            return max(error.retry_after_seconds, min(pace.longest_pause_seconds, doubled_seconds))
-        self._over()
-        self._absent, self._failures = "", 0
-        return pace.round_seconds
+            self._obstacle.enter(error)
+            return self._backoff.next_seconds(error.retry_after_seconds)
+        self._obstacle.leave()
+        self._backoff.reset()
+        return self._timing.round_seconds
 
     async def _update(self) -> None:
         compiled = self._policy()
         if compiled is None:
             return
         now_seconds = asyncio.get_running_loop().time()
-        if self._read_at_seconds is None or now_seconds - self._read_at_seconds >= self._pace.read_seconds:
-            self._stands = dict(await self._board.read())
+        if self._read_at_seconds is None or now_seconds - self._read_at_seconds >= self._timing.read_seconds:
+            self._written = dict(await self._client.read())
             self._read_at_seconds = now_seconds
         wanted = self._wanted(compiled)
-        changed = [service for service, status in wanted.items() if self._stands.get(service) != status]
-        gone = [service for service in self._stands if service not in compiled.plans]
+        changed = [service for service, status in wanted.items() if self._written.get(service) != status]
+        gone = [service for service in self._written if service not in compiled.plans]
         self._waiting = {service: None for service in self._waiting if service in {*changed, *gone}}
         self._waiting.update(dict.fromkeys([*changed, *gone]))
-        for service in tuple(self._waiting)[: self._pace.writes_max]:
-            del self._waiting[service]  # one that fails waits behind the others then
+        for service in tuple(self._waiting)[: self._timing.writes_max]:
+            del self._waiting[service]  # after a failure it waits behind the others
             await self._put(service, wanted.get(service))
 
     def _wanted(self, compiled: CompiledPolicy) -> _Statuses:
-        """Return what should stand there. Of a breaker that nobody has heard of yet, what stands there stays."""
+        """Return the wanted status by service; without a service whose breaker is not known yet: its object stays."""
         wanted: _Statuses = {}
         for service, plan in compiled.plans.items():
             view = self._known(plan) if plan.breaker is not None else None
@@ -121,7 +119,7 @@ class ServiceStatusWriter:
         return wanted
 
     def _status(self, plan: CounterPlan, view: BreakerView) -> Mapping[str, Any]:
-        """Make it anew only where something has changed: a thousand services are looked at each second."""
+        """Return the status, built again only after a change: a thousand services are compared each second."""
         made = self._made.get(plan.service)
         if made is None or made[0] is not plan or made[1] != view:
             made = self._made[plan.service] = plan, view, service_status(plan, view)
@@ -129,20 +127,30 @@ class ServiceStatusWriter:
 
     async def _put(self, service: str, status: Mapping[str, Any] | None) -> None:
         if status is None:
-            await self._board.delete(service)
-            del self._stands[service]
+            await self._client.delete(service)
+            del self._written[service]
             self._made.pop(service, None)
         else:
-            await self._board.write(service, status)
-            self._stands[service] = status
+            await self._client.write(service, status)
+            self._written[service] = status
 
-    def _troubled(self, text: str) -> None:
-        if text != self._trouble:
-            self._over()
-            self._trouble = text
-            self._reports.on_trouble(text)
+    def _entered(self, obstacle: _Obstacle) -> None:
+        report = self._reports.on_absent if _is_absence(obstacle) else self._reports.on_trouble
+        report(str(obstacle))
 
-    def _over(self) -> None:
-        if self._trouble:
-            self._reports.on_over(self._trouble)
-        self._trouble = ""
+    def _left(self, obstacle: _Obstacle) -> None:
+        if not _is_absence(obstacle):
+            self._reports.on_over(str(obstacle))
+
+    def _changed(self, former: _Obstacle, new: _Obstacle) -> None:
+        if not _is_absence(new):  # without the kind nothing is written, although the failure has ended
+            self._left(former)
+        self._entered(new)
+
+
+def _is_absence(obstacle: _Obstacle) -> bool:
+    return isinstance(obstacle, ServiceStatusNotInstalledError)
+
+
+def _key(obstacle: _Obstacle) -> object:
+    return _is_absence(obstacle) or str(obstacle)

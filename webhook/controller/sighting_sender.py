@@ -1,12 +1,12 @@
-"""Tells the store what the watch showed: in batches, services side by side, again while it gives no answer."""
+"""Sender of sightings: batches of Pod states for each service, retried until the store answers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from webhook.controller.backoff import Pauses
 from webhook.controller.pending_sightings import PendingSighting
 from webhook.controller.pod_tracker import PodTracker
 from webhook.controller.reports import ControllerReports, ControllerTiming
+from webhook.controller.retry_schedule import RetrySchedule
 from webhook.core.quota import CounterPlan, Seen
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger
@@ -16,61 +16,61 @@ _SERVICES_AT_ONCE = 8
 
 
 class SightingSender:
-    """One batch of a service travels at a time, so that its Pods' states arrive in their order."""
+    """Sends one batch for a service at a time, so that the states of its Pods arrive in order."""
 
     def __init__(
         self,
-        following: PodTracker,
+        tracker: PodTracker,
         ledger: PodLedger,
         clock: Clock,
         reports: ControllerReports,
-        pace: ControllerTiming,
+        timing: ControllerTiming,
     ) -> None:
-        self._following = following
-        self._untold = following.untold
+        self._tracker = tracker
+        self._pending = tracker.pending
         self._ledger = ledger
         self._clock = clock
         self._reports = reports
-        self._pauses = Pauses(pace)
-        self.strangers: set[str] = set()
-        """Pods that the store does not know, and whose owner is not sure: nobody's, as it turns out."""
+        self._retries = RetrySchedule(timing)
+        self.unknown: set[str] = set()
+        """Pods that only their label assigns to a service, and that the store has not charged: they are ignored."""
 
     async def run(self) -> None:
-        """Tell until cancelled."""
+        """Send until cancelled."""
         while True:
-            self._untold.noted.clear()
-            self._following.pass_time()
-            if not await self.tell():
-                await self._pauses.rest(self._untold.noted)  # or for time alone to have ended Pods
+            self._pending.added.clear()
+            self._tracker.enqueue_ended()
+            if not await self.send():
+                await self._retries.wait(self._pending.added)  # or for a grace period to have passed
 
-    async def tell(self) -> bool:
-        """Tell one batch of each service that is not paused; False where there is none."""
-        due = [service for service in self._untold.services if self._pauses.is_over(service)]
+    async def send(self) -> bool:
+        """Send one batch for each service that is due; False if there is none."""
+        due = [service for service in self._pending.services if self._retries.is_due(service)]
         gate = asyncio.Semaphore(_SERVICES_AT_ONCE)
-        await asyncio.gather(*(self._tell(service, gate) for service in due))
+        await asyncio.gather(*(self._send(service, gate) for service in due))
         return bool(due)
 
-    async def _tell(self, service: str, gate: asyncio.Semaphore) -> None:
-        compiled = self._following.compiled
+    async def _send(self, service: str, gate: asyncio.Semaphore) -> None:
+        compiled = self._tracker.compiled
         plan = compiled.plans.get(service) if compiled is not None else None
         if plan is None:
-            self._untold.drop(service)
+            self._pending.drop(service)
             return
         async with gate:
-            batch = self._untold.take(service, _BATCH)
+            batch = self._pending.take(service, _BATCH)
             now_us = self._clock.now_us()
             sightings = [item.found.sighting(uid, plan, now_us) for uid, item in batch.items()]
             try:
                 seen = await self._ledger.see(plan, sightings)
             except StoreUnavailableError:
-                self._pauses.begin(service)
-                self._untold.failed(service)
+                self._retries.postpone(service)
+                self._pending.requeue(service)
                 return
-            except BaseException:  # cancelled, say: what travels is not lost with it
-                self._untold.failed(service)
+            except BaseException:  # such as a cancellation: the batch must not be lost
+                self._pending.requeue(service)
                 raise
-        self._pauses.end(service)
-        self._untold.told(service)
+        self._retries.reset(service)
+        self._pending.acknowledge(service)
         self._take(plan, batch, seen)
 
     def _take(self, plan: CounterPlan, batch: Mapping[str, PendingSighting], answers: Sequence[Seen]) -> None:
@@ -80,8 +80,8 @@ class SightingSender:
             if seen.raised:
                 self._reports.on_raised(plan.service)
             if not seen.ignored or not item.found.lives(self._clock.now_us()):
-                self.strangers.discard(uid)
-            elif uid not in self.strangers:
-                self.strangers.add(uid)
+                self.unknown.discard(uid)
+            elif uid not in self.unknown:
+                self.unknown.add(uid)
                 if item.found.is_labelled:
                     self._reports.on_label_ignored()

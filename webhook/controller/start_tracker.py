@@ -1,8 +1,8 @@
-"""Follows Pods to the end of their start, where a breaker listens to it; each has one outcome at most.
+"""Start tracker: determines the outcome of each Pod start for breakers that use it, at most one for each Pod.
 
-What a list shows never is an outcome: nobody knows when it came about. A Pod that it shows on its way is followed from
-then on, if it is younger than startDeadline. One whose deadline passes is looked at in the cluster itself, so that a
-watch that lags, or an API server that is away, makes no errors.
+A state that is first seen in a list is no outcome: the time of its change is unknown. A Pod that a list shows while it
+is starting is tracked from then on, if it is younger than startDeadline. When the deadline passes, the Pod is looked up
+in the cluster, so that neither a lagging watch nor an unavailable API server causes errors.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from webhook.core.policy_spec import OutcomeSource
 from webhook.ports import Clock, PodWatch
 
 MOST = 100_000
-"""Pods that are followed at one time, at about 400 bytes each. Beyond it new ones have no outcome."""
+"""Pods that are tracked at one time, at about 400 bytes each. Beyond it new ones have no outcome."""
 
 
 class _Start(Struct, gc=False):
-    """A Pod from its creation to `due_us`, settled or not. 0: it is gated, and its start has not begun."""
+    """A Pod from its creation to `due_us`. `since_us` is 0 while it has a scheduling gate."""
 
     service: str
     namespace: str
@@ -36,7 +36,7 @@ class _Start(Struct, gc=False):
 
 
 class StartTracker:
-    """An `PodObserver`. Remembers who has had an outcome until nobody would follow that Pod any more."""
+    """A `PodObserver`. Remembers Pods with an outcome until their deadline, so that none has two."""
 
     def __init__(
         self,
@@ -44,22 +44,22 @@ class StartTracker:
         outcomes: StartOutcomeSender,
         clock: Clock,
         reports: ControllerReports,
-        pace: ControllerTiming,
+        timing: ControllerTiming,
     ) -> None:
         self._watch = watch
-        self._outcomes = outcomes
+        self._outcome_sender = outcomes
         self._clock = clock
         self._reports = reports
-        self._pace = pace
+        self._timing = timing
         self._deadlines_us: Mapping[str, int] = {}
-        """By service whose breaker listens."""
+        """By service whose breaker uses start outcomes."""
         self._pods: dict[str, _Start] = {}
         self._due: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    # --- what the watch brings ---
+    # --- events of the watch ---
 
     def begin(self, compiled: CompiledPolicy | None) -> None:
         deadlines_us = _deadlines_us(compiled)
@@ -72,17 +72,17 @@ class StartTracker:
             self._wait_for(uid, pod)
 
     def listed(self, pod: Pod, found: Owned | None) -> None:
-        self._see(pod, found, is_listed=True)
+        self._update(pod, found, is_listed=True)
 
     def changed(self, pod: Pod, found: Owned | None) -> None:
-        self._see(pod, found, is_listed=False)
+        self._update(pod, found, is_listed=False)
 
     def gone(self, uid: str) -> None:
         self._pods.pop(uid, None)
 
-    def _see(self, pod: Pod, found: Owned | None, *, is_listed: bool) -> None:
+    def _update(self, pod: Pod, found: Owned | None, *, is_listed: bool) -> None:
         uid = pod.metadata.uid
-        start = self._followed(pod, found)
+        start = self._start_of(pod, found)
         if start is None or start.is_settled:
             return
         if not start.since_us:
@@ -96,22 +96,22 @@ class StartTracker:
         elif result is not None:
             self._settle(uid, start, result)
 
-    def _followed(self, pod: Pod, found: Owned | None) -> _Start | None:
-        """Return what is known of a Pod's start; None where nobody asks, or it began too long ago."""
+    def _start_of(self, pod: Pod, found: Owned | None) -> _Start | None:
+        """Return a Pod's start; None where no breaker uses it, or it began too long ago."""
         uid = pod.metadata.uid
         if found is None or found.service not in self._deadlines_us:
             self._pods.pop(uid, None)
             return None
         start = self._pods.get(uid)
         if start is None:
-            return self._follow(pod, found)
+            return self._track(pod, found)
         if start.service != found.service:
             start.service = found.service
             self._wait_for(uid, start)
         return start
 
-    def _follow(self, pod: Pod, found: Owned) -> _Start | None:
-        # One without a time of creation, which no API server sends, is too old.
+    def _track(self, pod: Pod, found: Owned) -> _Start | None:
+        # A Pod without a creation time, which no API server sends, counts as too old.
         since_us = 0 if is_gated(pod) else created_us(pod) or 1
         if since_us and self._clock.now_us() - since_us >= self._deadlines_us[found.service]:
             return None
@@ -125,20 +125,20 @@ class StartTracker:
     def _settle(self, uid: str, start: _Start, started: StartOutcome) -> None:
         start.is_settled = True
         if started.result is not None:
-            self._outcomes.note(start.service, uid, started.result, started.latency_us)
+            self._outcome_sender.enqueue(start.service, uid, started.result, started.latency_us)
 
-    # --- what the time brings ---
+    # --- deadlines ---
 
     async def run(self) -> None:
-        """Look after those whose deadline passes, until cancelled."""
+        """Check deadlines until cancelled."""
         while True:
-            await asyncio.sleep(self._pace.round_seconds)
+            await asyncio.sleep(self._timing.round_seconds)
             await self.round()
 
     async def round(self) -> None:
-        """Look at those whose deadline has passed, the first of them first; so many at once, so many in all."""
-        gate = asyncio.Semaphore(self._pace.looks_at_once)
-        await asyncio.gather(*(self._look(uid, start, gate) for uid, start in self._overdue()))
+        """Look up Pods whose deadline has passed, oldest first, within the bounds of one round."""
+        gate = asyncio.Semaphore(self._timing.looks_at_once)
+        await asyncio.gather(*(self._look_up(uid, start, gate) for uid, start in self._overdue()))
 
     def _wait_for(self, uid: str, start: _Start) -> None:
         if start.since_us:
@@ -151,28 +151,28 @@ class StartTracker:
     def _overdue(self) -> list[tuple[str, _Start]]:
         now_us = self._clock.now_us()
         found: list[tuple[str, _Start]] = []
-        while self._due and self._due[0][0] < now_us and len(found) < self._pace.looks_per_round:
+        while self._due and self._due[0][0] < now_us and len(found) < self._timing.looks_per_round:
             due_us, uid = heapq.heappop(self._due)
             start = self._pods.get(uid)
             if start is None or start.due_us != due_us:
-                continue  # it has gone, or is due at another time
+                continue  # it was deleted, or has another deadline
             if start.is_settled:
                 del self._pods[uid]
             else:
                 found.append((uid, start))
         return found
 
-    async def _look(self, uid: str, start: _Start, gate: asyncio.Semaphore) -> None:
-        """Ask the cluster for a Pod that the watch has not shown Ready in time."""
+    async def _look_up(self, uid: str, start: _Start, gate: asyncio.Semaphore) -> None:
+        """Look up a Pod that the watch has not shown as Ready in time."""
         due_us = start.due_us
         async with gate:
             found = await self._watch.find(start.namespace, start.name)
         if self._pods.get(uid) is not start or start.due_us != due_us:
-            return  # meanwhile it has gone, or has more time by a new policy
+            return  # meanwhile it was deleted, or has a later deadline under a new policy
         if start.is_settled:
             del self._pods[uid]
         elif found is None:
-            self._wait_until(self._clock.now_us() + int(self._pace.longest_retry_seconds * 1_000_000), uid, start)
+            self._wait_until(self._clock.now_us() + int(self._timing.longest_retry_seconds * 1_000_000), uid, start)
         else:
             del self._pods[uid]
             if found.pod is not None and found.pod.metadata.uid == uid:
@@ -185,11 +185,11 @@ class StartTracker:
 
 
 def _deadlines_us(compiled: CompiledPolicy | None) -> dict[str, int]:
-    """Return startDeadline of each service whose breaker listens to starts."""
+    """Return startDeadline of each service whose breaker uses start outcomes."""
     found = {}
     for name, service in compiled.services.items() if compiled is not None else ():
         outcomes = service.breaker.outcomes if service.breaker is not None else None
-        listens = outcomes is not None and outcomes.source is OutcomeSource.POD_START
-        if outcomes is not None and listens and compiled is not None and compiled.plans[name].breaker is not None:
+        is_used = outcomes is not None and outcomes.source is OutcomeSource.POD_START
+        if outcomes is not None and is_used and compiled is not None and compiled.plans[name].breaker is not None:
             found[name] = outcomes.start_deadline.us
     return found
