@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from certs.authority import Authority, Credentials
+from certs.authority import Authority, KeyPair
 from certs.tokens.issuer import certificate_binding
 from tests.harness.forwarding import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
 from tests.harness.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, unreadable
@@ -248,7 +248,7 @@ class Doorway:
         return cls(forwarding, ForwardedDoor(authenticator, identities, authorities, time), authorities, time)
 
     async def enter(
-        self, header: str | Iterable[str], *, hop: Credentials | None = None, token: str | None = None
+        self, header: str | Iterable[str], *, hop: KeyPair | None = None, token: str | None = None
     ) -> Caller:
         """Come through the good proxy with a good token, unless told otherwise."""
         headers = CIMultiDict({"Authorization": f"Bearer {token or self.forwarding.files.signer.token()}"})
@@ -259,7 +259,7 @@ class Doorway:
         return caller
 
     async def refused(
-        self, header: str | Iterable[str], *, hop: Credentials | None = None, token: str | None = None
+        self, header: str | Iterable[str], *, hop: KeyPair | None = None, token: str | None = None
     ) -> str:
         with pytest.raises(AuthenticationError) as refused:
             await self.enter(header, hop=hop, token=token)
@@ -314,7 +314,7 @@ async def test_a_forwarded_certificate_is_verified_here_too(doorway: Doorway) ->
         "another authority's": doorway.forwarding.files.pki.client(),
         "expired": callers.client(expired=True),
         "a server's": callers.client(server_only=True),
-        "the authority's own": callers.authority.credentials,
+        "the authority's own": callers.authority.key_pair,
         "self-signed": made(None),
         "a small key": made(callers.authority, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - that is its fault
         "for anything": made(callers.authority, usage=ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE),
@@ -347,7 +347,7 @@ async def test_a_removed_authority_is_removed_at_the_next_call(doorway: Doorway)
     said = said_of(doorway.forwarding.caller)
     await doorway.enter(said)
     successor = Authority.create("callers-2")
-    doorway.forwarding.callers.folder.joinpath("ca.crt").write_text(pem(successor.credentials))
+    doorway.forwarding.callers.folder.joinpath("ca.crt").write_text(pem(successor.key_pair))
     doorway.authorities.reload()
     assert await doorway.refused(said) == Refusal.FORWARDED_FOREIGN
     assert (await doorway.enter(said_of(successor.issue_client("kube-apiserver")))).client_id == SUBJECT
@@ -411,14 +411,14 @@ async def test_a_certificate_of_many_names_fits_and_one_beyond_the_bound_does_no
             assert answered == code, (names, len(said))
 
 
-def with_names(authority: Authority, count: int) -> Credentials:
+def with_names(authority: Authority, count: int) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     sans = [x509.DNSName(f"name-{number:04}.podgate.example.org") for number in range(count)]
     builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]))
-        .issuer_name(authority.credentials.certificate.subject)
+        .issuer_name(authority.key_pair.certificate.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
@@ -426,7 +426,7 @@ def with_names(authority: Authority, count: int) -> Credentials:
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(sans), critical=False)
     )
-    return Credentials(builder.sign(authority.credentials.key, hashes.SHA256()), key)
+    return KeyPair(builder.sign(authority.key_pair.key, hashes.SHA256()), key)
 
 
 def refusals(reason: str) -> str:
@@ -462,7 +462,7 @@ def test_authorities_that_are_none_are_named(tmp_path: Path) -> None:
 
 
 def expired_authority() -> str:
-    return pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).credentials)
+    return pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).key_pair)
 
 
 def test_authorities_that_have_all_expired_take_no_good_ones_place_but_begin_where_there_are_none(
@@ -565,17 +565,17 @@ async def test_a_server_whose_callers_cas_have_all_expired_begins_and_is_not_rea
 
 
 def made(
-    issuer: Authority | Credentials | None,
+    issuer: Authority | KeyPair | None,
     *,
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
     usage: x509.ObjectIdentifier | None = ExtendedKeyUsageOID.CLIENT_AUTH,
     is_ca: bool = False,
     critical: bool = False,
-) -> Credentials:
+) -> KeyPair:
     """Return a certificate for the good caller's name, with one thing wrong with it if told so."""
     own = key or ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    signing = issuer.credentials if isinstance(issuer, Authority) else issuer
+    signing = issuer.key_pair if isinstance(issuer, Authority) else issuer
     now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()
@@ -592,4 +592,4 @@ def made(
     if critical:
         strange = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00")
         builder = builder.add_extension(strange, critical=True)
-    return Credentials(builder.sign(signing.key if signing else own, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too
+    return KeyPair(builder.sign(signing.key if signing else own, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.authentication.hostile_tokens import HOSTILE
 from tests.authentication.hostile_tokens.making import (
     CLUSTER,
@@ -79,7 +79,7 @@ def sent_over_the_wire(case: Hostile) -> bool:
 def files_of(folder: Path) -> Files:
     """Return what a server of the same world is started with: all keys in one file, the cluster's bound to it."""
     pki = Pki(folder, authority())
-    write_credentials(authority().credentials, folder / "ca.crt", folder / "ca.key")
+    write_key_pair(authority().key_pair, folder / "ca.crt", folder / "ca.key")
     pki.renew_server()
     useless = {jwk["kid"] for jwk in useless_keys().values()}
     own = [jwk for jwk in own_keys() if jwk["kid"] not in useless]

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Authority, Credentials
+from certs.authority import Authority, KeyPair
 from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signer, unreadable
 from tests.harness.serving import Files, serving
 from webhook.adapters.jwks_file import JwksFile
@@ -201,7 +201,7 @@ def test_a_certificate_that_leaves_open_who_it_is_is_refused(tmp_path: Path, nam
         builder = builder.add_extension(sans, critical=False)
     certificate = builder.sign(good.key, hashes.SHA256())
     with pytest.raises(AuthenticationError, match="certificate_ambiguous"):
-        read_certificate(der(Credentials(certificate, good.key)), b"")
+        read_certificate(der(KeyPair(certificate, good.key)), b"")
 
 
 def test_what_is_no_certificate_is_refused() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from certs.authority import BACKDATED, Authority, server_names
 from certs.lifetimes import Lifetimes, renewal
-from certs.rotation import Adopt, Drop, Issue, Make, Mark, Publish, Step, due
+from certs.rotation import Adopt, Drop, Issue, Make, MarkPublished, Publish, Step, due
 from tests.certs.world import LEAF, NAME, PLACES, START, World, mishap, names_of
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -171,7 +171,7 @@ def test_nothing_is_renewed_needlessly() -> None:
 def test_a_bundle_that_drifts_is_due_at_once() -> None:
     """Checklist, 6."""
     world = at_rest(USUAL)
-    foreign = Authority.create().credentials.certificate
+    foreign = Authority.create().key_pair.certificate
     for drifted in (frozenset(), frozenset({foreign}), world.places["policy"].now | {foreign}):
         world.places["policy"].write(world.now, drifted)
         assert world.due() == (Publish("policy"),)
@@ -188,7 +188,7 @@ def test_a_new_ca_that_is_missing_somewhere_before_it_signs_settles_anew() -> No
     assert new.published_at == world.now
     world.places["policy"].write(world.now, frozenset({old.certificate}))
     world.pass_by(USUAL.settle)
-    assert world.due() == (Mark(new, None),)
+    assert world.due() == (MarkPublished(new, None),)
     world.settle()
     assert world.line.now[1].published_at == world.now
     assert not world.line.now[1].is_signing

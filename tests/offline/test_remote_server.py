@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.cli.running import BIN, Done
 from tests.harness.serving import POLICY, Files, Serving, pod, serving
 from tests.redis_servers import RedisServer
@@ -20,7 +20,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 
 def files_in(folder: Path, policy: str = POLICY) -> Files:
     files = Files.create(folder, policy)
-    write_credentials(files.caller, folder / "client.crt", folder / "client.key")
+    write_key_pair(files.caller, folder / "client.crt", folder / "client.key")
     (folder / "token").write_text(files.signer.token() + "\n")
     (folder / "other-token").write_text(files.other.token())
     return files

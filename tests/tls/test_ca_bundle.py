@@ -67,7 +67,7 @@ def test_a_bad_bundle_is_named_and_one_that_turns_bad_changes_nothing(pki: Pki, 
 
 
 def test_the_first_ca_to_expire_is_shown(pki: Pki, tmp_path: Path) -> None:
-    files, soon = TlsFiles(pki.paths), Authority.create("soon", timedelta(days=1)).credentials.certificate
+    files, soon = TlsFiles(pki.paths), Authority.create("soon", timedelta(days=1)).key_pair.certificate
     bundle = bundle_of(tmp_path / "bundle.crt", pki)
     bundle.write_bytes(bundle.read_bytes() + soon.public_bytes(Encoding.PEM))
     published = Published(bundle, lambda: files.context)

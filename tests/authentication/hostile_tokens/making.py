@@ -13,7 +13,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from certs.authority import Authority, Credentials
+from certs.authority import Authority, KeyPair
 from tests.harness.identity import Signer, Steady, der, identities, segment, signer
 from webhook.authentication.authenticator import Authenticator, TokenLimits
 from webhook.authentication.identities import Identities
@@ -103,7 +103,7 @@ def authority() -> Authority:
 
 
 @cache
-def client(name: str) -> Credentials:
+def client(name: str) -> KeyPair:
     return authority().issue_client({MINE: "kube-apiserver", OTHER: "kube-apiserver", PROBER: "prober"}[name])
 
 
