@@ -23,9 +23,9 @@ from webhook.app.supervision import run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
-from webhook.outcomes.aggregator import OutcomeBuffer
-from webhook.outcomes.endpoint import OutcomeReceiver
-from webhook.policy.policy_webhook import PolicyReviewer
+from webhook.outcomes.aggregator import OutcomeAggregator
+from webhook.outcomes.endpoint import OutcomeEndpoint
+from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Clock
 from webhook.server.admission import AdmissionEdge
 from webhook.server.admission import Limits as CallLimits
@@ -68,10 +68,10 @@ class ServerProcess:
         self._door = open_client_authentication(settings, telemetry, self._callers)
         telemetry.metrics.reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        reviewer = PolicyReviewer(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
+        reviewer = PolicyWebhook(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
         outcome_reports = telemetry.outcome_reports()
-        self._outcomes = OutcomeBuffer(counters, clock, observer, outcome_reports)
-        receiver = OutcomeReceiver(self._sources.compiled, self._outcomes, clock, outcome_reports)
+        self._outcomes = OutcomeAggregator(counters, clock, observer, outcome_reports)
+        receiver = OutcomeEndpoint(self._sources.compiled, self._outcomes, clock, outcome_reports)
         edge = AdmissionEdge(self._interceptor, reviewer, receiver, self._door.door, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)

@@ -37,7 +37,7 @@ class OutcomeReports:
     """What a service's breaker has heard, as it heard it."""
 
 
-class OutcomeBuffer:
+class OutcomeAggregator:
     """What came within a slot of 100 ms is told soon after its end. `on_unheard` gets what the store did not answer."""
 
     def __init__(

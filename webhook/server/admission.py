@@ -20,8 +20,8 @@ from webhook.core.admission.review import BadReviewError
 from webhook.core.outcomes.report import BadOutcomesError
 from webhook.errors import AuthenticationError, CallRefusedError, CheckFailedError, NoPolicyError
 from webhook.interceptor import Interceptor, UnknownNamespaceError
-from webhook.outcomes.endpoint import NotAReporterError, OutcomeReceiver, TooManyReportsError
-from webhook.policy.policy_webhook import PolicyReviewer
+from webhook.outcomes.endpoint import NotAReporterError, OutcomeEndpoint, TooManyReportsError
+from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Caller, Observer
 from webhook.server.http1 import Handler, JsonAnswer, close_after, closing
 from webhook.server.request_body import Bodies
@@ -88,8 +88,8 @@ class AdmissionEdge:
     def __init__(
         self,
         interceptor: Interceptor,
-        policies: PolicyReviewer,
-        outcomes: OutcomeReceiver,
+        policies: PolicyWebhook,
+        outcomes: OutcomeEndpoint,
         door: Door,
         observer: Observer,
         limits: Limits,
