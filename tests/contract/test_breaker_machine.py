@@ -348,7 +348,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.tick()
         self.pass_time_alone()  # the plan may be another one by now
         breakers, model = self.alone[name].breakers, self.alone.pop(name).model
-        self.run(breakers.tell(self.plan.key, self.store.offer, self.clock.us))
+        self.run(breakers.propose_to(self.store, self.plan.key))
         assert not breakers
         model.plan = replace(model.plan, forcing=None)  # a hand is for who leads to tell
         model.settle()

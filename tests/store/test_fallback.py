@@ -14,7 +14,7 @@ from webhook.core.breaker.outcome import Outcomes
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, Look, PoolPlan, Receipt, Refusal
 from webhook.errors import StoreUnavailableError
-from webhook.store import BookingCause, FallbackReports, ReconcilerTiming, StoreFallback, backlog, reconciler
+from webhook.store import BookingCause, FallbackReports, ReconcilerTiming, StoreFallback, backlog, pending_refunds
 from webhook.store.errors import NoStoreAnswerError, UncountedError
 
 SECOND_US = 1_000_000
@@ -129,8 +129,8 @@ class World:
             lambda: count("lost"),
         )
         paces: dict[str, float] = {"others_seconds": 3600, "refund_after_seconds": 0, **share.pop("paces", {})}
-        pace = ReconcilerTiming(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
-        return StoreFallback(share.pop("inner", self.store), self.clock, reports, pace=pace, **share)
+        timing = ReconcilerTiming(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
+        return StoreFallback(share.pop("inner", self.store), self.clock, reports, timing=timing, **share)
 
     def sleep(self, seconds: int) -> None:
         self.clock.us += seconds * SECOND_US
@@ -161,7 +161,7 @@ class World:
 
     async def settled(self) -> None:
         """Wait until nothing is owed: what the guard does on its own account has no other signal."""
-        while self.guard._settling._task is not None:  # noqa: ASYNC110  what is waited for is a turn of this loop
+        while self.guard._reconciler._task is not None:  # noqa: ASYNC110  what is waited for is a turn of this loop
             await asyncio.sleep(1e-4)
 
     async def used(self, plan: CounterPlan = LOCAL) -> list[int]:
@@ -232,10 +232,10 @@ async def test_each_replica_has_its_share(world: World) -> None:
 
 
 async def test_replicas_that_come_make_smaller_shares_at_once_and_those_that_leave_no_larger_ones(world: World) -> None:
-    world.guard.share(2, 0)
+    world.guard.set_replicas(2, 0)
     world.store.away = "unreachable: refused"
     assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
-    world.guard.share(1, 0)
+    world.guard.set_replicas(1, 0)
     assert not (await world.ask()).charged
     world.store.away = ""
     await world.settled()
@@ -513,7 +513,7 @@ async def test_bookings_end_however_many_pods_come_in_the_meantime(world: World)
         await world.ask(plan)
     world.store.away = ""
     pods = 300
-    while world.guard._settling._task is not None:
+    while world.guard._reconciler._task is not None:
         assert (await world.ask(plan)).charged
         pods += 1
         await asyncio.sleep(0)
@@ -772,7 +772,7 @@ async def test_what_is_owed_is_bounded_and_the_oldest_goes_first(world: World, m
         dropped.append(owed.add(backlog.BacklogEntry(request, number, number, BookingCause.AWAY)))
     assert (dropped, len(owed)) == ([0, 0, 0, 1, 1], 3)
     assert [debt.request.uid for key in list(owed.keys()) for debt in owed.oldest(key)] == ["u2", "u4", "u3"]
-    monkeypatch.setattr(reconciler, "REFUNDS_MAX", 2)
+    monkeypatch.setattr(pending_refunds, "REFUNDS_MAX", 2)
     world.store.swallows = True
     for uid in "abc":
         await world.uncounted(DENY, uid, admitted=False)
@@ -798,7 +798,7 @@ async def test_a_loss_that_is_noticed_at_the_end_leaves_nothing_running(world: W
     world.store.on_booked = world.guard.lost
     await world.guard.close()
     assert world.lost == 1
-    assert world.guard._settling._task is None
+    assert world.guard._reconciler._task is None
     assert await world.used() == [1]
 
 

@@ -103,9 +103,9 @@ class Life:
         self.pods = 0
         for number in range(replicas):
             way = Way(number, self.ways, self.clock)
-            pace = ReconcilerTiming(0, 0, 0, 0, others_seconds=3600)
+            timing = ReconcilerTiming(0, 0, 0, 0, others_seconds=3600)
             reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing)
-            way.guard = StoreFallback(way, self.clock, reports, pace=pace, replicas=replicas, ordinal=number)
+            way.guard = StoreFallback(way, self.clock, reports, timing=timing, replicas=replicas, ordinal=number)
 
     async def ask(self, way: Way, amount: int) -> None:
         self.pods += 1

@@ -89,7 +89,7 @@ def words(moves: Sequence[Transition]) -> list[str]:
 async def test_what_is_open_stays_open_until_its_time_and_then_its_part_of_the_probes_comes_in(
     world: World, plan: CounterPlan
 ) -> None:
-    world.guard.share(2, 0)
+    world.guard.set_replicas(2, 0)
     await trip(world, plan)
     for _ in range(2):
         receipt = await come(world, plan)
@@ -108,7 +108,7 @@ async def test_what_is_open_stays_open_until_its_time_and_then_its_part_of_the_p
 
 @pytest.mark.parametrize(("replicas", "probes"), [(1, 3), (2, 2), (3, 1), (4, 1)])
 async def test_each_replica_lets_in_at_least_one_probe(world: World, replicas: int, probes: int) -> None:
-    world.guard.share(replicas, 0)
+    world.guard.set_replicas(replicas, 0)
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
     assert (await refusals(world, LOCAL, 5)).count(None) == probes
@@ -539,7 +539,7 @@ async def test_a_replica_that_is_cut_off_alone_lets_in_its_part_of_the_probes_be
     await trip(world, LOCAL)
     world.store.away = ""
     guard, way = await cut_off(world)
-    guard.share(2, 1)
+    guard.set_replicas(2, 1)
     world.sleep(OPEN_SECONDS)
     assert (await refusals(world, LOCAL, 5, guard=guard)).count(None) == 2
     assert (await refusals(world, LOCAL, 5)).count(None) == BREAKER.probes

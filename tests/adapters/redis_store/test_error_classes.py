@@ -97,7 +97,7 @@ class World:
                 await asyncio.gather(self.guard.tick(list(PLANS.values())), return_exceptions=True)
                 receipts = [await self.ask(plan, peek=True) for plan in PLANS.values()]
                 answered = all(receipt is not None and not receipt.local for receipt in receipts)
-                if answered and self.guard._settling._task is None and not self.telemetry.store_trouble:
+                if answered and self.guard._reconciler._task is None and not self.telemetry.store_trouble:
                     return
                 await asyncio.sleep(0.05)
 

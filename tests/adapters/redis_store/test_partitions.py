@@ -150,7 +150,7 @@ async def agreed(one: Replica, other: Replica) -> BreakerView:
 
     async def are_alike() -> bool:
         mine, theirs = await one.view(), await other.view()
-        settled = all(replica.guard._settling.is_settled(PLAN.tag) for replica in (one, other))
+        settled = all(replica.guard._reconciler.is_settled(PLAN.tag) for replica in (one, other))
         return settled and (mine.state, mine.generation) == (theirs.state, theirs.generation)
 
     await until(are_alike)
