@@ -26,7 +26,7 @@ from tests.authentication.hostile_tokens.making import (
 )
 from tests.harness.identity import Pki
 from tests.harness.serving import Files, serving
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 GROUPS = ("algorithm", "key", "header", "encoding", "signature", "claims", "binding", "replay", "size")
 BARE = {401: "unauthorized\n", 403: "forbidden\n"}
@@ -73,7 +73,9 @@ def sent_over_the_wire(case: Hostile) -> bool:
         return False
     names_differ = case.of().header["kid"] != key(SHARED).kid and case.fault(case.of()).by is not key(SHARED)
     # What is too early now need not be so a minute later.
-    return names_differ and case.limits == LIMITS and case.reason not in {Refusal.NOT_YET_VALID, Refusal.LIFETIME}
+    return (
+        names_differ and case.limits == LIMITS and case.reason not in {AuthFailure.NOT_YET_VALID, AuthFailure.LIFETIME}
+    )
 
 
 def files_of(folder: Path) -> Files:

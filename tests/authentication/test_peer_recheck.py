@@ -19,7 +19,7 @@ from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import loopback
 from tests.server.test_listener import exchange, opened
-from webhook.authentication.peer_recheck import Peers, Trust
+from webhook.authentication.peer_recheck import PeerRecheck, TrustedCas
 from webhook.errors import AuthenticationError
 from webhook.tls.context import TlsFiles
 
@@ -33,7 +33,7 @@ class World:
     pki: Pki
     bundle: Path
     files: TlsFiles
-    peers: Peers
+    peers: PeerRecheck
     now_seconds: float
 
     @classmethod
@@ -42,7 +42,7 @@ class World:
         bundle = folder / "bundle.crt"
         _publish(bundle, pki.authority, *trusted)
         files = TlsFiles(replace(pki.paths, client_ca=bundle))
-        peers = Peers(lambda: files.value.trust, lambda: world.now_seconds)
+        peers = PeerRecheck(lambda: files.value.trust, lambda: world.now_seconds)
         world = cls(pki, bundle, files, peers, time.time())
         return world
 
@@ -139,9 +139,9 @@ async def test_an_intermediate_ca_vouches_without_its_root_for_new_and_open_conn
 def test_a_ca_that_was_renewed_with_its_key_vouches_for_the_same_leaves() -> None:
     old = Authority.create("one", timedelta(days=1)).key_pair
     longer = _issued(old, _name(old), datetime.now(UTC) + timedelta(days=9), old.key)
-    trust = Trust([longer.certificate])
+    trust = TrustedCas([longer.certificate])
     assert trust.until_seconds([old.certificate]) == longer.certificate.not_valid_after_utc.timestamp()
-    both = Trust([longer.certificate, old.certificate])
+    both = TrustedCas([longer.certificate, old.certificate])
     assert both.until_seconds([old.certificate]) == longer.certificate.not_valid_after_utc.timestamp()
 
 
@@ -150,12 +150,12 @@ def test_a_ca_of_the_same_name_or_the_same_key_alone_is_another(same: str) -> No
     one = Authority.create("one").key_pair
     soon = datetime.now(UTC) + timedelta(days=9)
     other = _issued(one, _name(one), soon) if same == "name" else _issued(one, "other", soon, one.key)
-    assert Trust([other.certificate]).until_seconds([one.certificate]) == 0
+    assert TrustedCas([other.certificate]).until_seconds([one.certificate]) == 0
 
 
 def test_who_trusts_nobody_trusts_no_chain() -> None:
-    assert Trust().until_seconds([Authority.create().key_pair.certificate]) == 0
-    assert Trust([Authority.create().key_pair.certificate]).until_seconds([]) == 0
+    assert TrustedCas().until_seconds([Authority.create().key_pair.certificate]) == 0
+    assert TrustedCas([Authority.create().key_pair.certificate]).until_seconds([]) == 0
 
 
 def _name(credentials: KeyPair) -> str:

@@ -22,8 +22,8 @@ from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback
 from tests.harness.rsa_keys import roca_key
 from tests.server.test_listener import hello
-from webhook.authentication.chain_verifier import ClientChains, ForeignCertificateError
-from webhook.authentication.peer_recheck import Peers
+from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
+from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import AuthenticationError
 from webhook.tls import server_context as tls_context
 from webhook.tls.context import TlsFiles, server_context
@@ -161,7 +161,7 @@ FAULTY: dict[str, tuple[tuple[x509.ExtensionType, ...], str]] = {
 async def _heard(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
     """Call over TLS a server that asks of its peers what Podgate asks; return what it says, and what was refused."""
     files = TlsFiles(pki.paths)
-    peers = Peers(lambda: files.value.trust)
+    peers = PeerRecheck(lambda: files.value.trust)
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -183,7 +183,7 @@ async def _heard(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
 
 
 def _said_of_forwarded(pki: Pki, client: KeyPair) -> str:
-    chains = ClientChains([pki.authority.key_pair.certificate])
+    chains = ClientChainVerifier([pki.authority.key_pair.certificate])
     try:
         chains.check(client.certificate.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
     except ForeignCertificateError as error:
