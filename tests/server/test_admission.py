@@ -97,7 +97,7 @@ async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_wo
                 assert (response.status, await response.text()) == expected
     [(reason, detail)] = heard.refused_calls
     assert reason == "internal_error"
-    assert re.fullmatch(r"LookupError in review, line \d+ of test_edge\.py", detail)  # it may quote what was sent
+    assert re.fullmatch(r"LookupError in review, line \d+ of test_admission\.py", detail)  # it may quote what was sent
     assert edge.in_flight == 0
 
 
