@@ -106,7 +106,7 @@ async def used(url: str) -> dict[tuple[str, str, str], tuple[int, int]]:
     store = RedisStore(open_transport(url), CLUSTER, SystemClock(), WatchReports(int, str, str), deadline_seconds=30)
     found = {}
     for plan in PLANS:
-        look = await store.look(plan)
+        look = await store.snapshot(plan)
         for use in (*look.uses[""], *look.pool):
             found[use.name or plan.service, use.window, use.resource] = use.used, look.at_us
     await store.close()

@@ -46,18 +46,18 @@ async def agree(
             case ("tick",):
                 everybody = tuple(policy.values())  # whoever is left out has left the policy, and is swept up in time
                 assert tuple(await redis.tick(everybody)) == tuple(await memory.tick(everybody))
-            case ("offer", back, ahead, alone, passed):
+            case ("propose", back, ahead, alone, passed):
                 for view in seen[-1 - back : len(seen) - back]:
                     generation = max(0, view.generation + ahead)
                     passed = min(passed, generation)
                     alone = min(alone, generation - passed)
                     known = replace(view, generation=generation, passed=passed, alone=alone)
-                    await redis.offer(plan, known)
-                    await memory.offer(plan, known)
+                    await redis.propose(plan, known)
+                    await memory.propose(plan, known)
             case _:
                 answer = await done(memory, plan, step, clock.us)
                 assert await done(redis, plan, step, clock.us) == answer, step
-        view = (await memory.look(plan)).breaker
+        view = (await memory.snapshot(plan)).breaker
         seen += [view] if view is not None else []
 
 
@@ -105,11 +105,11 @@ DEAD_BEFORE_CHARGED: list[Step] = [
     *(("acquire", uid, {"pods": 1}, "x", False, "controller:x") for uid in "ad"),
     ("pause", TEN_MINUTES_US - 1),
     ("acquire", "c", {"pods": 1}, "x", False, "controller:x"),
-    ("see", [("b", {"pods": 1}, "x", False, 0, True)]),
+    ("observe", [("b", {"pods": 1}, "x", False, 0, True)]),
     ("pause", TEN_MINUTES_US - 1),
     ("pause", TEN_MINUTES_US),
     ("plan", LIVE_PLANS[1]),
-    ("look", ""),
+    ("snapshot", ""),
 ]
 
 
@@ -119,7 +119,7 @@ DEAD_BEFORE_CHARGED: list[Step] = [
 def test_both_stores_agree_on_who_lives(stage: Stage, clock: HandClock, first: int, steps: list[Step]) -> None:
     name, clock.us = stage.name(), START_US
     stage.told.clear()
-    known: list[Step] = [("plan", first), ("counted",)]
+    known: list[Step] = [("plan", first), ("mark_complete",)]
     stage.runner.run(agree(stage.store, clock, [named(plan, name) for plan in PLANS], known + steps))
     assert stage.told == []
 

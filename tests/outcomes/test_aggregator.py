@@ -69,12 +69,12 @@ class Listening(MemoryStore):
         self.free = asyncio.Event()
         self.free.set()
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         self.heard.append((plan.service, list(outcomes)))
         await self.free.wait()
         if self.away:
             raise StoreUnavailableError("timeout: no answer")
-        return await super().hear(plan, outcomes)
+        return await super().record_outcomes(plan, outcomes)
 
 
 class Observed(Observers):

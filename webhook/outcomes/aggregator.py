@@ -96,7 +96,7 @@ class OutcomeAggregator:
         (plan, sums), now_us = waiting, self._clock.now_us()
         told = [of.outcomes(now_us) for of in sums]
         try:
-            transitions = await self._counters.hear(plan, told)
+            transitions = await self._counters.record_outcomes(plan, told)
         except StoreUnavailableError:
             self._on_unheard(plan, [*told, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
             return

@@ -12,7 +12,7 @@ from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.ledger.deny_cache import DenyCache
 from webhook.core.policy_spec import WhenStoreUnavailable
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Refusal
+from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Receipt, ServiceSnapshot
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, SharedStore
 from webhook.store.backlog import BookingCause
@@ -106,21 +106,21 @@ class StoreFallback:
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         return await self._inner.book(plan, bookings)
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         try:
-            return await self._inner.hear(plan, outcomes)
+            return await self._inner.record_outcomes(plan, outcomes)
         except StoreUnavailableError:
             if plan.breaker is None:
                 raise
             self._reconciler.begin_fallback(plan)
-            self._breakers.hear(plan, outcomes, self.now_us())
+            self._breakers.record_outcomes(plan, outcomes, self.now_us())
             return self._breakers.take_moves()
 
-    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
-        await self._inner.offer(plan, view)
+    async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
+        await self._inner.propose(plan, view)
 
-    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
-        found = await self._inner.look(plan, namespace)
+    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
+        found = await self._inner.snapshot(plan, namespace)
         if self._knows_all(plan.tag):
             self._share.take(plan, found)
         return found
@@ -214,7 +214,7 @@ class StoreFallback:
             self._share.learn(request, receipt)
         if receipt.charged and request.resize_from is None:
             self._outage.recent.add(request, receipt.at_us)
-        elif receipt.refused is Refusal.QUOTA:
+        elif receipt.refused is DeniedBy.QUOTA:
             self._denied.keep(request, receipt, self._clock.now_us())
         if receipt.refused is None and not request.peek:
             self._reconciler.cancel_refund(plan, request.uid)

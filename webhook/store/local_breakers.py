@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.breaker.record import FORCED, Around, Lease, Record, Step
+from webhook.core.breaker.record import FORCED, BreakerEnvironment, BreakerStep, ProbeLease, Record
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.ports import CounterStore
 from webhook.store.backlog import ServiceKey
@@ -50,7 +50,7 @@ class LocalBreakers:
     def __init__(self, last: Callable[[CounterPlan], BreakerView | None], replicas: int, late_us: int) -> None:
         self._last = last
         self._replicas = replicas
-        self._around = Around(late_us, self._opened)
+        self._around = BreakerEnvironment(late_us, self._opened)
         self._guarded: tuple[CounterPlan, ...] = ()
         """Plans whose breakers breakerGuard counts."""
         self._records: dict[ServiceKey, _LocalBreaker] = {}
@@ -87,14 +87,14 @@ class LocalBreakers:
             known = self._records[plan.key]
             self._records[plan.key] = known._replace(plan=plan, record=machine.give_back_probe(known.record, uid))
 
-    def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes], now_us: int) -> None:
+    def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes], now_us: int) -> None:
         """Count outcomes. The sources of failures are not known here."""
         if plan.breaker is None:
             return
         mine = self._mine(plan.breaker)
         for heard in outcomes:
             record = self._moved(plan, now_us)
-            self._keep(plan, machine.hear(record, mine, now_us, heard, around=self._around))
+            self._keep(plan, machine.record_outcomes(record, mine, now_us, heard, around=self._around))
 
     def pass_time(self, plans: Sequence[CounterPlan], now_us: int) -> None:
         """Make the transitions that time brings; forget the breakers that the policy no longer has."""
@@ -118,7 +118,7 @@ class LocalBreakers:
             return
         unforced = replace(self._mine(known.plan.breaker), forcing=None)  # overrides are the controller's to apply
         view = machine.view(known.record, unforced, store.now_us(), self._around)
-        await store.offer(known.plan, known.account(view))
+        await store.propose(known.plan, known.account(view))
         self._records.pop(key, None)
 
     def take_moves(self) -> tuple[Transition, ...]:
@@ -168,10 +168,10 @@ class LocalBreakers:
             fresh = Record(plan.service)
             return fresh if view is None else replace(fresh, generation=view.generation, passed=view.passed)
         record, expires_us = machine.from_view(plan.service, breaker, view), now_us + breaker.probe_timeout_us
-        leases = [Lease("", expires_us, view.generation) for _ in range(view.probes_leased)]
+        leases = [ProbeLease("", expires_us, view.generation) for _ in range(view.probes_leased)]
         return replace(record, leases=tuple(leases))
 
-    def _keep(self, plan: CounterPlan, step: Step) -> Record:
+    def _keep(self, plan: CounterPlan, step: BreakerStep) -> Record:
         self._records[plan.key] = self._records[plan.key]._replace(plan=plan, record=step.record)
         self._moves += step.transitions
         return step.record

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
-from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, SharedStore
 from webhook.store.backlog import BacklogEntry, BookingCause, RecentAdmissions, ServiceKey
@@ -39,7 +39,7 @@ class OutageAdmission:
         decision = self._breakers.judge(request, self._store.now_us()) if is_new else None
         if decision is not None and not decision.admits and plan.breaker_mode is Mode.ENFORCE:
             moves = self._breakers.take_moves()
-            return Receipt(self._store.now_us(), Refusal.BREAKER, breaker=decision.view, transitions=moves, local=True)
+            return Receipt(self._store.now_us(), DeniedBy.BREAKER, breaker=decision.view, transitions=moves, local=True)
         if not plan.limits or plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
             raise UncountedError(str(error)) from error
         if request.uid in self.recent and request.resize_from is None:
@@ -78,7 +78,7 @@ class OutageAdmission:
 
     def _with_breaker(self, receipt: Receipt, request: Acquire, decision: LocalBreakerDecision) -> Receipt:
         """Add the breaker's view, and its denial where it does not enforce."""
-        denials = () if decision.admits else (Refusal.BREAKER,)
+        denials = () if decision.admits else (DeniedBy.BREAKER,)
         return replace(
             receipt,
             would_refuse=(*denials, *receipt.would_refuse),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from webhook.core.ledger.local_share import LocalLedger
-from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt, Use
+from webhook.core.quota import Acquire, CounterPlan, Holder, Receipt, ServiceSnapshot, Use
 from webhook.ports import Clock, SharedStore
 
 
@@ -37,7 +37,7 @@ class ReplicaShare:
         """Take the figures of an answer to an Acquire."""
         self._ledger.heard(request.plan, request.namespace, receipt.used, self._clock.now_us())
 
-    def take(self, plan: CounterPlan, snapshot: Look) -> None:
+    def take(self, plan: CounterPlan, snapshot: ServiceSnapshot) -> None:
         """Take all figures of a service."""
         now_us = self._clock.now_us()
         for scope, uses in (snapshot.uses or {"": ()}).items():  # per namespace, and nothing is counted in any yet
@@ -45,7 +45,7 @@ class ReplicaShare:
 
     async def refresh(self, plan: CounterPlan) -> None:
         """Take all figures of a service from the store."""
-        self.take(plan, await self._store.look(plan))
+        self.take(plan, await self._store.snapshot(plan))
 
     def forget(self, tag: str) -> None:
         """Reset what was counted under a tag: the store knows it now."""

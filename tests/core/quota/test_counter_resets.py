@@ -139,7 +139,7 @@ async def test_a_store_counts_from_nothing_exactly_where_a_line_says_so(old: Wri
     store = MemoryStore(VirtualClock())
     plan, plan_after = (CompiledPolicy(LoadedPolicy(found, "")).plans["a"] for found in (before, after))
     await store.acquire(Acquire(plan, "shop", "u1", {"pods": 1, "requests.cpu": 1000}, "user:me"))
-    look = await store.look(plan_after, "shop")
+    look = await store.snapshot(plan_after, "shop")
     lines = list(starts_empty(before, after))
 
     [uses] = look.uses.values()
