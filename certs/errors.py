@@ -1,8 +1,8 @@
-"""Errors about certificates and keys that a user can fix."""
+"""What can go wrong with certificates and keys that a user can mend."""
 
 
 class CertsError(Exception):
-    """A user can fix it; `remedy` says how."""
+    """The user can mend it; `remedy` says how."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""API server client for single objects: get, create, replace and patch with optimistic locking."""
+"""What certificates need of the API server: one object by its name, read, written where nobody else did, patched."""
 
 import asyncio
 import json
@@ -32,11 +32,11 @@ _GRANT_BUNDLES = (
 
 
 class OvertakenError(CertsError):
-    """Another writer was first, or leads now: read the state again."""
+    """Somebody else has written, or writes now: look again."""
 
 
 class Api:
-    """Sends one request at a time, and writes only while `may_write`."""
+    """Asks one thing at a time. Before each write `may_write` has the last word."""
 
     def __init__(self, client: ApiClient, may_write: Callable[[], bool]) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class Api:
         self._is_clock_right = True
 
     async def get(self, path: str) -> Json | None:
-        """Return the object, None if there is none."""
+        """Return the object, None where there is none."""
         status, found = await self._ask("GET", path)
         return None if status == _NOT_FOUND else found
 
@@ -52,27 +52,27 @@ class Api:
         await self._write("POST", folder, body)
 
     async def replace(self, path: str, body: Json) -> None:
-        """Replace the object; OvertakenError if it has changed since it was read."""
+        """Write it whole; OvertakenError where it is no more the version that was read."""
         await self._write("PUT", path, body)
 
     async def patch(self, path: str, body: Json) -> None:
-        """Apply a strategic merge patch; OvertakenError as above."""
+        """Change what the patch names, entries of lists by their names; OvertakenError as above."""
         await self._write("PATCH", path, body)
 
     async def _write(self, method: str, path: str, body: Json) -> None:
         if not self.may_write():
-            raise OvertakenError(f"{method} {path}: another process leads now", "none is needed: the leader does this")
+            raise OvertakenError(f"{method} {path}: another leads now", "none is needed: it does this itself")
         if not self._is_clock_right:
             raise CertsError(
                 f"{method} {path}: not written: the clock here and the API server's differ by more than 5 minutes",
-                "correct the wrong clock: a valid certificate may be taken for expired",
+                "put the wrong clock right: what lives may be taken for expired",
             )
         await self._ask(method, path, body)
 
     async def _ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                # Not decoded by the client: it would log the body, which holds keys.
+                # Not read by the client: it would log the body, and there are keys in it.
                 response = await self._client.call_api(
                     path,
                     method,
@@ -90,29 +90,29 @@ class Api:
                 finally:
                     response.close()
                 self._is_clock_right = _is_now(response.headers.get("Date"))
-        # ConfigException: from an exec plugin. ValueError: an invalid token or response.
+        # A ConfigException is an exec plugin's, a ValueError a token or an answer that is none.
         except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
             said = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_SAID_MAX]
-            raise CertsError(f"{method} {path}: {said}", "it will be retried") from None
+            raise CertsError(f"{method} {path}: {said}", "it is tried again") from None
         return response.status, _checked(method, path, response.status, found)
 
 
 def _is_now(date: str | None) -> bool:
-    """Return whether a response's Date agrees with the local clock; a missing one does."""
+    """Return whether an answer's Date is what the clock says here; whoever does not tell is believed."""
     try:
-        sent = parsedate_to_datetime(date) if date is not None else None
+        told = parsedate_to_datetime(date) if date is not None else None
     except ValueError:
         return True
-    return sent is None or sent.tzinfo is None or abs(datetime.now(UTC) - sent) <= _CLOCKS_DIFFER_MAX
+    return told is None or told.tzinfo is None or abs(datetime.now(UTC) - told) <= _CLOCKS_DIFFER_MAX
 
 
 def _checked(method: str, path: str, status: int, found: Any) -> Json:
     if not isinstance(found, dict):
-        raise CertsError(f"{method} {path}: HTTP {status}: no object", "it will be retried")
-    if 200 <= status < 300 or (method == "GET" and status == _NOT_FOUND):  # noqa: PLR2004  HTTP success
+        raise CertsError(f"{method} {path}: HTTP {status}: no object", "it is tried again")
+    if 200 <= status < 300 or (method == "GET" and status == _NOT_FOUND):  # noqa: PLR2004  what HTTP calls success
         return found
     if status == _CONFLICT:
-        raise OvertakenError(f"{method} {path}: changed by another writer", "it will be retried")
+        raise OvertakenError(f"{method} {path}: somebody else has just written it", "it is looked at again")
     said = str(found.get("message", ""))[:_SAID_MAX]
     grant = _GRANT_BUNDLES if path.startswith(WEBHOOKS) else _GRANT
-    raise CertsError(f"{method} {path}: HTTP {status}: {said}", grant if status == _FORBIDDEN else "it will be retried")
+    raise CertsError(f"{method} {path}: HTTP {status}: {said}", grant if status == _FORBIDDEN else "it is tried again")

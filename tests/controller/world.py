@@ -169,19 +169,7 @@ class ScriptedWatch(WatchedPods):
 
 
 _CALLS = frozenset(
-    {
-        "acquire",
-        "observe",
-        "overdue",
-        "refund",
-        "stop_waiting",
-        "scopes",
-        "live",
-        "mark_complete",
-        "reset",
-        "started",
-        "suppress_quota_events",
-    }
+    {"acquire", "see", "overdue", "refund", "let_be", "scopes", "live", "counted", "reset", "started", "excuse"}
 )
 
 
@@ -341,7 +329,7 @@ class World:
 
     async def used(self) -> int:
         """Return how many Pods the service's window counts."""
-        look = await self.store.snapshot(self.plan)
+        look = await self.store.look(self.plan)
         return next(use.used for uses in look.uses.values() for use in uses if use.window == "24h")
 
     async def waiting(self) -> list[str]:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class AuthFailure(StrEnum):
+class Refusal(StrEnum):
     # the certificate
     NO_CERTIFICATE = "no_certificate"
     CERTIFICATE_EXPIRED = "certificate_expired"
@@ -41,7 +41,7 @@ class AuthFailure(StrEnum):
 
 
 REASONS = (
-    *(f"authentication_{refusal}" for refusal in AuthFailure),
+    *(f"authentication_{refusal}" for refusal in Refusal),
     # the connection
     "accept",
     "connection_limit",
