@@ -1,7 +1,7 @@
-# The server and its command line, and nothing that only tests or builds need.
+# The server and the command line, without anything that only tests or builds need.
 FROM python:3.11-slim AS build
 WORKDIR /src
-# Dependencies first: they are built anew only when the lock changes.
+# Dependencies first: they are built again only when the lock changes.
 COPY requirements.serve.lock ./
 RUN python -m venv /opt/podgate \
  && /opt/podgate/bin/pip install --disable-pip-version-check --no-cache-dir --require-hashes --requirement requirements.serve.lock
@@ -17,7 +17,7 @@ LABEL org.opencontainers.image.title="podgate" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/podgate /opt/podgate
-# A new volume takes over the owner of the folder that it is mounted on: this is how docker-compose.yml's keys are ours.
+# A new volume inherits the owner of the folder that it is mounted on, so Podgate owns docker-compose.yml's keys.
 RUN install --directory --owner=65532 --group=65532 --mode=0700 /pki
 # The root file system may be read-only: nothing is written, not even compiled modules.
 ENV PATH=/opt/podgate/bin:$PATH \

@@ -1,4 +1,4 @@
-"""The authority: makes a CA and signs serving and client leaves, such as strict verifiers accept. No files."""
+"""Certificate authority: creates a CA and issues serving and client certificates, in memory."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from certs.errors import CertsError
 
 BACKDATED = timedelta(hours=1)
-"""Clocks differ: a leaf that is valid only from this very second is refused by whoever is behind."""
+"""Clocks differ: a verifier whose clock is behind would reject a certificate that is valid from this second on."""
 
 CA_LIFETIME = timedelta(days=1825)
 LEAF_LIFETIME = timedelta(days=30)
@@ -22,7 +22,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class KeyPair:
     """A certificate and its private key."""
 
     certificate: x509.Certificate
@@ -31,16 +31,16 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A CA that signs leaves only (pathlen 0)."""
+    """A CA that signs leaf certificates only (pathlen 0)."""
 
-    credentials: Credentials
+    key_pair: KeyPair
 
     @classmethod
     def create(
         cls, common_name: str = "podgate-ca", lifetime: timedelta = CA_LIFETIME, now: datetime | None = None
     ) -> "Authority":
         key = ec.generate_private_key(ec.SECP256R1())
-        # Two generations of one CA stand side by side in a bundle while it rotates: their names must differ.
+        # Two generations of one CA are in a bundle together while it rotates: their names must differ.
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         name = _subject(f"{common_name}-{identifier.digest.hex()[:8]}")
         start = now or datetime.now(UTC)
@@ -50,15 +50,15 @@ class Authority:
         builder = builder.add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False
         )
-        return cls(Credentials(builder.sign(key, hashes.SHA256()), key))
+        return cls(KeyPair(builder.sign(key, hashes.SHA256()), key))
 
     @classmethod
-    def of(cls, credentials: Credentials) -> "Authority":
-        """Return an authority that signs with these; CertsError where nobody would believe what it signs."""
-        certificate = credentials.certificate
-        if certificate.public_key() != credentials.key.public_key():
+    def of(cls, key_pair: KeyPair) -> "Authority":
+        """Return an authority that signs with this key pair; CertsError if verifiers would not accept it as a CA."""
+        certificate = key_pair.certificate
+        if certificate.public_key() != key_pair.key.public_key():
             raise CertsError(
-                f"the CA's certificate ({certificate.subject.rfc4514_string()}) and its key do not belong together",
+                f"the CA's certificate ({certificate.subject.rfc4514_string()}) and its key do not match",
                 "give the key that was made with this certificate",
             )
         if not may_sign(certificate):
@@ -66,7 +66,7 @@ class Authority:
                 f"{certificate.subject.rfc4514_string()} is not a CA certificate",
                 "give a certificate with basicConstraints CA:TRUE, and keyCertSign where it has a keyUsage",
             )
-        return cls(credentials)
+        return cls(key_pair)
 
     def issue_server(
         self,
@@ -74,7 +74,7 @@ class Authority:
         sans: tuple[x509.GeneralName, ...],
         lifetime: timedelta = LEAF_LIFETIME,
         now: datetime | None = None,
-    ) -> Credentials:
+    ) -> KeyPair:
         return self._issue(name, sans, ExtendedKeyUsageOID.SERVER_AUTH, lifetime, now)
 
     def issue_client(
@@ -83,7 +83,7 @@ class Authority:
         uri: str | None = None,
         lifetime: timedelta = LEAF_LIFETIME,
         now: datetime | None = None,
-    ) -> Credentials:
+    ) -> KeyPair:
         if not 0 < len(common_name) <= _COMMON_NAME_LENGTH_MAX:
             raise CertsError(
                 f"the common name {common_name!r} has {len(common_name)} characters",
@@ -99,16 +99,16 @@ class Authority:
         usage: x509.ObjectIdentifier,
         lifetime: timedelta,
         now: datetime | None,
-    ) -> Credentials:
-        ca = self.credentials.certificate
+    ) -> KeyPair:
+        ca = self.key_pair.certificate
         start = now or datetime.now(UTC)
         if ca.not_valid_after_utc <= start:
             raise CertsError(
                 f"the CA {ca.subject.rfc4514_string()} expired at {ca.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}",
-                "make a new CA in another folder, and give it to both sides before its leaves",
+                "make a new CA in another folder, and distribute it to servers and clients before its certificates",
             )
         key = ec.generate_private_key(ec.SECP256R1())
-        # A DNS name may be longer than a common name; the SANs then stand alone, and must be critical (RFC 5280).
+        # A DNS name may be longer than a common name; the subject is then empty, the SANs critical (RFC 5280).
         subject = _subject(name) if len(name) <= _COMMON_NAME_LENGTH_MAX else x509.Name([])
         end = min(start + lifetime, ca.not_valid_after_utc)
         builder = _builder(subject, key, start, end).issuer_name(ca.subject)
@@ -118,11 +118,11 @@ class Authority:
         builder = builder.add_extension(_issuer_identifier(ca), critical=False)
         if sans:
             builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=not list(subject))
-        return Credentials(builder.sign(self.credentials.key, hashes.SHA256()), key)
+        return KeyPair(builder.sign(self.key_pair.key, hashes.SHA256()), key)
 
 
 def may_sign(certificate: x509.Certificate) -> bool:
-    """Whether verifiers accept it as an issuer."""
+    """Return whether verifiers accept it as an issuer."""
     try:
         if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
             return False
@@ -132,7 +132,7 @@ def may_sign(certificate: x509.Certificate) -> bool:
 
 
 def server_names(name: str) -> tuple[x509.GeneralName, ...]:
-    """Return the SANs that `name` stands for; for the DNS name of a Service also its shorter and longer forms."""
+    """Return the SANs for a name; for the DNS name of a Service also its shorter and longer forms."""
     parts = name.split(".")
     if len(parts) == 3 and parts[2] == "svc":  # noqa: PLR2004 - service, namespace, svc
         service, namespace, _ = parts
@@ -149,14 +149,14 @@ def san(text: str) -> x509.GeneralName:
         return x509.IPAddress(address)
     labels = value.removeprefix("*.").split(".")
     if kind == "ip" or not value.isascii() or not all(part.replace("-", "").isalnum() for part in labels):
-        raise CertsError(f"{text!r} is no name for a certificate", "write dns:NAME (ASCII) or ip:ADDRESS")
+        raise CertsError(f"{text!r} is not a valid SAN", "write dns:NAME (ASCII) or ip:ADDRESS")
     return x509.DNSName(value)
 
 
 def uri(text: str) -> str:
-    """Return `text` where a certificate may name a client by it; CertsError where it is no absolute URI."""
+    """Return `text` if it can be the URI SAN of a client; CertsError if it is not an absolute URI."""
     if not _URI.fullmatch(text):
-        raise CertsError(f"{text!r} is no URI for a certificate", "write SCHEME://HOST/PATH (ASCII)")
+        raise CertsError(f"{text!r} is not an absolute URI", "write SCHEME://HOST/PATH (ASCII)")
     return text
 
 
@@ -202,7 +202,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _issuer_identifier(ca: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    """Name the issuer by the identifier that it carries: a foreign CA may have computed its own differently."""
+    """Return the identifier that the CA carries: a foreign CA may have computed it differently."""
     try:
         own = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     except x509.ExtensionNotFound:

@@ -1,4 +1,4 @@
-"""A line of CAs, one generation after the other, and how it is written down: what a rotation must not forget."""
+"""CA generations of one trust domain, with their keys, and their JSON form: the state of a rotation."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from certs.authority import Authority, Credentials
+from certs.authority import Authority, KeyPair
 from certs.errors import CertsError
 from certs.inspection import signed_by
 from certs.tokens.issuer import key_pem
@@ -21,15 +21,15 @@ _FIELDS = {"certificate", "key", "publishedAt", "leavesEnd"}
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One CA of the line."""
+    """One CA."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey | None = None
-    """None once another signs: what is not there cannot be stolen."""
+    """None once a later CA signs: a deleted key cannot be stolen."""
     published_at: datetime | None = None
-    """When it was first read back from everywhere that its leaves are verified."""
+    """When it was first read back from every place where its leaves are verified."""
     leaves_end: datetime | None = None
-    """When the last leaf expires that it has signed; None while it has signed none."""
+    """When the last leaf that it signed expires; None while it has signed none."""
 
     @property
     def is_signing(self) -> bool:
@@ -40,11 +40,11 @@ class Generation:
 
     def authority(self) -> Authority:
         if self.key is None:
-            raise LookupError("a generation without its key signs nothing")
-        return Authority.of(Credentials(self.certificate, self.key))
+            raise LookupError("a generation without a key cannot sign")
+        return Authority.of(KeyPair(self.certificate, self.key))
 
 
-Line = tuple[Generation, ...]
+Generations = tuple[Generation, ...]
 """Oldest first."""
 
 
@@ -52,50 +52,54 @@ def issuer_of(leaf: x509.Certificate, cas: Sequence[x509.Certificate]) -> x509.C
     return next((ca for ca in cas if signed_by(leaf, ca)), None)
 
 
-def signing(line: Line, signer: Generation, leaf: x509.Certificate) -> Line:
-    """Return the line once `signer` has signed `leaf`: those before it sign no more, and need their keys no more."""
-    at = line.index(signer)
+def signing(generations: Generations, signer: Generation, leaf: x509.Certificate) -> Generations:
+    """Return the generations after `signer` has signed `leaf`: earlier ones sign no more, so their keys are dropped."""
+    at = generations.index(signer)
     ends = max(signer.leaves_end or leaf.not_valid_after_utc, leaf.not_valid_after_utc)
-    return (*(replace(older, key=None) for older in line[:at]), replace(signer, leaves_end=ends), *line[at + 1 :])
+    return (
+        *(replace(older, key=None) for older in generations[:at]),
+        replace(signer, leaves_end=ends),
+        *generations[at + 1 :],
+    )
 
 
-def changed(line: Line, former: Generation, now: Generation | None) -> Line:
-    """Return the line with one of it replaced, or left out."""
-    return tuple(one if one is not former else now for one in line if one is not former or now is not None)  # type: ignore[misc]  # None is left out
+def changed(generations: Generations, former: Generation, now: Generation | None) -> Generations:
+    """Return the generations with one replaced, or removed."""
+    return tuple(one if one is not former else now for one in generations if one is not former or now is not None)  # type: ignore[misc]  # None is removed
 
 
-def bundle(line: Line) -> bytes:
-    """Return all certificates of the line as PEM, the newest first."""
-    return pem(*(one.certificate for one in reversed(line)))
+def bundle(generations: Generations) -> bytes:
+    """Return all certificates as PEM, the newest first."""
+    return pem(*(one.certificate for one in reversed(generations)))
 
 
 def pem(*certificates: x509.Certificate) -> bytes:
     return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
-def written(line: Line) -> bytes:
-    """Return the line with its keys as JSON, for whoever keeps secrets."""
+def written(generations: Generations) -> bytes:
+    """Return the generations as JSON, with their keys: a secret."""
     rows = [
         {
             "certificate": pem(one.certificate).decode(),
             "key": key_pem(one.key).decode() if one.key is not None else None,
-            "publishedAt": _told(one.published_at),
-            "leavesEnd": _told(one.leaves_end),
+            "publishedAt": _formatted(one.published_at),
+            "leavesEnd": _formatted(one.leaves_end),
         }
-        for one in line
+        for one in generations
     ]
     return json.dumps({"generations": rows}, indent=1).encode() + b"\n"
 
 
-def read(text: bytes, place: str) -> Line:
-    """Return the line that was `written`; CertsError, which names its `place`, where it is something else."""
+def read(text: bytes, place: str) -> Generations:
+    """Parse the output of `written`; CertsError, which names `place`, for anything else."""
     try:
         rows = json.loads(text)["generations"]
         return tuple(_generation(row) for row in rows)
     except (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm) as error:
         raise CertsError(
-            f"{place}: is no line of CAs as it was written here ({type(error).__name__})",
-            "put back what was there; or delete it, and a new CA takes over beside the old one",
+            f"{place}: not a list of CA generations ({type(error).__name__})",
+            "restore its former content; or delete it, and a new CA succeeds the old one",
         ) from None
 
 
@@ -111,7 +115,7 @@ def _generation(row: dict[str, str | None]) -> Generation:
     return Generation(certificate, key, _moment(row["publishedAt"]), _moment(row["leavesEnd"]))
 
 
-def _told(at: datetime | None) -> str | None:
+def _formatted(at: datetime | None) -> str | None:
     return at.strftime(_MOMENT) if at is not None else None
 
 

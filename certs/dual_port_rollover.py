@@ -1,29 +1,29 @@
-"""Two doors for one caller, so that its certificate changes behind the one that it does not use. No I/O.
+"""Client certificate rollover over two Service ports: the steps that are due, without I/O.
 
 When kube-apiserver sees that its client certificate has changed, it closes all connections that it made with it, and
-what is under way on them is lost. But it has a certificate for each port of the Service. So a new one is put behind
-the port that is not in use, and the calls turn there once every API server has it.
+requests in flight on them are lost. But it has one certificate per port of the Service. So a new certificate is written
+for the port that is not in use, and the webhooks switch to that port once every API server has read it.
 
-    put     the newest certificate behind a door that nobody uses, or that lets nobody in
-    note    that a door is used no more, or is used again
-    turn    all calls to the door that has had the newest certificate for long enough, away from one that has not
+    write     the newest certificate for a port that is not in use, or whose certificate is not valid
+    note      that a port is in use, or no longer is
+    switch    all webhooks to the port that has had the newest certificate for long enough
 """
 
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 SETTLED_SECONDS = 330
-"""A node's writer looks every 20 s or oftener, kube-apiserver at its files every five minutes."""
+"""The node agent reads the Secret every 20 s or more often, kube-apiserver its files every five minutes."""
 QUIET_SECONDS = 60
-"""After the calls turned away: the last ones are answered, and all API servers know."""
+"""After the webhooks have switched: the last requests are answered, and all API servers have seen the change."""
 _LAST_SECONDS = 20
-"""Before a certificate expires: the other door may not have settled, but here all calls would be lost."""
+"""Before a certificate expires: the other port may not have settled, but on this one all calls would fail."""
 PORT_DEFAULT = 443
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """What is behind one port. Moments are in seconds since the Unix epoch."""
+class PortCertificate:
+    """The client certificate for one port. Times are in seconds since the Unix epoch."""
 
     pem: bytes = field(repr=False)
     """Certificate and key."""
@@ -31,79 +31,79 @@ class Door:
     """When that certificate expires."""
     written_at: int
     closed_at: int | None = None
-    """Since when no webhook leads there; None while one does."""
+    """Since when no webhook calls this port; None while one does."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """All that a decision is made from. `in_use` has the doors, 0 and 1, that webhooks lead to."""
+class PortState:
+    """The input of a decision. `in_use` has the indexes, 0 and 1, of the ports that webhooks call."""
 
-    newest: Door
-    """The newest certificate, as it would stand behind a door as of now."""
-    doors: tuple[Door | None, Door | None]
+    newest: PortCertificate
+    """The newest certificate, as it would be written now."""
+    ports: tuple[PortCertificate | None, PortCertificate | None]
     in_use: frozenset[int]
     is_elsewhere: bool = False
-    """Some webhook leads to neither door."""
+    """Some webhook calls neither port."""
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
-    """Behind one door."""
+class WritePort:
+    """Store the certificate for the port with index `at`."""
 
     at: int
-    door: Door
+    certificate: PortCertificate
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """All calls."""
+class SwitchPort:
+    """Have all webhooks call the port with index `to`."""
 
     to: int
 
 
-Step: TypeAlias = Put | Turn
+Step: TypeAlias = WritePort | SwitchPort
 
 
-def due(view: View, now: int) -> Step | None:
-    """Return the step that is due, None where all is as it should be."""
-    for at, door in enumerate(view.doors):
-        if door is None:
-            return Put(at, view.newest, "there was nothing")
-        if (noted := _noted(door, now, is_used=at in view.in_use)) != door:
-            return Put(at, noted, "is in use" if at in view.in_use else "is not in use")
-    doors = [door for door in view.doors if door is not None]
-    stale = [at for at, door in enumerate(doors) if door.pem != view.newest.pem]
+def due(state: PortState, now: int) -> Step | None:
+    """Return the step that is due, None if there is none."""
+    for at, port in enumerate(state.ports):
+        if port is None:
+            return WritePort(at, state.newest, "there was none")
+        if (noted := _noted(port, now, is_used=at in state.in_use)) != port:
+            return WritePort(at, noted, "the port is in use" if at in state.in_use else "the port is not in use")
+    ports = [port for port in state.ports if port is not None]
+    stale = [at for at, port in enumerate(ports) if port.pem != state.newest.pem]
     for at in stale:
-        if reason := _free(doors[at], view, now):
-            return Put(at, replace(view.newest, closed_at=doors[at].closed_at), reason)
-    return _turn(view, doors, stale, now)
+        if reason := _replaceable(ports[at], state, now):
+            return WritePort(at, replace(state.newest, closed_at=ports[at].closed_at), reason)
+    return _switch(state, ports, stale, now)
 
 
-def _noted(door: Door, now: int, *, is_used: bool) -> Door:
+def _noted(port: PortCertificate, now: int, *, is_used: bool) -> PortCertificate:
     if is_used:
-        return replace(door, closed_at=None)
-    return door if door.closed_at is not None and door.closed_at <= now else replace(door, closed_at=now)
+        return replace(port, closed_at=None)
+    return port if port.closed_at is not None and port.closed_at <= now else replace(port, closed_at=now)
 
 
-def _free(door: Door, view: View, now: int) -> str:
-    """Say why what is behind it may be changed, "" where it may not."""
-    if view.is_elsewhere:
-        return "webhooks lead elsewhere"
-    if door.ends_at <= now:
-        return "what was there has expired"
-    if door.closed_at is not None and now - door.closed_at >= QUIET_SECONDS:
-        return "nobody uses it"
+def _replaceable(port: PortCertificate, state: PortState, now: int) -> str:
+    """Return why its certificate may be replaced, "" if it may not."""
+    if state.is_elsewhere:
+        return "webhooks call other ports"
+    if port.ends_at <= now:
+        return "the former one has expired"
+    if port.closed_at is not None and now - port.closed_at >= QUIET_SECONDS:
+        return "renewed while the port is not in use"
     return ""
 
 
-def _turn(view: View, doors: list[Door], stale: list[int], now: int) -> Turn | None:
-    if view.is_elsewhere or not view.in_use:
+def _switch(state: PortState, ports: list[PortCertificate], stale: list[int], now: int) -> SwitchPort | None:
+    if state.is_elsewhere or not state.in_use:
         return None
-    settled = [at for at in (0, 1) if at not in stale and now - doors[at].written_at >= SETTLED_SECONDS]
-    used = min(view.in_use)
-    if len(view.in_use) > 1:  # somebody was interrupted, or has applied one of the configurations anew
-        return Turn((settled or [at for at in (0, 1) if at in stale] or [used])[0])
-    # One in use that has not settled was changed just before somebody applied the webhooks as they were first.
-    is_last_moment = used in stale and 1 - used not in stale and doors[used].ends_at - now < _LAST_SECONDS
-    return Turn(1 - used) if used not in settled and (1 - used in settled or is_last_moment) else None
+    settled = [at for at in (0, 1) if at not in stale and now - ports[at].written_at >= SETTLED_SECONDS]
+    used = min(state.in_use)
+    if len(state.in_use) > 1:  # a switch was interrupted, or one of the configurations was applied again
+        return SwitchPort((settled or [at for at in (0, 1) if at in stale] or [used])[0])
+    # The port in use has not settled if the webhooks were applied in their first form just after it was rewritten.
+    is_last_moment = used in stale and 1 - used not in stale and ports[used].ends_at - now < _LAST_SECONDS
+    return SwitchPort(1 - used) if used not in settled and (1 - used in settled or is_last_moment) else None

@@ -1,8 +1,8 @@
-"""What can go wrong with certificates and keys that a user can mend."""
+"""Errors about certificates and keys that a user can fix."""
 
 
 class CertsError(Exception):
-    """The user can mend it; `remedy` says how."""
+    """A user can fix it; `remedy` says how."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)

@@ -1,7 +1,10 @@
-"""PEM files: keys are their owner's alone, a reader sees the old or the new whole, and nothing is replaced silently."""
+"""PEM files: atomic writes, keys with mode 0600, no silent replacement, and a lock per folder."""
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography import x509
@@ -13,33 +16,33 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from certs.authority import Credentials
+from certs.authority import KeyPair
 from certs.errors import CertsError
 
 LARGEST_BYTES = 64 << 20
-"""What is read of one file at most."""
+"""Largest file that is read."""
 
 _SECRET = 0o600
 _PUBLIC = 0o644
 
 
-def write_credentials(credentials: Credentials, certificate: Path, key: Path, *, replace: bool = False) -> None:
-    """Write both. The key goes first: a reader that finds a new certificate finds its key too."""
+def write_key_pair(pair: KeyPair, certificate: Path, key: Path, *, replace: bool = False) -> None:
+    """Write both. The key goes first: a reader that finds a new certificate finds its key as well."""
     if not replace:
         refuse_existing(certificate, key)
-    pem = credentials.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pem = pair.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     write(key, pem, secret=True, replace=replace)
-    write(certificate, credentials.certificate.public_bytes(Encoding.PEM), secret=False, replace=replace)
+    write(certificate, pair.certificate.public_bytes(Encoding.PEM), secret=False, replace=replace)
 
 
 def refuse_existing(*paths: Path, remedy: str = "move it away, or choose another name or folder") -> None:
     existing = [str(path) for path in paths if os.path.lexists(path)]
     if existing:
-        raise CertsError(f"{', '.join(existing)}: there already, and would be lost", remedy)
+        raise CertsError(f"{', '.join(existing)}: already exists, and would be overwritten", remedy)
 
 
 def write(path: Path, content: bytes, *, secret: bool, replace: bool = False) -> None:
-    """Put `content` at `path` in one step, readable by its owner alone where it is secret."""
+    """Write a file in one step; a secret one is readable by its owner only."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,14 +61,14 @@ def write(path: Path, content: bytes, *, secret: bool, replace: bool = False) ->
     except OSError as error:
         if isinstance(error, FileExistsError) and not replace:
             refuse_existing(path)
-        raise CertsError(f"{path}: cannot be written: {error.strerror}", "choose a folder that you may write") from None
+        raise CertsError(f"{path}: cannot be written: {error.strerror}", "choose a writable folder") from None
 
 
-def read_credentials(certificate: Path, key: Path) -> Credentials:
+def read_key_pair(certificate: Path, key: Path) -> KeyPair:
     private = read_private_key(key)
     if not isinstance(private, ec.EllipticCurvePrivateKey):
-        raise CertsError(f"{key}: not an elliptic-curve key", "give an EC key (P-256): this authority makes no others")
-    return Credentials(read_certificates(certificate)[0], private)
+        raise CertsError(f"{key}: not an elliptic-curve key", "give an EC key (P-256)")
+    return KeyPair(read_certificates(certificate)[0], private)
 
 
 def read_certificates(path: Path) -> list[x509.Certificate]:
@@ -97,3 +100,17 @@ def read(path: Path) -> bytes:
     if len(content) > LARGEST_BYTES:
         raise CertsError(f"{path}: more than {LARGEST_BYTES >> 20} MiB", "give the right file, or several smaller ones")
     return content
+
+
+@contextmanager
+def folder_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a folder, shared with other processes, within the block."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise CertsError(f"{path}: cannot be opened: {error.strerror}", "name an existing, readable folder") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

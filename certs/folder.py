@@ -1,13 +1,10 @@
-"""The same rotation over a folder of files, for whoever runs without the controller: ca.crt, ca.key, and leaves beside.
+"""CA rotation in a folder of files, for use without the controller: ca.crt, ca.key, and leaves beside them.
 
-`ca.crt` is the bundle that both sides trust; first in it stands the CA that signs, and `ca.key` is its key, as `podgate
-certs issue` wants them. What a rotation must not forget, keys to come among it, is in `rotation.json`.
+`ca.crt` is the bundle that servers and clients trust; the first certificate in it is the CA that signs, and `ca.key` is
+its key, as `podgate certs issue` expects. The state of the rotation, with the keys of later CAs, is in `rotation.json`.
 """
 
-import fcntl
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -17,13 +14,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs import ca_generations as lines
-from certs.authority import Authority, Credentials, may_sign
-from certs.ca_generations import Generation, Line, issuer_of
+from certs import ca_generations
+from certs.authority import Authority, KeyPair, may_sign
+from certs.ca_generations import Generation, Generations, issuer_of
 from certs.errors import CertsError
-from certs.files import read, read_certificates, read_credentials, read_private_key, write
+from certs.files import read, read_certificates, read_key_pair, read_private_key, write
 from certs.lifetimes import Lifetimes
-from certs.rotation import Adopt, Drop, Issue, Leaf, Make, Mark, Publish, Step, View, due
+from certs.rotation import Adopt, Drop, Issue, Leaf, Make, MarkPublished, Publish, RotationState, Step, due
 from certs.tokens.issuer import key_pem
 
 CA, CA_KEY, MEMORY = "ca.crt", "ca.key", "rotation.json"
@@ -32,47 +29,47 @@ _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 
 @dataclass(frozen=True, slots=True)
-class Did:
-    """One thing that was done, or would be."""
+class FileChange:
+    """One change of a file, made or (dry run) due."""
 
     file: str
     text: str
 
 
-class Folder:
-    """One folder, read once; `is_dry` writes nothing."""
+class CaFolder:
+    """A folder, read once; `is_dry` writes nothing."""
 
     def __init__(self, path: Path, lifetimes: Lifetimes, *, is_dry: bool = False) -> None:
         self._path = path
         self._lifetimes = lifetimes
         self._is_dry = is_dry
-        self._line = self._read_line()
+        self._generations = self._read_generations()
         self._trusted = read_certificates(path / CA)
         self._leaves = dict(self._read_leaves())
 
-    def rotate(self, now: datetime) -> Iterator[Did]:
-        """Do all that is due, and yield it. Interrupted, it goes on at the next call."""
+    def rotate(self, now: datetime) -> Iterator[FileChange]:
+        """Make all changes that are due, and yield them. An interrupted rotation continues at the next call."""
         for _ in range(_STEPS_MAX):
-            steps = due(self._view(), self._lifetimes, now)
+            steps = due(self._state(), self._lifetimes, now)
             if not steps:
                 break
             yield self._take(steps[0], now)
-        self._publish()  # the order in it too: another CA may sign now
+        self._publish()  # its order as well: another CA may sign now
 
-    def strangers(self) -> Iterator[str]:
-        """Yield the certificates that no CA of this folder has signed: they are somebody else's."""
-        cas = [*(one.certificate for one in self._line), *self._trusted]
+    def foreign_leaves(self) -> Iterator[str]:
+        """Yield the names of certificates that no CA of this folder has signed."""
+        cas = [*(one.certificate for one in self._generations), *self._trusted]
         for name, leaf in self._leaves.items():
             if leaf.certificate is not None and issuer_of(leaf.certificate, cas) is None:
                 yield name
 
-    # --- what is there ---
+    # --- state ---
 
-    def _read_line(self) -> Line:
+    def _read_generations(self) -> Generations:
         memory = self._path / MEMORY
         if memory.exists():
-            return lines.read(read(memory), str(memory))
-        found = Authority.of(read_credentials(self._path / CA, self._path / CA_KEY)).credentials
+            return ca_generations.read(read(memory), str(memory))
+        found = Authority.of(read_key_pair(self._path / CA, self._path / CA_KEY)).key_pair
         others = dict.fromkeys(one for one in read_certificates(self._path / CA) if one != found.certificate)
         return tuple(
             Generation(ca, key, ca.not_valid_before_utc, ca.not_valid_after_utc)
@@ -88,67 +85,73 @@ class Folder:
             if not may_sign(certificate):
                 yield path.name, Leaf(certificate, _belongs(key, certificate))
 
-    def _view(self) -> View:
-        cas = [*(one.certificate for one in self._line), *self._trusted]
+    def _state(self) -> RotationState:
+        cas = [*(one.certificate for one in self._generations), *self._trusted]
         ours = {
             name: leaf
             for name, leaf in self._leaves.items()
             if leaf.certificate is not None and issuer_of(leaf.certificate, cas) is not None
         }
-        return View(self._line, {CA: (frozenset(self._trusted),)}, ours)
+        return RotationState(self._generations, {CA: (frozenset(self._trusted),)}, ours)
 
     # --- steps ---
 
-    def _take(self, step: Step, now: datetime) -> Did:
+    def _take(self, step: Step, now: datetime) -> FileChange:
         match step:
             case Make():
-                made = Authority.create("podgate-ca", self._lifetimes.ca, now).credentials
-                self._keep((*self._line, Generation(made.certificate, made.key)))
-                return Did(MEMORY, f"made {_name(made.certificate)}")
+                made = Authority.create("podgate-ca", self._lifetimes.ca, now).key_pair
+                self._save((*self._generations, Generation(made.certificate, made.key)))
+                return FileChange(MEMORY, f"made {_name(made.certificate)}")
             case Adopt(certificate, ends):
-                self._keep((Generation(certificate, None, now, ends), *self._line))
-                return Did(MEMORY, f"adopted {_name(certificate)}: it has signed a leaf in use")
+                self._save((Generation(certificate, None, now, ends), *self._generations))
+                return FileChange(MEMORY, f"adopted {_name(certificate)}: it has signed a leaf in use")
             case Publish():
                 self._publish()
-                return Did(CA, f"holds {len(self._line)} CA(s) now: give it to both sides")
-            case Mark(one, at):
-                self._keep(lines.changed(self._line, one, replace(one, published_at=at)))
+                return FileChange(CA, f"holds {len(self._generations)} CA(s) now: distribute it to servers and clients")
+            case MarkPublished(one, at):
+                self._save(ca_generations.changed(self._generations, one, replace(one, published_at=at)))
                 signs = f", and signs from {at + self._lifetimes.settle:%Y-%m-%dT%H:%M:%SZ} on" if at else " no more"
-                return Did(MEMORY, f"{_name(one.certificate)} is in {CA}{signs}")
+                return FileChange(MEMORY, f"{_name(one.certificate)} is in {CA}{signs}")
             case Issue(name, signer, reason):
                 return self._issue(name, signer, reason, now)
             case Drop(one):
-                self._keep(lines.changed(self._line, one, None))
-                return Did(MEMORY, f"dropped {_name(one.certificate)}: all that it signed has expired")
+                self._save(ca_generations.changed(self._generations, one, None))
+                return FileChange(MEMORY, f"dropped {_name(one.certificate)}: all that it signed has expired")
 
-    def _issue(self, name: str, signer: Generation, reason: str, now: datetime) -> Did:
+    def _issue(self, name: str, signer: Generation, reason: str, now: datetime) -> FileChange:
         former = self._leaves[name].certificate
         if former is None:
-            raise LookupError("what is renewed is there")
+            raise LookupError("only an existing leaf is renewed")
         issued = _like(former, signer.authority(), self._lifetimes, now)
-        line = lines.signing(self._line, signer, issued.certificate)
-        # What else it has signed may have been taken elsewhere: it stays trusted for as long as it lives itself.
-        at = self._line.index(signer)
-        self._keep((*line[:at], replace(line[at], leaves_end=signer.certificate.not_valid_after_utc), *line[at + 1 :]))
+        generations = ca_generations.signing(self._generations, signer, issued.certificate)
+        # Other leaves that it signed may be in use elsewhere: it stays trusted until it expires itself.
+        at = self._generations.index(signer)
+        self._save(
+            (
+                *generations[:at],
+                replace(generations[at], leaves_end=signer.certificate.not_valid_after_utc),
+                *generations[at + 1 :],
+            )
+        )
         self._write(str(Path(name).with_suffix(".key")), key_pem(issued.key), secret=True)
-        self._write(name, lines.pem(issued.certificate))
+        self._write(name, ca_generations.pem(issued.certificate))
         self._leaves[name] = Leaf(issued.certificate)
         ends = f"{issued.certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
-        return Did(name, f"renewed, until {ends}, by {_name(signer.certificate)}: {reason}")
+        return FileChange(name, f"renewed, until {ends}, by {_name(signer.certificate)}: {reason}")
 
-    def _keep(self, line: Line) -> None:
-        self._write(MEMORY, lines.written(line), secret=True)
-        self._line = line
+    def _save(self, generations: Generations) -> None:
+        self._write(MEMORY, ca_generations.written(generations), secret=True)
+        self._generations = generations
 
     def _publish(self) -> None:
-        """Have the bundle and its key as they must be, key first."""
-        signer = next(one for one in reversed(self._line) if one.is_signing or one is self._line[0])
-        others = [one.certificate for one in reversed(self._line) if one is not signer]
+        """Write the bundle and the CA key where they differ, key first."""
+        signer = next(one for one in reversed(self._generations) if one.is_signing or one is self._generations[0])
+        others = [one.certificate for one in reversed(self._generations) if one is not signer]
         wanted = [signer.certificate, *others]
         if signer.key is not None and not _belongs(self._path / CA_KEY, signer.certificate):
             self._write(CA_KEY, key_pem(signer.key), secret=True)
         if wanted != self._trusted:
-            self._write(CA, lines.pem(*wanted))
+            self._write(CA, ca_generations.pem(*wanted))
             self._trusted = wanted
 
     def _write(self, name: str, content: bytes, *, secret: bool = False) -> None:
@@ -156,24 +159,8 @@ class Folder:
             write(self._path / name, content, secret=secret, replace=True)
 
 
-@contextmanager
-def alone_in(path: Path) -> Iterator[None]:
-    """Keep a second one out of the folder meanwhile."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise CertsError(
-            f"{path}: cannot be opened: {error.strerror}", "name a folder that is there, and may be read"
-        ) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _like(former: x509.Certificate, authority: Authority, lifetimes: Lifetimes, now: datetime) -> Credentials:
-    """Issue a leaf of the same names and use."""
+def _like(former: x509.Certificate, authority: Authority, lifetimes: Lifetimes, now: datetime) -> KeyPair:
+    """Issue a leaf with the names and usage of `former`."""
     names = _extension(former, x509.SubjectAlternativeName)
     sans = tuple(names) if names is not None else ()
     common = [str(one.value) for one in former.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]

@@ -1,4 +1,4 @@
-"""What certificates say of themselves, and which of those at hand has signed them."""
+"""Descriptions of certificates: names, usages, validity, and the given CA that signed them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _DAY_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One certificate, in words."""
+    """Description of one certificate."""
 
     subject: str
     sans: tuple[str, ...]
@@ -33,11 +33,11 @@ class Description:
     """Negative once it has expired."""
     is_expired: bool
     is_early: bool
-    """It is not valid yet."""
+    """Not valid yet."""
     renewal: datetime | None
-    """When a rotation renews it; None for a CA, which another succeeds."""
+    """When a rotation renews it; None for a CA."""
     verified_by: str | None
-    """Subject of the CA at hand whose signature it carries, None where none of them signed it."""
+    """Subject of the given CA that signed it, None if none of them did."""
 
 
 def describe(certificate: x509.Certificate, issuers: Sequence[x509.Certificate], now: datetime) -> Description:
@@ -61,7 +61,7 @@ def describe(certificate: x509.Certificate, issuers: Sequence[x509.Certificate],
 
 
 def signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """Whether `issuer` may sign and has signed `certificate`. Dates are not looked at."""
+    """Return whether `issuer` is a CA and has signed `certificate`. Validity periods are not checked."""
     try:
         certificate.verify_directly_issued_by(issuer)
         return may_sign(issuer)

@@ -1,4 +1,4 @@
-"""How long a CA and its leaves live, and when each is to be replaced: moments, not waits; no clock is known here."""
+"""Lifetimes of a CA and its leaves, and the times at which each is to be replaced; no clock is read here."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,22 +9,22 @@ from certs.authority import BACKDATED
 
 _RENEWED_AT = 2 / 3
 _JITTER = 1 / 20
-"""Of a life, to either side: certificates that were made together are not all renewed together."""
+"""Share of the lifetime, to either side: certificates issued together are not all renewed at once."""
 _SLOW_READER = timedelta(minutes=6)
-"""The API server reads its client certificate again every five minutes; a mounted Secret is newer within two."""
+"""The API server reloads its client certificate every five minutes; a mounted Secret is updated within two."""
 _LEAST_OF_LIFE = 1 / 2
-"""However short the life is, so much of it passes before it is renewed for a slow reader's sake."""
+"""Share of a short lifetime that passes before an early renewal for slow readers."""
 _SOONEST_SUCCESSION = 1 / 4
-"""Of a CA's life: bounds how many CAs there are at once, however badly the lifetimes go together."""
+"""Share of a CA's lifetime: bounds the number of CAs at once, whatever the lifetimes are."""
 _LEAD = 1 / 10
-"""Of a CA's life, beside the settling: time to be late with everything before a leaf's life is cut."""
+"""Share of a CA's lifetime, besides settling: slack before a leaf's lifetime is cut short."""
 _SETTLED_AFTER = 1 / 12
 _LEAF_USUAL = timedelta(days=7), timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """Of one CA and what it signs. `settle` is how long after it was read back everywhere a new CA begins to sign."""
+    """Lifetimes of a CA and its leaves. `settle`: how long a new CA is published everywhere before it signs."""
 
     ca: timedelta
     leaf: timedelta
@@ -32,47 +32,51 @@ class Lifetimes:
 
     @classmethod
     def of(cls, ca: timedelta, leaf: timedelta, settle_max: timedelta) -> "Lifetimes":
-        """Return them with the settling that short lives leave time for."""
+        """Return lifetimes with a settling time that short lifetimes leave room for."""
         return cls(ca, leaf, min(settle_max, ca * _SETTLED_AFTER))
 
     def mistake(self) -> str:
-        """Say why nothing can be kept alive with these, "" where it can."""
+        """Return why no rotation is possible with these lifetimes, "" if one is."""
         if self.ca < 2 * self.leaf:
-            return f"a CA that lives {self.ca} cannot sign leaves of {self.leaf}: it must live twice as long as they do"
+            return (
+                f"a CA lifetime of {self.ca} is too short for leaves of {self.leaf}: it must be at least twice as long"
+            )
         return ""
 
     def remarks(self) -> tuple[str, ...]:
-        """Say what is unusual, and what it costs."""
+        """Return warnings about unusual lifetimes."""
         shortest, longest = _LEAF_USUAL
         if self.leaf < shortest:
-            return (f"leaves live {self.leaf}, less than {shortest.days} days: little time to mend what stops renewal",)
+            return (
+                f"leaf lifetime {self.leaf} is less than {shortest.days} days: little time to repair a failing renewal",
+            )
         if self.leaf > longest:
-            return (f"leaves live {self.leaf}, more than {longest.days} days: so long is a stolen key of use",)
+            return (f"leaf lifetime {self.leaf} is more than {longest.days} days: a stolen key is usable that long",)
         return ()
 
     def succession(self, ca: x509.Certificate) -> datetime:
-        """Return when the next CA is to be made: early enough to be trusted before this one's leaves are cut short."""
-        born, life = _born(ca), _life(ca)
-        usual = born + life * _renewed_at(ca)
+        """Return when to create the next CA: early enough to be trusted before this CA's end cuts leaves short."""
+        issued_at, life = _issued_at(ca), _life(ca)
+        usual = issued_at + life * _renewed_at(ca)
         latest = ca.not_valid_after_utc - self.leaf - self.settle - life * _LEAD
-        return max(min(usual, latest), born + life * _SOONEST_SUCCESSION)
+        return max(min(usual, latest), issued_at + life * _SOONEST_SUCCESSION)
 
 
 def renewal(leaf: x509.Certificate) -> datetime:
-    """Return when a leaf is to be renewed: at two thirds of its life, give or take, but in time for slow readers."""
-    born, life = _born(leaf), _life(leaf)
-    latest = max(leaf.not_valid_after_utc - _SLOW_READER, born + life * _LEAST_OF_LIFE)
-    return min(born + life * _renewed_at(leaf), latest)
+    """Return when to renew a leaf: at about two thirds of its lifetime, but in time for slow readers."""
+    issued_at, life = _issued_at(leaf), _life(leaf)
+    latest = max(leaf.not_valid_after_utc - _SLOW_READER, issued_at + life * _LEAST_OF_LIFE)
+    return min(issued_at + life * _renewed_at(leaf), latest)
 
 
 def _renewed_at(certificate: x509.Certificate) -> float:
-    """Return the share of its life: always the same one of a certificate, so that nobody need remember it."""
+    """Return the share of its lifetime; derived from the serial number, so that it need not be stored."""
     return _RENEWED_AT + _JITTER * (certificate.serial_number % 2001 - 1000) / 1000
 
 
-def _born(certificate: x509.Certificate) -> datetime:
+def _issued_at(certificate: x509.Certificate) -> datetime:
     return min(certificate.not_valid_before_utc + BACKDATED, certificate.not_valid_after_utc)
 
 
 def _life(certificate: x509.Certificate) -> timedelta:
-    return certificate.not_valid_after_utc - _born(certificate)
+    return certificate.not_valid_after_utc - _issued_at(certificate)

@@ -1,1 +1,1 @@
-"""Certificates and token keys kept in a cluster by the leader: Secrets, bundles, and webhook configurations."""
+"""Certificates and token keys in a cluster, managed by the leader: Secrets, bundles, webhook configurations."""

@@ -1,4 +1,4 @@
-"""What certificates need of the API server: one object by its name, read, written where nobody else did, patched."""
+"""API server client for single objects: get, create, replace and patch with optimistic locking."""
 
 import asyncio
 import json
@@ -32,11 +32,11 @@ _GRANT_BUNDLES = (
 
 
 class OvertakenError(CertsError):
-    """Somebody else has written, or writes now: look again."""
+    """Another writer was first, or leads now: read the state again."""
 
 
 class Api:
-    """Asks one thing at a time. Before each write `may_write` has the last word."""
+    """Sends one request at a time, and writes only while `may_write`."""
 
     def __init__(self, client: ApiClient, may_write: Callable[[], bool]) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class Api:
         self._is_clock_right = True
 
     async def get(self, path: str) -> Json | None:
-        """Return the object, None where there is none."""
+        """Return the object, None if there is none."""
         status, found = await self._ask("GET", path)
         return None if status == _NOT_FOUND else found
 
@@ -52,27 +52,27 @@ class Api:
         await self._write("POST", folder, body)
 
     async def replace(self, path: str, body: Json) -> None:
-        """Write it whole; OvertakenError where it is no more the version that was read."""
+        """Replace the object; OvertakenError if it has changed since it was read."""
         await self._write("PUT", path, body)
 
     async def patch(self, path: str, body: Json) -> None:
-        """Change what the patch names, entries of lists by their names; OvertakenError as above."""
+        """Apply a strategic merge patch; OvertakenError as above."""
         await self._write("PATCH", path, body)
 
     async def _write(self, method: str, path: str, body: Json) -> None:
         if not self.may_write():
-            raise OvertakenError(f"{method} {path}: another leads now", "none is needed: it does this itself")
+            raise OvertakenError(f"{method} {path}: another process leads now", "none is needed: the leader does this")
         if not self._is_clock_right:
             raise CertsError(
                 f"{method} {path}: not written: the clock here and the API server's differ by more than 5 minutes",
-                "put the wrong clock right: what lives may be taken for expired",
+                "correct the wrong clock: a valid certificate may be taken for expired",
             )
         await self._ask(method, path, body)
 
     async def _ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                # Not read by the client: it would log the body, and there are keys in it.
+                # Not decoded by the client: it would log the body, which holds keys.
                 response = await self._client.call_api(
                     path,
                     method,
@@ -90,29 +90,29 @@ class Api:
                 finally:
                     response.close()
                 self._is_clock_right = _is_now(response.headers.get("Date"))
-        # A ConfigException is an exec plugin's, a ValueError a token or an answer that is none.
+        # ConfigException: from an exec plugin. ValueError: an invalid token or response.
         except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
             said = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_SAID_MAX]
-            raise CertsError(f"{method} {path}: {said}", "it is tried again") from None
+            raise CertsError(f"{method} {path}: {said}", "it will be retried") from None
         return response.status, _checked(method, path, response.status, found)
 
 
 def _is_now(date: str | None) -> bool:
-    """Return whether an answer's Date is what the clock says here; whoever does not tell is believed."""
+    """Return whether a response's Date agrees with the local clock; a missing one does."""
     try:
-        told = parsedate_to_datetime(date) if date is not None else None
+        sent = parsedate_to_datetime(date) if date is not None else None
     except ValueError:
         return True
-    return told is None or told.tzinfo is None or abs(datetime.now(UTC) - told) <= _CLOCKS_DIFFER_MAX
+    return sent is None or sent.tzinfo is None or abs(datetime.now(UTC) - sent) <= _CLOCKS_DIFFER_MAX
 
 
 def _checked(method: str, path: str, status: int, found: Any) -> Json:
     if not isinstance(found, dict):
-        raise CertsError(f"{method} {path}: HTTP {status}: no object", "it is tried again")
-    if 200 <= status < 300 or (method == "GET" and status == _NOT_FOUND):  # noqa: PLR2004  what HTTP calls success
+        raise CertsError(f"{method} {path}: HTTP {status}: no object", "it will be retried")
+    if 200 <= status < 300 or (method == "GET" and status == _NOT_FOUND):  # noqa: PLR2004  HTTP success
         return found
     if status == _CONFLICT:
-        raise OvertakenError(f"{method} {path}: somebody else has just written it", "it is looked at again")
+        raise OvertakenError(f"{method} {path}: changed by another writer", "it will be retried")
     said = str(found.get("message", ""))[:_SAID_MAX]
     grant = _GRANT_BUNDLES if path.startswith(WEBHOOKS) else _GRANT
-    raise CertsError(f"{method} {path}: HTTP {status}: {said}", grant if status == _FORBIDDEN else "it is tried again")
+    raise CertsError(f"{method} {path}: HTTP {status}: {said}", grant if status == _FORBIDDEN else "it will be retried")

@@ -1,7 +1,7 @@
-"""The authority in a cluster: at each look one of the steps that are due is taken, until none is left.
+"""CA controller: the serving and the client trust domain in a cluster, one rotation step at a time.
 
-What the API server trusts is read before what is kept, and every write names the version that was read: whoever was
-overtaken while it looked, such as a leader that has lost its Lease unknowingly, writes nothing old over anything new.
+The webhook configurations are read before the Secrets, and every write names the version that was read: a controller
+that was overtaken meanwhile, such as a leader that has lost its Lease without noticing, overwrites nothing newer.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -11,212 +11,214 @@ from typing import TypeVar
 
 from cryptography import x509
 
-from certs import ca_generations as lines
-from certs.authority import Authority, Credentials, server_names
-from certs.ca_generations import Line
+from certs import ca_generations
+from certs.authority import Authority, KeyPair, server_names
+from certs.ca_generations import Generations
 from certs.cluster import webhooks
 from certs.cluster.api import Api, OvertakenError
-from certs.cluster.secrets import NAMESPACE, TLS, Kept, Vault
-from certs.cluster.tasks import MENDED, Done, Looked, told
-from certs.cluster.trust_domain import Held, Side, certificates
-from certs.cluster.webhooks import CONFIGURATIONS, Configuration
+from certs.cluster.secrets import NAMESPACE, TLS, SecretStore, StoredSecret
+from certs.cluster.tasks import MENDED, Action, TaskResult, message_of
+from certs.cluster.trust_domain import NamedSecret, TrustDomain, certificates
+from certs.cluster.webhooks import CONFIGURATIONS, WebhookConfiguration
 from certs.errors import CertsError
 from certs.lifetimes import Lifetimes
-from certs.rotation import Bundle, Publish, Step, View, due
+from certs.rotation import Bundle, Publish, RotationState, Step, due
 
 SERVING_CA, CLIENT_CA = "podgate-serving-ca", "podgate-client-ca"
 SERVING, CLIENT = "podgate-tls", "podgate-apiserver"
 SERVING_BUNDLE, CLIENT_BUNDLE = "serving-ca.crt", "ca.crt"
 OTHERS = "others-ca.crt"
-"""In podgate-tls, the operator's own: CAs of other clients, such as reporters."""
+"""In podgate-tls, written by the operator: CAs of other clients, such as reporters."""
 _SERVICE = f"podgate.{NAMESPACE}.svc"
 _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How long everything lives, and who the API server is."""
+class CertificatePlan:
+    """Lifetimes of both trust domains, and the common name of the API server."""
 
     serving: Lifetimes
     client: Lifetimes
     client_name: str = "kube-apiserver"
 
     def remarks(self) -> tuple[str, ...]:
-        """Say what is unusual."""
-        sides = {"serving": self.serving, "client": self.client}
-        return tuple(f"{name}: {text}" for name, lives in sides.items() for text in lives.remarks())
+        """Return warnings about unusual lifetimes."""
+        domains = {"serving": self.serving, "client": self.client}
+        return tuple(f"{name}: {text}" for name, lives in domains.items() for text in lives.remarks())
 
 
-class Keeping:
-    """A Duty: two lines of CAs, a leaf of each, and their bundles wherever they are trusted."""
+class CaController:
+    """Task: both CAs, a leaf of each, and their bundles in every place where they are trusted."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CertificatePlan) -> None:
         self._plan = plan
         self._right: dict[tuple[str, str], Bundle] = {}
-        """What stood in each place when it was last right: if that is still wanted and missing, somebody changed it."""
+        """The bundle in each place when it was last right: if it is still wanted but missing, it was changed."""
 
-    async def look(self, api: Api, now: datetime) -> Looked:
-        troubles: list[str] = []
+    async def reconcile(self, api: Api, now: datetime) -> TaskResult:
+        errors: list[str] = []
         ends: dict[str, datetime] = {}
         try:
-            sides = [(side, side.view()) for side in await self._sides(api, troubles)]
+            domains = [(domain, domain.state()) for domain in await self._domains(api, errors)]
         except CertsError as error:
-            return Looked(troubles=(*troubles, told(error)))
-        for side, _ in sides:
-            ends.update(side.ends())
-        for side, view in sides:
-            self._note(side, view)
-            for step in due(view, side.lifetimes, now):
+            return TaskResult(errors=(*errors, message_of(error)))
+        for domain, _ in domains:
+            ends.update(domain.ends())
+        for domain, state in domains:
+            self._note(domain, state)
+            for step in due(state, domain.lifetimes, now):
                 try:
-                    done = await side.take(step, now)
+                    action = await domain.take(step, now)
                 except OvertakenError:
-                    return Looked(None, tuple(troubles), ends, is_overtaken=True)
+                    return TaskResult(None, tuple(errors), ends, is_overtaken=True)
                 except CertsError as error:
-                    troubles.append(told(error))
+                    errors.append(message_of(error))
                 else:
-                    return Looked(self._judged(side, view, step, done), tuple(troubles), ends)
-        return Looked(None, tuple(troubles), ends)
+                    return TaskResult(self._judged(domain, state, step, action), tuple(errors), ends)
+        return TaskResult(None, tuple(errors), ends)
 
-    async def _sides(self, api: Api, troubles: list[str]) -> list[Side]:
-        """Return the clients' side, then the serving one, whose first leaf is put beside the clients' CAs."""
-        vault = Vault(api)
+    async def _domains(self, api: Api, errors: list[str]) -> list[TrustDomain]:
+        """Return the client domain, then the serving one, whose first leaf is stored beside the client CAs."""
+        store = SecretStore(api)
         configurations = {place: await _or_why(webhooks.find(api, place)) for place in CONFIGURATIONS}
-        tls = await _or_why(_held(vault, SERVING))
-        caller = await _unless_foreign(_held(vault, CLIENT), troubles)
-        sides = [
-            await _unless_foreign(self._client_side(api, caller, tls, troubles), troubles),
+        tls = await _or_why(_find(store, SERVING))
+        caller = await _unless_foreign(_find(store, CLIENT), errors)
+        domains = [
+            await _unless_foreign(self._client_domain(api, caller, tls, errors), errors),
         ]
         if isinstance(tls, CertsError):
-            troubles.append(told(tls))
+            errors.append(message_of(tls))
         else:
-            sides.append(await _unless_foreign(self._serving_side(api, tls, configurations, troubles), troubles))
-        return [side for side in sides if side is not None]
+            domains.append(await _unless_foreign(self._serving_domain(api, tls, configurations, errors), errors))
+        return [domain for domain in domains if domain is not None]
 
-    async def _client_side(self, api: Api, caller: Held | None, tls: Held | CertsError, troubles: list[str]) -> Side:
-        ca, plan = await _held(Vault(api), CLIENT_CA), self._plan
-        line = ca.line()
+    async def _client_domain(
+        self, api: Api, caller: NamedSecret | None, tls: NamedSecret | CertsError, errors: list[str]
+    ) -> TrustDomain:
+        ca, plan = await _find(SecretStore(api), CLIENT_CA), self._plan
+        generations = ca.generations()
 
-        def issue(authority: Authority, now: datetime) -> Credentials:
+        def issue(authority: Authority, now: datetime) -> KeyPair:
             return authority.issue_client(plan.client_name, lifetime=plan.client.leaf, now=now)
 
-        return Side(
+        return TrustDomain(
             api=api,
             ca=ca,
-            line=line,
+            generations=generations,
             lifetimes=plan.client,
             leaf=caller,
             issue=issue,
-            trusted_in=tls if isinstance(tls, Held) else Held(SERVING, Kept()),
+            trusted_in=tls if isinstance(tls, NamedSecret) else NamedSecret(SERVING, StoredSecret()),
             trusted_key=CLIENT_BUNDLE,
-            others=_others(tls, caller, line, troubles) if isinstance(tls, Held) else frozenset(),
+            others=_others(tls, caller, generations, errors) if isinstance(tls, NamedSecret) else frozenset(),
             unknown={SERVING: tls} if isinstance(tls, CertsError) else {},
         )
 
-    async def _serving_side(
+    async def _serving_domain(
         self,
         api: Api,
-        tls: Held,
-        configurations: Mapping[str, Configuration | CertsError | None],
-        troubles: list[str],
-    ) -> Side:
-        vault, plan = Vault(api), self._plan
-        ca = await _held(vault, SERVING_CA)
-        # Only what is made anew needs the clients' CAs: if something is wrong with them, all else goes on.
-        clients = None if tls.kept.exists else await _unless_foreign(_line(vault, CLIENT_CA), [])
-        names = _names(configurations, tls, troubles)
+        tls: NamedSecret,
+        configurations: Mapping[str, WebhookConfiguration | CertsError | None],
+        errors: list[str],
+    ) -> TrustDomain:
+        store, plan = SecretStore(api), self._plan
+        ca = await _find(store, SERVING_CA)
+        # Only a new Secret needs the client CAs: an error in them must not stop the serving domain.
+        clients = None if tls.secret.exists else await _unless_foreign(_generations(store, CLIENT_CA), [])
+        names = _names(configurations, tls, errors)
 
-        def issue(authority: Authority, now: datetime) -> Credentials:
+        def issue(authority: Authority, now: datetime) -> KeyPair:
             return authority.issue_server(_SERVICE, tuple(names), plan.serving.leaf, now)
 
-        return Side(
+        return TrustDomain(
             api=api,
             ca=ca,
-            line=ca.line(),
+            generations=ca.generations(),
             lifetimes=plan.serving,
             leaf=tls,
             issue=issue,
             trusted_in=tls,
             trusted_key=SERVING_BUNDLE,
             leaf_kind=TLS,
-            beside_leaf={CLIENT_BUNDLE: lines.bundle(clients or ())},
+            beside_leaf={CLIENT_BUNDLE: ca_generations.bundle(clients or ())},
             names=frozenset(names),
-            configurations={place: one for place, one in configurations.items() if isinstance(one, Configuration)},
+            configurations={
+                place: one for place, one in configurations.items() if isinstance(one, WebhookConfiguration)
+            },
             unknown={place: why for place, why in configurations.items() if isinstance(why, CertsError)},
         )
 
-    def _note(self, side: Side, view: View) -> None:
-        wanted = _wanted(view)
-        for place, trusts in view.places.items():
+    def _note(self, domain: TrustDomain, state: RotationState) -> None:
+        wanted = _wanted(state)
+        for place, trusts in state.places.items():
             if all(trust == wanted for trust in trusts):
-                self._right[side.ca.name, place] = wanted
+                self._right[domain.ca.name, place] = wanted
 
-    def _judged(self, side: Side, view: View, step: Step, done: Done) -> Done:
-        if isinstance(step, Publish) and self._right.get((side.ca.name, step.place)) == _wanted(view):
-            return replace(done, kind=MENDED, text=f"{done.text} again: somebody had changed it")
-        return done
+    def _judged(self, domain: TrustDomain, state: RotationState, step: Step, action: Action) -> Action:
+        if isinstance(step, Publish) and self._right.get((domain.ca.name, step.place)) == _wanted(state):
+            return replace(action, kind=MENDED, text=f"{action.text} again: it had been changed")
+        return action
 
 
-def _wanted(view: View) -> Bundle:
-    return frozenset(one.certificate for one in view.line)
+def _wanted(state: RotationState) -> Bundle:
+    return frozenset(one.certificate for one in state.generations)
 
 
 async def _or_why(found: Awaitable[_Found]) -> _Found | CertsError:
-    """Return it, or why nobody can tell: renewal goes on meanwhile, only no new CA begins to sign."""
+    """Return the object or the error: renewal continues meanwhile, only no new CA starts to sign."""
     try:
         return await found
     except CertsError as error:
         return error
 
 
-async def _held(vault: Vault, name: str) -> Held:
-    return Held(name, await vault.find(name))
+async def _find(store: SecretStore, name: str) -> NamedSecret:
+    return NamedSecret(name, await store.find(name))
 
 
-async def _line(vault: Vault, name: str) -> Line:
-    return (await _held(vault, name)).line()
+async def _generations(store: SecretStore, name: str) -> Generations:
+    return (await _find(store, name)).generations()
 
 
-async def _unless_foreign(found: Awaitable[_Found], troubles: list[str]) -> _Found | None:
-    """Return it; None where it is somebody else's, or not to be read: all else goes on."""
+async def _unless_foreign(found: Awaitable[_Found], errors: list[str]) -> _Found | None:
+    """Return the object; None, with the error noted, if it lacks Podgate's label or cannot be read."""
     try:
         return await found
     except CertsError as error:
-        troubles.append(told(error))
+        errors.append(message_of(error))
         return None
 
 
-def _others(tls: Held, caller: Held | None, line: Line, troubles: list[str]) -> Bundle:
-    """Return whom else the server takes for a client; where that cannot be told, whoever stands there stays."""
-    ours = {one.certificate for one in line}
-    secret, there = f"Secret {NAMESPACE}/{tls.name}", certificates(tls.kept.data.get(CLIENT_BUNDLE, b""))
-    text = tls.kept.data.get(OTHERS, b"")
+def _others(tls: NamedSecret, caller: NamedSecret | None, generations: Generations, errors: list[str]) -> Bundle:
+    """Return the further client CAs in the bundle; if they cannot be determined, those that are there stay."""
+    ours = {one.certificate for one in generations}
+    secret, there = f"Secret {NAMESPACE}/{tls.name}", certificates(tls.secret.data.get(CLIENT_BUNDLE, b""))
+    text = tls.secret.data.get(OTHERS, b"")
     found = certificates(text)
     if text.strip() and not found:
-        troubles.append(
-            f"{secret}: {OTHERS}: holds no certificates in PEM: write one after the other, or delete the key"
-        )
+        errors.append(f"{secret}: {OTHERS}: holds no certificates in PEM: write one after the other, or delete the key")
         found = there
     elif caller is None and (stay := there - ours - found):
         names = ", ".join(sorted(one.subject.rfc4514_string() for one in stay))
-        what = f"keeps {names}, for what is in Secret {CLIENT} may be signed by it, and cannot be read"
-        troubles.append(f"{secret}: {CLIENT_BUNDLE}: {what}: see to that Secret, or write that CA into {OTHERS}")
+        what = f"keeps {names}, which may have signed the certificate in Secret {CLIENT}, which cannot be read"
+        errors.append(f"{secret}: {CLIENT_BUNDLE}: {what}: fix that Secret, or add that CA to {OTHERS}")
         found |= there
     return found - ours
 
 
 def _names(
-    configurations: Mapping[str, Configuration | CertsError | None], tls: Held, troubles: list[str]
+    configurations: Mapping[str, WebhookConfiguration | CertsError | None], tls: NamedSecret, errors: list[str]
 ) -> dict[x509.GeneralName, None]:
-    """Return the names of the Service, and whatever else the API server calls us by; each once, in order."""
+    """Return the names of the Service, and further hosts in the webhook configurations; each once, in order."""
     names = dict.fromkeys(server_names(_SERVICE))
-    borne = dict.fromkeys(tls.names())  # a configuration that is not understood may still call us by one of them
+    current = dict.fromkeys(tls.names())  # a configuration that cannot be read may still use one of them
     for found in configurations.values():
         if isinstance(found, CertsError):
-            names.update(borne)
+            names.update(current)
         elif found is not None:
             try:
                 names.update(dict.fromkeys(found.names))
             except CertsError as error:
-                names.update(borne)
-                troubles.append(told(error))
+                names.update(current)
+                errors.append(message_of(error))
     return names

@@ -1,11 +1,11 @@
-"""cert-manager as the authority: its injector writes the bundles of all configurations, and nobody else does."""
+"""CA bundles by cert-manager: keeps the annotation by which its injector writes the bundle of each configuration."""
 
 from datetime import datetime
 
 from certs.cluster import webhooks
 from certs.cluster.api import Api, OvertakenError
 from certs.cluster.secrets import NAMESPACE
-from certs.cluster.tasks import MENDED, OTHER, Done, Looked, told
+from certs.cluster.tasks import MENDED, OTHER, Action, TaskResult, message_of
 from certs.cluster.webhooks import CONFIGURATIONS
 from certs.errors import CertsError
 
@@ -13,14 +13,14 @@ CERTIFICATE = f"{NAMESPACE}/podgate-serving"
 """The Certificate whose CA the API server has to trust (manifests/cert-manager)."""
 
 
-class Injection:
-    """A Duty: keeps the injector's annotation where it belongs, and writes nothing else."""
+class CaInjection:
+    """Task: keep the injector's annotation on every configuration; write nothing else."""
 
     def __init__(self) -> None:
         self._right: set[str] = set()
 
-    async def look(self, api: Api, now: datetime) -> Looked:  # noqa: ARG002  nothing here has a time
-        troubles: list[str] = []
+    async def reconcile(self, api: Api, now: datetime) -> TaskResult:  # noqa: ARG002  nothing here depends on the time
+        errors: list[str] = []
         for place in CONFIGURATIONS:
             try:
                 found = await webhooks.find(api, place)
@@ -31,10 +31,11 @@ class Injection:
                     continue
                 await found.inject(api, CERTIFICATE)
             except OvertakenError:
-                return Looked(None, tuple(troubles), is_overtaken=True)
+                return TaskResult(None, tuple(errors), is_overtaken=True)
             except CertsError as error:
-                troubles.append(told(error))
+                errors.append(message_of(error))
             else:
                 kind = MENDED if place in self._right else OTHER
-                return Looked(Done(kind, place, f"annotated: its bundle is that of {CERTIFICATE}"), tuple(troubles))
-        return Looked(None, tuple(troubles))
+                text = f"annotated: cert-manager injects the CA bundle of {CERTIFICATE}"
+                return TaskResult(Action(kind, place, text), tuple(errors))
+        return TaskResult(None, tuple(errors))

@@ -1,6 +1,6 @@
-"""The loop of whoever leads: at every look it compares the clock on the wall with what is kept, and does what is due.
+"""The leader's loop over its tasks: compares the wall clock with the cluster, and does what is due.
 
-It waits for no moment: a timer that was set for one would miss it after a suspend, or when the clock is put right.
+It sleeps for a fixed time, not until a moment: a timer would miss it after a suspend, or when the clock is corrected.
 """
 
 import asyncio
@@ -13,76 +13,76 @@ from pathlib import Path
 from kubernetes_asyncio.client import ApiClient
 
 from certs.cluster.api import Api
-from certs.cluster.tasks import Done, Duty, Looked
+from certs.cluster.tasks import Action, Task, TaskResult
 
 PAUSE_SECONDS_MAX = 10.0
-"""Between two looks. What drifts is wrong for no longer, and what is due waits no longer."""
+"""Between two passes: bounds how long drift lasts and how late a due step is taken."""
 _STAND_BY_SECONDS = 0.5
 _STEPS_MAX = 50
-"""At one look: more means that two mend each other's work."""
+"""Per pass. More would mean that two writers undo each other's changes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reports:
-    """Whom to tell. A trouble is told once, with the same words when it is over."""
+class TaskReports:
+    """Callbacks of the loop. An error is reported once, and once more with the same text when it is over."""
 
-    on_done: Callable[[Done], None]
-    on_trouble: Callable[[str], None]
-    on_over: Callable[[str], None]
+    on_action: Callable[[Action], None]
+    on_error: Callable[[str], None]
+    on_recovered: Callable[[str], None]
     on_ends: Callable[[Mapping[str, datetime]], None]
-    on_anew: Callable[[], None]
-    """What was told before holds no more: it begins anew, or another leads."""
+    on_reset: Callable[[], None]
+    """Earlier reports no longer hold: the loop has just started, or another process leads."""
 
 
 async def run(
     client: ApiClient,
     is_leader: Callable[[], bool],
-    duties: Sequence[Duty],
-    reports: Reports,
+    tasks: Sequence[Task],
+    reports: TaskReports,
     pause_seconds: float,
 ) -> None:
-    """See to all duties whenever `is_leader`, until cancelled."""
+    """Reconcile all tasks whenever `is_leader`, until cancelled."""
     api = Api(client, is_leader)
-    troubles: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     has_led = False
-    reports.on_anew()
+    reports.on_reset()
     while True:
         if has_led and not is_leader():
-            troubles, has_led = (), False
-            reports.on_anew()
+            errors, has_led = (), False
+            reports.on_reset()
         if is_leader():
             has_led = True
-            found = await look(api, duties, reports)
-            for text in troubles:
+            found = await reconcile(api, tasks, reports)
+            for text in errors:
                 if text not in found:
-                    reports.on_over(text)
+                    reports.on_recovered(text)
             for text in found:
-                if text not in troubles:
-                    reports.on_trouble(text)
-            troubles = found
+                if text not in errors:
+                    reports.on_error(text)
+            errors = found
         await asyncio.sleep(min(pause_seconds, PAUSE_SECONDS_MAX if is_leader() else _STAND_BY_SECONDS))
 
 
-async def look(api: Api, duties: Sequence[Duty], reports: Reports) -> tuple[str, ...]:
-    """Do all that is due now; return the troubles that are left."""
-    troubles: list[str] = []
-    for duty in duties:
+async def reconcile(api: Api, tasks: Sequence[Task], reports: TaskReports) -> tuple[str, ...]:
+    """Do all that is due now; return the errors that are left."""
+    errors: list[str] = []
+    for task in tasks:
         for _ in range(_STEPS_MAX):
-            looked = await _look(duty, api)
-            reports.on_ends(looked.ends)
-            if looked.done is not None:
-                reports.on_done(looked.done)
-            if looked.is_over or not api.may_write():
+            result = await _reconcile(task, api)
+            reports.on_ends(result.ends)
+            if result.action is not None:
+                reports.on_action(result.action)
+            if result.is_over or not api.may_write():
                 break
-        troubles += looked.troubles
-    return tuple(dict.fromkeys(troubles))
+        errors += result.errors
+    return tuple(dict.fromkeys(errors))
 
 
-async def _look(duty: Duty, api: Api) -> Looked:
-    """Let it look. A defect of one keeps none of the others from being done."""
+async def _reconcile(task: Task, api: Api) -> TaskResult:
+    """Take one step of a task. A defect in it does not keep the other tasks from being done."""
     try:
-        return await duty.look(api, datetime.now(UTC).replace(microsecond=0))
-    except Exception as error:  # noqa: BLE001  whatever the defect is; what it says may hold a secret
+        return await task.reconcile(api, datetime.now(UTC).replace(microsecond=0))
+    except Exception as error:  # noqa: BLE001  any defect; its message may hold a secret
         at = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}"
-        return Looked(troubles=(f"{type(duty).__name__}: a defect of ours ({place}): tell us",))
+        return TaskResult(errors=(f"{type(task).__name__}: internal error ({place}): please report it",))

@@ -1,4 +1,4 @@
-"""Secrets of ours, by name. What does not bear our label is somebody's, and is neither read nor written."""
+"""Podgate's Secrets, by name. A Secret without Podgate's label is neither read nor written."""
 
 import base64
 from collections.abc import Collection, Mapping
@@ -15,46 +15,46 @@ _FOLDER = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredSecret:
     """One Secret as it was read."""
 
     data: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     whole: Json | None = field(default=None, repr=False)
-    """As the API server sent it; None where there is none yet."""
+    """The object as the API server sent it; None if there is none."""
 
     @property
     def exists(self) -> bool:
         return self.whole is not None
 
 
-class Vault:
-    """Reads and writes them one by one; it asks for no right to list any."""
+class SecretStore:
+    """Reads and writes Secrets one by one, without the right to list any."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def find(self, name: str) -> Kept:
-        """Return the Secret; CertsError where it is somebody else's."""
+    async def find(self, name: str) -> StoredSecret:
+        """Return the Secret; CertsError if it lacks Podgate's label."""
         found = await self._api.get(f"{_FOLDER}/{name}")
         if found is None:
-            return Kept()
+            return StoredSecret()
         if (found["metadata"].get("labels") or {}).get(MANAGED_BY) != OURS:
             raise CertsError(
                 f"Secret {NAMESPACE}/{name} is there without the label {MANAGED_BY}={OURS}: it is left alone",
                 f"delete it; or hand it over: kubectl label secret {name} -n {NAMESPACE} {MANAGED_BY}={OURS}; "
                 "or keep it, with --certificates off",
             )
-        return Kept({key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}, found)
+        return StoredSecret({key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}, found)
 
-    async def drop(self, name: str, found: Kept, keys: Collection[str]) -> None:
-        """Take some keys away; OvertakenError where it is no more what was found."""
+    async def drop(self, name: str, found: StoredSecret, keys: Collection[str]) -> None:
+        """Remove keys; OvertakenError if the Secret has changed since it was read."""
         if found.whole is None:
             return
         left = {key: value for key, value in found.whole["data"].items() if key not in keys}
         await self._api.replace(f"{_FOLDER}/{name}", {**found.whole, "data": left})
 
-    async def put(self, name: str, found: Kept, data: Mapping[str, bytes], kind: str = "Opaque") -> None:
-        """Write some keys beside those that it has; OvertakenError where it is no more what was found."""
+    async def put(self, name: str, found: StoredSecret, data: Mapping[str, bytes], kind: str = "Opaque") -> None:
+        """Write keys beside the existing ones; OvertakenError if the Secret has changed since it was read."""
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         if found.whole is None:
             metadata = {"name": name, "namespace": NAMESPACE, "labels": LABELS}

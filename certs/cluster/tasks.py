@@ -1,4 +1,4 @@
-"""What a leader sees to in the cluster, as its loop knows it: a Duty looks, does one thing, and says how all stands."""
+"""Tasks of the leader in the cluster: the interface between its loop and one thing to reconcile."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,38 +12,38 @@ MADE, MENDED, OTHER = "made", "mended", "other"
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """One thing that was done; `kind` is MADE (a certificate), MENDED (what somebody else had changed), or OTHER."""
+class Action:
+    """One write. `kind` is MADE (a certificate), MENDED (a change by another writer was undone), or OTHER."""
 
     kind: str
     what: str
-    """Which object."""
+    """Name of the object."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What came of one look."""
+class TaskResult:
+    """Result of one call of `reconcile`."""
 
-    done: Done | None = None
-    troubles: tuple[str, ...] = ()
+    action: Action | None = None
+    errors: tuple[str, ...] = ()
     ends: Mapping[str, datetime] = field(default_factory=dict)
-    """When what is kept expires, by the name of its Secret."""
+    """Expiry of the certificates, by the name of their Secret."""
     is_overtaken: bool = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to do now."""
-        return self.done is None and not self.is_overtaken
+        return self.action is None and not self.is_overtaken
 
 
-class Duty(Protocol):
-    """Sees to one thing. What it must not forget is in the cluster: next time another process may be the leader."""
+class Task(Protocol):
+    """One thing to reconcile. Its state is in the cluster: next time another process may be the leader."""
 
-    async def look(self, api: Api, now: datetime) -> Looked:
-        """Do one thing that is due, if any is. Never raises for what the cluster does: that is a trouble."""
+    async def reconcile(self, api: Api, now: datetime) -> TaskResult:
+        """Take one step that is due, if any is. Failures of the cluster are returned as errors, not raised."""
         ...
 
 
-def told(error: CertsError) -> str:
+def message_of(error: CertsError) -> str:
     return f"{error}: {error.remedy}" if error.remedy else str(error)

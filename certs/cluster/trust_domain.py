@@ -1,4 +1,4 @@
-"""One line of CAs, its leaf, and all places where it is trusted, as objects of a cluster; and each step on them."""
+"""Trust domain in a cluster: the generations of one CA, its leaf, the bundles that trust it, and the rotation steps."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,153 +8,155 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from certs import ca_generations as lines
-from certs.authority import Authority, Credentials
-from certs.ca_generations import Generation, Line
+from certs import ca_generations
+from certs.authority import Authority, KeyPair
+from certs.ca_generations import Generation, Generations
 from certs.cluster.api import Api
-from certs.cluster.secrets import Kept, Vault
-from certs.cluster.tasks import MADE, OTHER, Done
-from certs.cluster.webhooks import Configuration
+from certs.cluster.secrets import SecretStore, StoredSecret
+from certs.cluster.tasks import MADE, OTHER, Action
+from certs.cluster.webhooks import WebhookConfiguration
 from certs.errors import CertsError
 from certs.lifetimes import Lifetimes
-from certs.rotation import Adopt, Bundle, Drop, Issue, Leaf, Make, Mark, Publish, Step, View
+from certs.rotation import Adopt, Bundle, Drop, Issue, Leaf, Make, MarkPublished, Publish, RotationState, Step
 from certs.tokens.issuer import key_pem
 
-LINE = "line.json"
+GENERATIONS = "line.json"
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 FORMER = "former.crt"
-"""The leaf of before: whoever reads late shows it for some minutes more."""
+"""The former leaf: a client that reloads late presents it for some minutes more."""
 PEMS = ("first.pem", "second.pem")
-"""Leaves that the API server has for one port each, where it has two."""
+"""The API server's leaf for each port, if it calls two."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A Secret by its name, as it was found."""
+class NamedSecret:
+    """A Secret with its name, as it was read."""
 
     name: str
-    kept: Kept
+    secret: StoredSecret
 
-    def line(self) -> Line:
-        text = self.kept.data.get(LINE)
-        return lines.read(text, f"Secret {self.name}: {LINE}") if text is not None else ()
+    def generations(self) -> Generations:
+        text = self.secret.data.get(GENERATIONS)
+        return ca_generations.read(text, f"Secret {self.name}: {GENERATIONS}") if text is not None else ()
 
     def names(self) -> tuple[x509.GeneralName, ...]:
-        """Return what its leaf bears."""
-        found = _leaf(self.kept, frozenset()).certificate
+        """Return the SANs of its leaf."""
+        found = _leaf(self.secret, frozenset()).certificate
         return _names(found) if found is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """What belongs to one line of CAs. `leaf` is None where it may not be touched; then none is issued."""
+class TrustDomain:
+    """One CA with its leaf and bundles. `leaf` is None if its Secret may not be written; then none is issued."""
 
     api: Api
-    ca: Held
-    line: Line
+    ca: NamedSecret
+    generations: Generations
     lifetimes: Lifetimes
-    leaf: Held | None
-    issue: Callable[[Authority, datetime], Credentials]
-    trusted_in: Held
-    """The Secret whose `trusted_key` is the bundle for the other end."""
+    leaf: NamedSecret | None
+    issue: Callable[[Authority, datetime], KeyPair]
+    trusted_in: NamedSecret
+    """The Secret whose `trusted_key` is the bundle for the other side."""
     trusted_key: str
     others: Bundle = frozenset()
-    """Whom else that bundle holds, at the operator's wish."""
+    """Further CAs in that bundle, added by the operator."""
     leaf_kind: str = "Opaque"
     beside_leaf: Mapping[str, bytes] = field(default_factory=dict)
-    """What the leaf's Secret is made with, when it is made."""
+    """Further content of the leaf's Secret when it is created."""
     names: frozenset[x509.GeneralName] = frozenset()
-    """Every name that the leaf has to bear."""
-    configurations: Mapping[str, Configuration] = field(default_factory=dict)
+    """SANs that the leaf must have."""
+    configurations: Mapping[str, WebhookConfiguration] = field(default_factory=dict)
     unknown: Mapping[str, CertsError] = field(default_factory=dict)
-    """Why nobody can tell who is trusted there."""
+    """Why the bundle there cannot be read."""
 
-    def view(self) -> View:
+    def state(self) -> RotationState:
         places: dict[str, tuple[Bundle, ...]] = dict.fromkeys(self.unknown, (frozenset(),))
         places |= {place: _trusts(found) for place, found in self.configurations.items()}
-        if self.trusted_in.kept.exists:
-            trusted = certificates(self.trusted_in.kept.data.get(self.trusted_key, b""))
-            # Without those others; but one that is missing makes the bundle one that has to be published.
+        if self.trusted_in.secret.exists:
+            trusted = certificates(self.trusted_in.secret.data.get(self.trusted_key, b""))
+            # Without those others; a missing one makes the bundle differ, so that it is published again.
             places[self.trusted_in.name] = (trusted ^ self.others,)
-        leaves = {self.leaf.name: _leaf(self.leaf.kept, self.names)} if self.leaf is not None else {}
-        kept = self.leaf.kept.data if self.leaf is not None else {}
-        used = tuple(one for key in (FORMER, *PEMS) for one in certificates(kept.get(key, b"")))
-        return View(self.line, places, leaves, self.others, used, frozenset(self.unknown))
+        leaves = {self.leaf.name: _leaf(self.leaf.secret, self.names)} if self.leaf is not None else {}
+        secret = self.leaf.secret.data if self.leaf is not None else {}
+        used = tuple(one for key in (FORMER, *PEMS) for one in certificates(secret.get(key, b"")))
+        return RotationState(self.generations, places, leaves, self.others, used, frozenset(self.unknown))
 
     def ends(self) -> Iterator[tuple[str, datetime]]:
-        """Yield when what is kept expires, by Secret."""
-        if self.line:
-            yield self.ca.name, self.line[-1].certificate.not_valid_after_utc
-        if self.leaf is not None and (found := _leaf(self.leaf.kept, frozenset()).certificate) is not None:
+        """Yield the expiry of the CA and of the leaf, by Secret."""
+        if self.generations:
+            yield self.ca.name, self.generations[-1].certificate.not_valid_after_utc
+        if self.leaf is not None and (found := _leaf(self.leaf.secret, frozenset()).certificate) is not None:
             yield self.leaf.name, found.not_valid_after_utc
 
-    async def take(self, step: Step, now: datetime) -> Done:
-        """Take one step that is due. Whatever comes of it is looked at anew."""
+    async def take(self, step: Step, now: datetime) -> Action:
+        """Take one step that is due. The state must be read again afterwards."""
         match step:
             case Make():
                 return await self._make(now)
             case Adopt(certificate, ends):
-                await self._keep((Generation(certificate, None, now, ends), *self.line))
-                return Done(OTHER, self.ca.name, f"adopted {_name(certificate)}: it has signed a leaf in use")
+                await self._save((Generation(certificate, None, now, ends), *self.generations))
+                return Action(OTHER, self.ca.name, f"adopted {_name(certificate)}: it has signed a leaf in use")
             case Publish(place):
                 return await self._publish(place)
-            case Mark(one, at):
-                await self._keep(lines.changed(self.line, one, replace(one, published_at=at)))
+            case MarkPublished(one, at):
+                await self._save(ca_generations.changed(self.generations, one, replace(one, published_at=at)))
                 text = "is trusted everywhere" if at else "is not trusted everywhere"
-                return Done(OTHER, self.ca.name, f"{_name(one.certificate)} {text}")
+                return Action(OTHER, self.ca.name, f"{_name(one.certificate)} {text}")
             case Issue(_, signer, reason):
                 return await self._issue(signer, reason, now)
             case Drop(one):
-                await self._keep(lines.changed(self.line, one, None))
-                return Done(OTHER, self.ca.name, f"dropped {_name(one.certificate)}: all that it signed has expired")
+                await self._save(ca_generations.changed(self.generations, one, None))
+                return Action(OTHER, self.ca.name, f"dropped {_name(one.certificate)}: all that it signed has expired")
 
-    async def _make(self, now: datetime) -> Done:
-        made = Authority.create(self.ca.name, self.lifetimes.ca, now).credentials
-        await self._keep((*self.line, Generation(made.certificate, made.key)))
-        return Done(MADE, self.ca.name, f"made {_name(made.certificate)}")
+    async def _make(self, now: datetime) -> Action:
+        made = Authority.create(self.ca.name, self.lifetimes.ca, now).key_pair
+        await self._save((*self.generations, Generation(made.certificate, made.key)))
+        return Action(MADE, self.ca.name, f"made {_name(made.certificate)}")
 
-    async def _publish(self, place: str) -> Done:
-        bundle = lines.bundle(self.line)
+    async def _publish(self, place: str) -> Action:
+        bundle = ca_generations.bundle(self.generations)
         if (why := self.unknown.get(place)) is not None:
             raise why
         if place == self.trusted_in.name:
-            others = lines.pem(*sorted(self.others, key=lambda one: one.subject.rfc4514_string()))
-            await Vault(self.api).put(place, self.trusted_in.kept, {self.trusted_key: bundle + others})
+            others = ca_generations.pem(*sorted(self.others, key=lambda one: one.subject.rfc4514_string()))
+            await SecretStore(self.api).put(place, self.trusted_in.secret, {self.trusted_key: bundle + others})
         else:
             await self.configurations[place].publish(self.api, bundle)
-        return Done(OTHER, place, f"published {len(self.line)} CA(s) of {self.ca.name}")
+        return Action(OTHER, place, f"published {len(self.generations)} CA(s) of {self.ca.name}")
 
-    async def _issue(self, signer: Generation, reason: str, now: datetime) -> Done:
+    async def _issue(self, signer: Generation, reason: str, now: datetime) -> Action:
         if self.leaf is None:
-            raise LookupError("no leaf is due where none may be touched")
+            raise LookupError("no leaf is due where its Secret may not be written")
         issued = self.issue(signer.authority(), now)
-        line = lines.signing(self.line, signer, issued.certificate)
-        # First it is written down that this CA has signed it: a leaf that nobody knows of would outlive its CA.
-        await self._keep(line)
+        generations = ca_generations.signing(self.generations, signer, issued.certificate)
+        # First record that this CA has signed it: an unrecorded leaf would outlive its CA.
+        await self._save(generations)
         data = {
-            CERTIFICATE: lines.pem(issued.certificate),
+            CERTIFICATE: ca_generations.pem(issued.certificate),
             KEY: key_pem(issued.key),
-            self.trusted_key: lines.bundle(line),
+            self.trusted_key: ca_generations.bundle(generations),
         }
-        former = _leaf(self.leaf.kept, frozenset()).certificate
+        former = _leaf(self.leaf.secret, frozenset()).certificate
         if former is not None:
-            data[FORMER] = lines.pem(former)
-        if not self.leaf.kept.exists:
+            data[FORMER] = ca_generations.pem(former)
+        if not self.leaf.secret.exists:
             if any(not value for value in self.beside_leaf.values()):
-                raise CertsError(
-                    f"Secret {self.leaf.name} waits for the other CA", "see what keeps that one from being made"
-                )
+                raise CertsError(f"Secret {self.leaf.name} waits for the other CA", "see why that one is not created")
             data = {**self.beside_leaf, **data}
-        await Vault(self.api).put(self.leaf.name, self.leaf.kept, data, self.leaf_kind)
+        await SecretStore(self.api).put(self.leaf.name, self.leaf.secret, data, self.leaf_kind)
         ends = f"{issued.certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
-        return Done(MADE, self.leaf.name, f"issued by {_name(signer.certificate)}, until {ends}: {reason}")
+        return Action(MADE, self.leaf.name, f"issued by {_name(signer.certificate)}, until {ends}: {reason}")
 
-    async def _keep(self, line: Line) -> None:
-        await Vault(self.api).put(self.ca.name, self.ca.kept, {LINE: lines.written(line), "ca.crt": lines.bundle(line)})
+    async def _save(self, generations: Generations) -> None:
+        await SecretStore(self.api).put(
+            self.ca.name,
+            self.ca.secret,
+            {GENERATIONS: ca_generations.written(generations), "ca.crt": ca_generations.bundle(generations)},
+        )
 
 
-def _trusts(found: Configuration) -> tuple[Bundle, ...]:
-    """Return whom it trusts; and nobody, for it is not right yet, where cert-manager's injector writes it too."""
+def _trusts(found: WebhookConfiguration) -> tuple[Bundle, ...]:
+    """Return its bundles; plus an empty one, so that it is published, where cert-manager's injector writes it too."""
     return found.trusts if found.injected_from is None else (*found.trusts, frozenset())
 
 
@@ -165,13 +167,13 @@ def certificates(text: bytes) -> Bundle:
         return frozenset()
 
 
-def _leaf(kept: Kept, names: frozenset[x509.GeneralName]) -> Leaf:
+def _leaf(secret: StoredSecret, names: frozenset[x509.GeneralName]) -> Leaf:
     try:
-        certificate = x509.load_pem_x509_certificate(kept.data[CERTIFICATE])
+        certificate = x509.load_pem_x509_certificate(secret.data[CERTIFICATE])
     except (KeyError, ValueError):
         return Leaf()
     try:
-        key = load_pem_private_key(kept.data[KEY], password=None)
+        key = load_pem_private_key(secret.data[KEY], password=None)
         return Leaf(certificate, key.public_key() == certificate.public_key(), names <= {*_names(certificate)})
     except (KeyError, ValueError, TypeError, UnsupportedAlgorithm):
         return Leaf(certificate, is_whole=False)

@@ -1,4 +1,4 @@
-"""The three webhook configurations, as certificates see them: whom the API server trusts there, and whom it calls."""
+"""Podgate's three webhook configurations: their CA bundles, and the hosts and ports that the API server calls."""
 
 import base64
 from collections.abc import Iterable
@@ -17,24 +17,24 @@ CONFIGURATIONS = (
     "validatingwebhookconfigurations/podgate-policy",
 )
 INJECTED_FROM = "cert-manager.io/inject-ca-from"
-"""By this annotation cert-manager's injector writes the bundles."""
+"""Annotation for cert-manager's injector, which writes the bundles."""
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
-    """One of them, as it was read."""
+class WebhookConfiguration:
+    """One webhook configuration, as it was read."""
 
     place: str
     whole: Json = field(repr=False)
 
     @property
     def trusts(self) -> tuple[frozenset[x509.Certificate], ...]:
-        """Whom each entry trusts; nobody where its bundle is missing, or is none."""
+        """The CA bundle of each entry; empty if it is missing or cannot be parsed."""
         return tuple(_certificates(entry["clientConfig"].get("caBundle")) for entry in self._entries)
 
     @property
     def names(self) -> Iterable[x509.GeneralName]:
-        """Return every name that the API server calls us by; CertsError for one that no certificate can bear."""
+        """Yield every host that the API server calls; CertsError for one that cannot be a SAN."""
         for entry in self._entries:
             client = entry["clientConfig"]
             if "service" in client:
@@ -44,7 +44,7 @@ class Configuration:
 
     @property
     def ports(self) -> tuple[int | None, ...]:
-        """The Service's port that each entry leads to: None where it names none, -1 where it leads to a URL."""
+        """The Service port of each entry: None if it names none, -1 for a URL."""
         clients = [entry["clientConfig"] for entry in self._entries]
         return tuple(client["service"].get("port") if "service" in client else -1 for client in clients)
 
@@ -57,18 +57,18 @@ class Configuration:
         return self.whole.get("webhooks") or []
 
     async def publish(self, api: Api, bundle: bytes) -> None:
-        """Have every entry trust this bundle alone, and nobody else write it."""
+        """Set the CA bundle of every entry, and remove the injector's annotation."""
         encoded = base64.b64encode(bundle).decode()
         entries = [{"name": entry["name"], "clientConfig": {"caBundle": encoded}} for entry in self._entries]
         await self._patch(api, None, {"webhooks": entries})
 
-    async def lead_to(self, api: Api, port: int) -> None:
-        """Have every entry lead to this port of its Service."""
+    async def set_port(self, api: Api, port: int) -> None:
+        """Set the Service port of every entry."""
         entries = [{"name": entry["name"], "clientConfig": {"service": {"port": port}}} for entry in self._entries]
         await self._patch(api, self.injected_from, {"webhooks": entries})
 
     async def inject(self, api: Api, certificate: str) -> None:
-        """Have cert-manager's injector write the bundles of that Certificate, NAMESPACE/NAME."""
+        """Set the injector's annotation to a Certificate, NAMESPACE/NAME."""
         await self._patch(api, certificate, {})
 
     async def _patch(self, api: Api, injected_from: str | None, more: Json) -> None:
@@ -77,10 +77,10 @@ class Configuration:
         await api.patch(f"{WEBHOOKS}/{self.place}", {"metadata": metadata, **more})
 
 
-async def find(api: Api, place: str) -> Configuration | None:
-    """Return one of CONFIGURATIONS, None where there is none."""
+async def find(api: Api, place: str) -> WebhookConfiguration | None:
+    """Return one of CONFIGURATIONS, None if there is none."""
     found = await api.get(f"{WEBHOOKS}/{place}")
-    return None if found is None else Configuration(place, found)
+    return None if found is None else WebhookConfiguration(place, found)
 
 
 def _host(url: str, place: str) -> x509.GeneralName:

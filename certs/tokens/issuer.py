@@ -1,4 +1,4 @@
-"""Tokens for callers without an issuer of their own: signing keys, JWTs, and the public key set that verifies them."""
+"""Token issuer: signing keys, JWTs, and the public key set (JWKS) that verifies them."""
 
 import base64
 import hashlib
@@ -41,14 +41,14 @@ def key_pem(key: PrivateKey) -> bytes:
 
 
 def public_key_of(pem: bytes) -> object:
-    """Return the public half of whatever key or certificate stands in a PEM text; ValueError where none does."""
+    """Return the public key of a PEM public key or certificate; ValueError if there is none."""
     if b"BEGIN CERTIFICATE" in pem:
         return x509.load_pem_x509_certificate(pem).public_key()
     return load_pem_public_key(pem)
 
 
 def algorithm_of(key: object, wanted: str | None = None) -> str:
-    """Return the one algorithm that a key signs with: RSA keys leave a choice (RS256 unless told), others none."""
+    """Return the algorithm that a key signs with: `wanted`, or the default of its type (RS256 for RSA)."""
     match key:
         case ec.EllipticCurvePrivateKey() | ec.EllipticCurvePublicKey() if isinstance(key.curve, ec.SECP256R1):
             fits: tuple[str, ...] = ("ES256",)
@@ -58,7 +58,7 @@ def algorithm_of(key: object, wanted: str | None = None) -> str:
             fits = RSA_ALGORITHMS
         case _:
             raise CertsError(
-                "the key is of a kind that tokens are not signed with", "use EC P-256, RSA >= 2048 bits or Ed25519"
+                "tokens are not signed with keys of this type", "use EC P-256, RSA >= 2048 bits or Ed25519"
             )
     if wanted is not None and wanted not in fits:
         raise CertsError(f"the key does not sign {wanted}", f"use {' or '.join(fits)}, or another key")
@@ -66,7 +66,7 @@ def algorithm_of(key: object, wanted: str | None = None) -> str:
 
 
 def public_jwk(key: PublicKey, algorithm: str | None = None, kid: str | None = None) -> dict[str, str]:
-    """Return the key as the key set shows it; its kid is its RFC 7638 thumbprint unless told."""
+    """Return the key as the key set shows it; its kid is by default its RFC 7638 thumbprint."""
     alg = algorithm_of(key, algorithm)
     match key:
         case ec.EllipticCurvePublicKey():
@@ -81,7 +81,7 @@ def public_jwk(key: PublicKey, algorithm: str | None = None, kid: str | None = N
 
 
 def key_set(keys: Sequence[dict[str, str]]) -> str:
-    """Return the JWKS text; each key once, however often it was named."""
+    """Return the JWKS text, with each key once."""
     distinct = {json.dumps(key, sort_keys=True): key for key in keys}.values()
     kids = [key["kid"] for key in distinct]
     again = sorted({kid for kid in kids if kids.count(kid) > 1})
@@ -91,7 +91,7 @@ def key_set(keys: Sequence[dict[str, str]]) -> str:
 
 
 def sign(key: PrivateKey, claims: Mapping[str, Any], algorithm: str | None = None, kid: str | None = None) -> str:
-    """Return the JWT of these claims."""
+    """Return a JWT with these claims."""
     jwk = public_jwk(key.public_key(), algorithm, kid)
     return jwt.encode(dict(claims), key, algorithm=jwk["alg"], headers={"kid": jwk["kid"]})
 

@@ -1,13 +1,13 @@
-"""An issuer of tokens whose keys change, without I/O: from what is kept, what is published and the time, to a step.
+"""Token key rotation: the step that is due for the stored keys, the published key set and the time, without I/O.
 
-Whoever verifies reads the key set late, and whoever calls reads the token late. So a key is published before it signs,
-signs only when everybody has had the time to read that, and leaves the key set when the last token that it has signed
-has expired. In the set every key names its issuer: where one does, a verifier takes no other for that issuer. After
-each step everything is looked at anew; nothing is remembered that is not written down.
+Verifiers read the key set late, and callers read the token late. So a key is published before it signs, signs only
+after all verifiers have had time to read it, and leaves the key set when the last token that it signed has expired. In
+the set every key names its issuer: a verifier then accepts no other key for that issuer. After each step the state is
+read again; all state is in the store.
 
-    adopt     a key that nobody remembers, but whose token is in use
+    adopt     a key that is missing from the stored keys, but whose token is in use
     make      a key, when the one that signs is old
-    publish   exactly the keys that are kept; one that was missing and has not signed yet settles anew
+    publish   exactly the stored keys; one that was missing and has not signed yet settles again
     mark      a key as read back from the key set
     sign      a token, with the newest key that has settled
     drop      a key, once the last token that it has signed has expired
@@ -25,18 +25,18 @@ from certs.tokens.issuer import sign
 from certs.tokens.signing_keys import Keys, SigningKey, made, set_of
 
 _SETTLE_SECONDS_MAX = 300
-"""A mounted ConfigMap is newer within two minutes, the server's look at it within seconds; the rest is for mishaps."""
+"""A mounted ConfigMap is updated within two minutes, and the server reloads it within seconds; the rest is slack."""
 _SETTLE_SHARE, _RENEWALS = 4, 10
 _SLACK_SECONDS = 120
-"""Clocks differ, and a verifier may forgive an expired token half a minute."""
+"""Clocks differ, and a verifier may accept an expired token for half a minute."""
 _AHEAD_SECONDS_MAX = 5
-"""So far ahead of us a token may have been issued: verifiers refuse what is from the future."""
+"""A token may have been issued so far ahead of the local clock; verifiers reject one from the future."""
 _MADE_AHEAD_SECONDS_MAX = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Who issues to whom, and how long tokens and keys live."""
+    """Claims of the tokens, and the lifetimes of tokens and keys."""
 
     issuer: str
     audience: str
@@ -47,18 +47,20 @@ class Issuer:
 
     @property
     def every_seconds(self) -> int:
-        """How old a token becomes at most: a tenth of its life, so that nine late looks do no harm."""
+        """Largest age of a token: a tenth of its lifetime, so that nine missed renewals do no harm."""
         return max(1, self.token_seconds // _RENEWALS)
 
     @property
     def settle_seconds(self) -> int:
-        """How long a key is published before it signs."""
+        """Time for which a key is published before it signs."""
         return min(_SETTLE_SECONDS_MAX, self.key_seconds // _SETTLE_SHARE)
 
     def mistake(self) -> str:
-        """Say why no rotation can go well with these, "" where it can."""
+        """Return why no rotation is possible with these lifetimes, "" if one is."""
         if self.key_seconds < self.token_seconds:
-            return f"a key that signs for {self.key_seconds} s does not outlive its tokens of {self.token_seconds} s"
+            return (
+                f"a key lifetime of {self.key_seconds} s is shorter than the token lifetime of {self.token_seconds} s"
+            )
         return ""
 
     def claims(self, now: int) -> dict[str, Any]:
@@ -68,8 +70,8 @@ class Issuer:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """All that a decision is made from."""
+class TokenState:
+    """The input of a decision."""
 
     keys: Keys
     published: tuple[Mapping[str, Any], ...]
@@ -78,11 +80,11 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Writes:
-    """What a step changes, to be written in this order; None: as it is."""
+class TokenStep:
+    """The changes of one step, to be written in this order; None: unchanged."""
 
     text: str
-    """For people."""
+    """Description for a person."""
     keys: Keys | None = None
     key_set: str | None = None
     token: str | None = field(default=None, repr=False)
@@ -90,121 +92,121 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class _Current:
-    """The token in use: which key has signed it, and what it says; `iss`, `iat` and `exp` are what they should be."""
+    """The token in use: the key that signed it, and its claims; `iss`, `iat` and `exp` have the right types."""
 
     kid: str
     claims: Mapping[str, Any]
 
 
-Step: TypeAlias = Writes | None
+Step: TypeAlias = TokenStep | None
 
 
-def next_step(view: View, issuer: Issuer, now: int) -> Step:
-    """Return what is due, most urgent first; None where all is as it should be."""
-    current = _in_use(view)
+def next_step(state: TokenState, issuer: Issuer, now: int) -> Step:
+    """Return the most urgent step that is due, None if there is none."""
+    current = _in_use(state)
     return (
-        _adopted(view, current, now)
-        or _made(view, issuer, now)
-        or _published(view)
-        or _marked(view, now)
-        or _signed(view, current, issuer, now)
-        or _dropped(view, current, now)
+        _adopted(state, current, now)
+        or _made(state, issuer, now)
+        or _published(state)
+        or _marked(state, now)
+        or _signed(state, current, issuer, now)
+        or _dropped(state, current, now)
     )
 
 
-def _adopted(view: View, current: _Current | None, now: int) -> Step:
-    if current is None or current.kid in {one.kid for one in view.keys} or current.claims["exp"] <= now:
+def _adopted(state: TokenState, current: _Current | None, now: int) -> Step:
+    if current is None or current.kid in {one.kid for one in state.keys} or current.claims["exp"] <= now:
         return None
-    jwk = next(one for one in view.published if one.get("kid") == current.kid)
+    jwk = next(one for one in state.published if one.get("kid") == current.kid)
     adopted = SigningKey({**jwk, "iss": current.claims["iss"]}, None, now, now, current.claims["exp"])
-    return Writes(f"adopted key {current.kid}: it has signed the token in use", (adopted, *view.keys))
+    return TokenStep(f"adopted key {current.kid}: it has signed the token in use", (adopted, *state.keys))
 
 
-def _made(view: View, issuer: Issuer, now: int) -> Step:
-    newest = view.keys[-1] if view.keys and view.keys[-1].key is not None else None
+def _made(state: TokenState, issuer: Issuer, now: int) -> Step:
+    newest = state.keys[-1] if state.keys and state.keys[-1].key is not None else None
     is_new = newest is not None and -_MADE_AHEAD_SECONDS_MAX <= now - newest.made_at < issuer.key_seconds
     if is_new and newest is not None and newest.issuer == issuer.issuer:
         return None
     one = made(now, issuer.issuer)
-    return Writes(f"made key {one.kid}", (*view.keys, one))
+    return TokenStep(f"made key {one.kid}", (*state.keys, one))
 
 
-def _published(view: View) -> Step:
-    if sorted(map(_row, view.published)) == sorted(_row(one.jwk) for one in view.keys):
+def _published(state: TokenState) -> Step:
+    if sorted(map(_row, state.published)) == sorted(_row(one.jwk) for one in state.keys):
         return None
-    # Whoever reads late reads what stood there: a key that was missing, and has not signed yet, begins to settle anew.
+    # A late reader has the former set: a key that was missing from it, and has not signed yet, settles again.
     keys = tuple(
-        one if one.is_signing or one.jwk in view.published else replace(one, published_at=None) for one in view.keys
+        one if one.is_signing or one.jwk in state.published else replace(one, published_at=None) for one in state.keys
     )
-    return Writes(f"published {len(keys)} key(s)", keys if keys != view.keys else None, set_of(keys))
+    return TokenStep(f"published {len(keys)} key(s)", keys if keys != state.keys else None, set_of(keys))
 
 
-def _marked(view: View, now: int) -> Step:
-    """All are published: that comes before this."""
-    for one in view.keys:
+def _marked(state: TokenState, now: int) -> Step:
+    """Mark keys as published: `_published` has returned None, so all are."""
+    for one in state.keys:
         if one.published_at is None:
-            return Writes(f"key {one.kid} is published", _changed(view.keys, one, replace(one, published_at=now)))
+            return TokenStep(f"key {one.kid} is published", _changed(state.keys, one, replace(one, published_at=now)))
     return None
 
 
-def _signed(view: View, current: _Current | None, issuer: Issuer, now: int) -> Step:
+def _signed(state: TokenState, current: _Current | None, issuer: Issuer, now: int) -> Step:
     reason = _due(current, issuer, now)
-    able = [one for one in view.keys if one.key is not None and one.issuer == issuer.issuer]
+    able = [one for one in state.keys if one.key is not None and one.issuer == issuer.issuer]
     settled = [one for one in able if one.is_signing or now - (one.published_at or now) >= issuer.settle_seconds]
-    # Where no token is in use there is nothing to lose: a first key need not have settled.
+    # Without a valid token in use there is nothing to lose: a first key need not have settled.
     signers = settled or ([] if current is not None and reason != _EXPIRED else able)
     if not reason or not signers:
         return None
     signer = signers[-1]
     claims = issuer.claims(now)
-    at = view.keys.index(signer)
+    at = state.keys.index(signer)
     signing = replace(signer, tokens_end=max(signer.tokens_end or 0, claims["exp"]))
-    keys = (*(replace(older, key=None) for older in view.keys[:at]), signing, *view.keys[at + 1 :])
+    keys = (*(replace(older, key=None) for older in state.keys[:at]), signing, *state.keys[at + 1 :])
     if signer.key is None:
-        raise LookupError("who is able to sign has a key")
-    return Writes(
+        raise LookupError("a key that can sign has its private half")
+    return TokenStep(
         f"signed a token with key {signer.kid}: {reason}", keys, token=sign(signer.key, claims, kid=signer.kid)
     )
 
 
-def _dropped(view: View, current: _Current | None, now: int) -> Step:
-    last = max((at for at, one in enumerate(view.keys) if one.is_signing), default=0)
-    for one in view.keys[:last]:
+def _dropped(state: TokenState, current: _Current | None, now: int) -> Step:
+    last = max((at for at, one in enumerate(state.keys) if one.is_signing), default=0)
+    for one in state.keys[:last]:
         is_over = one.tokens_end is None or one.tokens_end + _SLACK_SECONDS <= now
         if is_over and (current is None or current.kid != one.kid):
-            return Writes(f"dropped key {one.kid}: all that it signed has expired", _changed(view.keys, one, None))
+            return TokenStep(f"dropped key {one.kid}: all that it signed has expired", _changed(state.keys, one, None))
     return None
 
 
-_EXPIRED = "the one in use has expired"
+_EXPIRED = "the token in use has expired"
 
 
 def _due(current: _Current | None, issuer: Issuer, now: int) -> str:
-    """Say why a new token is due, "" where none is."""
+    """Return why a new token is due, "" if none is."""
     if current is None:
-        return "there is none that verifies"
+        return "no valid token is in use"
     claims, wanted = current.claims, issuer.claims(now)
     if claims["exp"] <= now:
         return _EXPIRED
     if any(claims.get(name) != wanted.get(name) for name in ("iss", "aud", "sub", "client_id")):
-        return "the one in use was issued for another purpose"
+        return "the token in use has other claims"
     if not -_AHEAD_SECONDS_MAX <= now - claims["iat"] < issuer.every_seconds:
-        return "its time has come"
+        return "the token in use is due for renewal"
     if claims["exp"] - claims["iat"] != issuer.token_seconds:
-        return "tokens live for another time now"
+        return "the token lifetime has changed"
     return ""
 
 
-def _in_use(view: View) -> _Current | None:
-    """Return what the token in use says, if a key that is kept or published has signed it."""
-    if view.token is None:
+def _in_use(state: TokenState) -> _Current | None:
+    """Return the claims of the token in use, if a stored or published key has signed it."""
+    if state.token is None:
         return None
     try:
-        kid = jwt.get_unverified_header(view.token)["kid"]
-        everywhere = (*(key.jwk for key in view.keys), *view.published)
+        kid = jwt.get_unverified_header(state.token)["kid"]
+        everywhere = (*(key.jwk for key in state.keys), *state.published)
         key = jwt.PyJWK(dict(next(one for one in everywhere if one.get("kid") == kid)))
         only = {"verify_exp": False, "verify_aud": False, "verify_iat": False, "require": ["exp", "iat"]}
-        claims = jwt.decode(view.token, key, algorithms=[key.algorithm_name], options=only)  # type: ignore[arg-type]  # a TypedDict
+        claims = jwt.decode(state.token, key, algorithms=[key.algorithm_name], options=only)  # type: ignore[arg-type]  # a TypedDict
         moments = {name: int(claims[name]) for name in ("iat", "exp")}
     except (jwt.PyJWTError, KeyError, StopIteration, ValueError, TypeError, OverflowError):
         return None
@@ -216,4 +218,4 @@ def _row(jwk: Mapping[str, Any]) -> str:
 
 
 def _changed(keys: Keys, former: SigningKey, now: SigningKey | None) -> Keys:
-    return tuple(one if one is not former else now for one in keys if one is not former or now is not None)  # type: ignore[misc]  # None is left out
+    return tuple(one if one is not former else now for one in keys if one is not former or now is not None)  # type: ignore[misc]  # None is removed

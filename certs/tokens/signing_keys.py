@@ -1,4 +1,4 @@
-"""The keys that tokens are signed with, one after the other, and how they are written down."""
+"""Signing keys of a token issuer, oldest first, and their JSON form."""
 
 import json
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ _FIELDS = {"jwk", "key", "madeAt", "publishedAt", "tokensEnd"}
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """One key. Moments are in seconds since the Unix epoch, as tokens have them."""
+    """One key. Times are in seconds since the Unix epoch, as in tokens."""
 
     jwk: Mapping[str, Any]
-    """Its public half, as the key set shows it. Its `iss` is the issuer whose tokens it signs, and no other's."""
+    """Its public half, as the key set shows it. Its `iss` is the only issuer whose tokens it signs."""
     key: PrivateKey | None
-    """None once another signs: what is not there cannot be stolen."""
+    """None once a later key signs: a deleted key cannot be stolen."""
     made_at: int
     published_at: int | None = None
     """When it was first read back from the key set."""
     tokens_end: int | None = None
-    """When the last token expires that it has signed; None while it has signed none."""
+    """When the last token that it signed expires; None while it has signed none."""
 
     @property
     def kid(self) -> str:
@@ -51,12 +51,12 @@ def made(now: int, issuer: str) -> SigningKey:
 
 
 def set_of(keys: Keys) -> str:
-    """Return the key set that verifies all that they have signed, or will."""
+    """Return the key set (JWKS) of all keys."""
     return key_set([dict(one.jwk) for one in keys])
 
 
 def published(text: bytes | None) -> tuple[dict[str, Any], ...]:
-    """Return the keys of a key set as it was found; none where it is no key set."""
+    """Return the keys of a key set; none if it cannot be parsed."""
     try:
         rows = json.loads(text or b"{}")["keys"]
     except (ValueError, KeyError, TypeError):
@@ -65,14 +65,14 @@ def published(text: bytes | None) -> tuple[dict[str, Any], ...]:
 
 
 def written(keys: Keys) -> bytes:
-    """Return them as JSON, for whoever keeps secrets."""
+    """Return the keys as JSON, with their private halves: a secret."""
     rows = [
         {
             "jwk": dict(one.jwk),
             "key": key_pem(one.key).decode() if one.key is not None else None,
-            "madeAt": _told(one.made_at),
-            "publishedAt": _told(one.published_at),
-            "tokensEnd": _told(one.tokens_end),
+            "madeAt": _formatted(one.made_at),
+            "publishedAt": _formatted(one.published_at),
+            "tokensEnd": _formatted(one.tokens_end),
         }
         for one in keys
     ]
@@ -80,13 +80,13 @@ def written(keys: Keys) -> bytes:
 
 
 def read(text: bytes, place: str) -> Keys:
-    """Return what was `written`; CertsError, which names its `place`, where it is something else."""
+    """Parse the output of `written`; CertsError, which names `place`, for anything else."""
     try:
         return tuple(_key(row) for row in json.loads(text)["keys"])
     except (ValueError, TypeError, KeyError, AttributeError, CertsError) as error:
         raise CertsError(
-            f"{place}: holds no signing keys as they were written here ({type(error).__name__})",
-            "put back what was there; or delete it, and a new key takes over beside the old one",
+            f"{place}: not a list of signing keys ({type(error).__name__})",
+            "restore its former content; or delete it, and a new key succeeds the old one",
         ) from None
 
 
@@ -102,7 +102,7 @@ def _key(row: dict[str, Any]) -> SigningKey:
     return SigningKey(jwk, key, cast("int", made_at), published_at, tokens_end)
 
 
-def _told(at: int | None) -> str | None:
+def _formatted(at: int | None) -> str | None:
     return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

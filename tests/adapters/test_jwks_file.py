@@ -11,7 +11,7 @@ from tests.harness.identity import Signer, jwks, signer
 from tests.harness.rsa_keys import roca_key
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.tokens.jwks import read_key_set
-from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.errors import UserError
 
 GOOD = signer().jwk()
@@ -168,7 +168,7 @@ def test_an_issuer_whose_key_is_taken_out_is_not_anybodys(tmp_path: Path) -> Non
     for left in ([free.jwk()], [{**free.jwk(), "iss": "https://b"}], [free.jwk()]):
         write(path, *left)
         source.reload()
-        assert not KeyRing([source]).speaks(of_any, "https://a")
+        assert not JwksUnion([source]).speaks(of_any, "https://a")
     assert source.claimed == {"https://a", "https://b"}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.harness.identity import Pki, jwks, signer
 from tests.harness.serving import Files, serving
 from webhook.adapters.jwks_url import JwksUrl
@@ -92,7 +92,7 @@ def server_side(pki: Pki) -> ssl.SSLContext:
 
 def of_another_name(pki: Pki) -> ssl.SSLContext:
     leaf = pki.authority.issue_server("elsewhere.example", ())
-    write_credentials(leaf, pki.folder / "other.crt", pki.folder / "other.key")
+    write_key_pair(leaf, pki.folder / "other.crt", pki.folder / "other.key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pki.folder / "other.crt", pki.folder / "other.key")
     return context

@@ -36,13 +36,13 @@ from webhook.adapters.redis_store.error_classes import (
 from webhook.adapters.redis_store.error_classes import OTHER as STORE_OTHER
 from webhook.authentication.reasons import REASONS
 from webhook.core.admission.decision import Finding, Half, Verdict, WouldWrite
-from webhook.core.breaker import EXPIRED, HELD, Cause, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State
+from webhook.core.breaker import EXPIRED, HELD, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State, TransitionCause
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.patch import add
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
-from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt, Refusal, Use
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.core.quota.open_breaker_limit import Guarded
 
 CODE = Path(__file__).parents[2] / "webhook"
@@ -368,8 +368,8 @@ def test_a_breaker_is_in_one_state_at_a_time(metrics: Metrics, state: State) -> 
         (State.HALF_OPEN, State.OPEN, "errorRate", "probeFailed"),
         (State.CLOSED, State.FORCED_OPEN, "INC-1", "forced"),
         (State.FORCED_OPEN, State.CLOSED, "", "released"),
-        (State.OPEN, State.CLOSED, Cause.RESET.value, "reset"),
-        (State.HALF_OPEN, State.CLOSED, Cause.RESET.value, "reset"),
+        (State.OPEN, State.CLOSED, TransitionCause.RESET.value, "reset"),
+        (State.HALF_OPEN, State.CLOSED, TransitionCause.RESET.value, "reset"),
     ],
 )
 def test_a_transitions_reason_is_one_fixed_word(metrics: Metrics, old: State, new: State, text: str, word: str) -> None:
@@ -418,7 +418,7 @@ def test_whether_limits_on_live_pods_are_enforced_is_said_of_the_services_that_h
 
 def test_a_pool_has_one_series_a_limit_as_the_member_saw_it_that_was_asked_last(metrics: Metrics) -> None:
     seen = {
-        name: Look(AT_US + late, pool=(in_pool(used),))
+        name: ServiceSnapshot(AT_US + late, pool=(in_pool(used),))
         for name, late, used in (("ledger", 1, 9), ("payment-api", 0, 8))
     }
     metrics.update(seen)
@@ -428,8 +428,8 @@ def test_a_pool_has_one_series_a_limit_as_the_member_saw_it_that_was_asked_last(
 
 
 def test_namespaces_beyond_a_thousand_are_summed_up_and_known_ones_stay_known(metrics: Metrics) -> None:
-    def looks(names: list[str]) -> dict[str, Look]:
-        return {"ledger": Look(AT_US, {name: (Use("1m", "pods", 2, 10),) for name in names})}
+    def looks(names: list[str]) -> dict[str, ServiceSnapshot]:
+        return {"ledger": ServiceSnapshot(AT_US, {name: (Use("1m", "pods", 2, 10),) for name in names})}
 
     def key(namespace: str) -> str:
         return f'podgate_quota_used{{namespace="{namespace}",resource="pods",service="ledger",window="1m"}}'
@@ -449,7 +449,7 @@ def test_namespaces_beyond_a_thousand_are_summed_up_and_known_ones_stay_known(me
 def test_thousands_of_label_sets_over_time_never_overflow(metrics: Metrics) -> None:
     for number in range(0, 6000, 500):
         uses = {f"ns-{number + offset}": (Use("1m", "pods", 1, 10),) for offset in range(500)}
-        metrics.update({"ledger": Look(AT_US, uses)})
+        metrics.update({"ledger": ServiceSnapshot(AT_US, uses)})
         assert len(series(metrics, "podgate_quota_used")) == 500
     assert "overflow" not in metrics.render().decode()
 
@@ -508,7 +508,7 @@ def test_a_dry_run_of_a_template_is_a_review_and_no_warning(metrics: Metrics) ->
         (Receipt(AT_US, charged=True, repeated=True, breaker=look(state=State.HALF_OPEN).breaker), 0),
         (Receipt(AT_US, breaker=look(state=State.HALF_OPEN).breaker), 0),
         (
-            Receipt(AT_US, charged=True, would_refuse=(Refusal.BREAKER,), breaker=look(state=State.HALF_OPEN).breaker),
+            Receipt(AT_US, charged=True, would_refuse=(DeniedBy.BREAKER,), breaker=look(state=State.HALF_OPEN).breaker),
             0,
         ),
         (
@@ -521,7 +521,7 @@ def test_a_dry_run_of_a_template_is_a_review_and_no_warning(metrics: Metrics) ->
             1,
         ),
         (Receipt(AT_US, charged=True, breaker=look(state=State.OPEN).breaker), 1),
-        (Receipt(AT_US, charged=True, would_refuse=(Refusal.BREAKER,), breaker=look(state=State.OPEN).breaker), 0),
+        (Receipt(AT_US, charged=True, would_refuse=(DeniedBy.BREAKER,), breaker=look(state=State.OPEN).breaker), 0),
         (Receipt(AT_US, charged=True, breaker=look(state=State.FORCED_CLOSED).breaker), 0),
     ],
 )
@@ -643,7 +643,7 @@ async def test_a_real_stores_receipts_count_each_probe_once(metrics: Metrics) ->
     assert series(metrics, "podgate_quota_denied_total") == {
         'podgate_quota_denied_total{of="service",resource="pods",service="payment-api",window="1s"}': 1
     }
-    metrics.update({"payment-api": await store.look(plan)})
+    metrics.update({"payment-api": await store.snapshot(plan)})
     assert samples(metrics)['podgate_breaker_state{service="payment-api",state="CLOSED"}'] == 1
     assert samples(metrics)['podgate_quota_used{resource="pods",service="payment-api",window="1s"}'] == 1
 

@@ -11,7 +11,7 @@ from tests.harness.overriding import Still, Told, entry
 from webhook.adapters.overrides_file import FileBook, OverridesFile
 from webhook.core.overrides_document.loading import LARGEST_BYTES
 from webhook.errors import UserError
-from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_overrides import ActiveOverrides
 from webhook.ports import Observer, OverridesBook
 
 
@@ -22,7 +22,7 @@ class Watched:
         self.path = folder / "overrides.yaml"
         self.told = Told()
         observer: Observer = self.told
-        self.keeper = OverridesKeeper(observer, Still(), str(self.path))
+        self.keeper = ActiveOverrides(observer, Still(), str(self.path))
         self.source = OverridesFile(self.path, self.keeper, poll_seconds=0)
 
     def live(self) -> list[str]:

@@ -11,7 +11,7 @@ from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose
 from webhook.core.policy.history import REMEMBERED_US
 from webhook.core.policy.model import LoadedPolicy
-from webhook.policy.current_policy import PolicyKeeper
+from webhook.policy.current_policy import CurrentPolicy
 from webhook.ports import Observer, PolicySource
 from webhook.support import watched_file
 
@@ -61,7 +61,7 @@ class Watched:
         self.clock = FakeClock()
         self.recorder = Recorder()
         observer: Observer = self.recorder
-        self.keeper = PolicyKeeper(observer, self.clock, Here())
+        self.keeper = CurrentPolicy(observer, self.clock, Here())
         self.source = PolicyFile(self.path, self.keeper, poll_seconds=0)
 
     async def write(self, text: str) -> None:
@@ -159,7 +159,7 @@ async def test_a_stanza_that_its_command_cannot_feed_is_refused(watched: Watched
     text = document(5).replace("namespaces: [payments]", "namespaceSelector: {matchLabels: {a: b}}")
     await watched.write(text)
     assert watched.keeper.last_errors() == ()
-    alone = PolicyKeeper(watched.recorder, watched.clock, Here(), Purpose.SERVE_ALONE)
+    alone = CurrentPolicy(watched.recorder, watched.clock, Here(), Purpose.SERVE_ALONE)
     await PolicyFile(watched.path, alone).refresh()
     assert "`serve` has no cluster to ask" in alone.last_errors()[0]
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, until
 from tests.harness.serving import Files, Serving, serving
-from tests.redis_servers import RedisServer, usual_names
+from tests.redis_servers import RedisServer
 from tests.redis_servers.inventory import names
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
@@ -23,7 +23,7 @@ from webhook.cli.controller_status import controller_page
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.quota import Acquire, CounterPlan, Look
+from webhook.core.quota import Acquire, CounterPlan, ServiceSnapshot
 from webhook.ports import WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -118,21 +118,20 @@ def plan() -> CounterPlan:
     return CompiledPolicy(LoadedPolicy(understand(POLICY.encode(), None).policy, "0" * 16)).plans["web"]
 
 
-async def look_until_known(counters: RedisStore, standing: int) -> Look:
+async def look_until_known(counters: RedisStore, standing: int) -> ServiceSnapshot:
     """Wait until limits on live Pods are enforced, and so many of them stand."""
     async with asyncio.timeout(30):
         while True:
-            look = await counters.look(plan())
+            look = await counters.snapshot(plan())
             if look.is_standing_known and used(look, "standing") == standing:
                 return look
             await asyncio.sleep(0.05)
 
 
-def used(look: Look, window: str) -> int:
+def used(look: ServiceSnapshot, window: str) -> int:
     return next(use.used for uses in look.uses.values() for use in uses if use.window == window)
 
 
-@pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_what_stands_in_redis_is_what_is_there(
     fake: FakeApiServer, tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -47,7 +47,7 @@ async def test_resets_come_at_once_where_the_walls_clock_was_set_forward_since_t
 
 
 async def stands(store: MemoryStore, plan: CounterPlan) -> tuple[State, int]:
-    look = await store.look(plan)
+    look = await store.snapshot(plan)
     assert look.breaker is not None
     [use] = look.uses[""]
     return look.breaker.state, use.used

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.raw import BODY, eventually, head, line, sized, status
 from tests.harness.serving import Files, Serving, serving
@@ -104,10 +104,10 @@ async def test_with_certificates_that_have_expired_it_starts_and_is_not_ready_un
 ) -> None:
     files, then = Files.create(tmp_path), datetime.now(UTC) - timedelta(days=2)
     paths, now_good = files.pki.paths, (files.pki.folder / "ca.crt").read_bytes()
-    dead = Authority.create("dead", timedelta(days=1), then).credentials.certificate
+    dead = Authority.create("dead", timedelta(days=1), then).key_pair.certificate
     (files.pki.folder / "ca.crt").write_bytes(dead.public_bytes(Encoding.PEM))
     leaf = files.pki.authority.issue_server("localhost", (), timedelta(days=1), now=then)
-    write_credentials(leaf, paths.certificate, paths.key, replace=True)
+    write_key_pair(leaf, paths.certificate, paths.key, replace=True)
     async with serving(files) as server:
         reasons = "the serving certificate has expired\nall CAs of clients have expired\n"
         assert await server.get("/readyz") == (503, reasons)

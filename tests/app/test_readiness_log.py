@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.harness.raw import eventually
 from tests.harness.serving import Files, serving
 from tests.server.test_hardening import log
@@ -40,7 +40,7 @@ async def test_a_serving_certificate_that_expires_is_told_in_the_log(tmp_path: P
     files = Files.create(tmp_path)
     paths = files.pki.paths
     brief = files.pki.authority.issue_server("localhost", (), timedelta(seconds=6))
-    write_credentials(brief, paths.certificate, paths.key, replace=True)
+    write_key_pair(brief, paths.certificate, paths.key, replace=True)
     async with serving(files, "--drain", "0s") as server:
 
         async def is_told() -> bool:

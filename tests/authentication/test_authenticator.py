@@ -16,8 +16,8 @@ from tests.harness.loopback import Loopback, loopback, post
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.authenticator import Authenticator, TokenLimits, require_role
 from webhook.authentication.identities import Role
-from webhook.authentication.reasons import Refusal
-from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.reasons import AuthFailure
+from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.authentication.tokens.jwt import Binding
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
@@ -55,8 +55,8 @@ def key_file(tmp_path: Path) -> Path:
     return path
 
 
-def ring(path: Path) -> KeyRing:
-    return KeyRing([JwksFile(path)])
+def ring(path: Path) -> JwksUnion:
+    return JwksUnion([JwksFile(path)])
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def signed(head: Any, payload: Any, by: Signer = APISERVER) -> str:
     return f"{unsigned}.{segment(algorithm.sign(unsigned.encode(), by.key))}"
 
 
-R = Refusal
+R = AuthFailure
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ R = Refusal
     ],
 )
 async def test_anything_but_one_bearer_token_is_a_401(
-    edge: Edge, headers: list[tuple[str, str]], reason: Refusal
+    edge: Edge, headers: list[tuple[str, str]], reason: AuthFailure
 ) -> None:
     sent = [(name, value.format(good=APISERVER.token())) for name, value in headers]
     status, _ = await edge.call(edge.pki.client(), *sent)
@@ -242,7 +242,7 @@ def test_a_verified_token_is_not_believed_after_its_exp(
 
 def test_a_verified_token_is_not_believed_once_its_key_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
     keys = JwksFile(key_file)
-    authenticator = Authenticator(identities(), KeyRing([keys]), clock)
+    authenticator = Authenticator(identities(), JwksUnion([keys]), clock)
     certificate, header_value = der(pki.client()), [f"Bearer {APISERVER.token()}"]
     assert authenticator.authenticate(certificate, header_value).role == "apiserver"
     key_file.write_text(jwks(PROBER))
@@ -365,7 +365,7 @@ def test_between_its_exp_and_the_leeways_end_a_token_is_still_verified_only_once
     ],
 )
 def test_a_binding_is_checked_as_the_mode_says(
-    pki: Pki, key_file: Path, clock: SetClock, binding: Binding, cnf: str | None, reason: Refusal | None
+    pki: Pki, key_file: Path, clock: SetClock, binding: Binding, cnf: str | None, reason: AuthFailure | None
 ) -> None:
     authenticator = Authenticator(identities(), ring(key_file), clock, TokenLimits(binding=binding))
     mine = pki.client()

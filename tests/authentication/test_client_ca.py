@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 
 from tests.harness.identity import Pki
 from tests.harness.rsa_keys import roca_key
-from webhook.authentication.forwarded_certificate import ForwardedAuthorities
+from webhook.authentication.forwarded_certificate import ForwardedCaFile
 from webhook.errors import UserError
 from webhook.support.watched_file import Reloading
 from webhook.tls.context import TlsFiles, TlsPaths
@@ -89,7 +89,7 @@ def of_connections(pki: Pki) -> Reloading[Any]:
 
 
 def of_callers_behind_a_proxy(pki: Pki) -> Reloading[Any]:
-    return ForwardedAuthorities(pki.folder / "ca.crt")
+    return ForwardedCaFile(pki.folder / "ca.crt")
 
 
 @pytest.mark.parametrize("opened", [of_connections, of_callers_behind_a_proxy])

@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from certs.authority import Authority, Credentials
+from certs.authority import Authority, KeyPair
 from certs.tokens.issuer import certificate_binding
 from tests.harness.forwarding import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
 from tests.harness.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, unreadable
@@ -27,11 +27,11 @@ from tests.harness.raw import BODY, eventually, head, line, sized, status
 from tests.harness.serving import serving
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.chain_verifier import ClientChains, ForeignCertificateError
-from webhook.authentication.forwarded_certificate import ForwardedAuthorities, ForwardedDoor
+from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
+from webhook.authentication.forwarded_certificate import ForwardedCaFile, ForwardedCertificateStrategy
 from webhook.authentication.identity_file import IdentityFile
-from webhook.authentication.reasons import Refusal
-from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.reasons import AuthFailure
+from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.authentication.xfcc import HEADER_BYTES_MAX, forwarded_certificate
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
@@ -175,7 +175,7 @@ MALFORMED = {
 def test_what_is_not_said_plainly_is_refused(headers: list[str]) -> None:
     with pytest.raises(AuthenticationError) as refused:
         forwarded_certificate(headers)
-    assert refused.value.reason == Refusal.FORWARDED_MALFORMED
+    assert refused.value.reason == AuthFailure.FORWARDED_MALFORMED
     assert refused.value.status == 401
     assert ENCODED[:40] not in refused.value.detail
 
@@ -183,7 +183,7 @@ def test_what_is_not_said_plainly_is_refused(headers: list[str]) -> None:
 def test_no_header_is_a_refusal_of_its_own() -> None:
     with pytest.raises(AuthenticationError) as refused:
         forwarded_certificate([])
-    assert refused.value.reason == Refusal.FORWARDED_MISSING
+    assert refused.value.reason == AuthFailure.FORWARDED_MISSING
 
 
 @given(st.text(alphabet=st.characters(exclude_characters='"\\', min_codepoint=32, max_codepoint=126), max_size=200))
@@ -235,20 +235,22 @@ class Doorway:
     """The door with all that is behind it, and what a test sends through it."""
 
     forwarding: Forwarding
-    door: ForwardedDoor
-    authorities: ForwardedAuthorities
+    door: ForwardedCertificateStrategy
+    authorities: ForwardedCaFile
     time: Time
 
     @classmethod
     def create(cls, folder: Path) -> "Doorway":
         forwarding, time = Forwarding.create(folder), Time()
         identities = IdentityFile(folder / "identities.yaml", behind_proxy=True)
-        authenticator = Authenticator(identities, KeyRing([JwksFile(folder / "jwks.json")]), time)
-        authorities = ForwardedAuthorities(forwarding.callers.folder / "ca.crt")
-        return cls(forwarding, ForwardedDoor(authenticator, identities, authorities, time), authorities, time)
+        authenticator = Authenticator(identities, JwksUnion([JwksFile(folder / "jwks.json")]), time)
+        authorities = ForwardedCaFile(forwarding.callers.folder / "ca.crt")
+        return cls(
+            forwarding, ForwardedCertificateStrategy(authenticator, identities, authorities, time), authorities, time
+        )
 
     async def enter(
-        self, header: str | Iterable[str], *, hop: Credentials | None = None, token: str | None = None
+        self, header: str | Iterable[str], *, hop: KeyPair | None = None, token: str | None = None
     ) -> Caller:
         """Come through the good proxy with a good token, unless told otherwise."""
         headers = CIMultiDict({"Authorization": f"Bearer {token or self.forwarding.files.signer.token()}"})
@@ -259,7 +261,7 @@ class Doorway:
         return caller
 
     async def refused(
-        self, header: str | Iterable[str], *, hop: Credentials | None = None, token: str | None = None
+        self, header: str | Iterable[str], *, hop: KeyPair | None = None, token: str | None = None
     ) -> str:
         with pytest.raises(AuthenticationError) as refused:
             await self.enter(header, hop=hop, token=token)
@@ -280,32 +282,32 @@ async def test_a_caller_behind_the_proxy_is_who_its_own_certificate_and_token_sa
 async def test_who_is_not_on_the_list_may_not_forward(doorway: Doorway) -> None:
     said = said_of(doorway.forwarding.caller)
     pki = doorway.forwarding.files.pki
-    assert await doorway.refused(said, hop=pki.client("somebody-else")) == Refusal.NOT_A_PROXY
-    assert await doorway.refused(said, hop=doorway.forwarding.caller) == Refusal.NOT_A_PROXY
+    assert await doorway.refused(said, hop=pki.client("somebody-else")) == AuthFailure.NOT_A_PROXY
+    assert await doorway.refused(said, hop=doorway.forwarding.caller) == AuthFailure.NOT_A_PROXY
 
 
 async def test_a_caller_who_connects_directly_is_refused(doorway: Doorway) -> None:
     direct = doorway.forwarding.files.pki.client()
-    assert await doorway.refused([], hop=direct) == Refusal.NOT_A_PROXY
-    assert await doorway.refused(said_of(direct), hop=direct) == Refusal.NOT_A_PROXY
+    assert await doorway.refused([], hop=direct) == AuthFailure.NOT_A_PROXY
+    assert await doorway.refused(said_of(direct), hop=direct) == AuthFailure.NOT_A_PROXY
 
 
 async def test_a_proxy_may_not_call_as_itself(doorway: Doorway) -> None:
-    assert await doorway.refused([]) == Refusal.FORWARDED_MISSING
-    assert await doorway.refused(said_of(doorway.forwarding.callers.client(PROXY))) == Refusal.NOT_A_PROXY
+    assert await doorway.refused([]) == AuthFailure.FORWARDED_MISSING
+    assert await doorway.refused(said_of(doorway.forwarding.callers.client(PROXY))) == AuthFailure.NOT_A_PROXY
 
 
 async def test_a_proxy_whose_certificate_has_expired_is_refused_on_its_open_connection(doorway: Doorway) -> None:
     long = doorway.forwarding.callers.authority.issue_client("kube-apiserver", lifetime=timedelta(days=20))
     doorway.time.ahead = timedelta(days=3)
-    assert await doorway.refused(said_of(long)) == Refusal.CERTIFICATE_EXPIRED
+    assert await doorway.refused(said_of(long)) == AuthFailure.CERTIFICATE_EXPIRED
 
 
 @pytest.mark.parametrize("odd", list(unreadable(AUTHORITY)))
 async def test_a_forwarded_certificate_that_cannot_be_read_is_refused(doorway: Doorway, odd: str) -> None:
     found = unreadable(doorway.forwarding.callers.authority)[odd]
     said = f'Cert="{encoded(ssl.DER_cert_to_PEM_cert(found))}"'
-    assert await doorway.refused(said) == Refusal.FORWARDED_FOREIGN
+    assert await doorway.refused(said) == AuthFailure.FORWARDED_FOREIGN
 
 
 async def test_a_forwarded_certificate_is_verified_here_too(doorway: Doorway) -> None:
@@ -314,7 +316,7 @@ async def test_a_forwarded_certificate_is_verified_here_too(doorway: Doorway) ->
         "another authority's": doorway.forwarding.files.pki.client(),
         "expired": callers.client(expired=True),
         "a server's": callers.client(server_only=True),
-        "the authority's own": callers.authority.credentials,
+        "the authority's own": callers.authority.key_pair,
         "self-signed": made(None),
         "a small key": made(callers.authority, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - that is its fault
         "for anything": made(callers.authority, usage=ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE),
@@ -324,14 +326,14 @@ async def test_a_forwarded_certificate_is_verified_here_too(doorway: Doorway) ->
         "what nobody understands": made(callers.authority, critical=True),
     }
     for name, credentials in foreign.items():
-        assert await doorway.refused(said_of(credentials)) == Refusal.FORWARDED_FOREIGN, name
+        assert await doorway.refused(said_of(credentials)) == AuthFailure.FORWARDED_FOREIGN, name
     assert (await doorway.enter(said_of(made(callers.authority)))).client_id == SUBJECT
 
 
 async def test_junk_that_is_no_certificate_is_refused(doorway: Doorway) -> None:
     for junk in (b"junk", b"\x30\x80", der(doorway.forwarding.caller) + b"x", der(doorway.forwarding.caller)[:-1]):
         said = as_pem(base64.b64encode(junk).decode())
-        assert await doorway.refused(said) == Refusal.FORWARDED_FOREIGN
+        assert await doorway.refused(said) == AuthFailure.FORWARDED_FOREIGN
 
 
 async def test_a_caller_that_expires_is_refused_though_it_was_good_a_moment_ago(doorway: Doorway) -> None:
@@ -340,16 +342,16 @@ async def test_a_caller_that_expires_is_refused_though_it_was_good_a_moment_ago(
     doorway.time.ahead = timedelta(hours=25)
     later = doorway.forwarding.files.signer.token(doorway.time.now_us() / 1_000_000)
     hop = doorway.forwarding.files.pki.authority.issue_client(PROXY, lifetime=timedelta(days=20))
-    assert await doorway.refused(said, hop=hop, token=later) == Refusal.FORWARDED_FOREIGN
+    assert await doorway.refused(said, hop=hop, token=later) == AuthFailure.FORWARDED_FOREIGN
 
 
 async def test_a_removed_authority_is_removed_at_the_next_call(doorway: Doorway) -> None:
     said = said_of(doorway.forwarding.caller)
     await doorway.enter(said)
     successor = Authority.create("callers-2")
-    doorway.forwarding.callers.folder.joinpath("ca.crt").write_text(pem(successor.credentials))
+    doorway.forwarding.callers.folder.joinpath("ca.crt").write_text(pem(successor.key_pair))
     doorway.authorities.reload()
-    assert await doorway.refused(said) == Refusal.FORWARDED_FOREIGN
+    assert await doorway.refused(said) == AuthFailure.FORWARDED_FOREIGN
     assert (await doorway.enter(said_of(successor.issue_client("kube-apiserver")))).client_id == SUBJECT
 
 
@@ -358,16 +360,16 @@ async def test_a_token_is_bound_to_the_forwarded_certificate(doorway: Doorway) -
     bound = signer.token(cnf=certificate_binding(caller.certificate))
     assert (await doorway.enter(said_of(caller), token=bound)).client_id == SUBJECT
     another = doorway.forwarding.callers.client()
-    assert await doorway.refused(said_of(another), token=bound) == Refusal.BINDING
+    assert await doorway.refused(said_of(another), token=bound) == AuthFailure.BINDING
     to_the_proxy = signer.token(cnf=certificate_binding(doorway.forwarding.proxy.certificate))
-    assert await doorway.refused(said_of(caller), token=to_the_proxy) == Refusal.BINDING
+    assert await doorway.refused(said_of(caller), token=to_the_proxy) == AuthFailure.BINDING
 
 
 async def test_a_forwarded_certificate_alone_is_not_enough(doorway: Doorway) -> None:
     said = said_of(doorway.forwarding.caller)
-    assert await doorway.refused(said, token="nonsense") == Refusal.TOKEN_MALFORMED
+    assert await doorway.refused(said, token="nonsense") == AuthFailure.TOKEN_MALFORMED
     stranger = doorway.forwarding.callers.client("stranger")
-    assert await doorway.refused(said_of(stranger)) == Refusal.IDENTITY_MISMATCH
+    assert await doorway.refused(said_of(stranger)) == AuthFailure.IDENTITY_MISMATCH
 
 
 # --- over the wire ---
@@ -411,14 +413,14 @@ async def test_a_certificate_of_many_names_fits_and_one_beyond_the_bound_does_no
             assert answered == code, (names, len(said))
 
 
-def with_names(authority: Authority, count: int) -> Credentials:
+def with_names(authority: Authority, count: int) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     sans = [x509.DNSName(f"name-{number:04}.podgate.example.org") for number in range(count)]
     builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]))
-        .issuer_name(authority.credentials.certificate.subject)
+        .issuer_name(authority.key_pair.certificate.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
@@ -426,7 +428,7 @@ def with_names(authority: Authority, count: int) -> Credentials:
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(sans), critical=False)
     )
-    return Credentials(builder.sign(authority.credentials.key, hashes.SHA256()), key)
+    return KeyPair(builder.sign(authority.key_pair.key, hashes.SHA256()), key)
 
 
 def refusals(reason: str) -> str:
@@ -458,11 +460,11 @@ def test_authorities_that_are_none_are_named(tmp_path: Path) -> None:
     for content, says in (("text", "holds no certificate"), (pem(CALLER), "is not a CA certificate")):
         file.write_text(content)
         with pytest.raises(UserError, match=says):
-            ForwardedAuthorities(file)
+            ForwardedCaFile(file)
 
 
 def expired_authority() -> str:
-    return pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).credentials)
+    return pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).key_pair)
 
 
 def test_authorities_that_have_all_expired_take_no_good_ones_place_but_begin_where_there_are_none(
@@ -474,7 +476,7 @@ def test_authorities_that_have_all_expired_take_no_good_ones_place_but_begin_whe
     authorities.reload()
     assert authorities.value is good_chains
     assert authorities.error == f"{file}: all CAs in it have expired: nobody could call"
-    begun = ForwardedAuthorities(file)
+    begun = ForwardedCaFile(file)
     assert (begun.error, begun.value.end_seconds < datetime.now(UTC).timestamp()) == (None, True)
     file.write_text(expired_authority() + good)
     begun.reload()
@@ -511,17 +513,17 @@ def test_an_authority_is_taken_if_what_it_signs_is_verified_and_is_named_otherwi
     ca = signed("ca", key, key, x509.BasicConstraints(ca=True, path_length=None), *critical)
     leaf = signed("kube-apiserver", key, KEYS["P-256"](), x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]))
     try:
-        ClientChains([ca]).check(leaf.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
+        ClientChainVerifier([ca]).check(leaf.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
         is_verified = True
     except ForeignCertificateError:
         is_verified = False
     file = tmp_path / "ca.crt"
     file.write_bytes(ca.public_bytes(Encoding.PEM))
     if is_verified:
-        ForwardedAuthorities(file)
+        ForwardedCaFile(file)
         return
     with pytest.raises(UserError, match="CN=ca can verify nobody behind a proxy: ") as refused:
-        ForwardedAuthorities(file)
+        ForwardedCaFile(file)
     assert "P-521" in refused.value.remedy
 
 
@@ -565,17 +567,17 @@ async def test_a_server_whose_callers_cas_have_all_expired_begins_and_is_not_rea
 
 
 def made(
-    issuer: Authority | Credentials | None,
+    issuer: Authority | KeyPair | None,
     *,
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
     usage: x509.ObjectIdentifier | None = ExtendedKeyUsageOID.CLIENT_AUTH,
     is_ca: bool = False,
     critical: bool = False,
-) -> Credentials:
+) -> KeyPair:
     """Return a certificate for the good caller's name, with one thing wrong with it if told so."""
     own = key or ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    signing = issuer.credentials if isinstance(issuer, Authority) else issuer
+    signing = issuer.key_pair if isinstance(issuer, Authority) else issuer
     now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()
@@ -592,4 +594,4 @@ def made(
     if critical:
         strange = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00")
         builder = builder.add_extension(strange, critical=True)
-    return Credentials(builder.sign(signing.key if signing else own, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too
+    return KeyPair(builder.sign(signing.key if signing else own, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too

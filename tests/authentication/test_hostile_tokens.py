@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.authentication.hostile_tokens import HOSTILE
 from tests.authentication.hostile_tokens.making import (
     CLUSTER,
@@ -26,7 +26,7 @@ from tests.authentication.hostile_tokens.making import (
 )
 from tests.harness.identity import Pki
 from tests.harness.serving import Files, serving
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 GROUPS = ("algorithm", "key", "header", "encoding", "signature", "claims", "binding", "replay", "size")
 BARE = {401: "unauthorized\n", 403: "forbidden\n"}
@@ -73,13 +73,15 @@ def sent_over_the_wire(case: Hostile) -> bool:
         return False
     names_differ = case.of().header["kid"] != key(SHARED).kid and case.fault(case.of()).by is not key(SHARED)
     # What is too early now need not be so a minute later.
-    return names_differ and case.limits == LIMITS and case.reason not in {Refusal.NOT_YET_VALID, Refusal.LIFETIME}
+    return (
+        names_differ and case.limits == LIMITS and case.reason not in {AuthFailure.NOT_YET_VALID, AuthFailure.LIFETIME}
+    )
 
 
 def files_of(folder: Path) -> Files:
     """Return what a server of the same world is started with: all keys in one file, the cluster's bound to it."""
     pki = Pki(folder, authority())
-    write_credentials(authority().credentials, folder / "ca.crt", folder / "ca.key")
+    write_key_pair(authority().key_pair, folder / "ca.crt", folder / "ca.key")
     pki.renew_server()
     useless = {jwk["kid"] for jwk in useless_keys().values()}
     own = [jwk for jwk in own_keys() if jwk["kid"] not in useless]

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Authority, Credentials
+from certs.authority import Authority, KeyPair
 from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signer, unreadable
 from tests.harness.serving import Files, serving
 from webhook.adapters.jwks_file import JwksFile
@@ -17,8 +17,8 @@ from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificate_identity import read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identity, Role
 from webhook.authentication.identity_file import IdentityFile, parse_identities
-from webhook.authentication.reasons import Refusal
-from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.reasons import AuthFailure
+from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
 
@@ -127,7 +127,7 @@ def caller(tmp_path: Path, identity: str, client: x509.Certificate, **claims: An
     issuer = signer()
     path = tmp_path / "jwks.json"
     path.write_text(jwks(issuer))
-    authenticator = Authenticator(identities(identity), KeyRing([JwksFile(path)]), SystemClock())
+    authenticator = Authenticator(identities(identity), JwksUnion([JwksFile(path)]), SystemClock())
     return authenticator.authenticate(client.public_bytes(Encoding.DER), [f"Bearer {issuer.token(**claims)}"])
 
 
@@ -201,7 +201,7 @@ def test_a_certificate_that_leaves_open_who_it_is_is_refused(tmp_path: Path, nam
         builder = builder.add_extension(sans, critical=False)
     certificate = builder.sign(good.key, hashes.SHA256())
     with pytest.raises(AuthenticationError, match="certificate_ambiguous"):
-        read_certificate(der(Credentials(certificate, good.key)), b"")
+        read_certificate(der(KeyPair(certificate, good.key)), b"")
 
 
 def test_what_is_no_certificate_is_refused() -> None:
@@ -217,7 +217,7 @@ def test_a_certificate_that_cannot_be_read_is_refused_whatever_is_odd_about_it(o
 
 def test_the_page_says_of_every_reason_what_was_wrong() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
-    assert sorted(reason for reason, _ in rows) == sorted(Refusal)
+    assert sorted(reason for reason, _ in rows) == sorted(AuthFailure)
     assert dict(rows).items() >= {"binding": "403", "role": "403", "identity_mismatch": "403", "expired": "401"}.items()
 
 

@@ -9,13 +9,13 @@ import pytest
 from tests.authentication.hostile_tokens.making import ACCOUNT, BOUND, CLUSTER, World, certificate, good, key
 from tests.harness.identity import signer
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.tokens.jwks_refresher import FetchedKeys, FetchPace, FetchReports, KeyClocks
-from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.tokens.jwks_refresher import JwksRefresher, KeyClocks, RefreshReports, RefreshTiming
+from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import TokenKey
 
 STALE_MAX = 100
-QUICK = FetchPace(
+QUICK = RefreshTiming(
     interval_seconds=3600, fetch_seconds=60, first_pause_seconds=3600, cool_down_seconds=5, patience_seconds=60
 )
 
@@ -52,7 +52,7 @@ class Publisher:
 
 @dataclass
 class Fetching:
-    keys: FetchedKeys
+    keys: JwksRefresher
     publisher: Publisher
     clock: SetClock
     wall: SetClock
@@ -67,10 +67,12 @@ class Fetching:
                 await asyncio.sleep(0)
 
 
-def fetching(pace: FetchPace = QUICK) -> Fetching:
+def fetching(pace: RefreshTiming = QUICK) -> Fetching:
     publisher, clock, wall, told = Publisher(), SetClock(), SetClock(5000.0), list[str]()
-    reports = FetchReports(lambda: told.append("fetched"), told.append, lambda reason: told.append(f"ended: {reason}"))
-    keys = FetchedKeys(
+    reports = RefreshReports(
+        lambda: told.append("fetched"), told.append, lambda reason: told.append(f"ended: {reason}")
+    )
+    keys = JwksRefresher(
         "url", publisher.fetch, KeyClocks(clock, wall), stale_max_seconds=STALE_MAX, reports=reports, pace=pace
     )
     return Fetching(keys, publisher, clock, wall, told)
@@ -259,7 +261,7 @@ async def test_one_that_does_not_answer_in_time_has_failed() -> None:
 
 
 async def test_after_a_failure_it_tries_again_soon_and_then_less_often() -> None:
-    found = fetching(FetchPace())
+    found = fetching(RefreshTiming())
     pauses = [found.keys._pause_seconds(failures) for failures in (0, 1, 2, 3, 10, 1000)]
     longest = [STALE_MAX / 3, 1, 2, 4, STALE_MAX / 3, STALE_MAX / 3]
     assert all(0.8 * bound <= pause <= bound for pause, bound in zip(pauses, longest, strict=True)), pauses
@@ -287,7 +289,7 @@ async def test_a_defect_while_fetching_ends_the_loop_which_is_begun_again_and_sp
     async def defective() -> Mapping[str, TokenKey]:
         raise LookupError
 
-    broken = FetchedKeys("url", defective, KeyClocks(found.clock, found.wall), pace=QUICK)
+    broken = JwksRefresher("url", defective, KeyClocks(found.clock, found.wall), pace=QUICK)
     await broken.look_again()
     with pytest.raises(LookupError):
         await broken.run()
@@ -298,7 +300,7 @@ async def test_a_defect_while_fetching_ends_the_loop_which_is_begun_again_and_sp
 
 def admitting(found: Fetching) -> Authenticator:
     world = World()
-    return Authenticator(world.identities, KeyRing([found.keys]), world.clock)
+    return Authenticator(world.identities, JwksUnion([found.keys]), world.clock)
 
 
 async def test_the_first_call_with_a_new_key_is_let_in_after_one_fetch(running: Fetching) -> None:
@@ -315,8 +317,10 @@ async def test_the_first_call_with_a_new_key_is_let_in_after_one_fetch(running: 
 
 async def test_while_nobody_knows_yet_for_whom_fetched_keys_speak_no_key_without_issuer_speaks_for_anybody() -> None:
     found, world = fetching(), World()
-    cluster = FetchedKeys("cluster", found.publisher.fetch, KeyClocks(found.clock, found.wall), binds=True, pace=QUICK)
-    authenticator = Authenticator(world.identities, KeyRing([world.own, cluster]), world.clock)
+    cluster = JwksRefresher(
+        "cluster", found.publisher.fetch, KeyClocks(found.clock, found.wall), binds=True, pace=QUICK
+    )
+    authenticator = Authenticator(world.identities, JwksUnion([world.own, cluster]), world.clock)
     free, of_cluster, bound = [good()], [good(iss=CLUSTER, sub=ACCOUNT)], [good("ES256 bound", iss=BOUND)]
 
     def heard() -> list[str]:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.authentication.hostile_tokens.making import Source
 from tests.harness.identity import signer
-from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.ports import TokenKey
 
 ONE, OTHER = signer(kid="k"), signer(kid="k")
@@ -21,17 +21,17 @@ def source(name: str, issuer: str | None = None, *, has_keys: bool = True, troub
 def test_no_source_hides_anothers_key_of_the_same_name() -> None:
     first, second = source("first"), Source("second")
     second.publish(OTHER.jwk())
-    for ring in (KeyRing([first, second]), KeyRing([second, first])):
+    for ring in (JwksUnion([first, second]), JwksUnion([second, first])):
         found = [key.key for key in ring.find("k")]
         assert len(found) == 2
         assert ONE.key.public_key() in found
         assert OTHER.key.public_key() in found
-    assert KeyRing([first]).find("another") == []
+    assert JwksUnion([first]).find("another") == []
 
 
 def test_its_generation_changes_whenever_that_of_any_source_does() -> None:
     first, second = source("first"), source("second")
-    ring = KeyRing([first, second])
+    ring = JwksUnion([first, second])
     seen = {ring.generation}
     for one in (first, second, first):
         one.publish(OTHER.jwk())
@@ -65,7 +65,7 @@ def test_its_generation_changes_whenever_that_of_any_source_does() -> None:
 def test_what_is_missing_is_told_only_where_it_may_be_needed(
     sources: list[Source], issuers: set[str | None], missing: list[str]
 ) -> None:
-    assert KeyRing(sources).missing_for(issuers) == missing
+    assert JwksUnion(sources).missing_for(issuers) == missing
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_a_key_speaks_for_its_issuer_alone_and_one_without_for_those_that_have_n
     is_believed: bool,  # noqa: FBT001  what a case is about
 ) -> None:
     key = TokenKey("k", "ES256", ONE.key.public_key(), key_issuer)
-    assert KeyRing([source("url"), source("cluster", "a")]).speaks(key, issuer) == is_believed
+    assert JwksUnion([source("url"), source("cluster", "a")]).speaks(key, issuer) == is_believed
 
 
 def test_keys_without_issuer_speak_for_nobody_while_one_source_may_claim_anybody() -> None:
     file, cluster = source("file"), source("cluster", has_keys=False)
     cluster.may_claim = True
-    ring, key = KeyRing([file, cluster]), TokenKey("k", "ES256", ONE.key.public_key())
+    ring, key = JwksUnion([file, cluster]), TokenKey("k", "ES256", ONE.key.public_key())
     assert not ring.speaks(key, "c")
     assert ring.speaks(replace(key, issuer="c"), "c")
     cluster.may_claim = False
@@ -92,4 +92,4 @@ def test_keys_without_issuer_speak_for_nobody_while_one_source_may_claim_anybody
 
 
 def test_keys_are_counted_by_source() -> None:
-    assert KeyRing([source("file"), source("url", has_keys=False)]).counts() == {"file": 1, "url": 0}
+    assert JwksUnion([source("file"), source("url", has_keys=False)]).counts() == {"file": 1, "url": 0}

@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from certs.authority import Authority, Credentials
-from certs.files import write_credentials
+from certs.authority import Authority, KeyPair
+from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import loopback
 from tests.server.test_listener import exchange, opened
-from webhook.authentication.peer_recheck import Peers, Trust
+from webhook.authentication.peer_recheck import PeerRecheck, TrustedCas
 from webhook.errors import AuthenticationError
 from webhook.tls.context import TlsFiles
 
@@ -33,7 +33,7 @@ class World:
     pki: Pki
     bundle: Path
     files: TlsFiles
-    peers: Peers
+    peers: PeerRecheck
     now_seconds: float
 
     @classmethod
@@ -42,7 +42,7 @@ class World:
         bundle = folder / "bundle.crt"
         _publish(bundle, pki.authority, *trusted)
         files = TlsFiles(replace(pki.paths, client_ca=bundle))
-        peers = Peers(lambda: files.value.trust, lambda: world.now_seconds)
+        peers = PeerRecheck(lambda: files.value.trust, lambda: world.now_seconds)
         world = cls(pki, bundle, files, peers, time.time())
         return world
 
@@ -58,12 +58,12 @@ class World:
             return web.Response(text=f"{error.reason} hello")  # where an answer ends
         return web.Response(text="hello")
 
-    def client(self, credentials: Credentials, *chain: Credentials) -> ssl.SSLContext:
+    def client(self, credentials: KeyPair, *chain: KeyPair) -> ssl.SSLContext:
         """Return the context of a client that sends its chain, too."""
         context = self.pki.context()
         stem = self.bundle.parent / f"{credentials.certificate.serial_number:x}"
         crt, key = stem.with_suffix(".crt"), stem.with_suffix(".key")
-        write_credentials(credentials, crt, key)
+        write_key_pair(credentials, crt, key)
         with crt.open("ab") as stream:
             stream.writelines(one.certificate.public_bytes(Encoding.PEM) for one in chain)
         context.load_cert_chain(crt, key)
@@ -71,7 +71,7 @@ class World:
 
 
 def _publish(bundle: Path, *authorities: Authority) -> None:
-    pems = [authority.credentials.certificate.public_bytes(Encoding.PEM) for authority in authorities]
+    pems = [authority.key_pair.certificate.public_bytes(Encoding.PEM) for authority in authorities]
     bundle.write_bytes(b"".join(pems))
 
 
@@ -95,7 +95,7 @@ async def test_once_the_ca_of_a_client_is_removed_its_open_connection_is_answere
 
 async def test_once_the_ca_of_a_client_expires_its_open_connection_is_answered_no_more(tmp_path: Path) -> None:
     world = World.create(tmp_path)
-    ends_at = world.pki.authority.credentials.certificate.not_valid_after_utc.timestamp()
+    ends_at = world.pki.authority.key_pair.certificate.not_valid_after_utc.timestamp()
     async with loopback(world.answer, lambda: world.files.context) as running:
         connection = await opened(running.port, world.pki.context(world.pki.client()))
         for now_seconds, said in ((ends_at - 1, b"\r\n\r\nhello"), (ends_at, b"certificate_untrusted hello")):
@@ -107,8 +107,8 @@ async def test_once_the_ca_of_a_client_expires_its_open_connection_is_answered_n
 async def test_a_chain_over_an_intermediate_ends_with_any_of_its_parts(tmp_path: Path) -> None:
     root = Authority.create("root")
     ends_at = datetime.now(UTC).replace(microsecond=0) + timedelta(days=10)
-    middle = _issued(root.credentials, "middle", ends_at)
-    world = World.create(tmp_path, _any(root.credentials))
+    middle = _issued(root.key_pair, "middle", ends_at)
+    world = World.create(tmp_path, _any(root.key_pair))
     leaf = Authority.of(middle).issue_client("kube-apiserver")
     async with loopback(world.answer, lambda: world.files.context) as running:
         connection = await opened(running.port, world.client(leaf, middle))
@@ -125,53 +125,49 @@ async def test_a_chain_over_an_intermediate_ends_with_any_of_its_parts(tmp_path:
 
 
 async def test_an_intermediate_ca_vouches_without_its_root_for_new_and_open_connections(tmp_path: Path) -> None:
-    middle = Authority.of(
-        _issued(Authority.create("root").credentials, "middle", datetime.now(UTC) + timedelta(days=9))
-    )
+    middle = Authority.of(_issued(Authority.create("root").key_pair, "middle", datetime.now(UTC) + timedelta(days=9)))
     world = World.create(tmp_path, middle)
     context = world.client(middle.issue_client("kube-apiserver"))
     async with loopback(world.answer, lambda: world.files.context) as running:
         connection = await opened(running.port, context)
         assert (await exchange(*connection)).endswith(b"\r\n\r\nhello")
-        world.now_seconds = middle.credentials.certificate.not_valid_after_utc.timestamp()
+        world.now_seconds = middle.key_pair.certificate.not_valid_after_utc.timestamp()
         assert (await exchange(*connection)).endswith(b"certificate_untrusted hello")
         connection[1].transport.abort()
 
 
 def test_a_ca_that_was_renewed_with_its_key_vouches_for_the_same_leaves() -> None:
-    old = Authority.create("one", timedelta(days=1)).credentials
+    old = Authority.create("one", timedelta(days=1)).key_pair
     longer = _issued(old, _name(old), datetime.now(UTC) + timedelta(days=9), old.key)
-    trust = Trust([longer.certificate])
+    trust = TrustedCas([longer.certificate])
     assert trust.until_seconds([old.certificate]) == longer.certificate.not_valid_after_utc.timestamp()
-    both = Trust([longer.certificate, old.certificate])
+    both = TrustedCas([longer.certificate, old.certificate])
     assert both.until_seconds([old.certificate]) == longer.certificate.not_valid_after_utc.timestamp()
 
 
 @pytest.mark.parametrize("same", ["name", "key"])
 def test_a_ca_of_the_same_name_or_the_same_key_alone_is_another(same: str) -> None:
-    one = Authority.create("one").credentials
+    one = Authority.create("one").key_pair
     soon = datetime.now(UTC) + timedelta(days=9)
     other = _issued(one, _name(one), soon) if same == "name" else _issued(one, "other", soon, one.key)
-    assert Trust([other.certificate]).until_seconds([one.certificate]) == 0
+    assert TrustedCas([other.certificate]).until_seconds([one.certificate]) == 0
 
 
 def test_who_trusts_nobody_trusts_no_chain() -> None:
-    assert Trust().until_seconds([Authority.create().credentials.certificate]) == 0
-    assert Trust([Authority.create().credentials.certificate]).until_seconds([]) == 0
+    assert TrustedCas().until_seconds([Authority.create().key_pair.certificate]) == 0
+    assert TrustedCas([Authority.create().key_pair.certificate]).until_seconds([]) == 0
 
 
-def _name(credentials: Credentials) -> str:
+def _name(credentials: KeyPair) -> str:
     return str(credentials.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
-def _any(credentials: Credentials) -> Authority:
+def _any(credentials: KeyPair) -> Authority:
     """Return the same authority without its bound on the length of chains."""
     return Authority(_issued(credentials, _name(credentials), datetime.now(UTC) + timedelta(days=30), credentials.key))
 
 
-def _issued(
-    issuer: Credentials, name: str, ends_at: datetime, key: ec.EllipticCurvePrivateKey | None = None
-) -> Credentials:
+def _issued(issuer: KeyPair, name: str, ends_at: datetime, key: ec.EllipticCurvePrivateKey | None = None) -> KeyPair:
     """Return a CA that another signed, or that has signed itself where the key is the same."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateBuilder(extensions=[])
@@ -180,4 +176,4 @@ def _issued(
     builder = builder.not_valid_before(datetime.now(UTC) - timedelta(hours=1)).not_valid_after(ends_at)
     builder = builder.public_key(key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    return Credentials(builder.sign(issuer.key, hashes.SHA256()), key)
+    return KeyPair(builder.sign(issuer.key, hashes.SHA256()), key)

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from certs.authority import Credentials
+from certs.authority import KeyPair
 from certs.tokens.issuer import certificate_binding
 from tests.harness.forwarding import HEADER, PROXY, Forwarding, pem, said_of
 from tests.harness.identity import Pki
@@ -45,7 +45,7 @@ class Way:
 
     async def call(
         self,
-        client: Credentials | None,
+        client: KeyPair | None,
         *headers: tuple[str, str],
         token: str | None = None,
         body: bytes = BODY,
@@ -144,7 +144,7 @@ async def test_a_token_is_bound_to_the_callers_certificate_and_not_to_the_proxys
 
 async def test_what_the_proxy_trusts_is_verified_again(way: Way) -> None:
     foreign = Pki.create(way.folder / "foreign", "foreign-ca")
-    with way.another_hop(pem(foreign.authority.credentials)) as trusting:
+    with way.another_hop(pem(foreign.authority.key_pair)) as trusting:
         assert await way.call(foreign.client(), at=trusting) == 401, trusting.log
         assert await way.refusals("foreign_forwarded_certificate") == 1
         assert await way.call(way.forwarding.caller, at=trusting) == 200, trusting.log

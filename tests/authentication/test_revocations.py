@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.serving import Files, serving
-from webhook.authentication.tokens.revocations import DeniedTokens, parse_denied
+from webhook.authentication.tokens.revocations import RevocationFile, parse_revocations
 from webhook.errors import UserError
 
 FOREVER = float("inf")
@@ -16,7 +16,7 @@ UNTIL_TEXT = "2030-03-17T17:46:40Z"
 
 
 def parsed(text: str) -> dict[tuple[str, str], float]:
-    return dict(parse_denied(text.encode(), "denied.yaml"))
+    return dict(parse_revocations(text.encode(), "denied.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_mistake_is_told_with_its_place_value_and_remedy(text: str, says: str)
 def test_a_token_is_denied_until_its_entry_ends(tmp_path: Path) -> None:
     path = tmp_path / "denied.yaml"
     path.write_text(f"- {{iss: a, jti: b, until: {UNTIL_TEXT}}}\n- {{iss: a, jti: c}}")
-    denied = DeniedTokens(path)
+    denied = RevocationFile(path)
     assert denied.denies("a", "b", UNTIL * 1_000_000 - 1)
     assert not denied.denies("a", "b", UNTIL * 1_000_000)
     assert denied.denies("a", "c", UNTIL * 1_000_000)
@@ -80,7 +80,7 @@ def test_a_token_is_denied_until_its_entry_ends(tmp_path: Path) -> None:
 def test_a_bad_list_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "denied.yaml"
     path.write_text("- {iss: a, jti: b}")
-    denied = DeniedTokens(path)
+    denied = RevocationFile(path)
     for text in ("", "- {iss: a}", "- {iss: c, jti: d}\n- {iss: a}"):
         path.write_text(text)
         denied.reload()
@@ -94,7 +94,7 @@ def test_a_bad_list_changes_nothing(tmp_path: Path) -> None:
 def test_a_list_as_large_as_allowed_is_read(tmp_path: Path) -> None:
     path = tmp_path / "denied.yaml"
     path.write_text(json.dumps([{"iss": "https://issuer.example", "jti": f"{number:036}"} for number in range(4096)]))
-    assert len(DeniedTokens(path).value) == 4096
+    assert len(RevocationFile(path).value) == 4096
 
 
 async def test_a_token_that_a_running_server_knows_is_denied_soon_after_its_list_says_so(tmp_path: Path) -> None:

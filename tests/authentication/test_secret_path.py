@@ -21,9 +21,9 @@ from tests.harness.raw import BODY, head, line, sized
 from tests.harness.serving import POLICY, Files, Serving, pod, serving
 from tests.policy.test_policy_webhook import review as policy_review
 from webhook import settings
-from webhook.authentication.reasons import Refusal
-from webhook.authentication.secret_path import ReducedDoor
-from webhook.authentication.secret_path_file import ReducedPaths, read_paths
+from webhook.authentication.reasons import AuthFailure
+from webhook.authentication.secret_path import SecretPathStrategy
+from webhook.authentication.secret_path_file import SecretPathFile, read_paths
 from webhook.cli import root
 from webhook.core.admission.decision import Half
 from webhook.errors import AuthenticationError, UserError
@@ -301,7 +301,7 @@ def test_what_is_no_path_is_refused_without_its_words(tmp_path: Path, content: s
     file = tmp_path / "path"
     file.write_text(content)
     with pytest.raises(UserError, match=says) as refused:
-        ReducedPaths(file)
+        SecretPathFile(file)
     for words in filter(None, content.split()):
         assert words not in f"{refused.value}{refused.value.remedy}"
 
@@ -310,7 +310,7 @@ async def test_the_command_of_the_remedy_makes_a_good_file(tmp_path: Path) -> No
     file = tmp_path / "path"
     file.write_text("")
     with pytest.raises(UserError) as refused:
-        ReducedPaths(file)
+        SecretPathFile(file)
     command = refused.value.remedy.split("by chance: ")[1]
     for _ in range(20):
         making = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
@@ -322,7 +322,7 @@ async def test_the_command_of_the_remedy_makes_a_good_file(tmp_path: Path) -> No
 async def test_a_path_of_any_bytes_is_compared_and_not_an_error(tmp_path: Path) -> None:
     file = tmp_path / "path"
     file.write_text(SECRET)
-    door, headers = ReducedDoor(ReducedPaths(file)), CIMultiDictProxy(CIMultiDict[str]())
+    door, headers = SecretPathStrategy(SecretPathFile(file)), CIMultiDictProxy(CIMultiDict[str]())
     for path in (
         "",
         "/",
@@ -335,7 +335,7 @@ async def test_a_path_of_any_bytes_is_compared_and_not_an_error(tmp_path: Path) 
     ):
         with pytest.raises(AuthenticationError) as refused:
             await door.admit(None, headers, path)
-        assert (refused.value.reason, refused.value.status) == (Refusal.PATH, 404)
+        assert (refused.value.reason, refused.value.status) == (AuthFailure.PATH, 404)
 
 
 # --- the webhook configurations ---

@@ -77,7 +77,7 @@ async def _costs(loaded: LoadedPolicy, traffic: dict[str, Traffic], observers: O
         took_us = (time.process_time_ns() - started_ns) / 1000
         if answer.decision.status.code != (503 if service == OPEN else 200):
             raise SystemExit(f"error: {service}: answered {answer.body!r}")
-        await store.hear(plan, [_HEARD])
+        await store.record_outcomes(plan, [_HEARD])
         return took_us / REVIEWS
 
     costs: Costs = {service: [] for service in traffic}

@@ -27,9 +27,9 @@ from webhook.core.admission.decision import Half
 from webhook.core.kubernetes.pod_bounds import CONTAINERS_MAX
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
-from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_overrides import ActiveOverrides
 from webhook.policy.active_policy import ActivePolicy
-from webhook.policy.current_policy import PolicyKeeper
+from webhook.policy.current_policy import CurrentPolicy
 
 SERVICES = 1_000
 REPEATS = 5
@@ -57,10 +57,10 @@ class Server:
 
     def __init__(self) -> None:
         metrics, clock = Observers(Metrics("bench", Duty.REVIEWS)), SystemClock()
-        self.overrides = OverridesKeeper(metrics, WallClock(), "here")
+        self.overrides = ActiveOverrides(metrics, WallClock(), "here")
         active = ActivePolicy(self.overrides)
         self.overrides.prepare = active.prepare_overrides
-        self.keeper = PolicyKeeper(metrics, clock, PolicyProcess(), prepare=active.prepare)
+        self.keeper = CurrentPolicy(metrics, clock, PolicyProcess(), prepare=active.prepare)
         source = PolicyFile("/nowhere", self.keeper)
         self._interceptor = Interceptor(source, MemoryStore(clock), FixedNamespaces(), metrics, active)
 

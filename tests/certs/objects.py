@@ -1,4 +1,4 @@
-"""The objects of a cluster in memory, as duties ask for them: over years of virtual time no API server could follow."""
+"""The objects of a cluster in memory, as tasks ask for them: over years of virtual time no API server could follow."""
 
 import base64
 import copy
@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 
 from certs.cluster.api import Api, Json, OvertakenError
-from certs.cluster.ca_controller import Plan
+from certs.cluster.ca_controller import CertificatePlan
 from certs.cluster.secrets import LABELS
-from certs.cluster.tasks import Duty
+from certs.cluster.tasks import Task
 from certs.cluster.trust_domain import certificates
 from certs.cluster.webhooks import CONFIGURATIONS, INJECTED_FROM
 from certs.errors import CertsError
@@ -18,7 +18,7 @@ from certs.lifetimes import Lifetimes
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
-PLAN = Plan(
+PLAN = CertificatePlan(
     Lifetimes.of(365 * DAY, 14 * DAY, timedelta(minutes=1)), Lifetimes.of(365 * DAY, 14 * DAY, timedelta(minutes=5))
 )
 SECRETS = "/api/v1/namespaces/podgate-system/secrets"
@@ -131,19 +131,19 @@ class Objects(Api):
         return {whole["webhooks"][0]["clientConfig"]["service"]["port"] for whole in wholes}
 
 
-async def settle(api: Objects, duties: Sequence[Duty], now: datetime) -> tuple[list[str], list[str]]:
+async def settle(api: Objects, tasks: Sequence[Task], now: datetime) -> tuple[list[str], list[str]]:
     """Do all that is due; return what was done, and the troubles that are left."""
     did: list[str] = []
     troubles: list[str] = []
-    for duty in duties:
+    for task in tasks:
         for _ in range(50):
-            looked = await duty.look(api, now)
-            did += [f"{looked.done.what}: {looked.done.text}"] if looked.done is not None else []
-            if looked.is_over:
+            result = await task.reconcile(api, now)
+            did += [f"{result.action.what}: {result.action.text}"] if result.action is not None else []
+            if result.is_over:
                 break
         else:
             raise AssertionError(f"no end of it: {did}")
-        troubles += looked.troubles
+        troubles += result.errors
     return did, troubles
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from certs.cluster.ca_controller import CLIENT, Keeping
-from certs.cluster.port_switch import DOORS, PEMS, Turning
+from certs.cluster.ca_controller import CLIENT, CaController
+from certs.cluster.port_switch import PEMS, PORTS, PortSwitch
 from tests.certs.objects import PLAN, SECRETS, Objects, settle
 from tests.cli.running import Done, podgate
 from webhook.adapters import kubernetes
@@ -42,9 +42,9 @@ def test_it_makes_what_is_missing_once(cluster: Objects, tmp_path: Path) -> None
 
 def test_what_the_leader_has_put_behind_its_doors_stays(cluster: Objects, tmp_path: Path) -> None:
     """It is told nothing of --caller-ports, and with the doors the certificate in use would change in place."""
-    asyncio.run(settle(cluster, [Keeping(PLAN), Turning((443, 444))], datetime.now(UTC)))
+    asyncio.run(settle(cluster, [CaController(PLAN), PortSwitch((443, 444))], datetime.now(UTC)))
     before = cluster.secret(CLIENT)
-    assert {*PEMS, DOORS} < set(before)
+    assert {*PEMS, PORTS} < set(before)
     assert bootstrap(tmp_path) == Done(0, "all is there\n", "")
     assert cluster.secret(CLIENT) == before
 

@@ -12,7 +12,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def generation() -> Generation:
-    made = Authority.create(now=NOW).credentials
+    made = Authority.create(now=NOW).key_pair
     return Generation(made.certificate, made.key, NOW, None)
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from certs.authority import server_names
-from certs.cluster.ca_controller import CLIENT, SERVING, Plan
+from certs.cluster.ca_controller import CLIENT, SERVING, CertificatePlan
 from certs.cluster.injection import CERTIFICATE
 from certs.cluster.secrets import NAMESPACE
 from certs.cluster.webhooks import CONFIGURATIONS
@@ -29,7 +29,7 @@ def test_the_secrets_are_those_that_the_server_mounts_and_the_api_server_is_give
     )
     assert (serving["secretName"], caller["secretName"]) == (SERVING, CLIENT)
     assert serving["dnsNames"] == [name.value for name in server_names(f"podgate.{NAMESPACE}.svc")]
-    assert caller["commonName"] == Plan.__dataclass_fields__["client_name"].default
+    assert caller["commonName"] == CertificatePlan.__dataclass_fields__["client_name"].default
     assert ("server auth" in serving["usages"], "client auth" in caller["usages"]) == (True, True)
     pod = objects("30-deployment.yaml")["Deployment/podgate"]["spec"]["template"]["spec"]
     assert {"secretName": SERVING, "defaultMode": 0o440} in [volume.get("secret") for volume in pod["volumes"]]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.dual_port_rollover import Door, Put, Step, Turn, View, due
+from certs.dual_port_rollover import PortCertificate, PortState, Step, SwitchPort, WritePort, due
 from tests.core.strategies import examples
 
 START = 1_800_000_000
@@ -21,8 +21,8 @@ class World:
     """The Secret, where webhooks lead, and what the slowest API server has for each door."""
 
     now: int = START
-    newest: Door = field(default_factory=lambda: Door(b"0", START + LIFE_SECONDS, START))
-    doors: list[Door | None] = field(default_factory=lambda: [None, None])
+    newest: PortCertificate = field(default_factory=lambda: PortCertificate(b"0", START + LIFE_SECONDS, START))
+    doors: list[PortCertificate | None] = field(default_factory=lambda: [None, None])
     webhooks: list[int] = field(default_factory=lambda: [0, 0, 0])
     """To which door each configuration leads."""
     seen: list[bytes] = field(default_factory=lambda: [b"0", b"0"])
@@ -34,19 +34,19 @@ class World:
 
     def step(self) -> Step | None:
         first, second = self.doors
-        return due(View(self.newest, (first, second), frozenset(self.webhooks)), self.now)
+        return due(PortState(self.newest, (first, second), frozenset(self.webhooks)), self.now)
 
     def take(self, step: Step, parts: int = 3) -> None:
         """Take a step; of a turn as many configurations as are written before a kill."""
         match step:
-            case Put(at, door, _):
+            case WritePort(at, door, _):
                 former = self.doors[at]
                 if former is None or former.pem != door.pem:
                     self.written[at].append((self.now, door.pem))
                     # The fastest API server sees it at once, while the last calls may still be under way.
                     self.changed_in_use += former is not None and self.now - self.used_at[at] < 30
                 self.doors[at] = door
-            case Turn(to):
+            case SwitchPort(to):
                 self.webhooks = [to] * parts + self.webhooks[parts:]
 
     def look(self) -> None:
@@ -58,7 +58,7 @@ class World:
 
     def renew(self) -> None:
         pem = str(int(self.newest.pem) + 1).encode()
-        self.newest = Door(pem, self.now + LIFE_SECONDS, self.now)
+        self.newest = PortCertificate(pem, self.now + LIFE_SECONDS, self.now)
         self.ends[pem] = self.now + LIFE_SECONDS
 
     def second(self) -> None:
@@ -104,7 +104,7 @@ def test_over_many_renewals_no_call_is_lost_and_no_certificate_expires() -> None
 
 
 def test_between_renewals_both_doors_have_the_newest_and_nothing_is_done() -> None:
-    world = World(newest=Door(b"0", START + 1000 * LIFE_SECONDS, START))
+    world = World(newest=PortCertificate(b"0", START + 1000 * LIFE_SECONDS, START))
     world.live(1000)
     before = list(world.doors)
     world.live(1000)
@@ -149,7 +149,7 @@ def test_where_webhooks_lead_elsewhere_both_doors_have_the_newest_at_once() -> N
     world.renew()
     for _ in range(10):
         first, second = world.doors
-        step = due(View(world.newest, (first, second), frozenset(), is_elsewhere=True), world.now)
+        step = due(PortState(world.newest, (first, second), frozenset(), is_elsewhere=True), world.now)
         if step is None:
             break
         world.take(step)
@@ -158,9 +158,9 @@ def test_where_webhooks_lead_elsewhere_both_doors_have_the_newest_at_once() -> N
 
 
 def test_where_some_webhook_leads_elsewhere_none_is_turned() -> None:
-    door = Door(b"0", START + LIFE_SECONDS, START, None)
-    assert due(View(door, (door, door), frozenset({0, 1}), is_elsewhere=True), START) is None
-    assert due(View(door, (door, door), frozenset({0, 1})), START) is not None
+    door = PortCertificate(b"0", START + LIFE_SECONDS, START, None)
+    assert due(PortState(door, (door, door), frozenset({0, 1}), is_elsewhere=True), START) is None
+    assert due(PortState(door, (door, door), frozenset({0, 1})), START) is not None
 
 
 @examples(60)
@@ -188,7 +188,7 @@ def test_whatever_is_interrupted_no_call_is_lost(deeds: list[tuple[str, int, int
 
 @pytest.mark.parametrize("closed_at", [None, START + 1000])
 def test_a_door_that_nobody_uses_is_noted_as_of_now(closed_at: int | None) -> None:
-    door = Door(b"0", START + LIFE_SECONDS, START, closed_at)
-    step = due(View(door, (replace(door, closed_at=None), door), frozenset({0})), START)
-    assert isinstance(step, Put)
+    door = PortCertificate(b"0", START + LIFE_SECONDS, START, closed_at)
+    step = due(PortState(door, (replace(door, closed_at=None), door), frozenset({0})), START)
+    assert isinstance(step, WritePort)
     assert step.door.closed_at == START

@@ -5,19 +5,19 @@ import pytest
 
 from certs.authority import Authority
 from certs.errors import CertsError
-from certs.files import read_certificates, read_credentials, read_private_key, write, write_credentials
+from certs.files import read_certificates, read_key_pair, read_private_key, write, write_key_pair
 
 
 def test_what_is_written_is_read_again_and_keys_are_their_owners_alone(tmp_path: Path) -> None:
-    credentials = Authority.create().credentials
+    credentials = Authority.create().key_pair
     crt, key = tmp_path / "new" / "a.crt", tmp_path / "new" / "a.key"
     before = os.umask(0)  # the mode must not depend on the caller's habits
     try:
-        write_credentials(credentials, crt, key)
+        write_key_pair(credentials, crt, key)
     finally:
         os.umask(before)
     assert (crt.stat().st_mode & 0o777, key.stat().st_mode & 0o777) == (0o644, 0o600)
-    again = read_credentials(crt, key)
+    again = read_key_pair(crt, key)
     assert again.certificate == credentials.certificate
     assert again.key.private_numbers() == credentials.key.private_numbers()
     assert sorted(path.name for path in crt.parent.iterdir()) == ["a.crt", "a.key"]
@@ -27,7 +27,7 @@ def test_what_is_written_is_read_again_and_keys_are_their_owners_alone(tmp_path:
 def test_nothing_is_replaced_silently_and_nothing_is_half_written(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("somebody's")
     with pytest.raises(CertsError, match="there already"):
-        write_credentials(Authority.create().credentials, tmp_path / "a.crt", tmp_path / "a.key")
+        write_key_pair(Authority.create().key_pair, tmp_path / "a.crt", tmp_path / "a.key")
     assert (tmp_path / there).read_text() == "somebody's"
     assert [path.name for path in tmp_path.iterdir()] == [there]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from certs import ca_generations as lines
+from certs import ca_generations
 from certs.authority import Authority
 from certs.errors import CertsError
-from certs.files import read_certificates, read_credentials
-from certs.folder import Folder
+from certs.files import read_certificates, read_key_pair
+from certs.folder import CaFolder
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
 from tests.certs.test_commands import issue, run
@@ -23,7 +23,7 @@ LIVES = Lifetimes(100 * DAY, 30 * DAY, DAY)
 
 
 def rotated(folder: Path, now: datetime) -> list[str]:
-    return [f"{did.file} {did.text}" for did in Folder(folder, LIVES).rotate(now)]
+    return [f"{did.file} {did.text}" for did in CaFolder(folder, LIVES).rotate(now)]
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def test_two_years_of_daily_runs_leave_every_leaf_verified_and_every_old_ca_gone
         trusted = read_certificates(pki / "ca.crt")
         cas |= set(trusted)
         for stem in ("server", "kube-apiserver"):
-            leaf = read_credentials(pki / f"{stem}.crt", pki / f"{stem}.key")
+            leaf = read_key_pair(pki / f"{stem}.crt", pki / f"{stem}.key")
             assert leaf.certificate.public_key() == leaf.key.public_key()
             assert leaf.certificate.not_valid_after_utc > now + DAY
             assert any(signed_by(leaf.certificate, ca) and ca.not_valid_after_utc > now for ca in trusted)
-        signer = read_credentials(pki / "ca.crt", pki / "ca.key")
+        signer = read_key_pair(pki / "ca.crt", pki / "ca.key")
         assert signer.certificate.public_key() == signer.key.public_key(), "what `certs issue` signs with"
         assert len(trusted) <= 3
         assert trusted[0].not_valid_after_utc > now
@@ -64,7 +64,7 @@ def test_a_new_ca_is_given_a_day_before_it_signs(pki: Path) -> None:
     old = read_certificates(pki / "ca.crt")[0]
     while not (said := [line for line in rotated(pki, now) if "ca.crt holds 2 CA(s)" in line]):
         now += DAY / 4
-    assert "give it to both sides" in said[0]
+    assert "distribute it to servers and clients" in said[0]
     assert signed_by(read_certificates(pki / "server.crt")[0], old)
     assert not any("a new CA has taken over" in line for line in rotated(pki, now + DAY * 0.9))
     switched = rotated(pki, now + DAY)
@@ -77,7 +77,7 @@ def test_one_that_was_interrupted_between_key_and_certificate_is_mended_by_the_n
     (pki / "server.key").write_bytes((pki / "other/server.key").read_bytes())
     [line] = rotated(pki, datetime.now(UTC))
     assert line.startswith("server.crt renewed")
-    assert "its key is missing, or another's" in line
+    assert "its key is missing or does not match" in line
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pki / "server.crt", pki / "server.key")
 
@@ -86,10 +86,10 @@ def test_cas_that_stood_in_the_bundle_before_the_first_run_stay_until_they_expir
     now = datetime.now(UTC)
     own = read_certificates(pki / "ca.crt")
     hand_kept, expired = (
-        Authority.create(name, 50 * DAY, now=at).credentials.certificate
+        Authority.create(name, 50 * DAY, now=at).key_pair.certificate
         for name, at in (("by-hand", now), ("past", now - 60 * DAY))
     )
-    (pki / "ca.crt").write_bytes(lines.pem(*own, hand_kept, expired, hand_kept))
+    (pki / "ca.crt").write_bytes(ca_generations.pem(*own, hand_kept, expired, hand_kept))
     rotated(pki, now)
     assert read_certificates(pki / "ca.crt") == [*own, hand_kept]
     rotated(pki, now + 49 * DAY)
@@ -130,4 +130,4 @@ def test_what_is_no_such_folder_is_said_with_a_remedy(tmp_path: Path, pki: Path)
     assert refused.value.remedy == "write at least 60"
     (pki / "rotation.json").write_text("{}")
     with pytest.raises(CertsError, match=r"rotation\.json: is no line of CAs"):
-        Folder(pki, LIVES)
+        CaFolder(pki, LIVES)

@@ -12,11 +12,11 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs import ca_generations as lines
+from certs import ca_generations
 from certs.authority import Authority, server_names
-from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA, Keeping, Plan
+from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA, CaController, CertificatePlan
 from certs.cluster.injection import CERTIFICATE
-from certs.cluster.port_switch import Turning
+from certs.cluster.port_switch import PortSwitch
 from certs.cluster.secrets import NAMESPACE
 from certs.cluster.trust_domain import certificates
 from certs.cluster.webhooks import CONFIGURATIONS
@@ -27,7 +27,7 @@ from tests.certs.objects import DAY, GROUP, PLAN, SECRETS, START, Objects, settl
 from tests.core.strategies import examples
 
 MINUTE, LOOK = timedelta(minutes=1), timedelta(seconds=10)
-SHORT = Plan(Lifetimes.of(3 * DAY, DAY, MINUTE), Lifetimes.of(3 * DAY, DAY, 5 * MINUTE))
+SHORT = CertificatePlan(Lifetimes.of(3 * DAY, DAY, MINUTE), Lifetimes.of(3 * DAY, DAY, 5 * MINUTE))
 NAME = f"podgate.{NAMESPACE}.svc"
 PATHS = [f"{SECRETS}/{name}" for name in (SERVING_CA, CLIENT_CA, SERVING, CLIENT)] + [
     f"{GROUP}/{place}" for place in CONFIGURATIONS
@@ -37,10 +37,10 @@ PATHS = [f"{SECRETS}/{name}" for name in (SERVING_CA, CLIENT_CA, SERVING, CLIENT
 def by_hand(labelled: tuple[str, ...] = (), injected_from: str | None = None) -> Objects:
     """Return a cluster whose Secrets and bundles were made by hand, of one CA."""
     api, ca = Objects(), Authority.create("by-hand", now=START)
-    trusted = lines.pem(ca.credentials.certificate)
+    trusted = ca_generations.pem(ca.key_pair.certificate)
     server, client = ca.issue_server(NAME, server_names(NAME), DAY, START), ca.issue_client(CLIENT, None, DAY, START)
     for name, leaf in ((SERVING, server), (CLIENT, client)):
-        data = {"tls.crt": lines.pem(leaf.certificate), "tls.key": key_pem(leaf.key), "ca.crt": trusted}
+        data = {"tls.crt": ca_generations.pem(leaf.certificate), "tls.key": key_pem(leaf.key), "ca.crt": trusted}
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         api.put(f"{SECRETS}/{name}", {"metadata": {"name": name}, "data": encoded})
     for name in labelled:
@@ -69,9 +69,9 @@ def is_served(api: Objects) -> bool:
     return all(verifies(leaf(api, name), bundle) for name in (SERVING, CLIENT) for bundle in bundles(api, name))
 
 
-async def kept(plan: Plan = PLAN) -> Objects:
+async def kept(plan: CertificatePlan = PLAN) -> Objects:
     api = Objects()
-    await settle(api, [Keeping(plan)], START)
+    await settle(api, [CaController(plan)], START)
     return api
 
 
@@ -83,14 +83,14 @@ async def test_secrets_are_handed_over_one_by_one_and_what_is_in_them_stays_in_u
     api = by_hand()
     before = [leaf(api, name) for name in order]
     now = START + MINUTE
-    await settle(api, [Keeping(PLAN)], now)
+    await settle(api, [CaController(PLAN)], now)
     for name in order:
         api.label(name)
         now += LOOK
-        await settle(api, [Keeping(PLAN)], now)
+        await settle(api, [CaController(PLAN)], now)
         assert is_served(api)
     assert [leaf(api, name) for name in order] == before, "no new one before its CA has settled"
-    await settle(api, [Keeping(PLAN)], now + 6 * MINUTE)
+    await settle(api, [CaController(PLAN)], now + 6 * MINUTE)
     assert not set(before) & {leaf(api, name) for name in order}
     assert is_served(api)
 
@@ -98,7 +98,7 @@ async def test_secrets_are_handed_over_one_by_one_and_what_is_in_them_stays_in_u
 async def test_what_cert_manager_has_signed_stays_in_use_when_its_secrets_are_handed_over() -> None:
     api = by_hand((SERVING, CLIENT), injected_from=CERTIFICATE)
     before = [leaf(api, name) for name in (SERVING, CLIENT)]
-    await settle(api, [Keeping(PLAN)], START + MINUTE)
+    await settle(api, [CaController(PLAN)], START + MINUTE)
     assert [leaf(api, name) for name in (SERVING, CLIENT)] == before
     assert is_served(api)
     assert all(not api.whole(f"{GROUP}/{place}")["metadata"]["annotations"] for place in CONFIGURATIONS)
@@ -107,14 +107,14 @@ async def test_what_cert_manager_has_signed_stays_in_use_when_its_secrets_are_ha
 async def test_whose_certificate_is_kept_by_hand_stays_trusted_beside_our_cas_and_it_is_said_why() -> None:
     api, now = by_hand((SERVING,)), START + MINUTE
     ca = next(iter(certificates(api.secret(SERVING)["ca.crt"])))
-    _, troubles = await settle(api, [Keeping(PLAN)], now)
+    _, troubles = await settle(api, [CaController(PLAN)], now)
     trusted = certificates(api.secret(SERVING)["ca.crt"])
     assert ca in trusted
     assert len(trusted) == 2
     [told] = [text for text in troubles if "ca.crt" in text]
     assert told.startswith(f"Secret {NAMESPACE}/{SERVING}: ca.crt: keeps {ca.subject.rfc4514_string()}, ")
-    api.change(SERVING, {"others-ca.crt": lines.pem(ca)})
-    _, troubles = await settle(api, [Keeping(PLAN)], now)
+    api.change(SERVING, {"others-ca.crt": ca_generations.pem(ca)})
+    _, troubles = await settle(api, [CaController(PLAN)], now)
     assert [text for text in troubles if "ca.crt" in text] == []
     assert certificates(api.secret(SERVING)["ca.crt"]) == trusted
 
@@ -123,9 +123,9 @@ async def test_cas_are_succeeded_though_the_clients_certificate_cannot_be_read_f
     api = await kept()
     [old] = bundles(api, CLIENT)[0]
     api.unreadable.add(f"{SECRETS}/{CLIENT}")
-    looked = await Keeping(PLAN).look(api, START + 300 * DAY)
+    looked = await CaController(PLAN).reconcile(api, START + 300 * DAY)
     assert CLIENT_CA in looked.ends, "whoever watches sees when it expires"
-    _, troubles = await settle(api, [Keeping(PLAN)], START + 300 * DAY)
+    _, troubles = await settle(api, [CaController(PLAN)], START + 300 * DAY)
     assert [text for text in troubles if CLIENT in text]
     assert len(bundles(api, CLIENT)[0] - {old}) == 1
 
@@ -139,15 +139,15 @@ async def test_a_lost_ca_stays_trusted_though_a_secret_cannot_be_read_at_that_lo
     before = leaf(api, CLIENT)
     api.change(CLIENT_CA, {"line.json": None})
     api.unreadable.add(f"{SECRETS}/{unread}")
-    _, troubles = await settle(api, [Keeping(PLAN)], START + MINUTE)
+    _, troubles = await settle(api, [CaController(PLAN)], START + MINUTE)
     assert [text for text in troubles if unread in text]
     assert leaf(api, CLIENT) == before
     assert is_served(api)
     api.unreadable.clear()
-    assert (await settle(api, [Keeping(PLAN)], START + MINUTE))[1] == []
+    assert (await settle(api, [CaController(PLAN)], START + MINUTE))[1] == []
     assert leaf(api, CLIENT) == before
     assert len(bundles(api, CLIENT)[0]) == 2
-    await settle(api, [Keeping(PLAN)], START + 10 * MINUTE)
+    await settle(api, [CaController(PLAN)], START + 10 * MINUTE)
     assert leaf(api, CLIENT) != before
     assert is_served(api)
 
@@ -156,7 +156,7 @@ async def test_a_serving_certificate_handed_over_is_used_though_no_configuration
     api = by_hand((SERVING, CLIENT))
     before, data = leaf(api, SERVING), set(api.secret(SERVING))
     api.unreadable |= {f"{GROUP}/{place}" for place in CONFIGURATIONS}
-    _, troubles = await settle(api, [Keeping(PLAN)], START + MINUTE)
+    _, troubles = await settle(api, [CaController(PLAN)], START + MINUTE)
     assert len(set(troubles)) == len(CONFIGURATIONS)
     assert leaf(api, SERVING) == before
     assert set(api.secret(SERVING)) == data, "a server that is told to would not be ready with another bundle"
@@ -170,17 +170,17 @@ async def test_a_ca_that_is_lost_soon_after_it_took_over_takes_none_with_it_that
     api.change(ca, {"line.json": None})
     while leaf(api, name) == former:
         now += LOOK
-        await settle(api, [Keeping(PLAN)], now)
+        await settle(api, [CaController(PLAN)], now)
     api.change(ca, {"line.json": None})
-    await settle(api, [Keeping(PLAN)], now + LOOK)
+    await settle(api, [CaController(PLAN)], now + LOOK)
     assert is_served(api)
     assert all(verifies(former, bundle) for bundle in bundles(api, name))
-    await settle(api, [Keeping(PLAN)], START + 15 * DAY)
+    await settle(api, [CaController(PLAN)], START + 15 * DAY)
     assert not any(verifies(former, bundle) for bundle in bundles(api, name)), "it has expired"
 
 
 async def test_what_stands_behind_a_door_keeps_its_ca_trusted_however_often_the_ca_is_lost() -> None:
-    api, now, duties = await kept(), START, (Keeping(PLAN), Turning((443, 444)))
+    api, now, duties = await kept(), START, (CaController(PLAN), PortSwitch((443, 444)))
     await settle(api, duties, now)
     shown = api.secret(CLIENT)["first.pem"]
     api.unreadable.add(f"{GROUP}/{CONFIGURATIONS[2]}")  # so no call turns
@@ -203,7 +203,7 @@ async def test_a_renewed_certificate_keeps_its_names_though_not_all_are_to_be_re
     path = f"{GROUP}/{CONFIGURATIONS[0]}"
     whole = api.whole(path)
     api.put(path, {**whole, "webhooks": [host, *whole["webhooks"]]})
-    await settle(api, [Keeping(PLAN)], START)
+    await settle(api, [CaController(PLAN)], START)
     before = leaf(api, SERVING)
     if fault == "unreadable":
         api.unreadable.add(path)
@@ -211,7 +211,7 @@ async def test_a_renewed_certificate_keeps_its_names_though_not_all_are_to_be_re
         bad = {"name": "c.podgate.io", "clientConfig": {"url": "https:///mutate", "caBundle": ""}}
         whole = api.whole(path)
         api.put(path, {**whole, "webhooks": [bad, *whole["webhooks"]]})
-    await settle(api, [Keeping(PLAN)], START + 11 * DAY)
+    await settle(api, [CaController(PLAN)], START + 11 * DAY)
     after = leaf(api, SERVING)
     assert after != before
     assert x509.DNSName("podgate.example") in names(before)
@@ -223,10 +223,10 @@ async def test_a_name_that_no_webhook_bears_any_more_is_left_out_at_the_next_ren
     whole = api.whole(f"{GROUP}/{CONFIGURATIONS[0]}")
     url = {"url": "https://podgate.example:8443/mutate", "caBundle": ""}
     api.put(f"{GROUP}/{CONFIGURATIONS[0]}", {**whole, "webhooks": [{"name": "a.podgate.io", "clientConfig": url}]})
-    await settle(api, [Keeping(PLAN)], START)
+    await settle(api, [CaController(PLAN)], START)
     assert x509.DNSName("podgate.example") in names(leaf(api, SERVING))
     api.put(f"{GROUP}/{CONFIGURATIONS[0]}", whole)
-    await settle(api, [Keeping(PLAN)], START + 11 * DAY)
+    await settle(api, [CaController(PLAN)], START + 11 * DAY)
     assert names(leaf(api, SERVING)) == [*server_names(NAME)]
 
 
@@ -270,14 +270,14 @@ def mishap(api: Objects, random: Random) -> None:
 
 async def live(random: Random) -> None:
     """Hand two Secrets over, and see two CAs of each line come and go, with mishaps."""
-    api, keeping, now = by_hand(), Keeping(SHORT), START
+    api, keeping, now = by_hand(), CaController(SHORT), START
     ends = [Late(api, SERVING, SHORT.serving.settle), Late(api, CLIENT, SHORT.client.settle)]
     missed = 0
     for _ in range(60):
         now += random.choice((LOOK, MINUTE, MINUTE, 6 * MINUTE, 60 * MINUTE, 120 * MINUTE))
         mishap(api, random)
         for _ in range(random.randrange(8)):
-            await keeping.look(api, now)  # and is killed
+            await keeping.reconcile(api, now)  # and is killed
         for end in ends:
             end.check(now)
         api.unreadable.clear()

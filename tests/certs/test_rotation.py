@@ -5,14 +5,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from certs.authority import BACKDATED, Authority, server_names
 from certs.lifetimes import Lifetimes, renewal
-from certs.rotation import Adopt, Drop, Issue, Make, Mark, Publish, Step, due
+from certs.rotation import Adopt, Drop, Issue, Make, MarkPublished, Publish, Step, due
 from tests.certs.world import LEAF, NAME, PLACES, START, World, mishap, names_of
-from tests.core.strategies import examples
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 USUAL = Lifetimes.of(365 * DAY, 14 * DAY, MINUTE)
@@ -34,7 +33,7 @@ def at_rest(lives: Lifetimes) -> World:
     return world
 
 
-@examples(25)
+@settings(max_examples=25, deadline=None)
 @given(lives=lifetimes, seed=st.integers(0, 2**32))
 def test_the_leaf_verifies_against_every_published_bundle_at_every_moment_whatever_is_interrupted(
     lives: Lifetimes, seed: int
@@ -54,7 +53,7 @@ def test_the_leaf_verifies_against_every_published_bundle_at_every_moment_whatev
             assert world.failing() == ""
 
 
-@examples(25)
+@settings(max_examples=25, deadline=None)
 @given(lives=lifetimes, seed=st.integers(0, 2**32), jumps=st.lists(st.floats(-3, 3), min_size=1, max_size=6))
 def test_after_a_suspend_of_days_or_a_clock_put_right_one_look_sets_all_right(
     lives: Lifetimes, seed: int, jumps: list[float]
@@ -172,7 +171,7 @@ def test_nothing_is_renewed_needlessly() -> None:
 def test_a_bundle_that_drifts_is_due_at_once() -> None:
     """Checklist, 6."""
     world = at_rest(USUAL)
-    foreign = Authority.create().credentials.certificate
+    foreign = Authority.create().key_pair.certificate
     for drifted in (frozenset(), frozenset({foreign}), world.places["policy"].now | {foreign}):
         world.places["policy"].write(world.now, drifted)
         assert world.due() == (Publish("policy"),)
@@ -189,7 +188,7 @@ def test_a_new_ca_that_is_missing_somewhere_before_it_signs_settles_anew() -> No
     assert new.published_at == world.now
     world.places["policy"].write(world.now, frozenset({old.certificate}))
     world.pass_by(USUAL.settle)
-    assert world.due() == (Mark(new, None),)
+    assert world.due() == (MarkPublished(new, None),)
     world.settle()
     assert world.line.now[1].published_at == world.now
     assert not world.line.now[1].is_signing

@@ -7,32 +7,32 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from certs import ca_generations as lines
+from certs import ca_generations
 from certs.authority import Authority
-from certs.cluster.ca_controller import Keeping
-from certs.cluster.port_switch import Closing, Turning
+from certs.cluster.ca_controller import CaController
+from certs.cluster.port_switch import PortCleanup, PortSwitch
 from certs.cluster.secrets import LABELS
-from certs.cluster.token_controller import Issuing
+from certs.cluster.token_controller import TokenController
 from certs.cluster.trust_domain import certificates
 from certs.cluster.webhooks import CONFIGURATIONS
 from certs.inspection import signed_by
 from certs.tokens.issuer import key_pem, key_set, new_key, public_jwk, sign
 from certs.tokens.rotation import Issuer
 from tests.certs.objects import CONFIG_MAPS, DAY, GROUP, PLAN, SECRETS, START, Objects, expiry, settle
-from webhook.app.certificates import duties_of
+from webhook.app.certificates import tasks_of
 from webhook.settings import ControllerSettings
 from webhook.settings.parsing import parse_as
 
 ISSUER = Issuer("https://podgate", "podgate", "kube-apiserver", "kube-apiserver", 3600, 86400)
 
 
-DUTIES = (Keeping(PLAN), Turning((443, 444)))
+DUTIES = (CaController(PLAN), PortSwitch((443, 444)))
 
 
 async def kept() -> Objects:
     """Return a cluster with all that is kept."""
     api = Objects()
-    await settle(api, [Keeping(PLAN)], START)
+    await settle(api, [CaController(PLAN)], START)
     return api
 
 
@@ -46,7 +46,7 @@ async def test_the_serving_certificate_is_renewed_whatever_is_wrong_with_the_cli
         api.disown("podgate-client-ca")
     else:
         api.change("podgate-client-ca", {"line.json": b"{"})
-    did, troubles = await settle(api, [Keeping(PLAN)], START + 13 * DAY)
+    did, troubles = await settle(api, [CaController(PLAN)], START + 13 * DAY)
     assert any("podgate-tls: issued by" in text for text in did)
     assert [text for text in troubles if "podgate-client-ca" in text]
 
@@ -55,7 +55,7 @@ async def test_the_clients_certificate_is_renewed_though_the_serving_secret_is_s
     api = await kept()
     api.disown("podgate-tls")
     before = api.whole(f"{SECRETS}/podgate-tls")
-    did, troubles = await settle(api, [Keeping(PLAN)], START + 13 * DAY)
+    did, troubles = await settle(api, [CaController(PLAN)], START + 13 * DAY)
     assert any("podgate-apiserver: issued by" in text for text in did)
     assert [text for text in troubles if "podgate-tls is there without the label" in text]
     assert api.whole(f"{SECRETS}/podgate-tls") == before
@@ -68,18 +68,18 @@ async def test_a_webhooks_url_that_is_none_is_a_trouble_and_all_else_is_done(url
     whole = api.whole(path)
     whole["webhooks"].append({"name": "b.podgate.io", "clientConfig": {"url": url, "caBundle": ""}})
     api.put(path, whole)
-    did, troubles = await settle(api, [Keeping(PLAN)], START)
+    did, troubles = await settle(api, [CaController(PLAN)], START)
     assert any("podgate-tls: issued by" in text for text in did)
     assert [text for text in troubles if f"{CONFIGURATIONS[0]}: webhook b.podgate.io: url" in text]
 
 
 async def test_the_cas_of_other_clients_stay_trusted_for_as_long_as_they_are_named() -> None:
-    other = Authority.create("reporters", now=START).credentials.certificate
+    other = Authority.create("reporters", now=START).key_pair.certificate
     api = await kept()
-    api.change("podgate-tls", {"others-ca.crt": lines.pem(other)})
+    api.change("podgate-tls", {"others-ca.crt": ca_generations.pem(other)})
     seen: set[x509.Certificate] = set()
     for day in range(0, 2 * 365, 2):
-        await settle(api, [Keeping(PLAN)], START + day * DAY)
+        await settle(api, [CaController(PLAN)], START + day * DAY)
         trusted = certificates(api.secret("podgate-tls")["ca.crt"])
         assert other in trusted
         assert any(
@@ -89,40 +89,40 @@ async def test_the_cas_of_other_clients_stay_trusted_for_as_long_as_they_are_nam
         assert len(trusted) <= 4
     assert len(seen) >= 3, "CAs come and go beside it"
     assert other not in certificates(api.secret("podgate-tls")["serving-ca.crt"])
-    api.change("podgate-tls", {"ca.crt": lines.pem(*(ca for ca in trusted if ca != other))})
-    await settle(api, [Keeping(PLAN)], START + 2 * 365 * DAY)
+    api.change("podgate-tls", {"ca.crt": ca_generations.pem(*(ca for ca in trusted if ca != other))})
+    await settle(api, [CaController(PLAN)], START + 2 * 365 * DAY)
     assert other in certificates(api.secret("podgate-tls")["ca.crt"])
     api.change("podgate-tls", {"others-ca.crt": None})
-    await settle(api, [Keeping(PLAN)], START + 2 * 365 * DAY)
+    await settle(api, [CaController(PLAN)], START + 2 * 365 * DAY)
     assert other not in certificates(api.secret("podgate-tls")["ca.crt"])
 
 
 async def test_a_certificate_of_one_of_the_other_cas_is_used_until_ours_has_settled() -> None:
     by_hand = Authority.create("by-hand", now=START)
-    other = lines.pem(by_hand.credentials.certificate)
+    other = ca_generations.pem(by_hand.key_pair.certificate)
     leaf = by_hand.issue_client("kube-apiserver", lifetime=14 * DAY, now=START)
-    pair = {"tls.crt": lines.pem(leaf.certificate), "tls.key": key_pem(leaf.key)}
+    pair = {"tls.crt": ca_generations.pem(leaf.certificate), "tls.key": key_pem(leaf.key)}
     api = await kept()
     api.change("podgate-client-ca", {"line.json": None})
     api.change("podgate-tls", {"ca.crt": other, "others-ca.crt": other})
     api.change("podgate-apiserver", pair)
-    did, _ = await settle(api, [Keeping(PLAN)], START)
+    did, _ = await settle(api, [CaController(PLAN)], START)
     assert did[0].startswith("podgate-client-ca: adopted")
     assert api.secret("podgate-apiserver")["tls.crt"] == pair["tls.crt"]
-    await settle(api, [Keeping(PLAN)], START + DAY)
+    await settle(api, [CaController(PLAN)], START + DAY)
     assert api.secret("podgate-apiserver")["tls.crt"] != pair["tls.crt"]
-    await settle(api, [Keeping(PLAN)], START + 20 * DAY)
-    assert by_hand.credentials.certificate in certificates(api.secret("podgate-tls")["ca.crt"])
+    await settle(api, [CaController(PLAN)], START + 20 * DAY)
+    assert by_hand.key_pair.certificate in certificates(api.secret("podgate-tls")["ca.crt"])
     assert other not in api.secret("podgate-client-ca")["ca.crt"]
 
 
 async def test_where_the_other_cas_cannot_be_read_those_that_are_trusted_stay() -> None:
-    other = Authority.create("reporters", now=START).credentials.certificate
+    other = Authority.create("reporters", now=START).key_pair.certificate
     api = await kept()
-    api.change("podgate-tls", {"others-ca.crt": lines.pem(other)})
-    await settle(api, [Keeping(PLAN)], START)
+    api.change("podgate-tls", {"others-ca.crt": ca_generations.pem(other)})
+    await settle(api, [CaController(PLAN)], START)
     api.change("podgate-tls", {"others-ca.crt": b"-----BEGIN CERTIFICATE-----\nx"})
-    did, troubles = await settle(api, [Keeping(PLAN)], START + 13 * DAY)
+    did, troubles = await settle(api, [CaController(PLAN)], START + 13 * DAY)
     assert any("podgate-apiserver: issued by" in text for text in did)
     assert other in certificates(api.secret("podgate-tls")["ca.crt"])
     [text] = troubles
@@ -141,7 +141,7 @@ async def test_the_key_of_a_token_that_was_issued_by_hand_is_taken_over_however_
     metadata = {"name": "podgate-jwks", "labels": LABELS}
     api.put(f"{CONFIG_MAPS}/podgate-jwks", {"metadata": metadata, "data": {"jwks.json": key_set([jwk])}})
     api.change("podgate-apiserver", {"token": token.encode() + end})
-    did, _ = await settle(api, [Issuing(ISSUER)], START)
+    did, _ = await settle(api, [TokenController(ISSUER)], START)
     assert did[0] == f"podgate-token-keys: adopted key {jwk['kid']}: it has signed the token in use"
     published = json.loads(api.whole(f"{CONFIG_MAPS}/podgate-jwks")["data"]["jwks.json"])["keys"]
     assert len(published) == 2
@@ -156,7 +156,7 @@ async def test_webhooks_that_lead_where_a_certificate_has_just_changed_are_turne
     api, duties = await kept(), DUTIES
     await settle(api, duties, START)
     now, did = START + 13 * DAY, list[str]()
-    while not any("port 443: nobody uses it" in text for text in did):
+    while not any("port 443: renewed while the port is not in use" in text for text in did):
         now += DAY / 8640
         did, _ = await settle(api, duties, now)
     assert api.ports == {444}
@@ -170,12 +170,12 @@ async def test_when_there_are_no_doors_any_more_nothing_is_left_behind_them() ->
     api = await kept()
     await settle(api, DUTIES, START)
     assert {"first.pem", "second.pem", "doors.json"} < set(api.secret("podgate-apiserver"))
-    did, _ = await settle(api, [Keeping(PLAN), Closing()], START)
-    assert did == ["podgate-apiserver: nothing stands behind doors any more"]
+    did, _ = await settle(api, [CaController(PLAN), PortCleanup()], START)
+    assert did == ["podgate-apiserver: removed the certificates per port"]
     assert set(api.secret("podgate-apiserver")) == {"tls.crt", "tls.key", "ca.crt"}
-    assert await settle(api, [Closing()], START) == ([], [])
+    assert await settle(api, [PortCleanup()], START) == ([], [])
     api.disown("podgate-apiserver")
-    assert len((await settle(api, [Closing()], START))[1]) == 1
+    assert len((await settle(api, [PortCleanup()], START))[1]) == 1
 
 
 async def test_a_configuration_that_cannot_be_read_keeps_no_certificate_from_the_door_that_nobody_uses() -> None:
@@ -210,5 +210,5 @@ async def test_the_door_that_a_configuration_may_lead_to_is_left_alone_while_tha
 def test_the_controller_leaves_nothing_behind_doors_that_it_does_not_have(tmp_path: Path, ports: str | None) -> None:
     (tmp_path / "kubeconfig").write_text("{}")
     flags = {"certificates": "own", "kubeconfig": str(tmp_path / "kubeconfig"), "caller_ports": ports}
-    kinds = [type(one) for one in duties_of(parse_as(ControllerSettings, flags, {}))]
-    assert kinds == [Keeping, Turning if ports else Closing]
+    kinds = [type(one) for one in tasks_of(parse_as(ControllerSettings, flags, {}))]
+    assert kinds == [CaController, PortSwitch if ports else PortCleanup]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from certs.errors import CertsError
 from certs.tokens.issuer import ALGORITHMS, key_set, new_key, public_jwk, sign
-from certs.tokens.rotation import Issuer, View, Writes, next_step
+from certs.tokens.rotation import Issuer, TokenState, TokenStep, next_step
 from certs.tokens.signing_keys import Keys, made, published, read, set_of, written
 from tests.core.strategies import examples
 from webhook.authentication.tokens.jwks import claimed_by, read_key_set
@@ -40,11 +40,11 @@ class World:
     tokens: list[tuple[int, str]] = field(default_factory=list)
     excused_until: int = 0
 
-    def step(self) -> Writes | None:
-        view = View(self.keys, published(self.key_set.encode()), self.token)
+    def step(self) -> TokenStep | None:
+        view = TokenState(self.keys, published(self.key_set.encode()), self.token)
         return next_step(view, self.issuer, self.now)
 
-    def write(self, step: Writes, parts: int = 3) -> None:
+    def write(self, step: TokenStep, parts: int = 3) -> None:
         """Write as many of a step's parts, in their order, as are written before a kill."""
         todo: list[Callable[[], None]] = []
         if step.keys is not None:
@@ -137,7 +137,7 @@ def test_the_first_look_makes_a_key_publishes_it_and_signs() -> None:
         f"made key {kid}",
         "published 1 key(s)",
         f"key {kid} is published",
-        f"signed a token with key {kid}: there is none that verifies",
+        f"signed a token with key {kid}: no valid token is in use",
     ]
     told = claims(world.token)
     assert told.pop("jti")
@@ -159,7 +159,7 @@ def test_a_token_is_renewed_at_a_tenth_of_its_life() -> None:
     world.now += HOUR // 10 - 1
     assert world.look() == []
     world.now += 1
-    assert [text.rpartition(": ")[2] for text in world.look()] == ["its time has come"]
+    assert [text.rpartition(": ")[2] for text in world.look()] == ["the token in use is due for renewal"]
     assert world.token != first
 
 
@@ -298,7 +298,7 @@ def test_a_token_whose_claims_are_none_is_replaced(spoilt: dict[str, object]) ->
     world.key_set = key_set([public_jwk(key.public_key())])
     told = {**ISSUER.claims(START), **spoilt}
     world.token = sign(key, {name: value for name, value in told.items() if value is not None})
-    assert world.look()[-1].endswith("there is none that verifies")
+    assert world.look()[-1].endswith("no valid token is in use")
     assert verifies(world.token, world.key_set)
 
 
@@ -327,7 +327,7 @@ def test_a_token_from_the_future_is_replaced_once_the_clock_is_put_right() -> No
     world = World()
     world.look()
     world.now -= 10 * 60
-    assert [text.rpartition(": ")[2] for text in world.look()] == ["its time has come"]
+    assert [text.rpartition(": ")[2] for text in world.look()] == ["the token in use is due for renewal"]
     assert claims(world.token)["iat"] == world.now
 
 

@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 
 from cryptography import x509
 
-from certs.authority import Authority, Credentials, server_names
-from certs.ca_generations import Generation, Line, changed, signing
+from certs.authority import Authority, KeyPair, server_names
+from certs.ca_generations import Generation, Generations, changed, signing
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
-from certs.rotation import Adopt, Bundle, Drop, Issue, Leaf, Make, Mark, Publish, Step, View, due
+from certs.rotation import Adopt, Bundle, Drop, Issue, Leaf, Make, MarkPublished, Publish, RotationState, Step, due
 
 T = TypeVar("T")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -63,19 +63,19 @@ class World:
     lifetimes: Lifetimes
     delay: timedelta
     now: datetime = START
-    line: Cell[Line] = field(default_factory=lambda: Cell([(START, ())]))
+    line: Cell[Generations] = field(default_factory=lambda: Cell([(START, ())]))
     places: dict[str, Cell[Bundle]] = field(
         default_factory=lambda: {name: Cell([(START, frozenset())]) for name in PLACES}
     )
-    leaf: Cell[Credentials | None] = field(default_factory=lambda: Cell([(START, None)]))
+    leaf: Cell[KeyPair | None] = field(default_factory=lambda: Cell([(START, None)]))
     names: tuple[x509.GeneralName, ...] = server_names(NAME)
     calm_at: datetime = START
     done: list[tuple[datetime, Step]] = field(default_factory=list)
 
-    def view(self, places_at: datetime | None = None, line_at: datetime | None = None) -> View:
+    def view(self, places_at: datetime | None = None, line_at: datetime | None = None) -> RotationState:
         leaf = self.leaf.at(places_at or self.now)[1]
         is_named = leaf is not None and set(self.names) <= set(names_of(leaf.certificate))
-        return View(
+        return RotationState(
             self.line.at(line_at or self.now)[1],
             {name: (cell.at(places_at or self.now)[1],) for name, cell in self.places.items()},
             {LEAF: Leaf(leaf.certificate, is_named=is_named) if leaf is not None else Leaf()},
@@ -90,19 +90,19 @@ class World:
         """Take a step that was decided on what stood there then; one that `dies` is interrupted between two writes."""
         read, line = self.line.at(line_at or self.now)
 
-        def keep(kept: Line) -> None:
+        def keep(kept: Generations) -> None:
             self.line.write(self.now, kept, read)
 
         match step:
             case Make():
-                made = Authority.create("ca", self.lifetimes.ca, self.now).credentials
+                made = Authority.create("ca", self.lifetimes.ca, self.now).key_pair
                 keep((*line, Generation(made.certificate, made.key)))
             case Adopt(certificate, ends):
                 keep((Generation(certificate, None, self.now, ends), *line))
             case Publish(place):
                 cell = self.places[place]
                 cell.write(self.now, frozenset(one.certificate for one in line), cell.at(places_at or self.now)[0])
-            case Mark(one, at):
+            case MarkPublished(one, at):
                 keep(changed(line, one, replace(one, published_at=at)))
             case Issue(_, signer, _):
                 issued = signer.authority().issue_server(NAME, self.names, self.lifetimes.leaf, self.now)

@@ -14,7 +14,7 @@ from tests.cli.running import podgate
 from tests.core.reporting.test_status import LOOKS, NOW_US, OPEN, snapshot
 from webhook.core.breaker import BreakerView, State
 from webhook.core.overrides_document import load
-from webhook.core.quota import Look
+from webhook.core.quota import ServiceSnapshot
 from webhook.core.reporting.status import status_document
 
 POLICY = """\
@@ -131,8 +131,8 @@ SINCE = TRIPPED = "2027-01-15T07:59:31.000Z"
 def listed(view: BreakerView | None, *arguments: str) -> str:
     looks = {name: look for name, look in LOOKS.items() if name != "payment-api"}
     if view is not None:
-        looks["payment-api"] = Look(NOW_US, {}, view)
-    looks["web"] = Look(NOW_US)
+        looks["payment-api"] = ServiceSnapshot(NOW_US, {}, view)
+    looks["web"] = ServiceSnapshot(NOW_US)
     with plain_port(msgspec.json.encode(status_document(snapshot(looks=looks)))) as url:
         done = podgate("breaker", "list", "--server", url, *arguments)
     assert done.code == 0, done.err

@@ -8,7 +8,7 @@ from pathlib import Path
 import jwt
 import pytest
 
-from certs.folder import alone_in
+from certs.files import folder_lock
 from tests.cli.running import BIN, Done, podgate
 
 WHO = ("--issuer", "https://podgate", "--audience", "podgate", "--subject", "kube-apiserver", "--client-id", "c")
@@ -45,13 +45,13 @@ def test_a_token_that_is_to_live_for_another_time_is_issued_anew_with_the_same_k
     rotate(tmp_path)
     before = (tmp_path / "jwks.json").read_text()
     done = rotate(tmp_path, "--expires-in", "2h")
-    assert "tokens live for another time now" in done.out
+    assert "the token lifetime has changed" in done.out
     assert (tmp_path / "jwks.json").read_text() == before
 
 
 def test_a_second_one_waits_until_the_first_is_done(tmp_path: Path) -> None:
     command = [str(BIN / "podgate"), "token", "rotate", "--out", str(tmp_path), *WHO]
-    with alone_in(tmp_path):
+    with folder_lock(tmp_path):
         second = subprocess.Popen(command, stdout=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
             second.wait(3)

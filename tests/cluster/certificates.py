@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.authority import Authority, Credentials, san, server_names
-from certs.files import write, write_credentials
+from certs.authority import Authority, KeyPair, san, server_names
+from certs.files import write, write_key_pair
 from certs.tokens.issuer import key_pem
 
 _LIFETIME = timedelta(days=30)
@@ -27,10 +27,10 @@ class ClusterAuthority:
     @classmethod
     def create(cls, folder: Path) -> "ClusterAuthority":
         authority = Authority.create("kubernetes")
-        write_credentials(authority.credentials, folder / "ca.crt", folder / "ca.key")
+        write_key_pair(authority.key_pair, folder / "ca.crt", folder / "ca.key")
         names = (*server_names("localhost"), *server_names("127.0.0.1"), *server_names("kubernetes.default.svc"))
         server = authority.issue_server("kube-apiserver", (*names, san("ip:10.0.0.1")))
-        write_credentials(server, folder / "apiserver.crt", folder / "apiserver.key")
+        write_key_pair(server, folder / "apiserver.crt", folder / "apiserver.key")
         signing = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         write(folder / "sa.key", key_pem(signing), secret=True)
         public = signing.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -46,12 +46,12 @@ class ClusterAuthority:
         stem = "-".join((name, *groups)).replace(":", "-").replace("/", "-")
         certificate, key = self.folder / f"{stem}.crt", self.folder / f"{stem}.key"
         if not certificate.exists():
-            write_credentials(self._issue(name, groups), certificate, key)
+            write_key_pair(self._issue(name, groups), certificate, key)
         return certificate, key
 
-    def _issue(self, name: str, groups: tuple[str, ...]) -> Credentials:
+    def _issue(self, name: str, groups: tuple[str, ...]) -> KeyPair:
         """Sign a subject with O, which certs.authority has no use for."""
-        ca = self.authority.credentials
+        ca = self.authority.key_pair
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -65,4 +65,4 @@ class ClusterAuthority:
             .not_valid_after(now + _LIFETIME)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
         )
-        return Credentials(builder.sign(ca.key, hashes.SHA256()), key)
+        return KeyPair(builder.sign(ca.key, hashes.SHA256()), key)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from certs.authority import Credentials, server_names
-from certs.files import write_credentials
+from certs.authority import KeyPair, server_names
+from certs.files import write_key_pair
 from tests.cluster.callers import SERVICE_HOST, Caller
 from tests.harness.identity import AUDIENCE, Pki, Signer, segment
 from tests.harness.serving import Files
@@ -26,7 +26,7 @@ class Identities:
         files = Files.create(folder)
         names = (*server_names("localhost"), *server_names("127.0.0.1"), *server_names(SERVICE_HOST))
         leaf = files.pki.authority.issue_server(SERVICE_HOST, names)
-        write_credentials(leaf, files.pki.paths.certificate, files.pki.paths.key, replace=True)
+        write_key_pair(leaf, files.pki.paths.certificate, files.pki.paths.key, replace=True)
         return cls(files, _callers(files, folder))
 
 
@@ -73,9 +73,9 @@ def _callers(files: Files, folder: Path) -> dict[str, Caller]:
     }
 
 
-def _certificate(folder: Path, name: str, credentials: Credentials) -> tuple[Path, Path]:
+def _certificate(folder: Path, name: str, credentials: KeyPair) -> tuple[Path, Path]:
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    write_credentials(credentials, certificate, key)
+    write_key_pair(credentials, certificate, key)
     return certificate, key
 
 

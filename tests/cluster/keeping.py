@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography import x509
 
-from certs.ca_generations import Line, read
+from certs.ca_generations import Generations, read
 from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA
 from tests.cluster.callers import NAMESPACE, Caller
 from tests.cluster.controlplane import API_ALONE, ControlPlane
@@ -64,7 +64,7 @@ class Keeping:
         found = self.secret(name)
         return base64.b64decode(found["data"][key]) if found is not None and key in found["data"] else b""
 
-    def line(self, name: str = SERVING_CA) -> Line:
+    def line(self, name: str = SERVING_CA) -> Generations:
         text = self.data(name, "line.json")
         return read(text, name) if text else ()
 

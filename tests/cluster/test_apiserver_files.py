@@ -14,7 +14,7 @@ import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.cluster.api import Api
-from certs.cluster.port_switch import Turning
+from certs.cluster.port_switch import PortSwitch
 from certs.cluster.token_controller import KEY_SET
 from certs.cluster.webhooks import CONFIGURATIONS, find
 from certs.tokens.issuer import key_pem
@@ -201,15 +201,15 @@ def test_calls_turn_to_the_other_port_when_the_certificate_has_changed_behind_it
         assert look(60) == []
         new = site.put_pair()
         [told] = look(120)
-        assert told == f"the door at port {second.port}: nobody uses it"
+        assert told == f"certificate for port {second.port}: renewed while the port is not in use"
         site.plane.wait(lambda: (site.out / SECOND).read_bytes() == new, "the second certificate to change", NODE)
         assert (site.out / IDENTITY).read_bytes() == old
         assert look(440) == []
         assert second.accepted == 0
-        assert look(460)[0] == f"calls turn to port {second.port}"
+        assert look(460)[0] == f"switched to port {second.port}"
         site.plane.wait(lambda: is_rewritten(found, "files-doors") and second.accepted, "calls at the second port")
         assert look(500) == []
-        assert look(530) == [f"the door at port {first.port}: nobody uses it"]
+        assert look(530) == [f"certificate for port {first.port}: renewed while the port is not in use"]
         site.plane.wait(lambda: (site.out / IDENTITY).read_bytes() == new, "the first certificate to change", NODE)
         assert look(100_000) == []
         assert is_rewritten(found, "files-doors")
@@ -240,7 +240,7 @@ def test_webhooks_applied_anew_stay_at_the_port_that_calls_have_turned_to(
             for place in CONFIGURATIONS:
                 one = await find(api, place)
                 assert one is not None
-                await one.lead_to(api, 444)
+                await one.set_port(api, 444)
         finally:
             await client.close()
 
@@ -258,9 +258,9 @@ async def _look(site: Site, ports: tuple[int, int], now: datetime) -> list[str]:
     client = await connect(site.plane.kubeconfig)
     try:
         done: list[str] = []
-        while (looked := await Turning(ports).look(Api(client, lambda: True), now)).done is not None:
-            done.append(looked.done.text)
-        assert looked.troubles == ()
+        while (result := await PortSwitch(ports).reconcile(Api(client, lambda: True), now)).action is not None:
+            done.append(result.action.text)
+        assert result.errors == ()
         return done
     finally:
         await client.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from certs.authority import Credentials
+from certs.authority import KeyPair
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.entrances import Target
 from tests.cluster.identities import Identities
@@ -47,7 +47,7 @@ class Behind(Files):
         return [*told, "--client-identity", "forwarded", "--forwarded-ca", str(self.pki.paths.client_ca)]
 
     def forwarding(self) -> Forwarding:
-        proxy: Credentials = self.proxies.client(PROXY)
+        proxy: KeyPair = self.proxies.client(PROXY)
         return Forwarding(self, proxy, self.pki, self.caller)
 
 

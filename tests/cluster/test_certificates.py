@@ -17,10 +17,9 @@ from certs.authority import Authority, san, server_names
 from certs.ca_generations import bundle, pem
 from certs.cluster import loop
 from certs.cluster.api import Api, OvertakenError
-from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA, Plan
-from certs.cluster.ca_controller import Keeping as KeepingDuty
+from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA, CaController, CertificatePlan
 from certs.cluster.injection import CERTIFICATE
-from certs.cluster.secrets import MANAGED_BY, OURS, Kept, Vault
+from certs.cluster.secrets import MANAGED_BY, OURS, SecretStore, StoredSecret
 from certs.cluster.webhooks import INJECTED_FROM, find
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
@@ -118,7 +117,6 @@ def test_a_rotation_under_load_with_the_controller_killed_in_the_middle_loses_no
     while kills < 2 or any(bundle((first,)) in one for one in kept.bundles()):
         answers.update(kept.create_pod() for _ in range(5))
         assert set(answers) == {201}, (answers, kept.found.log(controller, 30))
-        time.sleep(0.1)  # else the machine does nothing but this
         line = kept.line()
         seen |= {one.certificate for one in line}
         if kills < 2 and len(line) > 1 and len(seen) == kills + 2 and not line[-1].is_signing:
@@ -202,7 +200,7 @@ def test_webhooks_applied_again_without_a_bundle_keep_theirs(
 def test_secrets_made_by_hand_are_handed_over_by_a_label(kept: Keeping, a_redis: RedisServer) -> None:
     files = kept.found.files
     caller = files.pki.client()
-    ca, paths = files.pki.authority.credentials.certificate, files.pki.paths
+    ca, paths = files.pki.authority.key_pair.certificate, files.pki.paths
     pairs = {
         SERVING: (paths.certificate.read_bytes(), paths.key.read_bytes()),
         CLIENT: (pem(caller.certificate), key_pem(caller.key)),
@@ -264,11 +262,11 @@ async def test_who_was_overtaken_while_it_looked_writes_nothing_old_over_anythin
     """Checklist, 4: one that was stopped, and does not know that it leads no more."""
     client = await connect(kept.plane.kubeconfig)
     api = Api(client, lambda: True)
-    vault = Vault(api)
+    vault = SecretStore(api)
     try:
-        await vault.put(SERVING_CA, Kept(), {"line.json": b"1"})
+        await vault.put(SERVING_CA, StoredSecret(), {"line.json": b"1"})
         with pytest.raises(OvertakenError):
-            await vault.put(SERVING_CA, Kept(), {"line.json": b"0"})
+            await vault.put(SERVING_CA, StoredSecret(), {"line.json": b"0"})
         stale = await vault.find(SERVING_CA)
         await vault.put(SERVING_CA, stale, {"line.json": b"2"})
         with pytest.raises(OvertakenError):
@@ -290,17 +288,19 @@ async def test_two_who_both_believe_that_they_lead_break_nothing(kept: Keeping) 
     lives = Lifetimes.of(timedelta(seconds=20), timedelta(seconds=10), timedelta(seconds=2))
     steps: list[str] = []
     silent = (lambda _: None, lambda _: None, lambda _: None, lambda: None)
-    reports = loop.Reports(lambda done: steps.append(done.kind), *silent)
+    reports = loop.TaskReports(lambda done: steps.append(done.kind), *silent)
     client = await connect(kept.plane.kubeconfig)
     both = [
-        asyncio.create_task(loop.run(client, lambda: True, [KeepingDuty(Plan(lives, lives))], reports, pause))
+        asyncio.create_task(
+            loop.run(client, lambda: True, [CaController(CertificatePlan(lives, lives))], reports, pause)
+        )
         for pause in (0.2, 0.3)
     ]
     try:
         await asyncio.to_thread(kept.wait, lambda: kept.leaf(CLIENT) is not None and kept.leaf() is not None, "leaves")
         until, cas = time.monotonic() + 20, set()
         while time.monotonic() < until:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.1)
             cas |= await asyncio.to_thread(understand_each_other, kept)
         assert len(cas) > 3
     finally:
@@ -405,4 +405,4 @@ def test_a_cluster_is_bootstrapped_by_hand_where_nobody_leads_yet(kept: Keeping)
 
 
 def bundle_of_a_stranger() -> bytes:
-    return pem(Authority.create().credentials.certificate)
+    return pem(Authority.create().key_pair.certificate)

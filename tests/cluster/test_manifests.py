@@ -14,8 +14,8 @@ import yaml
 
 from certs.cluster.api import Api
 from certs.cluster.ca_controller import SERVING_CA
-from certs.cluster.injection import Injection
-from certs.cluster.secrets import Vault
+from certs.cluster.injection import CaInjection
+from certs.cluster.secrets import SecretStore
 from certs.cluster.webhooks import CONFIGURATIONS
 from certs.errors import CertsError
 from tests.cluster import shipped
@@ -260,7 +260,7 @@ async def test_whoever_may_not_keep_certificates_is_told_what_lets_it(
     token = controllers_site.plane.kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip()
     client = await connect(controllers_site.plane.kubeconfig_for(account, token=token))
     try:
-        vault = Vault(Api(client, lambda: True))
+        vault = SecretStore(Api(client, lambda: True))
         with pytest.raises(CertsError, match="HTTP 403") as caught:
             await vault.find(SERVING_CA)
         assert re.search(rf"kubectl apply -k manifests/{folder}(,|$)", caught.value.remedy)
@@ -286,12 +286,12 @@ async def test_with_cert_manager_whoever_leads_may_annotate_the_webhooks_and_see
     token = controllers_site.plane.kubectl("create", "token", name, "-n", NAMESPACE).stdout.strip()
     client = await connect(controllers_site.plane.kubeconfig_for(name, token=token))
     try:
-        told = (await Injection().look(Api(client, lambda: True), datetime.now(UTC))).troubles
+        told = (await CaInjection().reconcile(Api(client, lambda: True), datetime.now(UTC))).errors
         assert len(told) == len(CONFIGURATIONS)
         for file in files:
             assert all(f"kubectl apply -f {file}" in text for text in told)
             controllers_site.take(f"kubectl apply -f {file}")
-        assert (await Injection().look(Api(client, lambda: True), datetime.now(UTC))).troubles == ()
+        assert (await CaInjection().reconcile(Api(client, lambda: True), datetime.now(UTC))).errors == ()
         for place in CONFIGURATIONS:
             webhooks = place.replace("/", ".admissionregistration.k8s.io/")
             answers = [may(controllers_site, account, verb, webhooks, "") for verb in ("get", "patch", "delete")]

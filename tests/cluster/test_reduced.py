@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from certs.authority import server_names
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.authentication.test_secret_path import OTHER, SECRET, Reduced
 from tests.cluster import shipped
 from tests.cluster.callers import SERVICE_HOST, stand_in_service
@@ -88,7 +88,7 @@ def reduced(plane: ControlPlane, folder: Path) -> Iterator[Site]:
     files = Reduced.at(folder)
     names = (*server_names("127.0.0.1"), *server_names(SERVICE_HOST))
     leaf = files.pki.authority.issue_server(SERVICE_HOST, names)
-    write_credentials(leaf, files.pki.paths.certificate, files.pki.paths.key, replace=True)
+    write_key_pair(leaf, files.pki.paths.certificate, files.pki.paths.key, replace=True)
     with Entrances() as doors:
         site = Site(plane, files, doors.open(), POLICY, NAMESPACES)
         site.apply_policy(POLICY)

@@ -13,11 +13,11 @@ from webhook.core.quota import (
     Booking,
     Cost,
     CounterPlan,
+    DeniedBy,
     Holder,
     Limit,
-    Look,
     Receipt,
-    Refusal,
+    ServiceSnapshot,
     Use,
     WindowPlan,
 )
@@ -120,8 +120,8 @@ class ExactLog:
         free = [use.free_at_us for use in over]
         return Receipt(
             at_us=now_us - time.ahead_us,
-            refused=Refusal.QUOTA if over and enforced else None,
-            would_refuse=(Refusal.QUOTA,) if over and not enforced else (),
+            refused=DeniedBy.QUOTA if over and enforced else None,
+            would_refuse=(DeniedBy.QUOTA,) if over and not enforced else (),
             charged=passes and (request.resize_from is None or bool(asked)),
             used=used,
             over=over,
@@ -158,7 +158,7 @@ class ExactLog:
         self._pods[plan.tag, booking.uid] = Pod(at_us + plan.remember_us, booking.cost, event)
         return at_us
 
-    def look(self, plan: CounterPlan, namespace: str, reading_us: int) -> Look:
+    def snapshot(self, plan: CounterPlan, namespace: str, reading_us: int) -> ServiceSnapshot:
         time = self.time(plan)
         now_us = time.at(reading_us)
         scopes = {"": ""}
@@ -171,7 +171,9 @@ class ExactLog:
             }
             scopes = {scope: scope for scope in sorted(found | ({namespace} if namespace else set()))}
         own = {scope: self._stand(plan, scope, "service", now_us) for scope in scopes}
-        return Look(now_us - time.ahead_us, own if plan.windows else {}, None, self._stand(plan, "", "pool", now_us))
+        return ServiceSnapshot(
+            now_us - time.ahead_us, own if plan.windows else {}, None, self._stand(plan, "", "pool", now_us)
+        )
 
     def used(self, place: Place, now_us: int) -> int:
         return sum([event.cost[place[2]] for event in self._counting(place, now_us)])

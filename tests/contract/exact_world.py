@@ -74,8 +74,8 @@ class World:
 
     async def _look(self, service: str, namespace: str) -> int:
         self.calls += 1
-        expected = self.log.look(self._plans[service], namespace, self.clock.now_us())
-        found = await self.store.look(self._plans[service], namespace)
+        expected = self.log.snapshot(self._plans[service], namespace, self.clock.now_us())
+        found = await self.store.snapshot(self._plans[service], namespace)
         assert found == expected, f"looked:\n{found}\nlogged:\n{expected}"
         return found.at_us
 

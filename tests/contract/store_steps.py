@@ -45,9 +45,9 @@ STEPS = st.one_of(
     st.tuples(st.just("resize"), UIDS, COSTS, COSTS, st.booleans()),
     st.tuples(st.just("refund"), UIDS),
     st.tuples(st.just("book"), st.lists(st.tuples(UIDS, COSTS, st.sampled_from("xyz"), PAUSES_US), max_size=3)),
-    st.tuples(st.just("hear"), st.lists(OUTCOMES, max_size=3)),
+    st.tuples(st.just("record_outcomes"), st.lists(OUTCOMES, max_size=3)),
     st.tuples(
-        st.just("see"),
+        st.just("observe"),
         st.lists(
             st.tuples(UIDS, COSTS, st.sampled_from("xyz"), st.booleans(), st.none() | PAUSES_US, st.booleans()),
             max_size=3,
@@ -55,11 +55,11 @@ STEPS = st.one_of(
         ),
     ),
     st.tuples(st.just("overdue"), st.sampled_from([0, 1, SECOND_US, 3 * SECOND_US]), st.sampled_from([1, 3, 100])),
-    st.tuples(st.just("let_be"), st.lists(UIDS, max_size=3, unique=True)),
-    st.tuples(st.just("counted")),
+    st.tuples(st.just("stop_waiting"), st.lists(UIDS, max_size=3, unique=True)),
+    st.tuples(st.just("mark_complete")),
     st.tuples(st.just("reset"), st.sampled_from([-SECOND_US, 0, 1, SECOND_US]), st.sampled_from([None, 1, 2, 64])),
     st.tuples(st.just("stand")),
-    st.tuples(st.just("look"), st.sampled_from(["", "x", "z"])),
+    st.tuples(st.just("snapshot"), st.sampled_from(["", "x", "z"])),
     st.tuples(st.just("tick")),
     st.tuples(st.just("plan"), st.sampled_from(range(len(PLANS)))),
     st.tuples(st.just("pause"), PAUSES_US),
@@ -70,7 +70,7 @@ STEPS = st.one_of(
 
 
 SIGHTINGS = st.tuples(
-    st.just("see"),
+    st.just("observe"),
     st.lists(
         st.tuples(UIDS, COSTS, st.sampled_from("xy"), st.booleans(), st.none() | PAUSES_US, st.just(True)),  # noqa: FBT003
         min_size=1,
@@ -85,7 +85,7 @@ LIVE_STEPS = st.one_of(
     SIGHTINGS,
     SIGHTINGS,
     STEPS,
-    st.tuples(st.just("counted")),
+    st.tuples(st.just("mark_complete")),
     st.tuples(st.just("plan"), st.sampled_from(LIVE_PLANS)),
     st.tuples(st.just("pause"), st.sampled_from([70 * SECOND_US, TEN_MINUTES_US - 1, TEN_MINUTES_US])),
 )
@@ -97,26 +97,26 @@ BREAKER_STEPS = st.one_of(
     STEPS,
     BREAKER_ASKS,
     BREAKER_ASKS,
-    st.tuples(st.just("hear"), st.lists(OUTCOMES, max_size=4)),
-    st.tuples(st.just("hear"), st.lists(FAILURES, min_size=1, max_size=3)),
+    st.tuples(st.just("record_outcomes"), st.lists(OUTCOMES, max_size=4)),
+    st.tuples(st.just("record_outcomes"), st.lists(FAILURES, min_size=1, max_size=3)),
     st.tuples(st.just("started"), st.lists(STARTS, min_size=1, max_size=4)),
     st.tuples(st.just("started"), st.lists(STARTS, min_size=1, max_size=4)),
-    st.tuples(st.just("excuse"), st.lists(SOURCES, max_size=3)),
+    st.tuples(st.just("suppress_quota_events"), st.lists(SOURCES, max_size=3)),
     st.tuples(st.just("by hand"), st.none() | st.sampled_from([0, 1, SECOND_US, 4 * SECOND_US, -5 * SECOND_US])),
-    st.tuples(st.just("offer"), st.integers(0, 5), st.integers(-1, 3), st.integers(0, 3), st.integers(0, 1)),
-    st.tuples(st.just("offer"), st.integers(0, 5), st.integers(-1, 3), st.just(0), st.just(0)),
-    st.tuples(st.just("look"), st.just("")),
+    st.tuples(st.just("propose"), st.integers(0, 5), st.integers(-1, 3), st.integers(0, 3), st.integers(0, 1)),
+    st.tuples(st.just("propose"), st.integers(0, 5), st.integers(-1, 3), st.just(0), st.just(0)),
+    st.tuples(st.just("snapshot"), st.just("")),
     st.tuples(st.just("plan"), st.sampled_from(BREAKER_PLANS)),
     st.tuples(st.just("pause"), st.sampled_from([SECOND_US // 2, SECOND_US, SECOND_US, 3 * SECOND_US, 4 * SECOND_US])),
 )
 GUARD_STEPS = st.one_of(
     st.tuples(st.just("service"), st.integers(0, len(GUARDED) - 1)),
     BREAKER_ASKS,
-    st.tuples(st.just("hear"), st.lists(FAILURES, min_size=1, max_size=3)),
-    st.tuples(st.just("hear"), st.lists(OUTCOMES, max_size=4)),
+    st.tuples(st.just("record_outcomes"), st.lists(FAILURES, min_size=1, max_size=3)),
+    st.tuples(st.just("record_outcomes"), st.lists(OUTCOMES, max_size=4)),
     st.tuples(st.just("started"), st.lists(STARTS, min_size=1, max_size=4)),
     st.tuples(st.just("by hand"), st.none() | st.sampled_from([0, SECOND_US])),
-    st.tuples(st.just("look"), st.just("")),
+    st.tuples(st.just("snapshot"), st.just("")),
     st.tuples(st.just("pause"), st.sampled_from([LATE_US, SECOND_US, SECOND_US, 3 * SECOND_US])),
 )
 
@@ -124,18 +124,18 @@ GUARD_STEPS = st.one_of(
 async def watched(store: PodLedger, plan: CounterPlan, step: Step, now_us: int) -> Any:
     """Do a step of whoever watches Pods."""
     match step:
-        case ("see", shown):
+        case ("observe", shown):
             sightings = [
                 Sighting(namespace, f"{uid}-pod", uid, cost, lives, 0 if ago_us is None else now_us - ago_us, is_sure)
                 for uid, cost, namespace, lives, ago_us, is_sure in shown
             ]
-            return list(await store.see(plan, sightings))
+            return list(await store.observe(plan, sightings))
         case ("overdue", age_us, most):
             return list(await store.overdue(plan, age_us, most))
-        case ("let_be", uids):
-            return await store.let_be(plan, uids)
-        case ("counted",):
-            return await store.counted(plan, await store.scopes(plan))
+        case ("stop_waiting", uids):
+            return await store.stop_waiting(plan, uids)
+        case ("mark_complete",):
+            return await store.mark_complete(plan, await store.scopes(plan))
         case ("reset", ahead_us, seconds):
             return await store.reset(plan, now_us + ahead_us, seconds)
     return {scope: await everyone(store, plan, scope) for scope in await store.scopes(plan)}
@@ -165,11 +165,11 @@ async def done(  # noqa: PLR0911  one answer for each kind of step
             return await store.acquire(Acquire(plan, "x", uid, new, "user:x", peek=peek, resize_from=old))
         case ("refund", uid):
             return await store.refund(plan, uid)
-        case ("hear", outcomes):
-            return tuple(await store.hear(plan, outcomes))
-        case ("look", namespace):
-            return await store.look(plan, namespace)
-        case ("started" | "excuse" | "by hand", asked):
+        case ("record_outcomes", outcomes):
+            return tuple(await store.record_outcomes(plan, outcomes))
+        case ("snapshot", namespace):
+            return await store.snapshot(plan, namespace)
+        case ("started" | "suppress_quota_events" | "by hand", asked):
             return await handled(store, plan, step[0], asked, now_us)
     return await watched(store, plan, step, now_us)
 
@@ -179,6 +179,6 @@ async def handled(store: BreakerLedger, plan: CounterPlan, kind: str, asked: Any
     if kind == "started":
         settlements, moves = await store.started(plan, asked)
         return list(settlements), list(moves)
-    if kind == "excuse":
-        return await store.excuse(plan, asked)
-    return list(await store.by_hand(plan, 0 if asked is None else now_us - asked))
+    if kind == "suppress_quota_events":
+        return await store.suppress_quota_events(plan, asked)
+    return list(await store.apply_override(plan, 0 if asked is None else now_us - asked))

@@ -16,7 +16,7 @@ from webhook.adapters.redis_store.keys import PlanKeys, channel_of
 from webhook.core.breaker import HELD, BreakerView, Forcing, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
 from webhook.core.ledger.tag_clock import PATIENCE_US
-from webhook.core.quota import CounterPlan, PoolPlan, Refusal
+from webhook.core.quota import CounterPlan, DeniedBy, PoolPlan
 from webhook.ports import CounterStore, WatchReports
 
 __all__ = ["clock", "store"]
@@ -44,7 +44,7 @@ async def opened_by_starts(store: Any, clock: HandClock) -> None:
 
 
 async def view(store: CounterStore, plan: CounterPlan) -> BreakerView:
-    seen = (await store.look(plan)).breaker
+    seen = (await store.snapshot(plan)).breaker
     assert seen is not None
     return seen
 
@@ -70,7 +70,7 @@ async def test_trips_that_were_seen_before_they_were_written_open_no_more_than_t
     await store.tick(NEIGHBOURS)
     for plan in NEIGHBOURS:
         assert (await ask(store, plan, plan.service)).charged
-        await store.hear(plan, [Outcomes(0, 1, 0)])
+        await store.record_outcomes(plan, [Outcomes(0, 1, 0)])
     clock.sleep(1)
     for plan in NEIGHBOURS:
         assert await state(store, plan) is State.OPEN, "it is due"
@@ -89,7 +89,7 @@ async def test_trips_that_were_seen_before_they_were_written_open_no_more_than_t
 async def test_of_trips_that_come_in_one_batch_only_so_many_open(store: CounterStore, clock: HandClock) -> None:
     await store.tick(NEIGHBOURS)
     for plan in NEIGHBOURS:
-        await store.hear(plan, [Outcomes(0, 1, 0)])
+        await store.record_outcomes(plan, [Outcomes(0, 1, 0)])
     clock.sleep(1)
     moves = await store.tick(NEIGHBOURS)
     assert [(move.new, move.reason.startswith(HELD)) for move in moves] == [
@@ -101,9 +101,9 @@ async def test_of_trips_that_come_in_one_batch_only_so_many_open(store: CounterS
     clock.sleep(180)
     await asyncio.gather(*(ask(store, plan, f"{plan.service}-{uid}") for plan in NEIGHBOURS[:2] for uid in "abc"))
     for plan in NEIGHBOURS[:1]:
-        await store.hear(plan, [Outcomes(3, 0, 0)])
+        await store.record_outcomes(plan, [Outcomes(3, 0, 0)])
     for plan in NEIGHBOURS[2:]:
-        await store.hear(plan, [Outcomes(0, 1, 0)])
+        await store.record_outcomes(plan, [Outcomes(0, 1, 0)])
     clock.sleep(1)
     moves = await store.tick(NEIGHBOURS)
     assert [move.service for move in moves if move.new is State.OPEN] == ["s-2"]
@@ -116,12 +116,12 @@ async def test_a_breaker_that_the_policy_took_away_is_not_counted_as_open(
     first, second, third, _ = NEIGHBOURS
     await store.tick(NEIGHBOURS)
     for plan in (first, second):
-        await store.hear(plan, [Outcomes(0, 1, 0)])
+        await store.record_outcomes(plan, [Outcomes(0, 1, 0)])
     clock.sleep(1)
     await store.tick(NEIGHBOURS)
     without = replace(first, breaker=None)
     await store.tick([without, second, third])
-    await store.hear(third, [Outcomes(0, 1, 0)])
+    await store.record_outcomes(third, [Outcomes(0, 1, 0)])
     clock.sleep(1)
     moves = await store.tick([without, second, third])
     assert [(move.service, move.new) for move in moves] == [("s-2", State.OPEN)]
@@ -133,7 +133,7 @@ async def test_a_breaker_that_the_policy_took_away_is_not_counted_as_open(
 async def churn(store: Any, plan: CounterPlan, name: str) -> None:
     """Let controllers come whose Pods quota refuses, more than trip the breaker."""
     for number in range(5):
-        assert (await ask(store, plan, f"{name}-{number}")).refused is Refusal.QUOTA
+        assert (await ask(store, plan, f"{name}-{number}")).refused is DeniedBy.QUOTA
 
 
 async def test_who_fills_a_pool_trips_no_breaker_of_a_neighbour(store: Any) -> None:
@@ -142,7 +142,7 @@ async def test_who_fills_a_pool_trips_no_breaker_of_a_neighbour(store: Any) -> N
     limited = replace(idle, windows=(window(60, pods=1), window(64, pods=9)), standing=standing(pods=9))
     for uid in "ab":
         assert (await ask(store, greedy, uid)).charged
-    await store.counted(limited, [""])
+    await store.mark_complete(limited, [""])
     for plan in (idle, limited):
         await churn(store, plan, "by-the-pool")
         assert await state(store, plan) is State.CLOSED
@@ -152,7 +152,7 @@ async def test_who_fills_a_pool_trips_no_breaker_of_a_neighbour(store: Any) -> N
 async def test_who_is_over_a_limit_of_its_own_too_trips_its_own_breaker(store: Any, own: dict[str, Any]) -> None:
     full = PoolPlan("shared", (window(60, pods=0),))
     plan = plan_of(service="over", tag="shared", pool=full, breaker=replace(BREAKER, quota=EVENTS), **own)
-    await store.counted(plan, [""])
+    await store.mark_complete(plan, [""])
     await churn(store, plan, "by-both")
     assert await state(store, plan) is State.OPEN
 
@@ -164,7 +164,7 @@ async def test_a_close_that_somebody_remembers_does_not_erase_a_trip_that_is_due
     store: CounterStore, clock: HandClock
 ) -> None:
     await trip(store, clock, PLAN)
-    await store.offer(PLAN, BreakerView(State.CLOSED, 1, clock.us))
+    await store.propose(PLAN, BreakerView(State.CLOSED, 1, clock.us))
     (move,) = await store.tick([PLAN])
     assert (move.old, move.new) == (State.CLOSED, State.OPEN)
 
@@ -174,8 +174,8 @@ async def test_a_close_of_an_old_generation_does_not_erase_a_newer_trip(store: C
     await trip(store, clock, PLAN)
     await store.tick([PLAN])
     before = await view(store, PLAN)
-    await store.offer(PLAN, closed)
-    await store.offer(PLAN, replace(closed, generation=1))
+    await store.propose(PLAN, closed)
+    await store.propose(PLAN, replace(closed, generation=1))
     assert await view(store, PLAN) == before
 
 
@@ -186,10 +186,10 @@ async def test_what_was_known_of_a_store_that_is_empty_now_does_not_erase_a_trip
     await store.tick([PLAN])
     before = await view(store, PLAN)
     closed = BreakerView(State.CLOSED, 20, clock.us - 9, tripped_at_us=clock.us - 3600 * SECOND_US, tripped_by="before")
-    await store.offer(PLAN, closed)
+    await store.propose(PLAN, closed)
     after = await view(store, PLAN)
     assert after == replace(before, generation=21, passed=after.passed), "its number is above what others know"
-    await store.offer(PLAN, closed)
+    await store.propose(PLAN, closed)
     assert await view(store, PLAN) == after
 
 
@@ -198,16 +198,18 @@ async def test_a_reset_is_not_undone_by_what_was_before_it(store: Any, clock: Ha
     await store.tick([PLAN])
     opened = replace(await view(store, PLAN), generation=7)
     clock.sleep(1)
-    await store.by_hand(PLAN, reset_at_us=clock.us)
-    await store.offer(PLAN, opened)
+    await store.apply_override(PLAN, reset_at_us=clock.us)
+    await store.propose(PLAN, opened)
     assert await state(store, PLAN) is State.CLOSED
-    await store.offer(PLAN, replace(opened, generation=30, since_us=clock.us, open_until_us=clock.us + 60 * SECOND_US))
+    await store.propose(
+        PLAN, replace(opened, generation=30, since_us=clock.us, open_until_us=clock.us + 60 * SECOND_US)
+    )
     assert await state(store, PLAN) is State.OPEN
 
 
 async def test_an_open_that_is_long_over_is_offered_and_ends_at_once(store: CounterStore, clock: HandClock) -> None:
     until_us = clock.us - 5
-    await store.offer(PLAN, BreakerView(State.OPEN, 7, clock.us - 9, until_us, "remembered"))
+    await store.propose(PLAN, BreakerView(State.OPEN, 7, clock.us - 9, until_us, "remembered"))
     seen = await view(store, PLAN)
     assert (seen.state, seen.generation, seen.since_us) == (State.HALF_OPEN, 8, until_us)
 
@@ -240,14 +242,14 @@ async def test_an_early_probe_that_is_refunded_makes_room_once(store: Any, clock
     await opened_by_starts(store, clock)
     new = {"event_source": "controller:new"}
     refused = (await ask(store, STARTING, "x", event_source="controller:bad")).refused
-    assert refused is Refusal.BREAKER
+    assert refused is DeniedBy.BREAKER
     for uid in "abc":
         assert (await ask(store, STARTING, uid, **new)).charged
-    assert (await ask(store, STARTING, "d", **new)).refused is Refusal.BREAKER
+    assert (await ask(store, STARTING, "d", **new)).refused is DeniedBy.BREAKER
     assert [await store.refund(STARTING, "b") for _ in range(2)] == [False, False]
     assert (await view(store, STARTING)).early == 1
     assert (await ask(store, STARTING, "d", **new)).charged
-    assert (await ask(store, STARTING, "e", **new)).refused is Refusal.BREAKER
+    assert (await ask(store, STARTING, "e", **new)).refused is DeniedBy.BREAKER
 
 
 async def test_a_rollback_cures_before_the_time(store: Any, clock: HandClock) -> None:
@@ -274,7 +276,7 @@ async def test_who_was_let_in_before_it_tripped_says_nothing_of_its_probes(store
 
 async def test_as_many_sources_as_a_cluster_has_are_excused(store: Any) -> None:
     plan = plan_of(window(60, pods=1), breaker=BREAKER)
-    await store.excuse(plan, [f"controller:{number}" for number in range(20_000)])
+    await store.suppress_quota_events(plan, [f"controller:{number}" for number in range(20_000)])
     for uid in "abcdef":
         await ask(store, plan, uid)
     assert await state(store, plan) is State.CLOSED
@@ -289,13 +291,13 @@ async def test_nobody_is_leased_while_a_hand_holds_it_and_what_was_leased_is_for
         await ask(store, PLAN, uid)
     forced = plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_CLOSED, clock.us + SECOND_US, "INC-1")))
     assert (await ask(store, forced, "c")).charged
-    assert (await store.hear(forced, [Outcomes(0, 9, 0)])) in ((), [])
-    (move,) = await store.by_hand(forced)
+    assert (await store.record_outcomes(forced, [Outcomes(0, 9, 0)])) in ((), [])
+    (move,) = await store.apply_override(forced)
     assert (move.old, move.new) == (State.HALF_OPEN, State.FORCED_CLOSED)
     clock.sleep(1)
     (move,) = await store.tick([PLAN])
     assert (move.old, move.new, move.reason) == (State.FORCED_CLOSED, State.CLOSED, "until has passed")
-    assert await store.hear(PLAN, [Outcomes.one(ok=False, latency_us=0, uid="a", generation=2)]) in ((), [])
+    assert await store.record_outcomes(PLAN, [Outcomes.one(ok=False, latency_us=0, uid="a", generation=2)]) in ((), [])
     assert (await view(store, PLAN)).probes_leased == 0
 
 
@@ -340,7 +342,7 @@ async def test_records_of_an_older_version_are_read(redis_server: RedisServer, c
         assert await store.started(PLAN, [Start("a", ok=True, latency_us=0)]) == ([Settlement.REPEATED], [])
         assert (await view(store, PLAN)).probes_succeeded == 2
         client.set(keys.breaker, msgspec.msgpack.encode(counting))
-        await store.hear(PLAN, [Outcomes(0, 1, 0)])
+        await store.record_outcomes(PLAN, [Outcomes(0, 1, 0)])
         clock.sleep(1)
         (move,) = await store.tick([PLAN])
     assert move.reason == "errorRate: >= 95% in each of 3 intervals of 1s, 13 of 13 in the last"
@@ -377,7 +379,7 @@ async def test_how_time_stands_lasts_as_long_as_a_breaker_that_goes_by_it(
 ) -> None:
     store = await redis_of(redis_server, clock, clock.now_us)
     until_us = clock.us + 7 * 86_400 * SECOND_US
-    await store.by_hand(plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1"))))
+    await store.apply_override(plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1"))))
     keys = PlanKeys.of("test", PLAN, "payment-api", fleet=False)
     with redis_server.client() as client:
         home_ms, breaker_ms = client.pttl(keys.home), client.pttl(keys.breaker)
@@ -402,7 +404,7 @@ async def test_a_hand_lets_go_when_it_said_though_the_stores_clock_was_set_back(
     forced = replace(plan, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1")))
     for hand in (False, True):
         if hand:
-            await store.by_hand(forced)
+            await store.apply_override(forced)
         seen = await view(store, forced)
         assert (seen.state, seen.open_until_us) == (State.FORCED_OPEN, until_us)
     clock.us = until_us - 1
@@ -436,21 +438,21 @@ async def test_time_goes_back_behind_no_move_of_a_breaker(store: Any, clock: Han
     until_us = clock.us + 3600 * SECOND_US
     forced = plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1")))
     offered = plan_of(service="offered", tag="offered", breaker=BREAKER)
-    await store.by_hand(forced)
-    await store.offer(offered, BreakerView(State.OPEN, 3, clock.us, until_us, "remembered"))
+    await store.apply_override(forced)
+    await store.propose(offered, BreakerView(State.OPEN, 3, clock.us, until_us, "remembered"))
     moved_us = clock.us
     clock.sleep(-3600)
     for plan in (forced, offered):
-        assert (await store.look(plan)).at_us == moved_us
+        assert (await store.snapshot(plan)).at_us == moved_us
     await store.tick([plan_of(), replace(offered, breaker=None)])
     clock.sleep(11)
     await store.tick([plan_of(), replace(offered, breaker=None)])
     for plan in (forced, offered):
-        assert (await store.look(plan)).at_us == clock.us, "it is followed from there on, whoever ticks"
+        assert (await store.snapshot(plan)).at_us == clock.us, "it is followed from there on, whoever ticks"
 
 
 async def test_what_is_said_to_be_had_tomorrow_was_had_now(store: CounterStore, clock: HandClock) -> None:
-    await store.hear(STARTING, [Outcomes(0, 1, 0, age_us=-3600 * SECOND_US)])
+    await store.record_outcomes(STARTING, [Outcomes(0, 1, 0, age_us=-3600 * SECOND_US)])
     clock.sleep(1)
     (move,) = await store.tick([STARTING])
     assert move.new is State.OPEN
@@ -458,8 +460,8 @@ async def test_what_is_said_to_be_had_tomorrow_was_had_now(store: CounterStore, 
 
 async def test_what_was_had_before_a_reset_does_not_count_after_it(store: Any, clock: HandClock) -> None:
     clock.sleep(0.5)
-    await store.by_hand(STARTING, clock.us)
-    await store.hear(STARTING, [Outcomes(0, 1, 0, age_us=1)])
+    await store.apply_override(STARTING, clock.us)
+    await store.record_outcomes(STARTING, [Outcomes(0, 1, 0, age_us=1)])
     clock.sleep(1)
     assert list(await store.tick([STARTING])) == []
 
@@ -468,31 +470,31 @@ async def test_a_reset_is_done_once_though_whoever_asked_has_a_clock_ahead(store
     await trip(store, clock, PLAN)
     clock.sleep(0.5)
     asked_us = clock.us + 60 * SECOND_US
-    (_, move) = await store.by_hand(PLAN, asked_us)
+    (_, move) = await store.apply_override(PLAN, asked_us)
     assert (move.old, move.new) == (State.OPEN, State.CLOSED)
     for _ in range(3):
-        await store.hear(PLAN, [Outcomes(0, 10, 0)])
-        assert await store.by_hand(PLAN, asked_us) in ((), [])
+        await store.record_outcomes(PLAN, [Outcomes(0, 10, 0)])
+        assert await store.apply_override(PLAN, asked_us) in ((), [])
         clock.sleep(1)
-    (move,) = await store.by_hand(PLAN, asked_us)
+    (move,) = await store.apply_override(PLAN, asked_us)
     assert (move.old, move.new) == (State.CLOSED, State.OPEN)
-    assert await store.by_hand(PLAN, asked_us) in ((), [])
+    assert await store.apply_override(PLAN, asked_us) in ((), [])
 
 
 async def test_a_reset_is_done_once_though_the_stores_clock_was_set_back_since(store: Any, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=1000), breaker=BREAKER)
     asked_us = clock.us
-    await store.by_hand(plan, asked_us)
+    await store.apply_override(plan, asked_us)
     await ask(store, plan, "a")
     clock.sleep(-40)
     await ask(store, plan, "b")
     clock.sleep(11)
     await ask(store, plan, "c")  # it is followed from here on, 29 s behind what was asked
     for _ in range(3):
-        await store.hear(plan, [Outcomes(0, 10, 0)])
-        assert await store.by_hand(plan, asked_us) in ((), [])
+        await store.record_outcomes(plan, [Outcomes(0, 10, 0)])
+        assert await store.apply_override(plan, asked_us) in ((), [])
         clock.sleep(1)
-    (move,) = await store.by_hand(plan, asked_us)
+    (move,) = await store.apply_override(plan, asked_us)
     assert (move.old, move.new) == (State.CLOSED, State.OPEN)
 
 

@@ -3,6 +3,7 @@
 `make soak` takes more than 100,000 steps on every store; `make test` some thousands.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from tests.contract.staging import STORES, Stage, examples_on, staged
+from tests.contract.staging import STORES, Stage, staged
 from tests.contract.test_counter_store import HandClock
 from tests.core import plans as counter_plans
 from tests.core.breaker.test_random_walks import offered, plain, plans, told
@@ -23,12 +24,12 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, State, Transition
 from webhook.core.breaker.manual import EXCUSED_US
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
-from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.store.local_breakers import LocalBreakers
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-EXAMPLES = 60
+EXAMPLES = int(os.environ.get("PODGATE_TEST_EXAMPLES", "60"))
 STEPS = 60
 LATE_US = 7
 START_US = HandClock().us
@@ -41,9 +42,9 @@ hands = st.one_of(
     st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-3, 30)),
     st.tuples(st.just("by hand"), st.sampled_from([None, None, 0, 3, -9])),
     st.tuples(st.just("guard"), st.sampled_from([None, None, 0, 1])),
-    st.tuples(st.just("excuse")),
+    st.tuples(st.just("suppress_quota_events")),
     st.tuples(
-        st.just("offer"),
+        st.just("propose"),
         st.sampled_from([State.CLOSED, State.OPEN, State.HALF_OPEN, State.FORCED_OPEN]),
         st.integers(-1, 2),
         st.integers(-9, 30),
@@ -104,7 +105,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.moves += [told(move) for move in transitions]
 
     def view(self) -> BreakerView:
-        view: BreakerView = self.run(self.store.look(self.plan)).breaker
+        view: BreakerView = self.run(self.store.snapshot(self.plan)).breaker
         return view
 
     def uid(self, back: int) -> str:
@@ -154,7 +155,7 @@ class BreakerMachine(RuleBasedStateMachine):
         uid, is_admitted, generation = f"pod-{len(self.pods)}", self.model.admits(source), self.model.generation
         assert self.ask(uid, source, 1, peek=True).charged is False
         receipt = self.ask(uid, source, 1)
-        assert (receipt.refused, receipt.charged) == (None if is_admitted else Refusal.BREAKER, is_admitted)
+        assert (receipt.refused, receipt.charged) == (None if is_admitted else DeniedBy.BREAKER, is_admitted)
         if is_admitted:
             maker = source if self.model.plan.has_outcomes else ""
             self.pods[uid] = Pod(generation, maker, self.model.charge(uid, source))
@@ -168,7 +169,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def quota_refuses(self, source: str) -> None:
         is_admitted = self.model.admits(source)
         receipt = self.ask("greedy", source, PODS + 1)
-        assert receipt.refused is (Refusal.QUOTA if is_admitted else Refusal.BREAKER)
+        assert receipt.refused is (DeniedBy.QUOTA if is_admitted else DeniedBy.BREAKER)
         if is_admitted:
             self.model.quota_event(source)
 
@@ -194,17 +195,17 @@ class BreakerMachine(RuleBasedStateMachine):
     def requests_fared(self, sums: list[tuple[int, int]], latency_us: int, is_todays: int | None, age_us: int) -> None:
         generation = None if is_todays is None else self.model.generation
         heard = [Outcomes(good, bad, latency_us, None, generation, age_us) for good, bad in sums]
-        self.take(self.run(self.store.hear(self.plan, heard)))
+        self.take(self.run(self.store.record_outcomes(self.plan, heard)))
         for one in heard:
-            self.model.hear(one)
+            self.model.record_outcomes(one)
 
     @rule(back=old_uids, ok=st.booleans(), age_us=ages, generation=st.none() | st.integers(0, 4))
     def one_request_fared(self, back: int, ok: bool, age_us: int, generation: int | None) -> None:  # noqa: FBT001  a rule's arguments go by name
         uid = self.uid(back)
         heard = Outcomes(int(ok), int(not ok), 6, uid, generation, age_us)
         pod = self.known(uid)
-        self.take(self.run(self.store.hear(self.plan, [heard])))
-        self.model.hear(heard, pod.source if pod is not None else "")
+        self.take(self.run(self.store.record_outcomes(self.plan, [heard])))
+        self.model.record_outcomes(heard, pod.source if pod is not None else "")
 
     @rule(back=old_uids, ok=st.booleans(), age_us=ages)
     def a_pod_started(self, back: int, ok: bool, age_us: int) -> None:  # noqa: FBT001  a rule's arguments go by name
@@ -221,7 +222,7 @@ class BreakerMachine(RuleBasedStateMachine):
             return Settlement.REPEATED
         pod.is_settled = True
         heard = Outcomes(int(ok), int(not ok), 6, uid, pod.generation, age_us)
-        return Settlement.COUNTED if self.model.hear(heard, pod.source) else Settlement.STALE
+        return Settlement.COUNTED if self.model.record_outcomes(heard, pod.source) else Settlement.STALE
 
     @rule(back=st.none() | old_uids, ahead=st.sampled_from([-2, -1, 1, 7]), ok=st.booleans())
     def a_stale_outcome_changes_nothing(self, back: int | None, ahead: int, ok: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
@@ -231,7 +232,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.tick()
         before = self.view()
         heard = Outcomes(int(ok), int(not ok), 9, None if back is None else self.uid(back), generation)
-        assert self.run(self.store.hear(self.plan, [heard] * 3)) in ((), [])
+        assert self.run(self.store.record_outcomes(self.plan, [heard] * 3)) in ((), [])
         assert self.view() == before
 
     @rule(source=sources)
@@ -270,25 +271,25 @@ class BreakerMachine(RuleBasedStateMachine):
             case ("force", state, for_us):
                 self.replan(forcing=None if state is None else Forcing(state, self.clock.us + for_us, "INC-1"))
             case ("by hand", ago_us):
-                self.by_hand(0 if ago_us is None else self.clock.us - ago_us)
+                self.apply_override(0 if ago_us is None else self.clock.us - ago_us)
             case ("guard", open_max):
                 self.replan(open_max=open_max)
                 self.tick()
-            case ("excuse",):
-                self.run(self.store.excuse(self.plan, ["controller:d"]))
+            case ("suppress_quota_events",):
+                self.run(self.store.suppress_quota_events(self.plan, ["controller:d"]))
                 if self.model.plan.quota is not None:
-                    self.model.excuse(["controller:d"], EXCUSED_US)
+                    self.model.suppress_quota_events(["controller:d"], EXCUSED_US)
             case (_, state, ahead, until_us, failed):
                 self.tick()  # else what was due is told by nobody
                 self.alone.clear()  # an account of unknown lineage may come between: they end
                 generation = max(0, self.model.generation + ahead)
                 view = offered(state, generation, self.clock.us, until_us, tuple(failed))
-                self.run(self.store.offer(self.plan, view))
-                self.model.offer(view)
+                self.run(self.store.propose(self.plan, view))
+                self.model.propose(view)
 
-    def by_hand(self, reset_us: int = 0) -> None:
-        self.take(self.run(self.store.by_hand(self.plan, reset_us)))
-        self.model.by_hand(reset_us)
+    def apply_override(self, reset_us: int = 0) -> None:
+        self.take(self.run(self.store.apply_override(self.plan, reset_us)))
+        self.model.apply_override(reset_us)
 
     # Partitions
 
@@ -312,8 +313,8 @@ class BreakerMachine(RuleBasedStateMachine):
     def a_replica_hears_alone(self, name: str, heard: tuple[int, int], latency_us: int, age_us: int) -> None:
         if name in self.alone:
             outcomes = Outcomes(*heard, latency_us, age_us=age_us)
-            self.alone[name].breakers.hear(self.plan, [outcomes], self.clock.us)
-            self.alone[name].model.hear(outcomes)
+            self.alone[name].breakers.record_outcomes(self.plan, [outcomes], self.clock.us)
+            self.alone[name].model.record_outcomes(outcomes)
 
     @rule(name=names_of_replicas, source=sources)
     def a_pod_asks_a_replica_that_is_alone(self, name: str, source: str) -> None:
@@ -347,7 +348,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.tick()
         self.pass_time_alone()  # the plan may be another one by now
         breakers, model = self.alone[name].breakers, self.alone.pop(name).model
-        self.run(breakers.tell(self.plan.key, self.store.offer, self.clock.us))
+        self.run(breakers.propose_to(self.store, self.plan.key))
         assert not breakers
         model.plan = replace(model.plan, forcing=None)  # a hand is for who leads to tell
         model.settle()
@@ -377,7 +378,7 @@ class BreakerMachine(RuleBasedStateMachine):
         for name in sorted(self.alone):
             self.a_replica_is_back(name)
         self.replan(forcing=None)
-        self.by_hand()
+        self.apply_override()
         self.time_passes(60)  # what was counted has its effect
         if self.model.state is State.OPEN:
             self.time_passes(max(0, self.model.open_until_us - self.clock.us))
@@ -413,9 +414,8 @@ def test_a_breaker_stays_one_with_its_model(stage: Stage, clock: HandClock, requ
         pass
 
     Staged.stage, Staged.clock = stage, clock
-    examples = examples_on(stage.kind, EXAMPLES)
     run_state_machine_as_test(
-        Staged, settings=settings(max_examples=examples, stateful_step_count=STEPS, deadline=None)
+        Staged, settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None)
     )
     print(f"\n{request.node.callspec.id}: {Staged.steps} steps")  # noqa: T201  what `make soak` is asked for
-    assert Staged.steps > examples
+    assert Staged.steps > EXAMPLES

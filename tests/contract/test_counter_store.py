@@ -13,7 +13,7 @@ from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
+from webhook.core.quota import HOUR_US, Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.ports import CounterStore, WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -81,12 +81,12 @@ async def ask(store: CounterStore, plan: CounterPlan, uid: str, cost: dict[str, 
 
 
 async def used(store: CounterStore, plan: CounterPlan) -> dict[str, list[int]]:
-    look = await store.look(plan)
+    look = await store.snapshot(plan)
     return {namespace: [use.used for use in uses] for namespace, uses in look.uses.items()}
 
 
 async def state(store: CounterStore, plan: CounterPlan) -> State:
-    view = (await store.look(plan)).breaker
+    view = (await store.snapshot(plan)).breaker
     assert view is not None
     return view.state
 
@@ -94,7 +94,7 @@ async def state(store: CounterStore, plan: CounterPlan) -> State:
 async def trip(store: CounterStore, clock: HandClock, plan: CounterPlan) -> None:
     for _ in range(3):
         for _ in range(10):
-            await store.hear(plan, [Outcomes.one(ok=False, latency_us=0)])
+            await store.record_outcomes(plan, [Outcomes.one(ok=False, latency_us=0)])
         clock.sleep(1)
 
 
@@ -102,9 +102,9 @@ async def test_a_window_fills_and_slides(store: CounterStore, clock: HandClock) 
     plan = plan_of(window(64, pods=2))
     assert [(await ask(store, plan, uid)).charged for uid in "abc"] == [True, True, False]
     denied = await ask(store, plan, "d")
-    assert (denied.refused, denied.free_at_us) == (Refusal.QUOTA, clock.us + 65 * SECOND_US)
+    assert (denied.refused, denied.free_at_us) == (DeniedBy.QUOTA, clock.us + 65 * SECOND_US)
     clock.sleep(65 - 1e-6)
-    assert (await ask(store, plan, "e")).refused is Refusal.QUOTA
+    assert (await ask(store, plan, "e")).refused is DeniedBy.QUOTA
     clock.sleep(1e-6)
     assert (await ask(store, plan, "f")).charged
     assert await used(store, plan) == {"": [1]}
@@ -123,7 +123,7 @@ async def test_all_windows_and_resources_or_none(store: CounterStore) -> None:
 async def test_amounts_are_exact_up_to_the_largest(store: CounterStore) -> None:
     plan = plan_of(window(60, memory=2**53))
     assert (await ask(store, plan, "a", {"requests.memory": 2**53 - 1})).charged
-    assert (await ask(store, plan, "b", {"requests.memory": 2})).refused is Refusal.QUOTA
+    assert (await ask(store, plan, "b", {"requests.memory": 2})).refused is DeniedBy.QUOTA
     assert (await ask(store, plan, "c", {"requests.memory": 1})).charged
     assert await used(store, plan) == {"": [2**53]}
 
@@ -151,7 +151,7 @@ async def test_a_peek_answers_the_same_and_leaves_no_trace(store: CounterStore, 
     assert await used(store, plan) == {"": [0]}
     await ask(store, plan, "b")
     for uid in "cdefg":
-        assert (await ask(store, plan, uid, peek=True)).refused is Refusal.QUOTA
+        assert (await ask(store, plan, uid, peek=True)).refused is DeniedBy.QUOTA
     assert await state(store, plan) is State.CLOSED
     clock.sleep(1)
     assert (await ask(store, plan, "a", peek=True)).repeated is False
@@ -176,7 +176,7 @@ async def test_a_resize_charges_only_above_the_high_water_mark(store: CounterSto
         assert (grown.refused, grown.repeated) == (None, False)
         assert await used(store, plan) == {"": [1, 250]}
     denied = await ask(store, plan, "a", {"pods": 1, "requests.cpu": 301}, resize_from={"pods": 1})
-    assert denied.refused is Refusal.QUOTA
+    assert denied.refused is DeniedBy.QUOTA
 
 
 async def test_changed_limits_keep_what_was_counted(store: CounterStore) -> None:
@@ -184,7 +184,7 @@ async def test_changed_limits_keep_what_was_counted(store: CounterStore) -> None
     for uid in "ab":
         await ask(store, before, uid, {"pods": 1, "requests.cpu": 50})
     assert await used(store, after) == {"": [2, 0, 0]}
-    assert (await ask(store, after, "c")).refused is Refusal.QUOTA
+    assert (await ask(store, after, "c")).refused is DeniedBy.QUOTA
 
 
 async def test_namespaces_and_services_and_pools_count_apart(store: CounterStore) -> None:
@@ -199,14 +199,14 @@ async def test_namespaces_and_services_and_pools_count_apart(store: CounterStore
 async def test_a_limit_that_is_not_enforced_is_overdrawn_and_named(store: CounterStore) -> None:
     plan = plan_of(window(60, pods=0), quota_mode=Mode.WARN)
     receipt = await ask(store, plan, "a")
-    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.QUOTA,), True)
+    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (DeniedBy.QUOTA,), True)
     assert await used(store, plan) == {"": [1]}
 
 
 async def test_a_look_says_when_any_of_a_full_limit_is_free_again(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(64, pods=1, cpu=100))
     await ask(store, plan, "a", {"pods": 1, "requests.cpu": 50})
-    look = await store.look(plan)
+    look = await store.snapshot(plan)
     assert [use.free_at_us for use in look.uses[""]] == [clock.us + 65 * SECOND_US, 0]
 
 
@@ -216,7 +216,7 @@ async def test_error_rate_trips_at_the_boundary_however_late_it_is_noticed(
     plan, begun_us = plan_of(breaker=BREAKER), clock.us
     await trip(store, clock, plan)
     clock.sleep(20)
-    look = await store.look(plan)
+    look = await store.snapshot(plan)
     assert look.breaker is not None
     assert (look.breaker.state, look.breaker.since_us) == (State.OPEN, begun_us + 3 * SECOND_US)
     assert look.breaker.open_remaining_us(look.at_us) == 160 * SECOND_US
@@ -232,7 +232,7 @@ async def test_latency_trips(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
     for _ in range(5):
         assert await state(store, plan) is State.CLOSED
-        await store.hear(plan, [Outcomes.one(ok=True, latency_us=2 * SECOND_US + 1)])
+        await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=2 * SECOND_US + 1)])
         clock.sleep(1)
     assert await state(store, plan) is State.OPEN
 
@@ -241,23 +241,23 @@ async def test_quota_denials_of_several_controllers_trip_and_of_one_do_not(store
     plan = plan_of(window(60, pods=1), breaker=BREAKER)
     await ask(store, plan, "a")
     for uid in "bcdef":
-        assert (await ask(store, plan, uid, event_source="one")).refused is Refusal.QUOTA
+        assert (await ask(store, plan, uid, event_source="one")).refused is DeniedBy.QUOTA
     assert await state(store, plan) is State.CLOSED
     await ask(store, plan, "g", event_source="two")
     receipt = await ask(store, plan, "h", event_source="three")
     assert [move.new for move in receipt.transitions] == [State.OPEN]
-    assert (await ask(store, plan, "i", event_source="one")).refused is Refusal.BREAKER
+    assert (await ask(store, plan, "i", event_source="one")).refused is DeniedBy.BREAKER
 
 
 async def test_open_counts_down_then_probes_and_closes(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=9), breaker=BREAKER)
     await trip(store, clock, plan)
-    assert (await ask(store, plan, "a")).refused is Refusal.BREAKER
+    assert (await ask(store, plan, "a")).refused is DeniedBy.BREAKER
     clock.sleep(180)
     probes = [await ask(store, plan, uid) for uid in "bcde"]
-    assert [probe.refused for probe in probes] == [None, None, None, Refusal.BREAKER]
+    assert [probe.refused for probe in probes] == [None, None, None, DeniedBy.BREAKER]
     for uid in "bcd":
-        moves = await store.hear(plan, [Outcomes.one(ok=True, latency_us=0, uid=uid, generation=2)])
+        moves = await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=0, uid=uid, generation=2)])
     assert [(move.old, move.new, move.generation) for move in moves] == [(State.HALF_OPEN, State.CLOSED, 3)]
     assert (await ask(store, plan, "f")).charged
 
@@ -267,7 +267,7 @@ async def test_a_failed_probe_opens_again(store: CounterStore, clock: HandClock)
     await trip(store, clock, plan)
     clock.sleep(180)
     await ask(store, plan, "a")
-    await store.hear(plan, [Outcomes.one(ok=False, latency_us=0, uid="a")])
+    await store.record_outcomes(plan, [Outcomes.one(ok=False, latency_us=0, uid="a")])
     assert await state(store, plan) is State.OPEN
 
 
@@ -285,7 +285,7 @@ async def test_a_stale_outcome_changes_nothing(store: CounterStore, clock: HandC
     plan = plan_of(breaker=BREAKER)
     for _ in range(3):
         for _ in range(10):
-            await store.hear(plan, [Outcomes.one(ok=False, latency_us=0, generation=7)])
+            await store.record_outcomes(plan, [Outcomes.one(ok=False, latency_us=0, generation=7)])
         clock.sleep(1)
     assert await state(store, plan) is State.CLOSED
 
@@ -299,11 +299,11 @@ async def test_what_is_known_of_a_breaker_without_asking_agrees_with_a_look(
     await store.tick([plan])
     known = store.known_breaker(plan)
     assert known is not None
-    assert known == (await store.look(plan)).breaker
+    assert known == (await store.snapshot(plan)).breaker
     assert known.state is State.OPEN
     clock.sleep(180)
     known = store.known_breaker(plan)
-    assert known is None or known == (await store.look(plan)).breaker
+    assert known is None or known == (await store.snapshot(plan)).breaker
 
 
 async def test_what_is_known_without_asking_is_by_the_stores_own_clock_though_it_stepped_back(
@@ -317,7 +317,7 @@ async def test_what_is_known_without_asking_is_by_the_stores_own_clock_though_it
     await ask(store, plan, "c")
     await trip(store, clock, plan)
     await store.tick([plan])
-    look = await store.look(plan)
+    look = await store.snapshot(plan)
     assert store.known_breaker(plan) == look.breaker
     assert store.now_us() == look.at_us == clock.us
     forcing = Forcing(State.FORCED_OPEN, clock.us + SECOND_US, "INC-1")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.contract.test_counter_store import ONE, SECOND_US, HandClock, ask, clock, store, used
 from tests.core.plans import plan_of, standing, window
 from webhook.core.ledger.live_set import KNOWN_US, SURGE_US
-from webhook.core.quota import HOUR_US, Booking, CounterPlan, Holder, PoolPlan, Refusal, Seen, Sighting, Use, Waiting
+from webhook.core.quota import HOUR_US, Booking, CounterPlan, DeniedBy, Holder, PoolPlan, Seen, Sighting, UnseenPod, Use
 from webhook.ports import CounterStore, PodLedger
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -31,15 +31,15 @@ class Store(CounterStore, PodLedger, Protocol):
     """What all of them are."""
 
 
-async def see(
+async def observe(
     store: Store, plan: CounterPlan, uid: str, cost: dict[str, int] = ONE, namespace: str = "payments", **more: Any
 ) -> Seen:
-    (seen,) = await store.see(plan, [Sighting(namespace, f"{uid}-pod", uid, cost, **{"lives": True, **more})])
+    (seen,) = await store.observe(plan, [Sighting(namespace, f"{uid}-pod", uid, cost, **{"lives": True, **more})])
     return seen
 
 
-async def counted(store: Store, plan: CounterPlan) -> None:
-    await store.counted(plan, await store.scopes(plan))
+async def mark_complete(store: Store, plan: CounterPlan) -> None:
+    await store.mark_complete(plan, await store.scopes(plan))
 
 
 async def everyone(store: Store, plan: CounterPlan, scope: str = "") -> set[str]:
@@ -61,32 +61,32 @@ async def waited_for(store: Store, plan: CounterPlan, age_us: int = 0, most: int
 async def test_live_pods_are_limited_once_all_of_them_are_known(store: Store, clock: HandClock) -> None:
     for uid in "abc":
         assert (await ask(store, PODS, uid)).charged
-    await counted(store, PODS)
-    assert (await store.look(PODS)).is_standing_known
+    await mark_complete(store, PODS)
+    assert (await store.snapshot(PODS)).is_standing_known
     denied = await ask(store, PODS, "d")
-    assert denied.refused is Refusal.QUOTA
+    assert denied.refused is DeniedBy.QUOTA
     assert denied.over == (Use("standing", "pods", 3, 2, 1, 0, Holder.STANDING, "", 1),)
     assert (denied.used, denied.free_at_us) == ((3,), 0)
-    await see(store, PODS, "a", lives=False)
+    await observe(store, PODS, "a", lives=False)
     assert (await ask(store, PODS, "d")).charged
     clock.sleep(KNOWN_US / SECOND_US)
-    assert not (await store.look(PODS)).is_standing_known
+    assert not (await store.snapshot(PODS)).is_standing_known
     assert (await ask(store, PODS, "e")).charged
 
 
 async def test_surge_is_open_for_ten_minutes_after_the_sum_was_within_hard(store: Store, clock: HandClock) -> None:
     for uid in "ab":
         await ask(store, PODS, uid)
-    await counted(store, PODS)
+    await mark_complete(store, PODS)
     assert (await ask(store, PODS, "c")).charged
-    await see(store, PODS, "c", lives=False)
+    await observe(store, PODS, "c", lives=False)
     assert (await ask(store, PODS, "d")).charged, "they were within hard a moment ago"
     clock.sleep(SURGE_US / SECOND_US)
-    await counted(store, PODS)
-    (use,) = (await store.look(PODS)).uses[""]
+    await mark_complete(store, PODS)
+    (use,) = (await store.snapshot(PODS)).uses[""]
     assert (use.used, use.hard, use.surge) == (3, 2, 0)
-    assert (await ask(store, PODS, "e")).refused is Refusal.QUOTA
-    await see(store, PODS, "a", lives=False)
+    assert (await ask(store, PODS, "e")).refused is DeniedBy.QUOTA
+    await observe(store, PODS, "a", lives=False)
     assert (await ask(store, PODS, "e")).charged
 
 
@@ -94,14 +94,14 @@ async def test_namespaces_stand_apart(store: Store) -> None:
     plan = replace(BY_NAMESPACE, standing=standing(pods=1))
     for namespace in ("x", "y"):
         await ask(store, plan, f"in-{namespace}", namespace=namespace)
-        await see(store, plan, f"in-{namespace}", namespace=namespace)
+        await observe(store, plan, f"in-{namespace}", namespace=namespace)
     assert sorted(await store.scopes(plan)) == ["x", "y"]
-    await counted(store, plan)
+    await mark_complete(store, plan)
     for namespace in ("x", "y"):
-        assert (await ask(store, plan, "late", namespace=namespace)).refused is Refusal.QUOTA
+        assert (await ask(store, plan, "late", namespace=namespace)).refused is DeniedBy.QUOTA
     assert (await ask(store, plan, "elsewhere", namespace="z")).charged
     assert (await everyone(store, plan, "x"), await used(store, plan)) == ({"in-x"}, {"x": [1], "y": [1], "z": [1]})
-    await see(store, plan, "in-x", namespace="x", lives=False)
+    await observe(store, plan, "in-x", namespace="x", lives=False)
     assert "x" not in await store.scopes(plan)
 
 
@@ -111,7 +111,7 @@ async def test_services_of_a_pool_stand_apart_and_limits_keep_their_order(store:
     plans = [replace(pooled, service=name) for name in ("web", "api")]
     receipts = [await ask(store, plan, f"{plan.service}-{number}") for plan in plans for number in range(2)]
     assert [receipt.used for receipt in receipts] == [(1, 1, 1), (2, 2, 2), (1, 3, 1), (2, 4, 2)]
-    look = await store.look(plans[0])
+    look = await store.snapshot(plans[0])
     assert [(use.of, use.used) for use in (*look.uses[""], *look.pool)] == [
         ("service", 2),
         ("standing", 2),
@@ -121,7 +121,7 @@ async def test_services_of_a_pool_stand_apart_and_limits_keep_their_order(store:
 
 async def test_a_resize_takes_and_gives_back_places_at_once(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
-    await counted(store, PLAN)
+    await mark_complete(store, PLAN)
     for old, new, stands in ((CPU, MORE_CPU, 300), (MORE_CPU, CPU, 100), (CPU, MORE_CPU, 300)):
         receipt = await ask(store, PLAN, "a", new, resize_from=old)
         assert (receipt.refused, receipt.used) == (None, (1, 300, 1, stands))
@@ -137,9 +137,9 @@ async def test_a_peek_takes_no_place(store: Store) -> None:
 
 async def test_sums_are_exact_up_to_the_largest(store: Store) -> None:
     plan = plan_of(standing=standing(memory=2**53))
-    await counted(store, plan)
+    await mark_complete(store, plan)
     assert (await ask(store, plan, "a", {"requests.memory": 2**53 - 1})).charged
-    assert (await ask(store, plan, "b", {"requests.memory": 2})).refused is Refusal.QUOTA
+    assert (await ask(store, plan, "b", {"requests.memory": 2})).refused is DeniedBy.QUOTA
     assert (await ask(store, plan, "c", {"requests.memory": 1})).charged
     assert await used(store, plan) == {"": [2**53]}
 
@@ -152,12 +152,12 @@ async def test_whoever_was_let_in_is_waited_for_until_it_is_seen(store: Store, c
         await ask(store, PLAN, uid, name=f"{uid}-pod")
         clock.sleep(60)
     assert list(await store.overdue(PLAN, 120 * SECOND_US, 9)) == [
-        Waiting("b", "payments", "b-pod", 180 * SECOND_US, "payment-api"),
-        Waiting("a", "payments", "a-pod", 120 * SECOND_US, "payment-api"),
+        UnseenPod("b", "payments", "b-pod", 180 * SECOND_US, "payment-api"),
+        UnseenPod("a", "payments", "a-pod", 120 * SECOND_US, "payment-api"),
     ]
     assert await waited_for(store, PLAN, most=1) == ["b"]
     assert await everyone(store, PLAN) == set()
-    assert await see(store, PLAN, "a") == Seen()
+    assert await observe(store, PLAN, "a") == Seen()
     assert (await waited_for(store, PLAN), await everyone(store, PLAN)) == (["b", "c"], {"a"})
 
 
@@ -180,8 +180,8 @@ async def test_of_a_pod_whose_record_is_gone_only_the_uid_is_known(store: Store,
     plan = replace(PLAN, remember_us=SECOND_US)
     await ask(store, plan, "a", name="a-pod")
     clock.sleep(60)
-    assert list(await store.overdue(plan, 0, 9)) == [Waiting("a", "", "", 60 * SECOND_US)]
-    await store.let_be(plan, ["a"])
+    assert list(await store.overdue(plan, 0, 9)) == [UnseenPod("a", "", "", 60 * SECOND_US)]
+    await store.stop_waiting(plan, ["a"])
     assert await waited_for(store, plan) == []
 
 
@@ -191,48 +191,48 @@ async def test_of_a_pod_whose_record_is_gone_only_the_uid_is_known(store: Store,
 async def test_a_pod_that_nobody_charged_is_charged_once_as_of_its_creation(store: Store, clock: HandClock) -> None:
     created_us = clock.us
     clock.sleep(1800)
-    seen = [await see(store, PLAN, "a", CPU, created_at_us=created_us) for _ in range(3)]
+    seen = [await observe(store, PLAN, "a", CPU, created_at_us=created_us) for _ in range(3)]
     assert seen == [Seen(charged=True, changed=True), Seen(), Seen()]
     assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
     assert await waited_for(store, PLAN) == []
     clock.sleep(1860)
     assert await used(store, PLAN) == {"": [0, 0, 1, 100]}
-    assert await see(store, PLAN, "a", CPU, created_at_us=created_us) == Seen()
+    assert await observe(store, PLAN, "a", CPU, created_at_us=created_us) == Seen()
 
 
 async def test_the_same_in_one_call_as_in_many(store: Store) -> None:
     shown = [Sighting("payments", f"{number}", f"{number}", CPU, lives=number % 5 > 0) for number in range(200)]
-    assert [one.changed for one in await store.see(PLAN, shown)] == [number % 5 > 0 for number in range(200)]
-    assert list(await store.see(PLAN, shown)) == [Seen()] * 200
+    assert [one.changed for one in await store.observe(PLAN, shown)] == [number % 5 > 0 for number in range(200)]
+    assert list(await store.observe(PLAN, shown)) == [Seen()] * 200
     assert await used(store, PLAN) == {"": [0, 0, 160, 16_000]}
-    assert list(await store.see(PLAN, [])) == []
+    assert list(await store.observe(PLAN, [])) == []
 
 
 async def test_the_end_of_a_pod_frees_its_place_and_not_its_windows(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
-    seen = [await see(store, PLAN, "a", CPU, lives=False) for _ in range(2)]
+    seen = [await observe(store, PLAN, "a", CPU, lives=False) for _ in range(2)]
     assert seen == [Seen(changed=True), Seen()]
     assert await used(store, PLAN) == {"": [1, 100, 0, 0]}
 
 
 async def test_a_resize_that_nobody_counted_is_charged_above_the_most_ever_charged(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
-    seen = [await see(store, PLAN, "a", cost) for cost in (MORE_CPU, MORE_CPU, CPU, MORE_CPU)]
+    seen = [await observe(store, PLAN, "a", cost) for cost in (MORE_CPU, MORE_CPU, CPU, MORE_CPU)]
     assert seen == [Seen(raised=True, changed=True), Seen(), Seen(changed=True), Seen(changed=True)]
     assert await used(store, PLAN) == {"": [1, 300, 1, 300]}
 
 
 async def test_a_pod_of_which_nobody_is_sure_is_believed_only_where_it_is_known(store: Store) -> None:
     await ask(store, PLAN, "known")
-    assert await see(store, PLAN, "stranger", is_sure=False) == Seen(ignored=True)
-    assert await see(store, PLAN, "known", is_sure=False, lives=False) == Seen(changed=True)
+    assert await observe(store, PLAN, "stranger", is_sure=False) == Seen(ignored=True)
+    assert await observe(store, PLAN, "known", is_sure=False, lives=False) == Seen(changed=True)
     assert await used(store, PLAN) == {"": [1, 0, 0, 0]}
 
 
 async def test_every_one_of_many_comes_on_some_page(store: Store) -> None:
     plan = plan_of(standing=standing(pods=9))
     uids = {f"uid-{number}" for number in range(MANY)}
-    await store.see(plan, [Sighting("payments", uid, uid, ONE, lives=True) for uid in uids])
+    await store.observe(plan, [Sighting("payments", uid, uid, ONE, lives=True) for uid in uids])
     assert await everyone(store, plan) == uids
     assert await used(store, plan) == {"": [MANY]}
 
@@ -257,16 +257,16 @@ async def test_a_refund_frees_the_place_that_was_taken_though_namespaces_count_a
 async def test_let_be_frees_places_and_gives_no_window_back(store: Store) -> None:
     for uid in "abc":
         await ask(store, PLAN, uid, CPU)
-    await store.let_be(PLAN, ["a", "stranger", "c"])
+    await store.stop_waiting(PLAN, ["a", "stranger", "c"])
     assert (await used(store, PLAN), await waited_for(store, PLAN)) == ({"": [3, 300, 1, 100]}, ["b"])
-    assert await see(store, PLAN, "a", CPU) == Seen(changed=True), "it came after all"
+    assert await observe(store, PLAN, "a", CPU) == Seen(changed=True), "it came after all"
     assert await used(store, PLAN) == {"": [3, 300, 2, 200]}
 
 
 async def test_a_pod_given_back_too_soon_is_charged_again_when_it_is_seen(store: Store, clock: HandClock) -> None:
     await ask(store, PLAN, "a", CPU)
     await store.refund(PLAN, "a")
-    seen = [await see(store, PLAN, "a", CPU, created_at_us=clock.us) for _ in range(2)]
+    seen = [await observe(store, PLAN, "a", CPU, created_at_us=clock.us) for _ in range(2)]
     assert seen == [Seen(charged=True, changed=True), Seen()]
     assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
 
@@ -274,9 +274,9 @@ async def test_a_pod_given_back_too_soon_is_charged_again_when_it_is_seen(store:
 async def test_a_pod_that_was_booked_stands_and_is_waited_for_since_it_came(store: Store, clock: HandClock) -> None:
     booking = Booking("payments", "a", CPU, clock.us - 60 * SECOND_US, "a-pod")
     assert await store.book(PLAN, [booking]) == 1
-    assert list(await store.overdue(PLAN, 0, 9)) == [Waiting("a", "payments", "a-pod", 60 * SECOND_US, "payment-api")]
+    assert list(await store.overdue(PLAN, 0, 9)) == [UnseenPod("a", "payments", "a-pod", 60 * SECOND_US, "payment-api")]
     assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
-    await see(store, PLAN, "a", CPU)
+    await observe(store, PLAN, "a", CPU)
     assert await store.book(PLAN, [booking]) == 0
     assert await waited_for(store, PLAN) == []
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tests.harness.checking import Here
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, WatchedNamespaces, connect
 from webhook.core.policy.model import LoadedPolicy
-from webhook.policy.current_policy import PolicyKeeper
+from webhook.policy.current_policy import CurrentPolicy
 from webhook.ports import WatchReports
 
 QUICK = ApiTiming(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)
@@ -60,7 +60,7 @@ class Follower:
         reports = WatchReports(self._contact, self.troubles.append, self.overs.append)
         told: dict[str, Any] = {"reports": reports, "timing": timing}
         recorder: Any = Recorder()
-        self.keeper = PolicyKeeper(recorder, Clock(), Here())
+        self.keeper = CurrentPolicy(recorder, Clock(), Here())
         self.policy = ConfigMapPolicy(client, self.keeper, **told)
         self.namespaces = WatchedNamespaces(client, **told)
 

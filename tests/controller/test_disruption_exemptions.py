@@ -27,13 +27,13 @@ class Losing(World):
     def __init__(self, services: str = POLICY) -> None:
         super().__init__(services)
         self.heard: list[tuple[str, list[str]]] = []
-        excuse = self.store.excuse
+        excuse = self.store.suppress_quota_events
 
         async def listen(plan: CounterPlan, sources: Sequence[str]) -> None:
             self.heard.append((plan.service, sorted(sources)))
             await excuse(plan, sources)
 
-        self.store.excuse = listen  # type: ignore[method-assign]  a spy
+        self.store.suppress_quota_events = listen  # type: ignore[method-assign]  a spy
 
     async def run(self, *controllers: str, **fields: Any) -> None:
         """Create a Pod for each of these controllers."""
@@ -52,7 +52,7 @@ class Losing(World):
         return (await self.store.acquire(asked)).refused is None
 
     async def state(self) -> State:
-        found = await self.store.look(self.plan)
+        found = await self.store.snapshot(self.plan)
         assert found.breaker is not None
         return found.breaker.state
 

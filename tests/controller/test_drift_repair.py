@@ -21,7 +21,7 @@ async def test_who_is_not_there_falls_when_it_was_not_there_twice() -> None:
     await world.create("a")
     await world.all()
     ghost = Sighting("shop", "ghost", "ghost", {"pods": 1}, lives=True)
-    await world.store.see(world.plan, [ghost])
+    await world.store.observe(world.plan, [ghost])
     await world.repair()
     assert (world.told.drift, await world.standing()) == ({"web": 0}, {"a", "ghost"})
     await world.repair()
@@ -78,7 +78,7 @@ async def test_who_was_found_is_missed_once_the_watch_has_come_so_far() -> None:
 async def test_ghosts_fall_in_the_namespace_where_they_stand() -> None:
     world = World(WEB.replace("quota: {", "quota: {per: Namespace, ").replace("[shop]", "[shop, other]"))
     await world.create("a")
-    await world.store.see(world.plan, [Sighting("other", "ghost", "ghost", {"pods": 1}, lives=True)])
+    await world.store.observe(world.plan, [Sighting("other", "ghost", "ghost", {"pods": 1}, lives=True)])
     for _ in range(3):
         await world.all()
     assert await world.standing() == {"a"}
@@ -91,7 +91,7 @@ async def test_who_is_admitted_and_not_seen_yet_is_not_missed() -> None:
     await world.admit(pod("young"))
     for _ in range(3):
         await world.all()
-    look = await world.store.look(world.plan)
+    look = await world.store.snapshot(world.plan)
     assert next(use.used for use in look.uses[""] if use.window == "standing") == 1
     assert world.told.drift == {"web": 0}
 
@@ -104,10 +104,10 @@ async def test_limits_are_enforced_only_after_a_whole_list_was_told() -> None:
     await world.tell()
     world.answer(store=True)
     await world.controller._drift_repair.round()
-    assert not (await world.store.look(world.plan)).is_standing_known
+    assert not (await world.store.snapshot(world.plan)).is_standing_known
     await world.tell()
     await world.repair()
-    assert (await world.store.look(world.plan)).is_standing_known
+    assert (await world.store.snapshot(world.plan)).is_standing_known
 
 
 async def test_a_service_that_gets_limits_knows_its_old_pods_before_they_are_enforced() -> None:
@@ -118,13 +118,13 @@ async def test_a_service_that_gets_limits_knows_its_old_pods_before_they_are_enf
     world.policy = compiled(WEB)
     world.watch.list_again()
     known_with: list[set[str]] = []
-    counted = world.store.counted
+    counted = world.store.mark_complete
 
     async def spy(plan: object, scopes: object) -> None:
         known_with.append(await world.standing())
         await counted(plan, scopes)  # type: ignore[arg-type]  handed on
 
-    world.store.counted = spy  # type: ignore[method-assign, assignment]  a spy
+    world.store.mark_complete = spy  # type: ignore[method-assign, assignment]  a spy
     await world.all()
     assert known_with == [{"old"}]
 
@@ -134,19 +134,19 @@ async def test_one_service_that_the_store_will_not_answer_for_holds_up_no_other(
     world = World(WEB + other)
     world.cluster.create(pod("a"))
     world.cluster.create(pod("b", labels={"app": "other"}))
-    see = world.store.see
+    see = world.store.observe
 
     async def choosy(plan: object, sightings: object) -> object:
         if getattr(plan, "service", "") == "web":
             await world.store._refuse()
         return await see(plan, sightings)  # type: ignore[arg-type]  handed on
 
-    world.store.see = choosy  # type: ignore[method-assign, assignment]  half of a cluster
+    world.store.observe = choosy  # type: ignore[method-assign, assignment]  half of a cluster
     await world.watch_all()
     await world.tell()
     await world.repair()
-    assert (await world.store.look(world.policy.plans["other"])).is_standing_known
-    assert not (await world.store.look(world.plan)).is_standing_known
+    assert (await world.store.snapshot(world.policy.plans["other"])).is_standing_known
+    assert not (await world.store.snapshot(world.plan)).is_standing_known
 
 
 async def test_resets_are_asked_for_once_and_again_while_the_store_is_away() -> None:

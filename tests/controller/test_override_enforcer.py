@@ -50,11 +50,11 @@ class Ledger(MemoryStore):
         super().__init__(clock)
         self.asked: list[str] = []
 
-    async def by_hand(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
+    async def apply_override(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
         self.asked.append(plan.service)
         if self.away:
             raise StoreUnavailableError("away")
-        return await super().by_hand(plan, reset_at_us)
+        return await super().apply_override(plan, reset_at_us)
 
 
 class World:

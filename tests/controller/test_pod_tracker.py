@@ -22,13 +22,13 @@ class Listening(World):
     def __init__(self, services: str = WEB, **more: object) -> None:
         super().__init__(services, **more)  # type: ignore[arg-type]  as it takes them
         self.heard: list[tuple[str, bool]] = []
-        see = self.store.see
+        see = self.store.observe
 
         async def listen(plan: object, sightings: list[Sighting]) -> object:
             self.heard += [(one.uid, one.lives) for one in sightings]
             return await see(plan, sightings)  # type: ignore[arg-type]  handed on
 
-        self.store.see = listen  # type: ignore[method-assign, assignment]  a spy
+        self.store.observe = listen  # type: ignore[method-assign, assignment]  a spy
 
 
 async def test_live_pods_stand_and_ended_ones_do_not() -> None:
@@ -99,13 +99,13 @@ async def test_what_changes_while_it_travels_is_told_after() -> None:
 async def test_a_batch_is_no_more_than_64() -> None:
     world = World()
     sizes: list[int] = []
-    see = world.store.see
+    see = world.store.observe
 
     async def listen(plan: object, sightings: list[Sighting]) -> object:
         sizes.append(len(sightings))
         return await see(plan, sightings)  # type: ignore[arg-type]  handed on
 
-    world.store.see = listen  # type: ignore[method-assign, assignment]  a spy
+    world.store.observe = listen  # type: ignore[method-assign, assignment]  a spy
     await world.create(*(f"u{number}" for number in range(150)))
     await world.watch_all()
     await world.tell()
@@ -150,7 +150,7 @@ async def test_a_resize_that_nobody_counted_is_charged() -> None:
     assert world.told.raised == {"web": 1}
     world.cluster.update("a", spec={"containers": (Container("c", Resources({"cpu": "2"})),)})
     await world.all()
-    look = await world.store.look(world.plan)
+    look = await world.store.snapshot(world.plan)
     assert [(use.window, use.resource, use.used) for use in look.uses[""]][1:] == [
         ("24h", "cpu", 3000),
         ("standing", "pods", 1),

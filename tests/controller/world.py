@@ -169,7 +169,19 @@ class ScriptedWatch(WatchedPods):
 
 
 _CALLS = frozenset(
-    {"acquire", "see", "overdue", "refund", "let_be", "scopes", "live", "counted", "reset", "started", "excuse"}
+    {
+        "acquire",
+        "observe",
+        "overdue",
+        "refund",
+        "stop_waiting",
+        "scopes",
+        "live",
+        "mark_complete",
+        "reset",
+        "started",
+        "suppress_quota_events",
+    }
 )
 
 
@@ -329,7 +341,7 @@ class World:
 
     async def used(self) -> int:
         """Return how many Pods the service's window counts."""
-        look = await self.store.look(self.plan)
+        look = await self.store.snapshot(self.plan)
         return next(use.used for uses in look.uses.values() for use in uses if use.window == "24h")
 
     async def waiting(self) -> list[str]:

@@ -199,7 +199,7 @@ class Model:
 
     # What it hears
 
-    def hear(self, heard: Outcomes, source: str = "") -> bool:
+    def record_outcomes(self, heard: Outcomes, source: str = "") -> bool:
         """Take outcomes; whether they changed anything."""
         at_us = self.now_us - max(0, heard.age_us)
         if not self.plan.has_outcomes or self.hand() is not None:
@@ -251,7 +251,7 @@ class Model:
 
     # What is done to it
 
-    def by_hand(self, asked_us: int = 0) -> None:
+    def apply_override(self, asked_us: int = 0) -> None:
         forcing = self.forcing()
         if forcing is not None:
             if self.state is not forcing.state:
@@ -267,14 +267,14 @@ class Model:
             else:
                 self._enter(State.CLOSED, self.now_us)
 
-    def excuse(self, sources: Sequence[str], for_us: int) -> None:
+    def suppress_quota_events(self, sources: Sequence[str], for_us: int) -> None:
         live = {who: until_us for who, until_us in self.excused.items() if until_us > self.now_us}
         self.excused = {**live, **dict.fromkeys(sources, self.now_us + for_us)}
         if len(self.excused) > 64:
             self.excused = {"*": self.now_us + for_us}
         self.events = [(at, who) for at, who in self.events if who not in sources]
 
-    def offer(self, view: BreakerView) -> None:
+    def propose(self, view: BreakerView) -> None:
         """Take an account of the store, which may have lost it."""
         mine = self.decided, self.generation, SHUT.index(self.state)
         if not self._undoes(view) and (view.decided, view.generation, SHUT.index(view.state)) > mine:

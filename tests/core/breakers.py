@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from webhook.core import breaker as machine
 from webhook.core.breaker import (
     BreakerPlan,
+    BreakerStep,
     BreakerView,
     ErrorRatePlan,
     Forcing,
@@ -12,11 +13,10 @@ from webhook.core.breaker import (
     QuotaEventPlan,
     Record,
     State,
-    Step,
     Transition,
 )
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.breaker.record import ALONE, Around
+from webhook.core.breaker.record import ALONE, BreakerEnvironment
 
 SECOND_US = 1_000_000
 ERRORS = ErrorRatePlan(percent=95, interval_us=SECOND_US, consecutive=3, minimum=10)
@@ -45,13 +45,15 @@ WITHOUT_OUTCOMES = BreakerPlan(
 class Breaker:
     """Sources are controllers unless they say otherwise: "a" is "controller:a", and "" nobody that is known."""
 
-    def __init__(self, plan: BreakerPlan = USUAL, record: Record | None = None, around: Around = ALONE) -> None:
+    def __init__(
+        self, plan: BreakerPlan = USUAL, record: Record | None = None, around: BreakerEnvironment = ALONE
+    ) -> None:
         self.plan = plan
         self.record = record or Record("payment-api")
         self.around = around
         self.moves: list[Transition] = []
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: BreakerStep) -> None:
         self.record = step.record
         self.moves += step.transitions
 
@@ -62,8 +64,8 @@ class Breaker:
     def view(self, now_us: int) -> BreakerView:
         return machine.view(self.record, self.plan, now_us, self.around)
 
-    def hear(self, now_us: int, heard: Outcomes, source: str = "") -> None:
-        self._take(machine.hear(self.record, self.plan, now_us, heard, named(source), self.around))
+    def record_outcomes(self, now_us: int, heard: Outcomes, source: str = "") -> None:
+        self._take(machine.record_outcomes(self.record, self.plan, now_us, heard, named(source), self.around))
 
     def outcomes(self, now_us: int, good: int, bad: int = 0, latency_us: int = 0, source: str = "") -> None:
         for ok in [True] * good + [False] * bad:
@@ -79,7 +81,7 @@ class Breaker:
         latency_us: int = 0,
         source: str = "",
     ) -> None:
-        self.hear(now_us, Outcomes.one(ok=ok, latency_us=latency_us, uid=uid, generation=generation), source)
+        self.record_outcomes(now_us, Outcomes.one(ok=ok, latency_us=latency_us, uid=uid, generation=generation), source)
 
     def refused(self, now_us: int, source: str) -> None:
         self._take(machine.quota_event(self.record, self.plan, now_us, named(source), self.around))
@@ -99,15 +101,15 @@ class Breaker:
         """Change what the policy says; nobody has told the record."""
         self.plan = replace(self.plan, forcing=Forcing(state, until_us, reason) if state is not None else None)
 
-    def by_hand(self, now_us: int, reset_us: int = 0) -> State:
-        self._take(machine.by_hand(self.record, self.plan, now_us, reset_us, self.around))
+    def apply_override(self, now_us: int, reset_us: int = 0) -> State:
+        self._take(machine.apply_override(self.record, self.plan, now_us, reset_us, self.around))
         return self.record.state
 
-    def excuse(self, now_us: int, *sources: str) -> None:
-        self.record = machine.excuse(self.record, [named(source) for source in sources], now_us)
+    def suppress_quota_events(self, now_us: int, *sources: str) -> None:
+        self.record = machine.suppress_quota_events(self.record, [named(source) for source in sources], now_us)
 
-    def offer(self, view: BreakerView) -> None:
-        self.record = machine.offer(self.record, self.plan, view)
+    def propose(self, view: BreakerView) -> None:
+        self.record = machine.propose(self.record, self.plan, view)
 
 
 def named(source: str) -> str:

@@ -110,5 +110,5 @@ class Gate:
     async def used(self, service: str = "web") -> dict[str, int]:
         """Return what the first window of a service holds."""
         plan = self.interceptor.compiled(self.loaded).plans[service]
-        uses = (await self.store.look(plan)).uses.get("", ())
+        uses = (await self.store.snapshot(plan)).uses.get("", ())
         return {use.resource: use.used for use in uses}

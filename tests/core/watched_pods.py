@@ -5,7 +5,7 @@ from typing import Any
 
 from webhook.core.ledger import observed_pods, operations
 from webhook.core.ledger.tag_state import TagState
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
+from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -21,18 +21,18 @@ class Watched:
         self.state = TagState()
         self.now_us = NOW_US
         if is_known:
-            self.counted()
+            self.mark_complete()
 
     def ask(self, uid: str, cost: dict[str, int] = ONE, namespace: str = "shop", **more: Any) -> Receipt:
         request = Acquire(self.plan, namespace, uid, cost, f"controller:{uid}", name=f"{uid}-pod", **more)
         return operations.acquire(self.state, request, self.now_us)
 
-    def see(self, uid: str, cost: dict[str, int] = ONE, namespace: str = "shop", **more: Any) -> Seen:
+    def observe(self, uid: str, cost: dict[str, int] = ONE, namespace: str = "shop", **more: Any) -> Seen:
         sighting = Sighting(namespace, f"{uid}-pod", uid, cost, **{"lives": True, "created_at_us": self.now_us, **more})
-        return observed_pods.see(self.state, self.plan, sighting, self.now_us)
+        return observed_pods.observe(self.state, self.plan, sighting, self.now_us)
 
     def gone(self, uid: str, namespace: str = "shop") -> Seen:
-        return self.see(uid, namespace=namespace, lives=False, created_at_us=0)
+        return self.observe(uid, namespace=namespace, lives=False, created_at_us=0)
 
     def refund(self, uid: str) -> bool:
         return operations.refund(self.state, self.plan, uid, self.now_us)
@@ -41,14 +41,14 @@ class Watched:
         booking = Booking("shop", uid, cost, self.now_us if at_us is None else at_us, f"{uid}-pod")
         return operations.book(self.state, self.plan, booking, self.now_us)
 
-    def let_be(self, uid: str) -> None:
-        observed_pods.let_be(self.state, self.plan, uid, self.now_us)
+    def stop_waiting(self, uid: str) -> None:
+        observed_pods.stop_waiting(self.state, self.plan, uid, self.now_us)
 
-    def overdue(self, age_us: int = 0, most: int = 100) -> Sequence[Waiting]:
+    def overdue(self, age_us: int = 0, most: int = 100) -> Sequence[UnseenPod]:
         return observed_pods.overdue(self.state, self.plan, age_us, most, self.now_us)
 
-    def counted(self, *scopes: str) -> None:
-        observed_pods.counted(self.state, self.plan, scopes or ("",), self.now_us)
+    def mark_complete(self, *scopes: str) -> None:
+        observed_pods.mark_complete(self.state, self.plan, scopes or ("",), self.now_us)
 
     def live(self, scope: str = "") -> set[str]:
         """Return who stands and has been seen."""
@@ -57,9 +57,9 @@ class Watched:
     def reset(self, at_us: int, seconds: int | None = None) -> bool:
         return observed_pods.reset(self.state, self.plan, at_us, seconds, self.now_us)
 
-    def look(self, namespace: str = "") -> Look:
-        return operations.look(self.state, self.plan, self.now_us, namespace)
+    def snapshot(self, namespace: str = "") -> ServiceSnapshot:
+        return operations.snapshot(self.state, self.plan, self.now_us, namespace)
 
     def used(self, namespace: str = "") -> list[int]:
         """Return what each limit of the service's own holds: windows first, then what stands."""
-        return [use.used for use in self.look().uses.get(namespace, ())]
+        return [use.used for use in self.snapshot().uses.get(namespace, ())]

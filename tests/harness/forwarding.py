@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Credentials
+from certs.authority import KeyPair
 from tests.harness.identity import IDENTITIES, Pki, der
 from tests.harness.serving import POLICY, Files
 
@@ -20,7 +20,7 @@ BEHIND_A_PROXY = f"""{IDENTITIES}
 """
 
 
-def pem(credentials: Credentials) -> str:
+def pem(credentials: KeyPair) -> str:
     return credentials.certificate.public_bytes(Encoding.PEM).decode()
 
 
@@ -29,11 +29,11 @@ def encoded(text: str) -> str:
     return quote(text, safe="")
 
 
-def digest(credentials: Credentials) -> str:
+def digest(credentials: KeyPair) -> str:
     return sha256(der(credentials)).hexdigest()
 
 
-def said_of(caller: Credentials) -> str:
+def said_of(caller: KeyPair) -> str:
     """Return what Envoy says with `cert: true`."""
     return f'Hash={digest(caller)};Cert="{encoded(pem(caller))}"'
 
@@ -43,9 +43,9 @@ class Forwarding:
     """A server's files, the proxy before it, and the authority of the callers before that one."""
 
     files: Files
-    proxy: Credentials
+    proxy: KeyPair
     callers: Pki
-    caller: Credentials
+    caller: KeyPair
 
     @classmethod
     def create(cls, folder: Path, policy: str = POLICY) -> "Forwarding":

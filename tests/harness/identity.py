@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Authority, Credentials, server_names
-from certs.files import write_credentials
+from certs.authority import Authority, KeyPair, server_names
+from certs.files import write_key_pair
 from certs.tokens.issuer import PrivateKey, key_set, new_key, public_jwk, sign
 from webhook.authentication.identities import Identities
 from webhook.authentication.identity_file import parse_identities
@@ -68,7 +68,7 @@ def jwks(*signers: Signer) -> str:
     return key_set([one.jwk() for one in signers])
 
 
-def der(credentials: Credentials) -> bytes:
+def der(credentials: KeyPair) -> bytes:
     return credentials.certificate.public_bytes(Encoding.DER)
 
 
@@ -98,7 +98,7 @@ def _odd(authority: Authority, *extensions: tuple[x509.ObjectIdentifier, bytes])
     )
     for oid, value in extensions:
         builder = builder.add_extension(x509.UnrecognizedExtension(oid, value), critical=False)
-    return builder.sign(authority.credentials.key, hashes.SHA256()).public_bytes(Encoding.DER)
+    return builder.sign(authority.key_pair.key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Pki:
     @classmethod
     def create(cls, folder: Path, name: str = "test-ca") -> "Pki":
         pki = cls(folder, Authority.create(name))
-        write_credentials(pki.authority.credentials, folder / "ca.crt", folder / "ca.key")
+        write_key_pair(pki.authority.key_pair, folder / "ca.crt", folder / "ca.key")
         pki.renew_server()
         return pki
 
@@ -141,26 +141,26 @@ class Pki:
     def paths(self) -> TlsPaths:
         return TlsPaths(self.folder / "server.crt", self.folder / "server.key", self.folder / "ca.crt")
 
-    def renew_server(self) -> Credentials:
+    def renew_server(self) -> KeyPair:
         leaf = self.authority.issue_server("localhost", (*server_names("localhost"), *server_names("127.0.0.1")))
-        write_credentials(leaf, self.paths.certificate, self.paths.key, replace=True)
+        write_key_pair(leaf, self.paths.certificate, self.paths.key, replace=True)
         return leaf
 
     def client(
         self, common_name: str = "kube-apiserver", *, server_only: bool = False, expired: bool = False
-    ) -> Credentials:
+    ) -> KeyPair:
         issued_at = datetime.now(UTC) - timedelta(days=2 if expired else 0)
         if server_only:
             return self.authority.issue_server(common_name, ())
         return self.authority.issue_client(common_name, lifetime=timedelta(days=1), now=issued_at)
 
-    def context(self, client: Credentials | None = None) -> ssl.SSLContext:
+    def context(self, client: KeyPair | None = None) -> ssl.SSLContext:
         """Return a client's context that trusts this authority and presents `client`'s certificate."""
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         if client is not None:
             stem = f"{client.certificate.serial_number:x}"
             crt, key = self.folder / f"{stem}.crt", self.folder / f"{stem}.key"
             if not crt.exists():
-                write_credentials(client, crt, key)
+                write_key_pair(client, crt, key)
             context.load_cert_chain(crt, key)
         return context

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import aiohttp
 from aiohttp import web
 
-from webhook.server.listener import Limits, Listener
+from webhook.server.listener import ConnectionLimits, Listener
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -40,7 +40,7 @@ class Loopback:
 
 @asynccontextmanager
 async def loopback(
-    handler: Handler, context: Callable[[], ssl.SSLContext] | None, limits: Limits | None = None
+    handler: Handler, context: Callable[[], ssl.SSLContext] | None, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[Loopback]:
     seen: list[Loopback] = []
 
@@ -56,7 +56,7 @@ async def loopback(
     listener = Listener(
         server,
         context=context,
-        limits=limits or Limits(),
+        limits=limits or ConnectionLimits(),
         on_refused=lambda reason, detail: refused.append((reason, detail)),
     )
     seen.append(Loopback(listener, refused))

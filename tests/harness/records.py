@@ -11,7 +11,7 @@ from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Match, Policy, Service
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Holder, Look, Receipt, Refusal, Use
+from webhook.core.quota import DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.ports import Caller, Review
 
 CALLER = Caller("apiserver", "prod-eu-1", "issuer", "subject", "CN=kube-apiserver")
@@ -42,7 +42,7 @@ QUOTA_DENIED = replace(
         429, "TooManyRequests", "QuotaExceeded: service payment-api: pods in 1m: hard 50, used 50, asked 1"
     ),
     findings=(Finding(Code.QUOTA_EXCEEDED, "quota", Mode.ENFORCE, "hard 50, used 50"),),
-    receipt=Receipt(AT_US, refused=Refusal.QUOTA, over=(OVER, OVER_ITS_POOL)),
+    receipt=Receipt(AT_US, refused=DeniedBy.QUOTA, over=(OVER, OVER_ITS_POOL)),
 )
 BREAKER_DENIED = replace(
     ADMITTED,
@@ -88,6 +88,6 @@ def transition(old: State, new: State, reason: str = "", service: str = "payment
     return Transition(service, old, new, AT_US, reason, generation=1)
 
 
-def look(*uses: Use, state: State | None = None, namespace: str = "", **view: Any) -> Look:
+def look(*uses: Use, state: State | None = None, namespace: str = "", **view: Any) -> ServiceSnapshot:
     breaker = BreakerView(state, 1, AT_US - 29_000_000, **view) if state else None
-    return Look(AT_US, {namespace: uses} if uses else {}, breaker)
+    return ServiceSnapshot(AT_US, {namespace: uses} if uses else {}, breaker)

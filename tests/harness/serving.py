@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from certs.authority import Credentials
+from certs.authority import KeyPair
 from tests.harness.identity import IDENTITIES, Pki, Signer, jwks
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
@@ -44,7 +44,7 @@ class Files:
     pki: Pki
     signer: Signer
     other: Signer
-    caller: Credentials
+    caller: KeyPair
     keys_from: tuple[str, ...] = ()
     """Where the server gets its keys, unless from a file."""
     policy: Path = field(init=False)

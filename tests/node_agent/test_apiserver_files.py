@@ -17,12 +17,12 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Authority, Credentials, san
-from certs.dual_port_rollover import Door
+from certs.authority import Authority, KeyPair, san
+from certs.dual_port_rollover import PortCertificate
 from certs.errors import CertsError
 from certs.files import write
 from certs.tokens.issuer import key_pem, new_key, sign
-from certs.tokens.rotation import View, Writes
+from certs.tokens.rotation import TokenState, TokenStep
 from tests.cli.running import BIN, Done, podgate
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.app.node_agent import NodeCheck, _look_on
@@ -35,10 +35,10 @@ from webhook.node_agent.credential_folder import (
     KUBECONFIG,
     SECOND,
     TOKEN,
-    CallerFolder,
+    CredentialFolder,
     texts,
 )
-from webhook.node_agent.credential_renewal import Plan, look
+from webhook.node_agent.credential_renewal import CredentialPlan, look
 from webhook.node_agent.kubeconfig import users_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -63,17 +63,17 @@ def token(now: datetime = NOW, lifetime_seconds: int = 3600, audience: object = 
     return sign(KEY, {"aud": audience, "sub": subject, "iat": iat, "exp": iat + lifetime_seconds})
 
 
-def secret_of(leaf: Credentials, ca: Authority = CA, **more: bytes) -> dict[str, bytes]:
+def secret_of(leaf: KeyPair, ca: Authority = CA, **more: bytes) -> dict[str, bytes]:
     pem = leaf.certificate.public_bytes(Encoding.PEM)
     return {
         "tls.crt": pem,
         "tls.key": key_pem(leaf.key),
-        "ca.crt": ca.credentials.certificate.public_bytes(Encoding.PEM),
+        "ca.crt": ca.key_pair.certificate.public_bytes(Encoding.PEM),
         **more,
     }
 
 
-def client(now: datetime = NOW, lifetime: timedelta = timedelta(days=7), ca: Authority = CA) -> Credentials:
+def client(now: datetime = NOW, lifetime: timedelta = timedelta(days=7), ca: Authority = CA) -> KeyPair:
     return ca.issue_client("kube-apiserver", lifetime=lifetime, now=now)
 
 
@@ -103,7 +103,7 @@ class Cluster:
 class Node:
     """A folder, and the cluster that fills it."""
 
-    plan: Plan
+    plan: CredentialPlan
     cluster: Cluster = field(default_factory=Cluster)
 
     @property
@@ -113,15 +113,17 @@ class Node:
     async def look(self, after: timedelta = timedelta()) -> list[str]:
         """Look so long after NOW; return the troubles."""
         self.cluster.now = NOW + after
-        return list((await look(self.plan, self.cluster, NOW + after)).troubles)
+        return list((await look(self.plan, self.cluster, NOW + after)).errors)
 
     def contents(self) -> dict[str, bytes]:
         return {name: (self.path / name).read_bytes() for name in FILES if (self.path / name).exists()}
 
 
-def plan(path: Path, account: str | None = ACCOUNT, renew_after_seconds: int | None = None) -> Plan:
+def plan(path: Path, account: str | None = ACCOUNT, renew_after_seconds: int | None = None) -> CredentialPlan:
     users = users_of([HOST], 444)
-    return Plan(CallerFolder(path), users, "podgate-apiserver", account, "podgate", 3600, renew_after_seconds)
+    return CredentialPlan(
+        CredentialFolder(path), users, "podgate-apiserver", account, "podgate", 3600, renew_after_seconds
+    )
 
 
 @pytest.fixture
@@ -243,7 +245,7 @@ BAD_PAIRS: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
     "expired": (lambda: secret_of(client(NOW - timedelta(days=8))), "not now"),
     "not yet valid": (lambda: secret_of(client(NOW + timedelta(days=1))), "not now"),
     "a server's": (lambda: secret_of(CA.issue_server("a", (san("a"),), now=NOW)), "not made for a client"),
-    "a CA": (lambda: secret_of(CA.credentials), "a CA is no client"),
+    "a CA": (lambda: secret_of(CA.key_pair), "a CA is no client"),
     "another CA's": (lambda: secret_of(client(ca=OTHER_CA)), "none of the CAs in its ca.crt"),
     "no key": (lambda: {**secret_of(client()), "tls.key": b""}, "holds no private key"),
     "no certificate": (lambda: {**secret_of(client()), "tls.crt": b"x"}, "tls.crt: holds no certificate"),
@@ -271,7 +273,7 @@ async def test_a_renewed_pair_replaces_the_old_one(node: Node) -> None:
     assert {name for name, content in node.contents().items() if content != before[name]} == {IDENTITY, SECOND}
 
 
-def door(leaf: Credentials) -> bytes:
+def door(leaf: KeyPair) -> bytes:
     return leaf.certificate.public_bytes(Encoding.PEM) + key_pem(leaf.key)
 
 
@@ -415,7 +417,7 @@ async def test_a_file_that_was_changed_since_is_left_alone(node: Node, name: str
 def test_whoever_was_killed_in_the_middle_knows_its_own_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_that_fails: int
 ) -> None:
-    folder = CallerFolder(tmp_path)
+    folder = CredentialFolder(tmp_path)
     folder.put(TOKEN, b"1")
     writes = 0
 
@@ -430,8 +432,8 @@ def test_whoever_was_killed_in_the_middle_knows_its_own_again(
     monkeypatch.setattr(credential_folder, "write", failing)
     with pytest.raises(CertsError):
         folder.put(TOKEN, b"2")
-    assert CallerFolder(tmp_path).put(TOKEN, b"3")
-    assert CallerFolder(tmp_path).read(TOKEN) == b"3"
+    assert CredentialFolder(tmp_path).put(TOKEN, b"3")
+    assert CredentialFolder(tmp_path).read(TOKEN) == b"3"
     assert len(list(tmp_path.iterdir())) == 2, "what was half written is gone"
 
 
@@ -442,7 +444,7 @@ def test_of_two_writers_in_one_folder_each_knows_what_the_other_has_written(tmp_
         told = []
         for number in range(100):
             try:
-                CallerFolder(tmp_path).put(TOKEN, f"{who}{number}".encode())
+                CredentialFolder(tmp_path).put(TOKEN, f"{who}{number}".encode())
             except UserError as error:
                 told.append(str(error))
         return told
@@ -452,7 +454,7 @@ def test_of_two_writers_in_one_folder_each_knows_what_the_other_has_written(tmp_
 
 
 def test_a_memory_that_cannot_be_read_is_no_licence(tmp_path: Path) -> None:
-    folder = CallerFolder(tmp_path)
+    folder = CredentialFolder(tmp_path)
     folder.put(TOKEN, b"1")
     (tmp_path / ".podgate.json").write_text("[")
     with pytest.raises(UserError, match="cannot be understood"):
@@ -527,7 +529,7 @@ def check(path: Path) -> Done:
 
 
 def test_check_says_how_long_the_files_are_good_and_fails_where_one_is_not(tmp_path: Path) -> None:
-    folder, now = CallerFolder(tmp_path), datetime.now(UTC)
+    folder, now = CredentialFolder(tmp_path), datetime.now(UTC)
     assert check(tmp_path).code == 1
     for name in (CONFIGURATION, KUBECONFIG):
         folder.put(name, b"x")
@@ -582,8 +584,8 @@ def test_what_is_secret_is_not_shown_by_its_repr() -> None:
     text = token()
     shown = [
         repr(credential_check.token_of(text)),
-        repr(Door(b"s3cr3t", 1, 1)),
-        repr(View((), (), "s3cr3t")),
-        repr(Writes("signed", token="s3cr3t")),
+        repr(PortCertificate(b"s3cr3t", 1, 1)),
+        repr(TokenState((), (), "s3cr3t")),
+        repr(TokenStep("signed", token="s3cr3t")),
     ]
     assert not [one for one in shown if text in one or "s3cr3t" in one]

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.cli.running import BIN, Done
 from tests.harness.serving import POLICY, Files, Serving, pod, serving
-from tests.redis_servers import RedisServer, usual_names
+from tests.redis_servers import RedisServer
 from webhook.offline.simulator import Ask
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -20,7 +20,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 
 def files_in(folder: Path, policy: str = POLICY) -> Files:
     files = Files.create(folder, policy)
-    write_credentials(files.caller, folder / "client.crt", folder / "client.key")
+    write_key_pair(files.caller, folder / "client.crt", folder / "client.key")
     (folder / "token").write_text(files.signer.token() + "\n")
     (folder / "other-token").write_text(files.other.token())
     return files
@@ -129,7 +129,6 @@ async def test_nothing_is_charged_and_what_is_used_up_already_is_told(server: Se
     await charges_nothing_and_tells_what_is_used_up(server)
 
 
-@pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_nothing_is_charged_in_redis_either(tmp_path: Path, redis_server: RedisServer) -> None:
     async with serving(files_in(tmp_path), "--store", redis_server.url, "--store-deadline", "30s") as running:
         await charges_nothing_and_tells_what_is_used_up(running)

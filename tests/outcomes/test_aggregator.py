@@ -25,8 +25,8 @@ from webhook.core.quota import CounterPlan
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.observers import Observers
 from webhook.outcomes import endpoint
-from webhook.outcomes.aggregator import OutcomeBuffer, OutcomeReports
-from webhook.outcomes.endpoint import NotAReporterError, OutcomeReceiver, TooManyReportsError
+from webhook.outcomes.aggregator import OutcomeAggregator, OutcomeReports
+from webhook.outcomes.endpoint import NotAReporterError, OutcomeEndpoint, TooManyReportsError
 from webhook.ports import Caller
 from webhook.settings import parse
 
@@ -69,12 +69,12 @@ class Listening(MemoryStore):
         self.free = asyncio.Event()
         self.free.set()
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         self.heard.append((plan.service, list(outcomes)))
         await self.free.wait()
         if self.away:
             raise StoreUnavailableError("timeout: no answer")
-        return await super().hear(plan, outcomes)
+        return await super().record_outcomes(plan, outcomes)
 
 
 class Observed(Observers):
@@ -100,8 +100,8 @@ class World:
             lambda service, reason, count: self.counts.update({("dropped", service, reason): count}),
             lambda reason, count: self.counts.update({("refused", reason): count}),
         )
-        self.buffer = OutcomeBuffer(self.store, self.clock, self.observed, self.reports)
-        self.receiver = OutcomeReceiver(lambda: self.policy, self.buffer, self.clock, self.reports)
+        self.buffer = OutcomeAggregator(self.store, self.clock, self.observed, self.reports)
+        self.receiver = OutcomeEndpoint(lambda: self.policy, self.buffer, self.clock, self.reports)
 
     async def push(self, *outcomes: tuple[str, bool]) -> tuple[int, list[int]]:
         """Push outcomes of 10 ms; return how many were accepted, and the indexes of the refused."""
@@ -256,7 +256,7 @@ async def test_what_a_store_does_not_answer_is_dropped_and_counted_and_the_next_
 
 async def test_who_wants_what_the_store_did_not_answer_gets_it_and_the_store_is_not_asked_for_the_rest() -> None:
     world, unheard = World(), list[tuple[str, int]]()
-    buffer = OutcomeBuffer(
+    buffer = OutcomeAggregator(
         world.store,
         world.clock,
         world.observed,

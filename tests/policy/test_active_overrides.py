@@ -11,7 +11,7 @@ from webhook.core.overrides import LiveOverrides
 from webhook.core.policy.model import LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
-from webhook.policy.active_overrides import NoOverrides, OverridesKeeper
+from webhook.policy.active_overrides import ActiveOverrides, NoOverrides
 from webhook.policy.active_policy import ActivePolicy
 from webhook.ports import Observer, Overrides
 
@@ -32,7 +32,7 @@ class Kept:
     def __init__(self) -> None:
         self.clock, self.told = Still(), Told()
         observer: Observer = self.told
-        self.keeper = OverridesKeeper(observer, self.clock, "here")
+        self.keeper = ActiveOverrides(observer, self.clock, "here")
 
     async def offer(self, *entries: str) -> None:
         await self.keeper.offer("".join(entries).encode(), "o.yaml")
@@ -159,7 +159,7 @@ async def test_the_generation_changes_only_with_what_is_in_force(kept: Kept) -> 
     assert generations == [1, 1, 1, 2, 3, 4]
 
 
-def judged(loaded: LoadedPolicy, overrides: OverridesKeeper) -> Interceptor:
+def judged(loaded: LoadedPolicy, overrides: ActiveOverrides) -> Interceptor:
     offline = Offline(loaded)
     return Interceptor(offline.policies, offline.store, offline.namespaces, Observers(), ActivePolicy(overrides))
 

@@ -29,9 +29,9 @@ from webhook.core.policy_admission.policy_review import PolicyReview, Question
 from webhook.core.quota import CounterPlan
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
-from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_overrides import ActiveOverrides
 from webhook.policy.active_policy import AT_A_TIME, ActivePolicy
-from webhook.policy.current_policy import PolicyKeeper
+from webhook.policy.current_policy import CurrentPolicy
 from webhook.support.garbage_collection import put_off
 
 PLANS: Sequence[type[Any]] = (CounterPlan, PlacementPlan, RangePlan)
@@ -69,11 +69,11 @@ class Server:
 
     def __init__(self) -> None:
         self.wall = Still()
-        self.overrides = OverridesKeeper(Told(), self.wall, "here")
+        self.overrides = ActiveOverrides(Told(), self.wall, "here")
         self.active = ActivePolicy(self.overrides)
         self.overrides.prepare = self.active.prepare_overrides
         clock = VirtualClock()
-        self.keeper = PolicyKeeper(Observers(), clock, Here(), prepare=self.active.prepare)
+        self.keeper = CurrentPolicy(Observers(), clock, Here(), prepare=self.active.prepare)
         source = PolicyFile("/nowhere", self.keeper)
         namespaces = FixedNamespaces()
         self.interceptor = Interceptor(source, MemoryStore(clock), namespaces, Observers(), self.active)
@@ -191,7 +191,7 @@ def test_however_overrides_follow_each_other_the_policy_is_as_if_compiled_at_onc
     series: list[dict[str, str]], preparing: frozenset[str]
 ) -> None:
     async def follow() -> None:
-        keeper = OverridesKeeper(Told(), Still())
+        keeper = ActiveOverrides(Told(), Still())
         active = ActivePolicy(keeper)
         if preparing:
             keeper.prepare = active.prepare_overrides

@@ -26,8 +26,8 @@ from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_admission.check_codec import Outcome, encode
 from webhook.core.policy_admission.policy_review import PolicyReview, Question, weigh
 from webhook.errors import CheckFailedError
-from webhook.policy.current_policy import PolicyKeeper
-from webhook.policy.policy_webhook import PolicyReviewer
+from webhook.policy.current_policy import CurrentPolicy
+from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import PolicyCheck
 
 WARNED = HEAD + "services:\n- {name: a, match: {anyNamespace: true}, placement: {nodeSelector: {a: b}}}\n"
@@ -265,7 +265,7 @@ class Answering:
 
 async def test_a_check_that_failed_changes_nothing_is_told_once_and_made_again() -> None:
     recorder, check = Recorder(), Answering()
-    keeper = PolicyKeeper(recorder, FakeClock(), check)
+    keeper = CurrentPolicy(recorder, FakeClock(), check)
     assert await keeper.offer(document(5).encode(), "policy.yaml")
     before = keeper.current()
     check.trouble = "its process was ended by SIGKILL"
@@ -287,7 +287,7 @@ async def test_a_check_that_failed_changes_nothing_is_told_once_and_made_again()
 
 async def test_a_document_that_was_checked_is_not_checked_again() -> None:
     check = Answering()
-    keeper = PolicyKeeper(Recorder(), FakeClock(), check)
+    keeper = CurrentPolicy(Recorder(), FakeClock(), check)
     for text in (document(5), document(5), BAD, BAD):
         await keeper.offer(text.encode(), "policy.yaml")
     assert check.asked == 2
@@ -338,7 +338,7 @@ def asking(text: str, **more: Any) -> bytes:
 
 async def test_what_needs_no_check_is_answered_without_one() -> None:
     door, check = Door(), Answering()
-    reviewer = PolicyReviewer(door, check, Policies(), WallClock())
+    reviewer = PolicyWebhook(door, check, Policies(), WallClock())
     for more in ({"name": "another"}, {"oldObject": config_map(BAD), "operation": "UPDATE"}):
         response = msgspec.json.decode(await reviewer.review(asking(BAD, **more)))["response"]
         assert response["allowed"] is True
@@ -351,7 +351,7 @@ async def test_a_policy_that_could_not_be_judged_is_answered_by_nobody() -> None
     door, check = Door(), Answering()
     check.trouble = "its process was ended by SIGKILL"
     with pytest.raises(CheckFailedError, match="SIGKILL"):
-        await PolicyReviewer(door, check, Policies(), WallClock()).review(asking(GOOD))
+        await PolicyWebhook(door, check, Policies(), WallClock()).review(asking(GOOD))
     assert door.judged == []
 
 
@@ -360,7 +360,7 @@ async def test_a_policy_at_the_door_is_judged_in_a_process_of_its_own(
 ) -> None:
     door = Door()
     response = msgspec.json.decode(
-        await PolicyReviewer(door, PolicyProcess(), Policies(), WallClock()).review(asking(BAD))
+        await PolicyWebhook(door, PolicyProcess(), Policies(), WallClock()).review(asking(BAD))
     )["response"]
     assert response["status"]["message"].startswith("PolicyInvalid: the policy has 2 errors")
     [(user, errors)] = door.judged
@@ -375,7 +375,7 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_
         f"os.execv({REAL[0]!r}, [*{list(REAL)!r}, *sys.argv[1:]])"
     )
     gate = Gate(policy_of("- {name: web, match: {anyNamespace: true}}"))
-    keeper = PolicyKeeper(Recorder(), FakeClock(), PolicyProcess(stub(held)))
+    keeper = CurrentPolicy(Recorder(), FakeClock(), PolicyProcess(stub(held)))
     offering = asyncio.create_task(keeper.offer(MANY.encode(), "policy.yaml"))
     for _ in range(100):
         decision = await gate.mutate()
@@ -399,7 +399,7 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_
 
 async def test_overrides_are_judged_at_the_same_door_by_the_policy_in_force_and_without_a_process() -> None:
     door, check = Door(), Answering()
-    reviewer = PolicyReviewer(door, check, Policies(load(GOOD.encode(), Purpose.SERVE).policy), WallClock())
+    reviewer = PolicyWebhook(door, check, Policies(load(GOOD.encode(), Purpose.SERVE).policy), WallClock())
     entry = "- {service: SERVICE, quotaFactor: 2, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
     for service, is_allowed in (("a", True), ("nope", False)):
         held = {"metadata": {}, "data": {"overrides.yaml": entry.replace("SERVICE", service)}}

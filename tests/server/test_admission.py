@@ -14,7 +14,7 @@ from tests.harness.loopback import loopback
 from webhook.core.admission.decision import Half
 from webhook.outcomes.endpoint import TooManyReportsError
 from webhook.ports import Caller
-from webhook.server.admission import AdmissionEdge, Limits
+from webhook.server.admission import AdmissionEndpoint, CallLimits
 
 SECRET = "the-password-of-the-store"
 CALLER = Caller("apiserver", "cluster-1", "issuer", "subject", "kube-apiserver")
@@ -72,7 +72,7 @@ class Heard:
 
 
 @asynccontextmanager
-async def posting(edge: AdmissionEdge) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
+async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
     """Serve the edge; yield what posts a good body to a path, and returns status and text."""
     async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
 
@@ -87,9 +87,9 @@ async def posting(edge: AdmissionEdge) -> AsyncIterator[Callable[[str], Awaitabl
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_works(path: str) -> None:
     heard = Heard()
-    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
+    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
     parts: list[Any] = [Defective(), None, None, Open(), heard, limits]  # what is asked of them here, and no more
-    edge = AdmissionEdge(*parts)
+    edge = AdmissionEndpoint(*parts)
     async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
         for body, expected in ((b"ill", (500, "internal server error\n")), (b"well", (200, "{}"))):
             url = f"http://127.0.0.1:{running.port}{path}"
@@ -97,15 +97,15 @@ async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_wo
                 assert (response.status, await response.text()) == expected
     [(reason, detail)] = heard.refused_calls
     assert reason == "internal_error"
-    assert re.fullmatch(r"LookupError in review, line \d+ of test_edge\.py", detail)  # it may quote what was sent
+    assert re.fullmatch(r"LookupError in review, line \d+ of test_admission\.py", detail)  # it may quote what was sent
     assert edge.in_flight == 0
 
 
 async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works() -> None:
     heard, slow = Heard(), Slow()
-    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
+    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
     parts: list[Any] = [Defective(), slow, None, Open(), heard, limits]
-    edge = AdmissionEdge(*parts)
+    edge = AdmissionEndpoint(*parts)
     async with posting(edge) as post:
         reviewing = asyncio.create_task(post("/validate-policy"))
         await slow.asked.wait()
@@ -118,9 +118,9 @@ async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works(
 
 async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -> None:
     heard, slow = Heard(), Slow()
-    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
+    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
     parts: list[Any] = [Defective(), None, slow, Open(), heard, limits]
-    edge = AdmissionEdge(*parts)
+    edge = AdmissionEndpoint(*parts)
     async with posting(edge) as post:
         reporting = asyncio.create_task(post("/v1/outcomes"))  # one is a quarter of four
         await slow.asked.wait()
@@ -137,9 +137,9 @@ async def test_where_too_much_waits_to_be_taken_a_reporter_is_to_come_again_and_
             raise TooManyReportsError("too many reports in flight")
 
     heard = Heard()
-    limits = Limits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
+    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
     parts: list[Any] = [Defective(), None, Full(), Open(), heard, limits]
-    async with posting(AdmissionEdge(*parts)) as post:
+    async with posting(AdmissionEndpoint(*parts)) as post:
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
         assert await post("/validate") == (200, "{}")
     assert [reason for reason, _ in heard.refused_calls] == ["reporters_overloaded"]

@@ -6,7 +6,7 @@ import gc
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from webhook.server.http1 import Bounds, Protocols
+from webhook.server.http1 import HttpLimits, HttpProtocols
 
 
 async def test_what_was_no_http_is_not_kept_once_it_is_answered() -> None:
@@ -14,7 +14,7 @@ async def test_what_was_no_http_is_not_kept_once_it_is_answered() -> None:
         return web.Response(text="hello")
 
     refused: list[str] = []
-    protocols = Protocols(hello, Bounds(60, 1000), lambda reason, _: refused.append(reason))
+    protocols = HttpProtocols(hello, HttpLimits(60, 1000), lambda reason, _: refused.append(reason))
     server = await asyncio.get_running_loop().create_server(protocols, "127.0.0.1", 0)
     gc.collect()
     gc.disable()  # else it may sweep what should go at once

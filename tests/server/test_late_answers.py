@@ -45,7 +45,7 @@ async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
     store = RedisStore(open_transport(server.url), "test", SystemClock(), reports, deadline_seconds=30)
     try:
         for plan in (PLAN, IDLE):
-            await store.offer(plan, OVER)
+            await store.propose(plan, OVER)
         assert (await store.acquire(POD)).charged
         yield store
     finally:
@@ -65,11 +65,14 @@ async def told(store: RedisStore, plan: CounterPlan, expected: list[str]) -> Non
 Act = Callable[[RedisStore], Awaitable[Any]]
 ACTS: dict[str, tuple[Act, list[str]]] = {
     "acquire": (lambda store: store.acquire(replace(POD, plan=FULL)), ["CLOSED OPEN"]),
-    "hear": (lambda store: store.hear(PLAN, [Outcomes.one(ok=True, latency_us=0, uid="uid")]), ["HALF_OPEN CLOSED"]),
+    "record_outcomes": (
+        lambda store: store.record_outcomes(PLAN, [Outcomes.one(ok=True, latency_us=0, uid="uid")]),
+        ["HALF_OPEN CLOSED"],
+    ),
     "started": (lambda store: store.started(PLAN, [Start("uid", ok=False, latency_us=0)]), ["HALF_OPEN OPEN"]),
-    "by hand": (lambda store: store.by_hand(FORCED), ["HALF_OPEN FORCED_OPEN"]),
+    "by hand": (lambda store: store.apply_override(FORCED), ["HALF_OPEN FORCED_OPEN"]),
     "tick": (lambda store: store.tick([IDLE]), ["OPEN HALF_OPEN"]),
-    "look": (lambda store: store.look(PLAN), []),
+    "snapshot": (lambda store: store.snapshot(PLAN), []),
 }
 
 

@@ -50,7 +50,7 @@ def test_every_fixed_bound_is_documented() -> None:
         "a token's header": jwt._HEADER_BYTES_MAX,
         "bodies that still arrive, all together": request_body._HELD_MAX_BYTES,
         "reports that wait for processing, all together": endpoint._WAITING_MAX_BYTES,
-        "responses left unread": listener.Limits().unread_timeout_seconds,
+        "responses left unread": listener.ConnectionLimits().unread_timeout_seconds,
         "bytes that a connection has sent and that are not read yet": listener._UNREAD_BYTES,
         "concurrent handshakes of new connections": handshake_throttle._AT_ONCE,
         "handshakes of new connections per second, beyond those": handshake_throttle._A_SECOND,

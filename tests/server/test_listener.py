@@ -11,7 +11,7 @@ from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback, post
 from webhook.errors import UserError
 from webhook.server import handshake_throttle, listener
-from webhook.server.listener import Limits
+from webhook.server.listener import ConnectionLimits
 from webhook.tls.context import server_context
 
 LOOPS = ("uvloop", "asyncio")
@@ -87,7 +87,7 @@ async def test_closing_stops_accepting_while_live_connections_go_on(
 
 async def test_a_connection_without_a_request_is_cut(pki: Pki) -> None:
     context = server_context(pki.paths)
-    async with loopback(hello, lambda: context, Limits(header_timeout_seconds=0.05)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0.05)) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         writer.write(b"GET / HTTP/1.1\r\nX-Drip: ")
         assert await _rest(reader) == b""
@@ -99,7 +99,7 @@ async def test_a_connection_without_a_request_is_cut(pki: Pki) -> None:
 async def test_a_connection_may_rest_until_its_first_byte(pki: Pki) -> None:
     """An API server opens more than it needs at once: to cut one just as it is first used would lose a call."""
     context = server_context(pki.paths)
-    async with loopback(hello, lambda: context, Limits(header_timeout_seconds=0)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0)) as running:
         spare = await opened(running.port, pki.context(pki.client()))
         await running.until(lambda: bool(running.listener._live))
         (connection,) = running.listener._live.values()
@@ -114,7 +114,7 @@ async def test_a_connection_may_rest_until_its_first_byte(pki: Pki) -> None:
 
 async def test_a_connection_that_stays_silent_is_closed_and_nobody_is_blamed(pki: Pki) -> None:
     context = server_context(pki.paths)
-    async with loopback(hello, lambda: context, Limits(silence_seconds=0.05)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(silence_seconds=0.05)) as running:
         reader, writer = await opened(running.port, pki.context(pki.client()))
         assert await _rest(reader) == b""
         writer.close()
@@ -125,7 +125,7 @@ async def test_a_connection_that_stays_silent_is_closed_and_nobody_is_blamed(pki
 async def test_a_silent_connection_makes_room_at_the_cap(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
-    async with loopback(hello, lambda: context, Limits(connections_max=1)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(connections_max=1)) as running:
         silent = await opened(running.port, client)
         assert await post(running.port, client) == (200, "hello")
         assert await _rest(silent[0]) == b""
@@ -134,7 +134,7 @@ async def test_a_silent_connection_makes_room_at_the_cap(pki: Pki) -> None:
 
 async def test_a_connection_that_has_made_a_request_may_rest(pki: Pki) -> None:
     context = server_context(pki.paths)
-    async with loopback(hello, lambda: context, Limits(header_timeout_seconds=0.3)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0.3)) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         assert (await exchange(reader, writer)).endswith(b"hello")
         (connection,) = running.listener._live.values()
@@ -154,7 +154,7 @@ def _client_hello(context: ssl.SSLContext) -> bytes:
 async def test_a_stalled_handshake_is_cut_and_delays_nobody(pki: Pki, part: float) -> None:
     context, client = server_context(pki.paths), pki.context(pki.client())
     hello_sent = _client_hello(client)
-    async with loopback(hello, lambda: context, Limits(handshake_timeout_seconds=0.2)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(handshake_timeout_seconds=0.2)) as running:
         stalled = [await opened(running.port, None) for _ in range(5)]
         for _, writer in stalled:
             writer.write(hello_sent[: int(len(hello_sent) * part)])
@@ -181,7 +181,7 @@ async def opened(port: int, context: ssl.SSLContext | None) -> tuple[asyncio.Str
 async def test_where_all_have_earned_their_places_the_newcomer_is_closed_until_there_is_room(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
-    async with loopback(hello, lambda: context, Limits(connections_max=3)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(connections_max=3)) as running:
         connections = [await opened(running.port, client) for _ in range(3)]
         for connection in connections:
             assert (await exchange(*connection, EARNING)).endswith(b"hello")
@@ -202,7 +202,7 @@ async def test_where_all_have_earned_their_places_the_newcomer_is_closed_until_t
 async def test_over_the_cap_the_newcomer_takes_the_place_of_who_has_stalled_for_longest(pki: Pki, stage: str) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
-    async with loopback(hello, lambda: context, Limits(connections_max=3)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(connections_max=3)) as running:
         good = await opened(running.port, client)
         assert (await exchange(*good, EARNING)).endswith(b"hello")
         stalled = [await opened(running.port, None if stage == "handshake" else client) for _ in range(2)]
@@ -219,7 +219,7 @@ async def test_over_the_cap_the_newcomer_takes_the_place_of_who_has_stalled_for_
 async def test_a_flood_of_stalled_handshakes_keeps_nobody_out(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
-    async with loopback(hello, lambda: context, Limits(connections_max=100)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(connections_max=100)) as running:
         stalled = [await opened(running.port, None) for _ in range(300)]
         for _ in range(10):
             assert await post(running.port, client, ("X-Earn", "1")) == (200, "hello")
@@ -275,7 +275,7 @@ async def test_at_the_cap_strangers_in_line_make_room_for_who_was_good_before(pk
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     cap = 2 * handshake_throttle._AT_ONCE
-    async with loopback(hello, lambda: context, Limits(connections_max=cap)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(connections_max=cap)) as running:
         assert (await friend(running.port, client)).endswith(b"hello")
         await running.until(lambda: running.listener.connections == 0)
         seconds = standing_still(running)
@@ -294,7 +294,9 @@ async def test_at_the_cap_strangers_in_line_make_room_for_who_was_good_before(pk
 async def test_at_the_cap_strangers_that_stall_make_room_before_who_was_good_before(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
-    async with loopback(hello, lambda: context, Limits(connections_max=3, handshake_timeout_seconds=60)) as running:
+    async with loopback(
+        hello, lambda: context, ConnectionLimits(connections_max=3, handshake_timeout_seconds=60)
+    ) as running:
         assert (await friend(running.port, client)).endswith(b"hello")
         await running.until(lambda: running.listener.connections == 0)
         spare = [await come_from(FRIEND, running.port, client)]
@@ -350,7 +352,7 @@ async def test_a_client_that_reads_no_answers_is_cut(pki: Pki) -> None:
         return web.Response(body=bytes(1 << 20))
 
     context = server_context(pki.paths)
-    async with loopback(much, lambda: context, Limits(unread_timeout_seconds=0.2)) as running:
+    async with loopback(much, lambda: context, ConnectionLimits(unread_timeout_seconds=0.2)) as running:
         _, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()), limit=1024)
         writer.write(EARNING * 40)
         await running.until(lambda: bool(running.refused))
@@ -364,7 +366,7 @@ async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
         return web.Response(body=bytes(1 << 20))
 
     context = server_context(pki.paths)
-    async with loopback(much, lambda: context, Limits(unread_timeout_seconds=5)) as running:
+    async with loopback(much, lambda: context, ConnectionLimits(unread_timeout_seconds=5)) as running:
         reader, writer = await opened(running.port, pki.context(pki.client()))
         writer.write(EARNING * 20)
         for _ in range(20):
@@ -414,7 +416,7 @@ def _shake_hands(port: int, context: ssl.SSLContext) -> None:
 
 async def test_an_old_connection_is_to_end_after_its_present_request(pki: Pki) -> None:
     context = server_context(pki.paths)
-    async with loopback(hello, lambda: context, Limits(age_max_seconds=0)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(age_max_seconds=0)) as running:
         assert await post(running.port, pki.context(pki.client())) == (200, "hello")
         assert running.kept == [False]
 

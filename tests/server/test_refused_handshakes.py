@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
-from certs.authority import Authority, Credentials
-from certs.files import write_credentials
+from certs.authority import Authority, KeyPair
+from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback
 from tests.harness.rsa_keys import roca_key
 from tests.server.test_listener import hello
-from webhook.authentication.chain_verifier import ClientChains, ForeignCertificateError
-from webhook.authentication.peer_recheck import Peers
+from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
+from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import AuthenticationError
 from webhook.tls import server_context as tls_context
 from webhook.tls.context import TlsFiles, server_context
@@ -122,17 +122,17 @@ async def test_beyond_so_many_handshakes_the_refused_are_cut_without_an_alert(
         assert await asyncio.to_thread(_ask, running.port, pki.context()) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 
-def leaf(authority: Authority, *extensions: x509.ExtensionType, key: rsa.RSAPrivateKey | None = None) -> Credentials:
+def leaf(authority: Authority, *extensions: x509.ExtensionType, key: rsa.RSAPrivateKey | None = None) -> KeyPair:
     """Return a certificate of the API server's name with these extensions and no others."""
     own = key or ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(extensions=[]).serial_number(x509.random_serial_number())
     builder = builder.subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]))
-    builder = builder.issuer_name(authority.credentials.certificate.subject).public_key(own.public_key())
+    builder = builder.issuer_name(authority.key_pair.certificate.subject).public_key(own.public_key())
     builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
-    return Credentials(builder.sign(authority.credentials.key, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too
+    return KeyPair(builder.sign(authority.key_pair.key, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too
 
 
 def usage(**bits: bool) -> x509.KeyUsage:
@@ -158,10 +158,10 @@ FAULTY: dict[str, tuple[tuple[x509.ExtensionType, ...], str]] = {
 }
 
 
-async def _heard(pki: Pki, client: Credentials) -> tuple[str, Loopback]:
+async def _heard(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
     """Call over TLS a server that asks of its peers what Podgate asks; return what it says, and what was refused."""
     files = TlsFiles(pki.paths)
-    peers = Peers(lambda: files.value.trust)
+    peers = PeerRecheck(lambda: files.value.trust)
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -171,7 +171,7 @@ async def _heard(pki: Pki, client: Credentials) -> tuple[str, Loopback]:
         return web.Response(text="good")
 
     stem = pki.folder / f"{client.certificate.serial_number:x}"
-    write_credentials(client, stem.with_suffix(".crt"), stem.with_suffix(".key"))
+    write_key_pair(client, stem.with_suffix(".crt"), stem.with_suffix(".key"))
     context = pki.context()
     context.load_cert_chain(stem.with_suffix(".crt"), stem.with_suffix(".key"))
     async with loopback(answer, lambda: files.context) as running:
@@ -182,8 +182,8 @@ async def _heard(pki: Pki, client: Credentials) -> tuple[str, Loopback]:
         return heard, running
 
 
-def _said_of_forwarded(pki: Pki, client: Credentials) -> str:
-    chains = ClientChains([pki.authority.credentials.certificate])
+def _said_of_forwarded(pki: Pki, client: KeyPair) -> str:
+    chains = ClientChainVerifier([pki.authority.key_pair.certificate])
     try:
         chains.check(client.certificate.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
     except ForeignCertificateError as error:

@@ -9,7 +9,7 @@ import uvloop
 
 from webhook.authentication.identities import Role
 from webhook.errors import CallRefusedError
-from webhook.server.request_body import Bodies
+from webhook.server.request_body import BodyReader
 
 
 class Content:
@@ -33,7 +33,7 @@ class Request:
 
 async def displaced_when_late() -> tuple[str, bool]:
     """Displace a body between the end of its patience and its task's next step; return how that went."""
-    bodies = Bodies(1000, 0.01)
+    bodies = BodyReader(1000, 0.01)
     request: Any = Request()
     slow = asyncio.create_task(bodies.read(request, Role.APISERVER))
     await asyncio.sleep(0)

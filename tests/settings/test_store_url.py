@@ -27,7 +27,7 @@ CLUSTER, SENTINEL = RedisTopology.CLUSTER, RedisTopology.SENTINEL
         (
             "redis+sentinel://a,b:26380,c/store",
             StoreUrl(
-                layout=SENTINEL,
+                topology=SENTINEL,
                 addresses=(RedisAddress("a", 26379), RedisAddress("b", 26380), RedisAddress("c", 26379)),
                 service="store",
             ),
@@ -35,7 +35,7 @@ CLUSTER, SENTINEL = RedisTopology.CLUSTER, RedisTopology.SENTINEL
         (
             "rediss+sentinel://u:p@a/store/4",
             StoreUrl(
-                layout=SENTINEL,
+                topology=SENTINEL,
                 addresses=(RedisAddress("a", 26379),),
                 service="store",
                 tls=True,
@@ -46,9 +46,9 @@ CLUSTER, SENTINEL = RedisTopology.CLUSTER, RedisTopology.SENTINEL
         ),
         (
             "redis+cluster://a:1,[fe80::1]:2",
-            StoreUrl(layout=CLUSTER, addresses=(RedisAddress("a", 1), RedisAddress("fe80::1", 2))),
+            StoreUrl(topology=CLUSTER, addresses=(RedisAddress("a", 1), RedisAddress("fe80::1", 2))),
         ),
-        ("rediss+cluster://a/0", StoreUrl(layout=CLUSTER, addresses=(RedisAddress("a", 6379),), tls=True)),
+        ("rediss+cluster://a/0", StoreUrl(topology=CLUSTER, addresses=(RedisAddress("a", 6379),), tls=True)),
     ],
 )  # fmt: skip
 def test_every_form_is_read(text: str, expected: StoreUrl) -> None:

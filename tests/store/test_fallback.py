@@ -12,9 +12,9 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, BreakerView, QuotaEventPlan, Transition
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, PoolPlan, Receipt, Refusal
+from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, PoolPlan, Receipt, ServiceSnapshot
 from webhook.errors import StoreUnavailableError
-from webhook.store import BookingCause, FallbackReports, ReconcilerTiming, StoreFallback, backlog, reconciler
+from webhook.store import BookingCause, FallbackReports, ReconcilerTiming, StoreFallback, backlog, pending_refunds
 from webhook.store.errors import NoStoreAnswerError, UncountedError
 
 SECOND_US = 1_000_000
@@ -86,17 +86,17 @@ class Switched(MemoryStore):
         noticed()
         return await super().book(plan, bookings)
 
-    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
         self._check()
-        return await super().look(plan, namespace)
+        return await super().snapshot(plan, namespace)
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         self._check()
-        return await super().hear(plan, outcomes)
+        return await super().record_outcomes(plan, outcomes)
 
-    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+    async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
         self._check()
-        await super().offer(plan, view)
+        await super().propose(plan, view)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         self._check()
@@ -129,8 +129,8 @@ class World:
             lambda: count("lost"),
         )
         paces: dict[str, float] = {"others_seconds": 3600, "refund_after_seconds": 0, **share.pop("paces", {})}
-        pace = ReconcilerTiming(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
-        return StoreFallback(share.pop("inner", self.store), self.clock, reports, pace=pace, **share)
+        timing = ReconcilerTiming(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
+        return StoreFallback(share.pop("inner", self.store), self.clock, reports, timing=timing, **share)
 
     def sleep(self, seconds: int) -> None:
         self.clock.us += seconds * SECOND_US
@@ -161,11 +161,11 @@ class World:
 
     async def settled(self) -> None:
         """Wait until nothing is owed: what the guard does on its own account has no other signal."""
-        while self.guard._settling._task is not None:  # noqa: ASYNC110  what is waited for is a turn of this loop
+        while self.guard._reconciler._task is not None:  # noqa: ASYNC110  what is waited for is a turn of this loop
             await asyncio.sleep(1e-4)
 
     async def used(self, plan: CounterPlan = LOCAL) -> list[int]:
-        return [use.used for use in (await MemoryStore.look(self.store, plan)).uses[""]]
+        return [use.used for use in (await MemoryStore.snapshot(self.store, plan)).uses[""]]
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ async def test_with_a_store_that_answers_it_is_not_to_be_noticed(world: World) -
     receipts = [await world.ask(uid=uid) for uid in "abcdae"]
     assert [receipt.charged for receipt in receipts] == [True, True, True, True, False, False]
     assert [receipt.repeated for receipt in receipts] == [False, False, False, False, True, False]
-    assert receipts[-1].refused is Refusal.QUOTA
+    assert receipts[-1].refused is DeniedBy.QUOTA
     assert not any(receipt.local for receipt in receipts)
     assert world.fallbacks == world.booked == []
 
@@ -190,7 +190,7 @@ async def test_local_admits_by_the_share_and_the_counters_converge(world: World)
     receipts = [await world.ask() for _ in range(4)]
     assert [receipt.charged for receipt in receipts] == [True, True, True, False]
     assert all(receipt.local for receipt in receipts)
-    assert receipts[-1].refused is Refusal.QUOTA
+    assert receipts[-1].refused is DeniedBy.QUOTA
     assert receipts[-1].at_us == world.clock.us + AHEAD_US, "by the store's clock"
     assert world.fallbacks == [("payment-api", "Local", True)]
     assert await world.used() == [1]
@@ -199,7 +199,7 @@ async def test_local_admits_by_the_share_and_the_counters_converge(world: World)
     assert await world.used() == [4]
     assert world.fallbacks[1:] == [("payment-api", "Local", False)]
     assert sum(count for _, cause, count in world.booked if cause is BookingCause.AWAY) == 3
-    assert (await world.ask()).refused is Refusal.QUOTA
+    assert (await world.ask()).refused is DeniedBy.QUOTA
 
 
 async def test_who_has_only_let_time_pass_goes_by_the_clock_of_the_store(world: World) -> None:
@@ -232,10 +232,10 @@ async def test_each_replica_has_its_share(world: World) -> None:
 
 
 async def test_replicas_that_come_make_smaller_shares_at_once_and_those_that_leave_no_larger_ones(world: World) -> None:
-    world.guard.share(2, 0)
+    world.guard.set_replicas(2, 0)
     world.store.away = "unreachable: refused"
     assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
-    world.guard.share(1, 0)
+    world.guard.set_replicas(1, 0)
     assert not (await world.ask()).charged
     world.store.away = ""
     await world.settled()
@@ -250,7 +250,7 @@ async def test_a_second_absence_begins_with_what_the_store_was_told_of_the_first
         world.store.away = ""
         await world.settled()
     world.store.away = "unreachable: refused"
-    assert (await world.ask()).refused is Refusal.QUOTA
+    assert (await world.ask()).refused is DeniedBy.QUOTA
     assert await world.used() == [4]
 
 
@@ -262,7 +262,7 @@ async def test_a_pool_is_shared_and_booked(world: World) -> None:
     assert [(await world.ask(plan)).charged for plan in (one, other, one, other)] == [True, True, True, False]
     world.store.away = ""
     await world.settled()
-    look = await world.store.look(one)
+    look = await world.store.snapshot(one)
     assert [use.used for use in (*look.uses[""], *look.pool)] == [2, 3]
 
 
@@ -286,7 +286,7 @@ async def test_a_mode_that_warns_lets_in_past_the_share_and_books(world: World) 
     plan = replace(LOCAL, quota_mode=Mode.WARN)
     world.store.away = "unreachable: refused"
     receipts = [await world.ask(plan) for _ in range(6)]
-    assert [receipt.would_refuse for receipt in receipts][3:] == [(), (Refusal.QUOTA,), (Refusal.QUOTA,)]
+    assert [receipt.would_refuse for receipt in receipts][3:] == [(), (DeniedBy.QUOTA,), (DeniedBy.QUOTA,)]
     world.store.away = ""
     await world.settled()
     assert await world.used() == [6]
@@ -324,7 +324,7 @@ async def test_a_resize_is_judged_by_its_increase_and_booked_past_every_limit(wo
     world.store.away = "unreachable: refused"
     grown = {"cost": {"pods": 1, "requests.cpu": 250}, "resize_from": {"pods": 1, "requests.cpu": 100}}
     assert (await world.ask(plan, "a", **grown)).charged
-    assert (await world.ask(plan, "a", **grown)).refused is Refusal.QUOTA
+    assert (await world.ask(plan, "a", **grown)).refused is DeniedBy.QUOTA
     world.store.away = ""
     await world.ask(plan, "c", guard=world.another(), cost={"pods": 1, "requests.cpu": 200})
     await world.settled()
@@ -357,15 +357,15 @@ async def test_a_service_that_nobody_asked_for_while_the_store_was_away_keeps_to
 
 async def test_a_service_that_falls_again_while_it_is_looked_at_waits_for_the_others_again(world: World) -> None:
     world.guard = world.another(replicas=2)
-    look, looks = world.store.look, []
+    look, looks = world.store.snapshot, []
 
-    async def falling(plan: CounterPlan, namespace: str = "") -> Look:
+    async def falling(plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
         looks.append(plan)
         if len(looks) == 1:
             world.guard.missed(plan)
         return await look(plan, namespace)
 
-    world.store.look = falling  # type: ignore[method-assign]
+    world.store.snapshot = falling  # type: ignore[method-assign]
     world.guard.missed(LOCAL)
     await world.settled()
     assert (len(looks), world.store.asked_of_others) == (2, [True, True])
@@ -381,7 +381,7 @@ async def test_a_repeated_uid_is_answered_as_before(world: World) -> None:
     await world.ask(full, "a")
     world.store.away = "unreachable: refused"
     assert (await world.ask(full, "a")).repeated, "this replica let it in a moment ago, through the store"
-    assert (await world.ask(full, "b")).refused is Refusal.QUOTA
+    assert (await world.ask(full, "b")).refused is DeniedBy.QUOTA
     plan = plan_of(window(64, pods=1), service="other", tag="other")
     assert (await world.ask(plan, "c")).charged
     assert (await world.ask(plan, "c")).repeated
@@ -429,10 +429,10 @@ async def test_what_local_refuses_and_the_store_did_is_given_back(world: World) 
     await world.ask(cost={"pods": 4})
     world.sleep(63)
     world.store.away = "unreachable: refused"
-    assert (await world.ask(uid="a")).refused is Refusal.QUOTA
+    assert (await world.ask(uid="a")).refused is DeniedBy.QUOTA
     world.store.away, world.store.swallows = "", True
     world.store._clock.us += 2 * SECOND_US  # type: ignore[attr-defined]
-    assert (await world.ask(uid="b")).refused is Refusal.QUOTA
+    assert (await world.ask(uid="b")).refused is DeniedBy.QUOTA
     assert await world.used() == [1]
     world.store.swallows = False
     await world.settled()
@@ -448,7 +448,7 @@ async def test_a_refund_of_what_the_store_was_not_told_yet_makes_room(world: Wor
     world.store.away = ""
     await world.settled()
     assert await world.used() == [4]
-    assert (await world.ask(uid="a")).refused is Refusal.QUOTA
+    assert (await world.ask(uid="a")).refused is DeniedBy.QUOTA
 
 
 async def test_what_the_store_has_lost_is_told_again_within_a_minute_and_once(world: World) -> None:
@@ -501,7 +501,7 @@ async def test_a_store_that_is_back_admits_nobody_before_it_knows_what_came_in_w
     world.store.away = ""
     receipts = [await world.ask() for _ in range(3)]
     assert [receipt.charged for receipt in receipts] == [True, False, False]
-    assert receipts[-1].refused is Refusal.QUOTA
+    assert receipts[-1].refused is DeniedBy.QUOTA
     await world.settled()
     assert await world.used() == [4]
 
@@ -513,7 +513,7 @@ async def test_bookings_end_however_many_pods_come_in_the_meantime(world: World)
         await world.ask(plan)
     world.store.away = ""
     pods = 300
-    while world.guard._settling._task is not None:
+    while world.guard._reconciler._task is not None:
         assert (await world.ask(plan)).charged
         pods += 1
         await asyncio.sleep(0)
@@ -527,9 +527,9 @@ async def test_what_was_let_in_by_one_service_of_a_pool_holds_the_others_of_it(w
     world.store.away = "unreachable: refused"
     assert [(await world.ask(one)).charged for _ in range(4)] == [True] * 4
     world.store.away = ""
-    assert (await world.ask(other)).refused is Refusal.QUOTA
+    assert (await world.ask(other)).refused is DeniedBy.QUOTA
     await world.settled()
-    assert (await world.ask(other)).refused is Refusal.QUOTA
+    assert (await world.ask(other)).refused is DeniedBy.QUOTA
 
 
 async def test_until_the_other_replicas_owe_nothing_a_pod_must_fit_the_share_too(world: World) -> None:
@@ -584,7 +584,7 @@ async def test_what_the_store_refuses_leaves_room_in_the_share(world: World) -> 
     for uid in "abc":
         await world.ask(uid=uid, guard=world.another())
     assert [(receipt.refused, receipt.local) for receipt in [await world.ask() for _ in range(3)]] == [
-        (Refusal.QUOTA, False)
+        (DeniedBy.QUOTA, False)
     ] * 3
     await world.guard.refund(LOCAL, "a")
     assert (await world.ask()).charged
@@ -625,7 +625,7 @@ async def test_after_a_loss_each_replica_keeps_to_its_share_of_what_was_left_bef
     await world.guard.tick([plan])
     for _ in range(2):
         await world.ask(plan, guard=other)
-    await world.guard.look(plan)
+    await world.guard.snapshot(plan)
     world.store.forget_all()
     world.guard.lost()
     assert [(await world.ask(plan)).charged for _ in range(2)] == [True, False]
@@ -644,7 +644,7 @@ async def test_an_answer_by_which_a_loss_is_noticed_admits_nobody_beyond_the_sha
     world.store.forget_all()
     world.store.on_asked = world.guard.lost
     receipt = await world.ask(uid="late")
-    assert (receipt.refused, receipt.local) == (Refusal.QUOTA, True)
+    assert (receipt.refused, receipt.local) == (DeniedBy.QUOTA, True)
     world.store.on_asked = lambda: None
     await world.settled()
     assert (await world.used(), world.store.refunded) == ([4], ["late"])
@@ -675,7 +675,7 @@ async def test_nor_by_a_refusal_of_a_store_that_others_have_filled_since(world: 
 async def test_nor_by_a_refusal_that_is_remembered_from_before_the_loss(world: World) -> None:
     for uid in "abcd":
         await world.ask(uid=uid)
-    assert (await world.ask()).refused is Refusal.QUOTA
+    assert (await world.ask()).refused is DeniedBy.QUOTA
     world.store.forget_all()
     knows = world.store.knows
 
@@ -700,17 +700,17 @@ async def test_who_was_admitted_by_another_replica_is_not_refused_by_what_is_rem
     other = world.another()
     for uid in "abcd":
         await world.ask(uid=uid, guard=other)
-    assert (await world.ask()).refused is Refusal.QUOTA
+    assert (await world.ask()).refused is DeniedBy.QUOTA
     asked = world.store.asked
     assert (await world.ask(uid="a")).repeated
-    assert (await world.ask()).refused is Refusal.QUOTA
+    assert (await world.ask()).refused is DeniedBy.QUOTA
     assert (world.cached, world.store.asked) == (1, asked), "nobody waits for two answers, one after the other"
 
 
 async def test_refusals_are_not_remembered_while_the_store_is_away(world: World) -> None:
     for uid in "abcd":
         await world.ask(ALLOW, uid)
-    assert (await world.ask(ALLOW)).refused is Refusal.QUOTA
+    assert (await world.ask(ALLOW)).refused is DeniedBy.QUOTA
     world.store.away = "unreachable: refused"
     await world.uncounted(ALLOW, admitted=True)
     assert world.cached == 0
@@ -735,7 +735,7 @@ async def test_a_breaker_hears_of_every_controller_through_the_cache(world: Worl
     breaker = BreakerPlan(False, None, None, events, SECOND_US, 1, SECOND_US)  # noqa: FBT003
     plan = replace(LOCAL, breaker=breaker, windows=(window(64, pods=0),))
     for source in "aaaaabbbbb":
-        assert (await world.ask(plan, event_source=f"controller:{source}")).refused is Refusal.QUOTA
+        assert (await world.ask(plan, event_source=f"controller:{source}")).refused is DeniedBy.QUOTA
     assert world.cached == 8
     tripped = await world.ask(plan, event_source="controller:c")
     assert [move.new for move in tripped.transitions] == ["OPEN"]
@@ -772,7 +772,7 @@ async def test_what_is_owed_is_bounded_and_the_oldest_goes_first(world: World, m
         dropped.append(owed.add(backlog.BacklogEntry(request, number, number, BookingCause.AWAY)))
     assert (dropped, len(owed)) == ([0, 0, 0, 1, 1], 3)
     assert [debt.request.uid for key in list(owed.keys()) for debt in owed.oldest(key)] == ["u2", "u4", "u3"]
-    monkeypatch.setattr(reconciler, "REFUNDS_MAX", 2)
+    monkeypatch.setattr(pending_refunds, "REFUNDS_MAX", 2)
     world.store.swallows = True
     for uid in "abc":
         await world.uncounted(DENY, uid, admitted=False)
@@ -798,7 +798,7 @@ async def test_a_loss_that_is_noticed_at_the_end_leaves_nothing_running(world: W
     world.store.on_booked = world.guard.lost
     await world.guard.close()
     assert world.lost == 1
-    assert world.guard._settling._task is None
+    assert world.guard._reconciler._task is None
     assert await world.used() == [1]
 
 
@@ -807,11 +807,11 @@ LIVE_ALONE = plan_of(standing=standing(pods=2))
 
 
 async def test_live_pods_are_not_judged_without_the_store_and_stand_when_it_is_back(world: World) -> None:
-    await world.store.counted(LIVE, [""])
+    await world.store.mark_complete(LIVE, [""])
     await world.ask(LIVE, "before")
     world.store.away = "away"
     receipts = [await world.ask(LIVE, uid) for uid in "abcd"]
-    assert [receipt.refused for receipt in receipts] == [None, None, None, Refusal.QUOTA], "three of four were left"
+    assert [receipt.refused for receipt in receipts] == [None, None, None, DeniedBy.QUOTA], "three of four were left"
     assert [use.window for use in receipts[3].over] == ["64s"]
     world.store.away = ""
     await world.settled()
@@ -839,10 +839,10 @@ async def test_a_look_tells_what_is_left_of_each_limit_whatever_stands_between_t
         await world.ask(plan, guard=world.another())
     for _ in range(5):
         await world.ask(replace(plan, service="other", windows=()), guard=world.another())
-    await world.guard.look(plan)
+    await world.guard.snapshot(plan)
     world.store.away = "away"
     admitted = [await world.ask(plan) for _ in range(3)]
-    assert [receipt.refused for receipt in admitted] == [None, None, Refusal.QUOTA]
+    assert [receipt.refused for receipt in admitted] == [None, None, DeniedBy.QUOTA]
     assert [(use.of, use.used, use.hard) for use in admitted[2].over] == [("service", 2, 2), ("pool", 2, 2)]
 
 
@@ -850,8 +850,8 @@ async def test_a_look_at_namespaces_of_which_none_counts_says_nothing_of_them_an
     pool = PoolPlan("shared", (window(64, pods=3),))
     plan = replace(LIVE, tag="shared", per_namespace=True, pool=pool)
     await world.ask(replace(plan, service="other"), guard=world.another())
-    await world.guard.look(plan)
+    await world.guard.snapshot(plan)
     world.store.away = "away"
     admitted = [await world.ask(plan) for _ in range(3)]
-    assert [receipt.refused for receipt in admitted] == [None, None, Refusal.QUOTA]
+    assert [receipt.refused for receipt in admitted] == [None, None, DeniedBy.QUOTA]
     assert [(use.of, use.used, use.hard) for use in admitted[2].over] == [("pool", 2, 2)]

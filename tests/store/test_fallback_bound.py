@@ -11,7 +11,7 @@ from tests.core.plans import plan_of, window
 from tests.core.strategies import examples
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.policy_spec import WhenStoreUnavailable
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt
+from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, ServiceSnapshot
 from webhook.errors import StoreUnavailableError
 from webhook.store import FallbackReports, ReconcilerTiming, StoreFallback
 from webhook.store.errors import NoStoreAnswerError, UncountedError
@@ -79,10 +79,10 @@ class Way(MemoryStore):
         self._reach(plan)
         return await super().book(plan, bookings)
 
-    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
         self._reach(plan)
         self._notice()
-        return await super().look(plan, namespace)
+        return await super().snapshot(plan, namespace)
 
     async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
         self._reach(plan)
@@ -103,9 +103,9 @@ class Life:
         self.pods = 0
         for number in range(replicas):
             way = Way(number, self.ways, self.clock)
-            pace = ReconcilerTiming(0, 0, 0, 0, others_seconds=3600)
+            timing = ReconcilerTiming(0, 0, 0, 0, others_seconds=3600)
             reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing)
-            way.guard = StoreFallback(way, self.clock, reports, pace=pace, replicas=replicas, ordinal=number)
+            way.guard = StoreFallback(way, self.clock, reports, timing=timing, replicas=replicas, ordinal=number)
 
     async def ask(self, way: Way, amount: int) -> None:
         self.pods += 1
@@ -125,7 +125,7 @@ class Life:
         """Let each hear how much is used: what one has not heard of the others is not what is held here."""
         for way in self.ways:
             try:
-                await way.guard.look(self.plan)
+                await way.guard.snapshot(self.plan)
             except StoreUnavailableError:
                 continue
 

@@ -6,19 +6,18 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.contract.test_counter_store import BREAKER
 from tests.core.plans import plan_of, window
-from tests.core.strategies import examples
 from tests.store.test_fallback import World
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import EXPIRED, BreakerView, Forcing, QuotaEventPlan, State, Transition
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
-from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.store import StoreFallback
 from webhook.store.errors import UncountedError
@@ -51,7 +50,7 @@ async def trip(world: World, plan: CounterPlan) -> None:
     strict = replace(plan, windows=(window(3600, pods=0),), breaker=replace(plan.breaker, quota=one_event))
     receipt = await world.store.acquire(Acquire(strict, "shop", "too-many", {"pods": 1}, SOURCE))
     assert [move.new for move in receipt.transitions] == [State.OPEN]
-    await world.guard.look(plan)
+    await world.guard.snapshot(plan)
     world.store.away = AWAY
 
 
@@ -67,7 +66,7 @@ async def come(world: World, plan: CounterPlan, uid: str = "", **more: Any) -> R
         return Receipt(0)
 
 
-async def refusals(world: World, plan: CounterPlan, count: int, **more: Any) -> list[Refusal | None]:
+async def refusals(world: World, plan: CounterPlan, count: int, **more: Any) -> list[DeniedBy | None]:
     return [(await come(world, plan, **more)).refused for _ in range(count)]
 
 
@@ -90,16 +89,16 @@ def words(moves: Sequence[Transition]) -> list[str]:
 async def test_what_is_open_stays_open_until_its_time_and_then_its_part_of_the_probes_comes_in(
     world: World, plan: CounterPlan
 ) -> None:
-    world.guard.share(2, 0)
+    world.guard.set_replicas(2, 0)
     await trip(world, plan)
     for _ in range(2):
         receipt = await come(world, plan)
-        assert (receipt.refused, receipt.local) == (Refusal.BREAKER, True)
+        assert (receipt.refused, receipt.local) == (DeniedBy.BREAKER, True)
         assert receipt.breaker is not None
         assert receipt.breaker.state is State.OPEN
         assert receipt.breaker.open_remaining_us(receipt.at_us) > 0, "for the countdown"
         world.sleep(OPEN_SECONDS // 2)
-    assert await refusals(world, plan, 4) == [None, None, Refusal.BREAKER, Refusal.BREAKER], "2 of 3 for one of two"
+    assert await refusals(world, plan, 4) == [None, None, DeniedBy.BREAKER, DeniedBy.BREAKER], "2 of 3 for one of two"
     known = world.guard.known_breaker(plan)
     assert known is not None
     assert (known.state, known.probes_leased) == (State.HALF_OPEN, 2)
@@ -109,7 +108,7 @@ async def test_what_is_open_stays_open_until_its_time_and_then_its_part_of_the_p
 
 @pytest.mark.parametrize(("replicas", "probes"), [(1, 3), (2, 2), (3, 1), (4, 1)])
 async def test_each_replica_lets_in_at_least_one_probe(world: World, replicas: int, probes: int) -> None:
-    world.guard.share(replicas, 0)
+    world.guard.set_replicas(replicas, 0)
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
     assert (await refusals(world, LOCAL, 5)).count(None) == probes
@@ -121,8 +120,8 @@ async def test_probes_that_succeed_here_close_it_here_and_afterwards_there(world
     receipt = await come(world, LOCAL)
     assert words(receipt.transitions) == ["OPEN HALF_OPEN"]
     await refusals(world, LOCAL, 2)
-    assert await world.guard.hear(LOCAL, [GOOD, GOOD]) == ()
-    assert words(await world.guard.hear(LOCAL, [GOOD])) == ["HALF_OPEN CLOSED"]
+    assert await world.guard.record_outcomes(LOCAL, [GOOD, GOOD]) == ()
+    assert words(await world.guard.record_outcomes(LOCAL, [GOOD])) == ["HALF_OPEN CLOSED"]
     assert await refusals(world, LOCAL, 5) == [None] * 5
     await back(world)
     view = stored(world, LOCAL)
@@ -135,9 +134,11 @@ async def test_a_probe_that_fails_here_opens_it_here_and_afterwards_there(world:
     world.sleep(OPEN_SECONDS)
     await come(world, LOCAL, "probe")
     unknown = Outcomes(0, 1, 0, uid="another", generation=2)
-    assert await world.guard.hear(LOCAL, [unknown]) == ()
-    assert words(await world.guard.hear(LOCAL, [replace(unknown, uid="probe", generation=1)])) == [], "it is stale"
-    assert words(await world.guard.hear(LOCAL, [replace(unknown, uid="probe")])) == ["HALF_OPEN OPEN"]
+    assert await world.guard.record_outcomes(LOCAL, [unknown]) == ()
+    assert words(await world.guard.record_outcomes(LOCAL, [replace(unknown, uid="probe", generation=1)])) == [], (
+        "it is stale"
+    )
+    assert words(await world.guard.record_outcomes(LOCAL, [replace(unknown, uid="probe")])) == ["HALF_OPEN OPEN"]
     known = world.guard.known_breaker(LOCAL)
     assert known is not None
     assert (known.state, known.generation) == (State.OPEN, 3)
@@ -176,25 +177,25 @@ async def test_it_is_told_though_the_store_is_back_by_then(world: World) -> None
 
 
 async def test_what_is_closed_trips_by_what_is_heard_here_alone(world: World) -> None:
-    await world.guard.look(LOCAL)
+    await world.guard.snapshot(LOCAL)
     world.store.away = AWAY
     assert await refusals(world, LOCAL, 2) == [None, None]
     for _ in range(3):
-        assert await world.guard.hear(LOCAL, [Outcomes(0, 10, 0)]) == ()
+        assert await world.guard.record_outcomes(LOCAL, [Outcomes(0, 10, 0)]) == ()
         world.sleep(1)
     assert words(await world.guard.tick([LOCAL])) == ["CLOSED OPEN"]
-    assert (await come(world, LOCAL)).refused is Refusal.BREAKER
+    assert (await come(world, LOCAL)).refused is DeniedBy.BREAKER
     await back(world)
     assert (stored(world, LOCAL).state, stored(world, LOCAL).generation) == (State.OPEN, 1)
 
 
 async def test_refusals_by_a_share_trip_nothing(world: World) -> None:
     plan = replace(LOCAL, windows=(window(3600, pods=0),))
-    await world.guard.look(plan)
+    await world.guard.snapshot(plan)
     world.store.away = AWAY
     for number in range(10):
-        assert (await come(world, plan, event_source=f"controller:{number}")).refused is Refusal.QUOTA
-    assert (await come(world, plan)).refused is Refusal.QUOTA
+        assert (await come(world, plan, event_source=f"controller:{number}")).refused is DeniedBy.QUOTA
+    assert (await come(world, plan)).refused is DeniedBy.QUOTA
     await back(world)
     assert stored(world, plan).state is State.CLOSED
 
@@ -211,9 +212,9 @@ async def test_a_replica_that_never_heard_of_a_breaker_takes_it_for_closed_and_u
 
 async def test_what_is_heard_of_the_store_meanwhile_counts_if_it_is_further_on(world: World) -> None:
     await trip(world, LOCAL)
-    assert (await come(world, LOCAL)).refused is Refusal.BREAKER
+    assert (await come(world, LOCAL)).refused is DeniedBy.BREAKER
     world.sleep(1)
-    await world.store.by_hand(LOCAL, reset_at_us=world.store._clock.now_us())
+    await world.store.apply_override(LOCAL, reset_at_us=world.store._clock.now_us())
     assert stored(world, LOCAL).state is State.CLOSED
     assert world.guard.known_breaker(LOCAL) is None
     assert (await come(world, LOCAL)).refused is None
@@ -224,11 +225,11 @@ async def test_what_is_heard_of_the_store_meanwhile_counts_if_it_is_further_on(w
 async def test_a_lease_that_runs_out_here_frees_its_place(world: World) -> None:
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
-    assert await refusals(world, LOCAL, 4) == [None, None, None, Refusal.BREAKER]
+    assert await refusals(world, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
     world.sleep(LEASE_SECONDS)
     told = await world.guard.tick([LOCAL])
     assert [(move.reason, move.is_change) for move in told] == [(EXPIRED, False)] * 3
-    assert await refusals(world, LOCAL, 4) == [None, None, None, Refusal.BREAKER]
+    assert await refusals(world, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
 
 
 async def test_probes_that_were_out_when_the_store_went_away_hold_their_places(world: World) -> None:
@@ -237,9 +238,9 @@ async def test_probes_that_were_out_when_the_store_went_away_hold_their_places(w
     world.sleep(OPEN_SECONDS)
     assert await refusals(world, LOCAL, 2) == [None, None]
     world.store.away = AWAY
-    assert await refusals(world, LOCAL, 2) == [None, Refusal.BREAKER]
+    assert await refusals(world, LOCAL, 2) == [None, DeniedBy.BREAKER]
     world.sleep(LEASE_SECONDS)
-    assert await refusals(world, LOCAL, 4) == [None, None, None, Refusal.BREAKER]
+    assert await refusals(world, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -255,8 +256,8 @@ async def test_each_outcome_frees_the_place_of_one_probe_that_was_out_when_the_s
     world.store.away = AWAY
     told: list[str] = []
     for heard in [Outcomes(3, 0, 0)] if at_once else [GOOD] * 3:
-        assert await refusals(world, LOCAL, 2) == [Refusal.BREAKER] * 2
-        told += words(await world.guard.hear(LOCAL, [heard]))
+        assert await refusals(world, LOCAL, 2) == [DeniedBy.BREAKER] * 2
+        told += words(await world.guard.record_outcomes(LOCAL, [heard]))
     assert told == ["HALF_OPEN CLOSED"]
 
 
@@ -265,9 +266,9 @@ async def test_a_pod_that_was_given_back_is_no_probe(world: World) -> None:
     world.sleep(OPEN_SECONDS)
     await refusals(world, LOCAL, 2)
     await come(world, LOCAL, "gone")
-    assert (await come(world, LOCAL)).refused is Refusal.BREAKER
+    assert (await come(world, LOCAL)).refused is DeniedBy.BREAKER
     assert await world.guard.refund(LOCAL, "gone")
-    assert await refusals(world, LOCAL, 2) == [None, Refusal.BREAKER]
+    assert await refusals(world, LOCAL, 2) == [None, DeniedBy.BREAKER]
 
 
 async def test_a_dry_run_a_resize_and_who_was_here_before_take_no_probe(world: World) -> None:
@@ -275,7 +276,7 @@ async def test_a_dry_run_a_resize_and_who_was_here_before_take_no_probe(world: W
     await trip(world, LOCAL)
     assert (await come(world, LOCAL, "before")).repeated
     assert (await come(world, LOCAL, "elder", resize_from={"pods": 1})).refused is None, "the breaker is not asked"
-    assert (await come(world, LOCAL, peek=True)).refused is Refusal.BREAKER
+    assert (await come(world, LOCAL, peek=True)).refused is DeniedBy.BREAKER
     world.sleep(OPEN_SECONDS)
     assert await refusals(world, LOCAL, 5, peek=True) == [None] * 5
     assert (await come(world, ALLOW, "before")).refused is None
@@ -284,14 +285,14 @@ async def test_a_dry_run_a_resize_and_who_was_here_before_take_no_probe(world: W
     assert (await come(world, LOCAL, "a")).repeated
     for plan in (ALLOW, NO_QUOTA):
         assert [(await come(world, plan, "a")).refused for _ in range(5)] == [None] * 5
-    assert await refusals(world, LOCAL, 3) == [None, None, Refusal.BREAKER]
+    assert await refusals(world, LOCAL, 3) == [None, None, DeniedBy.BREAKER]
 
 
 async def test_a_breaker_that_only_warns_or_degrades_lets_in_and_says_so(world: World) -> None:
     await trip(world, LOCAL)
     warning = replace(LOCAL, breaker_mode=Mode.WARN)
     receipt = await come(world, warning)
-    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.BREAKER,), True)
+    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (DeniedBy.BREAKER,), True)
     assert receipt.breaker is not None
     assert receipt.breaker.state is State.OPEN
     degrading = replace(LOCAL, breaker=replace(BREAKER, degrades=True))
@@ -301,17 +302,17 @@ async def test_a_breaker_that_only_warns_or_degrades_lets_in_and_says_so(world: 
 
 async def test_who_had_no_part_in_the_failures_probes_early_here_too(world: World) -> None:
     await trip(world, LOCAL)
-    assert await refusals(world, LOCAL, 5, event_source="controller:another") == [None] * 3 + [Refusal.BREAKER] * 2
-    assert await refusals(world, LOCAL, 1) == [Refusal.BREAKER]
+    assert await refusals(world, LOCAL, 5, event_source="controller:another") == [None] * 3 + [DeniedBy.BREAKER] * 2
+    assert await refusals(world, LOCAL, 1) == [DeniedBy.BREAKER]
 
 
 async def test_a_hand_is_obeyed_without_the_store(world: World) -> None:
-    await world.guard.look(LOCAL)
+    await world.guard.snapshot(LOCAL)
     world.store.away = AWAY
     until_us = world.clock.us + 60_000_000
     forced = replace(LOCAL, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1")))
     receipt = await come(world, forced)
-    assert receipt.refused is Refusal.BREAKER
+    assert receipt.refused is DeniedBy.BREAKER
     assert receipt.breaker is not None
     assert (receipt.breaker.state, receipt.breaker.reason) == (State.FORCED_OPEN, "INC-1")
     assert (await come(world, LOCAL)).refused is None
@@ -322,25 +323,25 @@ async def test_a_hand_is_obeyed_without_the_store(world: World) -> None:
 @pytest.mark.parametrize("state", [State.FORCED_OPEN, State.FORCED_CLOSED])
 async def test_a_hand_that_let_go_meanwhile_holds_nothing_here(world: World, state: State) -> None:
     forcing = Forcing(state, world.store._clock.now_us() + 600_000_000, "INC-1")
-    await world.store.by_hand(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
+    await world.store.apply_override(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
     assert stored(world, LOCAL).state is state
     world.store.away = AWAY
     assert (await come(world, LOCAL)).refused is None
     for _ in range(3):
-        await world.guard.hear(LOCAL, [Outcomes(0, 10, 0)])
+        await world.guard.record_outcomes(LOCAL, [Outcomes(0, 10, 0)])
         world.sleep(1)
     assert words(await world.guard.tick([LOCAL])) == ["CLOSED OPEN"]
-    assert (await come(world, LOCAL)).refused is Refusal.BREAKER
+    assert (await come(world, LOCAL)).refused is DeniedBy.BREAKER
 
 
 async def test_a_hand_that_let_go_meanwhile_is_for_who_leads_to_write(world: World) -> None:
     forcing = Forcing(State.FORCED_OPEN, world.store._clock.now_us() + 600_000_000, "INC-1")
-    await world.store.by_hand(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
+    await world.store.apply_override(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
     world.store.away = AWAY
     assert (await come(world, LOCAL)).refused is None
     await back(world)
     assert stored(world, LOCAL).state is State.FORCED_OPEN
-    assert words(await world.store.by_hand(LOCAL)) == ["FORCED_OPEN CLOSED"]
+    assert words(await world.store.apply_override(LOCAL)) == ["FORCED_OPEN CLOSED"]
 
 
 async def test_a_trip_is_held_back_where_too_many_are_open(world: World) -> None:
@@ -350,7 +351,7 @@ async def test_a_trip_is_held_back_where_too_many_are_open(world: World) -> None
     with pytest.raises(StoreUnavailableError):
         await world.guard.tick([one, other])
     for _ in range(3):
-        await world.guard.hear(other, [Outcomes(0, 10, 0)])
+        await world.guard.record_outcomes(other, [Outcomes(0, 10, 0)])
         world.sleep(1)
     told = await world.guard.tick([one, other])
     assert [(move.service, move.is_change) for move in told] == [("other", False)]
@@ -359,7 +360,7 @@ async def test_a_trip_is_held_back_where_too_many_are_open(world: World) -> None
 
 async def test_a_breaker_that_the_policy_takes_away_meanwhile_is_forgotten(world: World) -> None:
     await trip(world, LOCAL)
-    assert (await come(world, LOCAL)).refused is Refusal.BREAKER
+    assert (await come(world, LOCAL)).refused is DeniedBy.BREAKER
     without = replace(LOCAL, breaker=None)
     with pytest.raises(StoreUnavailableError):
         await world.guard.tick([without])
@@ -371,9 +372,9 @@ async def test_the_store_is_told_before_anything_else_and_again_where_it_went_aw
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
     await refusals(world, LOCAL, 3)
-    await world.guard.hear(LOCAL, [BAD])
+    await world.guard.record_outcomes(LOCAL, [BAD])
     told: list[str] = []
-    offer, book = world.store.offer, world.store.book
+    offer, book = world.store.propose, world.store.book
 
     async def offered(plan: CounterPlan, view: BreakerView) -> None:
         told.append(view.state)
@@ -385,7 +386,7 @@ async def test_the_store_is_told_before_anything_else_and_again_where_it_went_aw
         told.append("booked")
         return await book(*asked)
 
-    world.store.offer, world.store.book = offered, booked  # type: ignore[method-assign]
+    world.store.propose, world.store.book = offered, booked  # type: ignore[method-assign]
     await back(world)
     assert told == ["OPEN", "OPEN", "booked"]
     assert stored(world, LOCAL).state is State.OPEN
@@ -395,7 +396,7 @@ async def test_an_orderly_end_offers_what_is_known_here(world: World) -> None:
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
     await refusals(world, LOCAL, 3)
-    await world.guard.hear(LOCAL, [Outcomes(3, 0, 0)])
+    await world.guard.record_outcomes(LOCAL, [Outcomes(3, 0, 0)])
     world.store.away = ""
     await world.guard.close()
     assert stored(world, LOCAL).state is State.CLOSED
@@ -404,7 +405,7 @@ async def test_an_orderly_end_offers_what_is_known_here(world: World) -> None:
 async def test_an_orderly_end_offers_it_though_no_pod_came(world: World) -> None:
     world.store.away = AWAY
     for _ in range(3):
-        await world.guard.hear(LOCAL, [Outcomes(0, 10, 0)])
+        await world.guard.record_outcomes(LOCAL, [Outcomes(0, 10, 0)])
         world.sleep(1)
     world.store.away = ""
     await world.guard.close()
@@ -454,12 +455,12 @@ async def cut_off(world: World) -> tuple[StoreFallback, Way]:
 async def close_alone(world: World, guard: StoreFallback) -> None:
     for _ in range(3):
         await come(world, LOCAL, guard=guard)
-    assert words(await guard.hear(LOCAL, [Outcomes(3, 0, 0)]))[-1] == "HALF_OPEN CLOSED"
+    assert words(await guard.record_outcomes(LOCAL, [Outcomes(3, 0, 0)]))[-1] == "HALF_OPEN CLOSED"
 
 
 async def trip_alone(world: World, guard: StoreFallback) -> None:
     for _ in range(3):
-        await guard.hear(LOCAL, [Outcomes(0, 10, 0)])
+        await guard.record_outcomes(LOCAL, [Outcomes(0, 10, 0)])
         world.sleep(1)
     await come(world, LOCAL, guard=guard)
     view = guard.known_breaker(LOCAL)
@@ -482,7 +483,7 @@ async def test_a_close_of_a_replica_that_was_cut_off_does_not_erase_a_newer_trip
     world.sleep(OPEN_SECONDS)
     await close_alone(world, guard)
     await come(world, LOCAL, "probe")
-    assert words(await world.guard.hear(LOCAL, [replace(BAD, uid="probe")])) == ["HALF_OPEN OPEN"]
+    assert words(await world.guard.record_outcomes(LOCAL, [replace(BAD, uid="probe")])) == ["HALF_OPEN OPEN"]
     alone, shared = guard.known_breaker(LOCAL), stored(world, LOCAL)
     assert alone is not None
     assert (alone.state, shared.state) == (State.CLOSED, State.OPEN)
@@ -491,7 +492,7 @@ async def test_a_close_of_a_replica_that_was_cut_off_does_not_erase_a_newer_trip
     assert stored(world, LOCAL).state is State.OPEN
     assert stored(world, LOCAL).since_us == shared.since_us
     assert guard.known_breaker(LOCAL) == stored(world, LOCAL), "and this replica knows it"
-    assert await refusals(world, LOCAL, 2, guard=guard) == [Refusal.BREAKER] * 2
+    assert await refusals(world, LOCAL, 2, guard=guard) == [DeniedBy.BREAKER] * 2
     assert stored(world, LOCAL).generation > alone.generation, "no number means two things"
 
 
@@ -502,14 +503,14 @@ async def test_a_trip_of_a_replica_that_was_cut_off_does_not_undo_a_reset_that_i
     world.sleep(OPEN_SECONDS)
     await close_alone(world, guard)
     await trip_alone(world, guard)
-    await world.store.by_hand(LOCAL, reset_at_us=world.store._clock.now_us())
+    await world.store.apply_override(LOCAL, reset_at_us=world.store._clock.now_us())
     await heal(guard, way)
     assert stored(world, LOCAL).state is State.CLOSED
     assert await refusals(world, LOCAL, 2, guard=guard) == [None] * 2
 
 
 async def test_what_a_replica_decided_alone_holds_where_the_store_decided_nothing_meanwhile(world: World) -> None:
-    await world.guard.look(LOCAL)
+    await world.guard.snapshot(LOCAL)
     guard, way = await cut_off(world)
     await trip_alone(world, guard)
     await heal(guard, way)
@@ -528,7 +529,7 @@ async def test_of_two_replicas_that_were_both_alone_the_more_shut_holds(world: W
     world.sleep(OPEN_SECONDS)
     await close_alone(world, closed[0])
     await come(world, LOCAL, guard=opened[0])
-    assert words(await opened[0].hear(LOCAL, [BAD]))[-1:] == ["HALF_OPEN OPEN"]
+    assert words(await opened[0].record_outcomes(LOCAL, [BAD]))[-1:] == ["HALF_OPEN OPEN"]
     for guard, way in ways:
         await heal(guard, way)
     assert stored(world, LOCAL).state is State.OPEN
@@ -540,7 +541,7 @@ async def test_a_replica_that_is_cut_off_alone_lets_in_its_part_of_the_probes_be
     await trip(world, LOCAL)
     world.store.away = ""
     guard, way = await cut_off(world)
-    guard.share(2, 1)
+    guard.set_replicas(2, 1)
     world.sleep(OPEN_SECONDS)
     assert (await refusals(world, LOCAL, 5, guard=guard)).count(None) == 2
     assert (await refusals(world, LOCAL, 5)).count(None) == BREAKER.probes
@@ -556,9 +557,9 @@ async def test_an_outcome_of_the_branch_that_was_given_up_changes_nothing(world:
     await come(world, LOCAL, "alone", guard=guard)
     alone = guard.known_breaker(LOCAL)
     assert alone is not None
-    await guard.hear(LOCAL, [replace(BAD, uid="alone")])
+    await guard.record_outcomes(LOCAL, [replace(BAD, uid="alone")])
     await come(world, LOCAL, "shared")
-    await world.guard.hear(LOCAL, [replace(BAD, uid="shared")])
+    await world.guard.record_outcomes(LOCAL, [replace(BAD, uid="shared")])
     await heal(guard, way)
     world.sleep(OPEN_SECONDS)
     await come(world, LOCAL, "probe")
@@ -566,7 +567,7 @@ async def test_an_outcome_of_the_branch_that_was_given_up_changes_nothing(world:
     assert before.state is State.HALF_OPEN
     for generation in range(alone.generation, alone.generation + 3):
         stale = [replace(BAD, generation=generation), replace(BAD, uid="alone", generation=generation)]
-        assert await world.guard.hear(LOCAL, stale) == ()
+        assert await world.guard.record_outcomes(LOCAL, stale) == ()
     assert stored(world, LOCAL) == before
 
 
@@ -594,7 +595,7 @@ async def live(steps: Sequence[tuple[str, int]], first_back: int) -> BreakerView
     await trip(world, LOCAL)
     for guard in guards:
         world.store.away = ""
-        await guard.look(LOCAL)
+        await guard.snapshot(LOCAL)
     world.store.away = AWAY
     for what, number in steps:
         if what == "sleep":
@@ -607,14 +608,14 @@ async def live(steps: Sequence[tuple[str, int]], first_back: int) -> BreakerView
             with suppress(StoreUnavailableError):
                 await guard.tick([LOCAL])
         else:
-            await guard.hear(LOCAL, [HEARD[what]])
+            await guard.record_outcomes(LOCAL, [HEARD[what]])
         _holds(guard, world)
     world.store.away = ""
     for guard in (guards[first_back], guards[1 - first_back]):
         await guard.close()
     found = stored(world, LOCAL)
     world.sleep(OPEN_SECONDS + LEASE_SECONDS)
-    assert (await come(world, LOCAL)).refused is not Refusal.BREAKER, "nothing is stuck"
+    assert (await come(world, LOCAL)).refused is not DeniedBy.BREAKER, "nothing is stuck"
     await world.guard.close()
     return found
 
@@ -638,7 +639,7 @@ PROBING_AND_CLOSED = [
 """One is closed, trips again and probes; the other fails, probes again and is closed: both of generation 5."""
 
 
-@examples(60)
+@settings(max_examples=60)
 @example(PROBING_AND_CLOSED)
 @given(STEPS)
 def test_two_replicas_come_to_one_state_whoever_is_back_first(steps: list[tuple[str, int]]) -> None:

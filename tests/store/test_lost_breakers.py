@@ -17,7 +17,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerView, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.quota import Acquire, Refusal
+from webhook.core.quota import Acquire, DeniedBy
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
 from webhook.store import FallbackReports, StoreFallback
@@ -44,12 +44,12 @@ async def store_on(server: RedisServer, clock: HandClock | None = None) -> Async
 
 
 async def view_of(store: RedisStore) -> BreakerView:
-    view = (await store.look(PLAN)).breaker
+    view = (await store.snapshot(PLAN)).breaker
     assert view is not None
     return view
 
 
-async def ask(store: RedisStore, source: str = "controller:failing") -> Refusal | None:
+async def ask(store: RedisStore, source: str = "controller:failing") -> DeniedBy | None:
     uid = f"uid-{next(_numbers)}"
     return (await store.acquire(Acquire(PLAN, "payments", uid, {"pods": 1}, source))).refused
 
@@ -58,8 +58,8 @@ async def tripped(store: RedisStore, times: int = 1) -> BreakerView:
     """Open it; before each further time it is reset by hand."""
     for number in range(times):
         if number:
-            await store.by_hand(PLAN, reset_at_us=FAR_US + number)
-        assert await ask(store) is Refusal.QUOTA
+            await store.apply_override(PLAN, reset_at_us=FAR_US + number)
+        assert await ask(store) is DeniedBy.QUOTA
     view = await view_of(store)
     assert (view.state, view.generation) == (State.OPEN, 2 * times - 1)
     return view
@@ -76,8 +76,8 @@ async def test_a_redis_that_was_emptied_is_told_by_one_and_all_know_it(redis_ser
         assert await one.tick([PLAN]) == []
         after = await view_of(other)
         assert after == before
-        assert await ask(other) is Refusal.BREAKER
-        assert await ask(other, "controller:another") is Refusal.QUOTA, "who failed is remembered: others may probe"
+        assert await ask(other) is DeniedBy.BREAKER
+        assert await ask(other, "controller:another") is DeniedBy.QUOTA, "who failed is remembered: others may probe"
 
 
 async def test_an_answer_of_less_than_is_known_does_not_undo_what_is_known(redis_server: RedisServer) -> None:
@@ -114,16 +114,16 @@ async def test_a_restart_without_data_keeps_it_open(own_redis_server: RedisServe
                 await one.tick([PLAN])
         async with store_on(own_redis_server) as other:
             assert await view_of(other) == before
-            assert await ask(other) is Refusal.BREAKER
+            assert await ask(other) is DeniedBy.BREAKER
 
 
 async def test_a_close_of_an_old_generation_does_not_undo_a_newer_trip(redis_server: RedisServer) -> None:
     async with store_on(redis_server) as one, store_on(redis_server) as other:
         newest = await tripped(one, 3)
         for generation in range(newest.generation + 1):
-            await other.offer(PLAN, BreakerView(State.CLOSED, generation, 0, reason="3 probes succeeded"))
-            await other.offer(PLAN, BreakerView(State.HALF_OPEN, generation, 0, probes_succeeded=2))
-            await other.hear(PLAN, [Outcomes(3, 0, 0, generation=generation)])
+            await other.propose(PLAN, BreakerView(State.CLOSED, generation, 0, reason="3 probes succeeded"))
+            await other.propose(PLAN, BreakerView(State.HALF_OPEN, generation, 0, probes_succeeded=2))
+            await other.record_outcomes(PLAN, [Outcomes(3, 0, 0, generation=generation)])
         assert await view_of(one) == newest
 
 
@@ -133,7 +133,7 @@ ROOMY = plan_of(window(3600, pods=100), breaker=BREAKER)
 async def fails(store: RedisStore | StoreFallback, clock: HandClock) -> None:
     """Let outcomes trip it."""
     for _ in range(3):
-        await store.hear(ROOMY, [Outcomes(0, 10, 0)])
+        await store.record_outcomes(ROOMY, [Outcomes(0, 10, 0)])
         clock.sleep(1)
     with suppress(StoreUnavailableError):
         await store.tick([ROOMY])
@@ -145,7 +145,7 @@ async def closes(store: RedisStore | StoreFallback, clock: HandClock) -> None:
     for _ in range(BREAKER.probes):
         receipt = await store.acquire(Acquire(ROOMY, "payments", f"uid-{next(_numbers)}", {"pods": 1}, "controller:x"))
         assert receipt.refused is None
-    await store.hear(ROOMY, [Outcomes(BREAKER.probes, 0, 0)])
+    await store.record_outcomes(ROOMY, [Outcomes(BREAKER.probes, 0, 0)])
 
 
 async def test_of_two_replicas_the_one_that_was_cut_off_erases_no_trip_of_the_other(redis_server: RedisServer) -> None:
@@ -169,7 +169,7 @@ async def test_of_two_replicas_the_one_that_was_cut_off_erases_no_trip_of_the_ot
         assert (mine.state, mine.generation, theirs.state, theirs.generation) == (State.CLOSED, 6, State.OPEN, 4)
         way.is_cut = False
         await alone.close()
-        after = (await one.look(ROOMY)).breaker
+        after = (await one.snapshot(ROOMY)).breaker
         assert after is not None
         assert (after.state, after.since_us, after.tripped_at_us) == (State.OPEN, theirs.since_us, theirs.tripped_at_us)
         assert after.generation > mine.generation
@@ -186,9 +186,9 @@ async def test_a_record_of_a_former_version_is_read_and_its_newest_move_was_deci
         redis_server.cli("EVAL", cut, "1", key)
         assert await view_of(other) == before
         closed = BreakerView(State.CLOSED, 9, FAR_US, reason="alone", tripped_at_us=FAR_US, tripped_by="alone", alone=9)
-        await other.offer(PLAN, closed)
+        await other.propose(PLAN, closed)
         assert (await view_of(other)).state is State.OPEN, "it was cut off before that trip"
-        await other.offer(PLAN, replace(closed, generation=20, alone=20 - (await view_of(other)).decided))
+        await other.propose(PLAN, replace(closed, generation=20, alone=20 - (await view_of(other)).decided))
         assert (await view_of(other)).state is State.CLOSED
 
 
@@ -210,5 +210,5 @@ async def test_offers_come_to_one_state_in_whatever_order(
         for order in permutations(accounts):
             redis_server.cli("FLUSHALL")
             for number, view in enumerate(order):
-                await (one, other)[number % 2].offer(PLAN, view)
+                await (one, other)[number % 2].propose(PLAN, view)
             assert (await view_of(one)).reason == holds, [view.reason for view in order]

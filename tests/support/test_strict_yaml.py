@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from webhook.authentication.identity_file import parse_identities
 from webhook.authentication.tokens.jwks import read_key_set
-from webhook.authentication.tokens.revocations import parse_denied
+from webhook.authentication.tokens.revocations import parse_revocations
 from webhook.errors import UserError
 from webhook.support.strict_yaml import read_yaml
 
-READERS: tuple[Callable[[bytes, str], Any], ...] = (read_yaml, parse_denied, parse_identities, read_key_set)
+READERS: tuple[Callable[[bytes, str], Any], ...] = (read_yaml, parse_revocations, parse_identities, read_key_set)
 
 
 @pytest.mark.parametrize(

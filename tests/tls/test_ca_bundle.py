@@ -10,7 +10,7 @@ from tests.harness.identity import Pki
 from tests.harness.raw import eventually
 from tests.harness.serving import Files, Serving, serving
 from webhook.errors import UserError
-from webhook.tls.ca_bundle import Published
+from webhook.tls.ca_bundle import CaBundleFile
 from webhook.tls.context import TlsFiles
 
 
@@ -32,7 +32,7 @@ def test_a_leaf_verifies_by_every_bundle_that_holds_its_ca_and_by_no_other(pki: 
         ("another", (other,), False),
     ):
         bundle = bundle_of(tmp_path / "bundle.crt", *pkis)
-        obstacle = Published(bundle, lambda: files.context).obstacle()
+        obstacle = CaBundleFile(bundle, lambda: files.context).obstacle()
         assert (obstacle is None) == is_believed, name
     assert obstacle is not None
     assert obstacle.startswith(f"the serving certificate does not verify against {bundle}: ")
@@ -42,13 +42,13 @@ def test_a_leaf_verifies_by_every_bundle_that_holds_its_ca_and_by_no_other(pki: 
 def test_a_new_leaf_and_a_new_bundle_are_looked_at_at_once(pki: Pki, tmp_path: Path) -> None:
     other, files = Pki.create(tmp_path / "other"), TlsFiles(pki.paths)
     bundle = bundle_of(tmp_path / "bundle.crt", pki)
-    published = Published(bundle, lambda: files.context)
+    published = CaBundleFile(bundle, lambda: files.context)
     assert published.obstacle() is None
     bundle_of(bundle, other)
     published.reload()
     assert published.obstacle() is not None
     served = TlsFiles(other.paths)
-    assert Published(bundle, lambda: served.context).obstacle() is None
+    assert CaBundleFile(bundle, lambda: served.context).obstacle() is None
     files = served
     assert published.obstacle() is None
 
@@ -58,8 +58,8 @@ def test_a_bad_bundle_is_named_and_one_that_turns_bad_changes_nothing(pki: Pki, 
     text = tmp_path / "text"
     text.write_text("text")
     with pytest.raises(UserError, match="text: holds no CA in PEM"):
-        Published(text, lambda: files.context)
-    published = Published(bundle_of(text, pki), lambda: files.context, told.append)
+        CaBundleFile(text, lambda: files.context)
+    published = CaBundleFile(bundle_of(text, pki), lambda: files.context, told.append)
     text.write_text("")
     published.reload()
     assert published.obstacle() is None
@@ -67,10 +67,10 @@ def test_a_bad_bundle_is_named_and_one_that_turns_bad_changes_nothing(pki: Pki, 
 
 
 def test_the_first_ca_to_expire_is_shown(pki: Pki, tmp_path: Path) -> None:
-    files, soon = TlsFiles(pki.paths), Authority.create("soon", timedelta(days=1)).credentials.certificate
+    files, soon = TlsFiles(pki.paths), Authority.create("soon", timedelta(days=1)).key_pair.certificate
     bundle = bundle_of(tmp_path / "bundle.crt", pki)
     bundle.write_bytes(bundle.read_bytes() + soon.public_bytes(Encoding.PEM))
-    published = Published(bundle, lambda: files.context)
+    published = CaBundleFile(bundle, lambda: files.context)
     assert published.value.not_after_seconds == int(soon.not_valid_after_utc.timestamp())
 
 

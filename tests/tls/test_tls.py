@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.authority import Authority, Credentials
-from certs.files import write_credentials
+from certs.authority import Authority, KeyPair
+from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import loopback
 from tests.server.test_listener import exchange, hello
@@ -69,8 +69,8 @@ def test_a_serving_certificate_with_extensions_that_are_none_is_named(pki: Pki) 
     builder = builder.not_valid_before(good.not_valid_before_utc).not_valid_after(good.not_valid_after_utc)
     garbled = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.37"), b"\x01\x02\x03")
     builder = builder.public_key(key.public_key()).add_extension(garbled, critical=False)
-    leaf = Credentials(builder.sign(pki.authority.credentials.key, hashes.SHA256()), key)
-    write_credentials(leaf, pki.paths.certificate, pki.paths.key, replace=True)
+    leaf = KeyPair(builder.sign(pki.authority.key_pair.key, hashes.SHA256()), key)
+    write_key_pair(leaf, pki.paths.certificate, pki.paths.key, replace=True)
     with pytest.raises(UserError, match=r"server\.crt: its extensions or its key cannot be read"):
         TlsFiles(pki.paths)
 
@@ -79,7 +79,7 @@ def _issue(pki: Pki, days_ago: int) -> int:
     """Replace the server's leaf by one that lives, or lived, for a day; return when it ends."""
     issued_at = datetime.now(UTC) - timedelta(days=days_ago)
     leaf = pki.authority.issue_server("localhost", (), timedelta(days=1), now=issued_at)
-    write_credentials(leaf, pki.paths.certificate, pki.paths.key, replace=True)
+    write_key_pair(leaf, pki.paths.certificate, pki.paths.key, replace=True)
     return int(leaf.certificate.not_valid_after_utc.timestamp())
 
 
@@ -122,7 +122,7 @@ def test_expiry_is_shown(pki: Pki) -> None:
     leaf = pki.renew_server().certificate
     files.reload()
     assert files.value.leaf_not_after_seconds == int(leaf.not_valid_after_utc.timestamp())
-    ca = pki.authority.credentials.certificate
+    ca = pki.authority.key_pair.certificate
     assert files.value.client_ca_not_after_seconds == int(ca.not_valid_after_utc.timestamp())
 
 
@@ -193,13 +193,13 @@ async def test_files_that_are_replaced_while_they_are_read_are_read_again(
 
 
 def test_a_bundle_of_expired_cas_alone_takes_no_good_ones_place(pki: Pki, tmp_path: Path) -> None:
-    dead = Authority.create("dead", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).credentials.certificate
+    dead = Authority.create("dead", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).key_pair.certificate
     bundle = tmp_path / "bundle.crt"
     bundle.write_bytes(dead.public_bytes(Encoding.PEM))
     paths = TlsPaths(pki.paths.certificate, pki.paths.key, bundle)
     files, ended_seconds = TlsFiles(paths), int(dead.not_valid_after_utc.timestamp())
     assert files.value.callers_end_seconds == ended_seconds, "at the start it is taken: who renews it may be in here"
-    living = pki.authority.credentials.certificate
+    living = pki.authority.key_pair.certificate
     bundle.write_bytes(dead.public_bytes(Encoding.PEM) + (pki.folder / "ca.crt").read_bytes())
     files.reload()
     assert files.value.client_ca_not_after_seconds == ended_seconds
@@ -246,7 +246,7 @@ async def test_clients_of_a_removed_authority_are_refused_from_then_on(pki: Pki,
     files = TlsFiles(paths)
     context = pki.context()
     client = clients.client()
-    write_credentials(client, tmp_path / "c.crt", tmp_path / "c.key")
+    write_key_pair(client, tmp_path / "c.crt", tmp_path / "c.key")
     context.load_cert_chain(tmp_path / "c.crt", tmp_path / "c.key")
     async with loopback(hello, lambda: files.context) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
@@ -302,8 +302,8 @@ def test_a_key_that_tls_1_3_cannot_use_fails_the_trial_handshake(pki: Pki, tmp_p
     builder = x509.CertificateBuilder(extensions=list(good.extensions))
     builder = builder.subject_name(good.subject).issuer_name(good.issuer).serial_number(1).public_key(key.public_key())
     builder = builder.not_valid_before(good.not_valid_before_utc).not_valid_after(good.not_valid_after_utc)
-    leaf = Credentials(builder.sign(pki.authority.credentials.key, hashes.SHA256()), key)
+    leaf = KeyPair(builder.sign(pki.authority.key_pair.key, hashes.SHA256()), key)
     paths = TlsPaths(tmp_path / "s.crt", tmp_path / "s.key", pki.paths.client_ca)
-    write_credentials(leaf, paths.certificate, paths.key)
+    write_key_pair(leaf, paths.certificate, paths.key)
     with pytest.raises(UserError, match=r"s\.crt: no TLS 1\.3 handshake succeeds"):
         TlsFiles(paths)

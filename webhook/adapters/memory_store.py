@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
-from webhook.core.breaker.record import Around
+from webhook.core.breaker.record import BreakerEnvironment
 from webhook.core.ledger import breaker_operations, operations, store_time
 from webhook.core.ledger import observed_pods as rolls
 from webhook.core.ledger.breaker_operations import BreakerScript
 from webhook.core.ledger.tag_state import TagState
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
+from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
 from webhook.ports import Clock
 
 _OPEN = frozenset({State.OPEN, State.HALF_OPEN})
@@ -24,7 +24,7 @@ class MemoryStore:
 
     def __init__(self, clock: Clock, *, late_us: int = 0) -> None:
         self._clock = clock
-        self._around = Around(late_us, self._opened)
+        self._around = BreakerEnvironment(late_us, self._opened)
         self._states: dict[str, TagState] = {}
         self._guarded: tuple[CounterPlan, ...] = ()
 
@@ -46,17 +46,17 @@ class MemoryStore:
         state, now_us = self._state(plan, keep=True), self._clock.now_us()
         return sum([operations.book(state, plan, booking, now_us) for booking in bookings])
 
-    async def see(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
+    async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
         state, now_us = self._state(plan, keep=True), self._clock.now_us()
-        return [rolls.see(state, plan, seen, now_us) for seen in sightings]
+        return [rolls.observe(state, plan, seen, now_us) for seen in sightings]
 
-    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[Waiting]:
+    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
         return rolls.overdue(self._state(plan), plan, age_us, most, self._clock.now_us())
 
-    async def let_be(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+    async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         state, now_us = self._state(plan), self._clock.now_us()
         for uid in uids:
-            rolls.let_be(state, plan, uid, now_us)
+            rolls.stop_waiting(state, plan, uid, now_us)
 
     async def scopes(self, plan: CounterPlan) -> Sequence[str]:
         return sorted(self._state(plan).roll.scopes(plan))
@@ -69,14 +69,14 @@ class MemoryStore:
     ) -> tuple[Sequence[str], str]:
         return rolls.live(self._state(plan), plan, scope, self._clock.now_us()), ""
 
-    async def counted(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
-        rolls.counted(self._state(plan, keep=True), plan, scopes, self._clock.now_us())
+    async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
+        rolls.mark_complete(self._state(plan, keep=True), plan, scopes, self._clock.now_us())
 
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         return rolls.reset(self._state(plan, keep=True), plan, at_us, seconds, self._clock.now_us())
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
-        return breaker_operations.hear(self._state(plan, keep=True), plan, outcomes, self._clock.now_us())
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+        return breaker_operations.record_outcomes(self._state(plan, keep=True), plan, outcomes, self._clock.now_us())
 
     async def started(
         self, plan: CounterPlan, starts: Sequence[Start]
@@ -85,17 +85,17 @@ class MemoryStore:
         told = [breaker_operations.started(state, plan, start, now_us) for start in starts]
         return [settlement for settlement, _ in told], [move for _, moves in told for move in moves]
 
-    async def excuse(self, plan: CounterPlan, sources: Sequence[str]) -> None:
-        breaker_operations.excuse(self._state(plan, keep=True), plan, sources, self._clock.now_us())
+    async def suppress_quota_events(self, plan: CounterPlan, sources: Sequence[str]) -> None:
+        breaker_operations.suppress_quota_events(self._state(plan, keep=True), plan, sources, self._clock.now_us())
 
-    async def by_hand(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
-        return breaker_operations.by_hand(self._state(plan, keep=True), plan, reset_at_us, self._clock.now_us())
+    async def apply_override(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
+        return breaker_operations.apply_override(self._state(plan, keep=True), plan, reset_at_us, self._clock.now_us())
 
-    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
-        breaker_operations.offer(self._state(plan, keep=True), plan, view, self._clock.now_us())
+    async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
+        breaker_operations.propose(self._state(plan, keep=True), plan, view, self._clock.now_us())
 
-    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
-        return operations.look(self._state(plan), plan, self._clock.now_us(), namespace)
+    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
+        return operations.snapshot(self._state(plan), plan, self._clock.now_us(), namespace)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         now_us = self._clock.now_us()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from webhook.core.overrides_document.loading import LARGEST_BYTES
 from webhook.errors import UserError
-from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_overrides import ActiveOverrides
 from webhook.support.watched_file import regular_content
 
 POLL_SECONDS = 1.0
@@ -20,7 +20,7 @@ POLL_SECONDS = 1.0
 class OverridesFile:
     """Offers what stands at a path, each second."""
 
-    def __init__(self, path: Path, keeper: OverridesKeeper, *, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, path: Path, keeper: ActiveOverrides, *, poll_seconds: float = POLL_SECONDS) -> None:
         self._path = path
         self._keeper = keeper
         self._poll_seconds = poll_seconds

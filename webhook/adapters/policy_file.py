@@ -9,7 +9,7 @@ from pathlib import Path
 
 from webhook.core.document.yaml.text import LARGEST_BYTES
 from webhook.core.policy.model import LoadedPolicy
-from webhook.policy.current_policy import PolicyKeeper
+from webhook.policy.current_policy import CurrentPolicy
 from webhook.support.watched_file import regular_content
 
 POLL_SECONDS = 1.0
@@ -18,7 +18,7 @@ POLL_SECONDS = 1.0
 class PolicyFile:
     """A `ports.PolicySource` behind a path."""
 
-    def __init__(self, path: str | Path, keeper: PolicyKeeper, *, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, path: str | Path, keeper: CurrentPolicy, *, poll_seconds: float = POLL_SECONDS) -> None:
         self._path = Path(path)
         self._keeper = keeper
         self._poll_seconds = poll_seconds

@@ -10,9 +10,9 @@ from webhook.app.telemetry import Telemetry
 from webhook.authentication.authenticator import Authenticator, TokenLimits
 from webhook.authentication.identities import Role
 from webhook.authentication.identity_file import IdentityFile
-from webhook.authentication.tokens.jwks_refresher import Fetch, FetchedKeys, KeyClocks
-from webhook.authentication.tokens.jwks_union import KeyRing
-from webhook.authentication.tokens.revocations import DeniedTokens
+from webhook.authentication.tokens.jwks_refresher import Fetch, JwksRefresher, KeyClocks
+from webhook.authentication.tokens.jwks_union import JwksUnion
+from webhook.authentication.tokens.revocations import RevocationFile
 from webhook.ports import Clock
 from webhook.settings import ClientIdentity, Settings
 
@@ -23,7 +23,7 @@ class Callers:
 
     authenticator: Authenticator
     identities: IdentityFile
-    keys: KeyRing
+    keys: JwksUnion
     loops: tuple[Loop, ...]
 
     def unready(self) -> list[str]:
@@ -44,11 +44,11 @@ def open_callers(settings: Settings, telemetry: Telemetry, clock: Clock, sources
     loops: list[Loop] = [identities.run]
     denials = None
     if settings.denied_tokens is not None:
-        denials = DeniedTokens(settings.denied_tokens, telemetry.watched_files("denied tokens"))
+        denials = RevocationFile(settings.denied_tokens, telemetry.watched_files("denied tokens"))
         loops.append(denials.run)
     key_sources = _key_sources(settings, telemetry, clock, sources)
     loops += [source.run for source in key_sources]
-    keys = KeyRing(key_sources)
+    keys = JwksUnion(key_sources)
     telemetry.metrics.watch_keys(keys.counts)
     limits = TokenLimits(settings.max_token_lifetime_seconds, settings.token_leeway_seconds, settings.token_binding)
     authenticator = Authenticator(identities, keys, WallClock(), limits, denials)
@@ -57,14 +57,14 @@ def open_callers(settings: Settings, telemetry: Telemetry, clock: Clock, sources
 
 def _key_sources(
     settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources
-) -> list[JwksFile | FetchedKeys]:
-    found: list[JwksFile | FetchedKeys] = []
+) -> list[JwksFile | JwksRefresher]:
+    found: list[JwksFile | JwksRefresher] = []
 
     def fetched(name: str, fetch: Fetch, *, binds: bool) -> None:
         stale_max_seconds, reports = settings.jwks_max_stale_seconds, telemetry.fetch_reports(name)
         clocks = KeyClocks(clock, WallClock())
         found.append(
-            FetchedKeys(name, fetch, clocks, binds=binds, stale_max_seconds=stale_max_seconds, reports=reports)
+            JwksRefresher(name, fetch, clocks, binds=binds, stale_max_seconds=stale_max_seconds, reports=reports)
         )
 
     if settings.jwks is not None:

@@ -11,8 +11,8 @@ from webhook.settings import Certificates, ControllerSettings
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
-    from certs.cluster.ca_controller import Plan
-    from certs.cluster.tasks import Done, Duty
+    from certs.cluster.ca_controller import CertificatePlan
+    from certs.cluster.tasks import Action, Task
     from certs.tokens.rotation import Issuer
 
 _SERVING_SETTLE_MAX = timedelta(minutes=1)
@@ -28,7 +28,7 @@ class BootstrapResult:
     """What one look came to."""
 
     done: tuple[str, ...]
-    troubles: tuple[str, ...]
+    errors: tuple[str, ...]
 
 
 class CertificateController:
@@ -39,29 +39,29 @@ class CertificateController:
         self._logs = telemetry.logs
         self._totals = telemetry.metrics.kept_certificates
         self._client = client
-        self._troubles: list[str] = []
+        self._errors: list[str] = []
         self._ends: dict[str, datetime] = {}
 
     async def run(self, is_leader: Callable[[], bool]) -> None:
         """Keep them, while `is_leader`, until cancelled."""
         from certs.cluster import loop  # noqa: PLC0415  its libraries take long to load
 
-        told = loop.Reports(self._done, self._trouble, self._over, self._kept, self._anew)
+        told = loop.TaskReports(self._done, self._error, self._recovered, self._kept, self._reset)
         lives = [timedelta(seconds=seconds) for seconds in _lives(self._settings)]
         for remark in () if self._settings.certificates is not Certificates.OWN else _plan(self._settings).remarks():
             self._logs.said("warning", "lifetimes are unusual", reason=remark)
         await loop.run(
-            self._client, is_leader, duties_of(self._settings), told, min(lives).total_seconds() / _LOOKS_A_LIFE
+            self._client, is_leader, tasks_of(self._settings), told, min(lives).total_seconds() / _LOOKS_A_LIFE
         )
 
     def shown(self) -> dict[str, Any]:
         return {
             "keptBy": self._settings.certificates,
-            "errors": list(self._troubles),
+            "errors": list(self._errors),
             "secrets": {name: f"{at:%Y-%m-%dT%H:%M:%SZ}" for name, at in sorted(self._ends.items())},
         }
 
-    def _done(self, done: "Done") -> None:
+    def _done(self, done: "Action") -> None:
         from certs.cluster.tasks import MADE, MENDED  # noqa: PLC0415  as above
 
         if done.kind == MADE:
@@ -71,21 +71,21 @@ class CertificateController:
         level = "warning" if done.kind == MENDED else "info"
         self._logs.said(level, "certificates kept", object=done.what, did=done.text)
 
-    def _trouble(self, reason: str) -> None:
-        self._troubles.append(reason)
+    def _error(self, reason: str) -> None:
+        self._errors.append(reason)
         self._totals.troubled()
         self._logs.said("error", "certificates are not kept as they should be", reason=reason)
 
-    def _over(self, reason: str) -> None:
-        self._troubles.remove(reason)
+    def _recovered(self, reason: str) -> None:
+        self._errors.remove(reason)
         self._logs.said("info", "certificates are kept again", reason=reason)
 
     def _kept(self, ends: Mapping[str, datetime]) -> None:
         self._ends.update(ends)
         self._totals.kept({name: at.timestamp() for name, at in self._ends.items()})
 
-    def _anew(self) -> None:
-        self._troubles.clear()
+    def _reset(self) -> None:
+        self._errors.clear()
         self._ends.clear()
         self._totals.kept({})
 
@@ -97,54 +97,54 @@ async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     done: list[str] = []
-    reports = loop.Reports(
+    reports = loop.TaskReports(
         lambda one: done.append(f"{one.what}: {one.text}"),
         *(lambda _: None, lambda _: None, lambda _: None),
         lambda: None,
     )
     client = await kubernetes.connect(settings.kubeconfig)
     try:
-        troubles = await loop.look(Api(client, lambda: True), _beginning(settings), reports)
+        errors = await loop.reconcile(Api(client, lambda: True), _beginning(settings), reports)
     finally:
         await client.close()
-    return BootstrapResult(tuple(done), troubles)
+    return BootstrapResult(tuple(done), errors)
 
 
-def duties_of(settings: ControllerSettings) -> "list[Duty]":
+def tasks_of(settings: ControllerSettings) -> "list[Task]":
     """Return what whoever leads sees to."""
-    from certs.cluster.port_switch import Closing  # noqa: PLC0415  as above
+    from certs.cluster.port_switch import PortCleanup  # noqa: PLC0415  as above
 
     found = _beginning(settings)
     if settings.certificates is Certificates.OWN and settings.caller_ports is None:
-        found.append(Closing())
+        found.append(PortCleanup())
     return found
 
 
-def _beginning(settings: ControllerSettings) -> "list[Duty]":
+def _beginning(settings: ControllerSettings) -> "list[Task]":
     """Return what anybody may see to: who does not lead need not know of the leader's doors, and closes none."""
-    from certs.cluster.ca_controller import Keeping  # noqa: PLC0415  as above
-    from certs.cluster.injection import Injection  # noqa: PLC0415  as above
-    from certs.cluster.port_switch import Turning  # noqa: PLC0415  as above
-    from certs.cluster.token_controller import Issuing  # noqa: PLC0415  as above
+    from certs.cluster.ca_controller import CaController  # noqa: PLC0415  as above
+    from certs.cluster.injection import CaInjection  # noqa: PLC0415  as above
+    from certs.cluster.port_switch import PortSwitch  # noqa: PLC0415  as above
+    from certs.cluster.token_controller import TokenController  # noqa: PLC0415  as above
 
-    found: list[Duty] = []
+    found: list[Task] = []
     if settings.certificates is Certificates.CERT_MANAGER:
-        found.append(Injection())
+        found.append(CaInjection())
     elif settings.certificates is Certificates.OWN:
-        found.append(Keeping(_plan(settings)))
+        found.append(CaController(_plan(settings)))
     if settings.caller_ports is not None:
-        found.append(Turning(settings.caller_ports))
+        found.append(PortSwitch(settings.caller_ports))
     if settings.token_issuer is not None:
-        found.append(Issuing(_issuer(settings, settings.token_issuer)))
+        found.append(TokenController(_issuer(settings, settings.token_issuer)))
     return found
 
 
-def _plan(settings: ControllerSettings) -> "Plan":
-    from certs.cluster.ca_controller import Plan  # noqa: PLC0415  as above
+def _plan(settings: ControllerSettings) -> "CertificatePlan":
+    from certs.cluster.ca_controller import CertificatePlan  # noqa: PLC0415  as above
     from certs.lifetimes import Lifetimes  # noqa: PLC0415  as above
 
     serving_ca, serving, client_ca, client = (timedelta(seconds=seconds) for seconds in _lives(settings))
-    return Plan(
+    return CertificatePlan(
         Lifetimes.of(serving_ca, serving, _SERVING_SETTLE_MAX),
         Lifetimes.of(client_ca, client, _CLIENT_SETTLE_MAX),
     )

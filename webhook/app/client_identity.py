@@ -7,10 +7,10 @@ from webhook.adapters.clocks import WallClock
 from webhook.app.callers import Callers
 from webhook.app.cluster import Loop
 from webhook.app.telemetry import Telemetry
-from webhook.authentication.forwarded_certificate import ForwardedAuthorities, ForwardedDoor
-from webhook.authentication.secret_path import WARNING, ReducedDoor
-from webhook.authentication.secret_path_file import ReducedPaths
-from webhook.authentication.strategies import Door, MutualDoor
+from webhook.authentication.forwarded_certificate import ForwardedCaFile, ForwardedCertificateStrategy
+from webhook.authentication.secret_path import WARNING, SecretPathStrategy
+from webhook.authentication.secret_path_file import SecretPathFile
+from webhook.authentication.strategies import AuthenticationStrategy, MutualTlsStrategy
 from webhook.settings import ClientIdentity, Settings
 
 
@@ -19,9 +19,9 @@ class ClientAuthentication:
     """`loops` keep it current."""
 
     mode: ClientIdentity
-    door: Door
+    door: AuthenticationStrategy
     loops: tuple[Loop, ...] = ()
-    authorities: ForwardedAuthorities | None = None
+    authorities: ForwardedCaFile | None = None
 
     @property
     def warning(self) -> str:
@@ -46,10 +46,10 @@ def open_client_authentication(
     if callers is None:
         if settings.reduced_path_file is None:
             raise LookupError("settings of the reduced mode name the file of its path")
-        paths = ReducedPaths(settings.reduced_path_file, telemetry.watched_files("reduced path"))
-        return ClientAuthentication(settings.client_identity, ReducedDoor(paths), (paths.run,))
+        paths = SecretPathFile(settings.reduced_path_file, telemetry.watched_files("reduced path"))
+        return ClientAuthentication(settings.client_identity, SecretPathStrategy(paths), (paths.run,))
     if settings.forwarded_ca is None:
-        return ClientAuthentication(settings.client_identity, MutualDoor(callers.authenticator))
-    authorities = ForwardedAuthorities(settings.forwarded_ca, telemetry.watched_files("forwarded CAs"))
-    door = ForwardedDoor(callers.authenticator, callers.identities, authorities, WallClock())
+        return ClientAuthentication(settings.client_identity, MutualTlsStrategy(callers.authenticator))
+    authorities = ForwardedCaFile(settings.forwarded_ca, telemetry.watched_files("forwarded CAs"))
+    door = ForwardedCertificateStrategy(callers.authenticator, callers.identities, authorities, WallClock())
     return ClientAuthentication(settings.client_identity, door, (authorities.run,), authorities)

@@ -17,9 +17,9 @@ from webhook.app.telemetry import Telemetry
 from webhook.authentication.tokens.jwks_refresher import Fetch
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, configmap
-from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_overrides import ActiveOverrides
 from webhook.policy.active_policy import ActivePolicy
-from webhook.policy.current_policy import PolicyKeeper
+from webhook.policy.current_policy import CurrentPolicy
 from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource, ServiceStatusClient
 from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, in_cluster
 
@@ -35,7 +35,7 @@ Loop = Callable[[], Awaitable[None]]
 class OverridesSource:
     """The overrides in force, how they are read for the first time, and what keeps them current."""
 
-    keeper: OverridesKeeper
+    keeper: ActiveOverrides
     refresh: Loop
     loops: tuple[Loop, ...]
 
@@ -48,7 +48,7 @@ class Sources:
     """
 
     name: str
-    keeper: PolicyKeeper
+    keeper: CurrentPolicy
     policies: PolicySource
     namespaces: NamespaceLabels
     overrides: OverridesSource
@@ -132,7 +132,7 @@ def follow(
     else:
         overrides = _overrides_in(client, telemetry)
     active = _active(overrides)
-    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    keeper = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
     namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
     policies: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
@@ -195,13 +195,13 @@ def _overrides_in(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     place = f"configmap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
-    keeper = OverridesKeeper(telemetry.observer, WallClock(), place)
+    keeper = ActiveOverrides(telemetry.observer, WallClock(), place)
     source = kubernetes.ConfigMapOverrides(client, keeper, reports=telemetry.watched("overrides"))
     return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
 
 
 def _overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
-    keeper = OverridesKeeper(telemetry.observer, WallClock(), str(path))
+    keeper = ActiveOverrides(telemetry.observer, WallClock(), str(path))
     source = OverridesFile(path, keeper)
     return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
 
@@ -223,9 +223,9 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     if settings.overrides is not None:
         overrides = _overrides_file(settings.overrides, telemetry)
     else:
-        overrides = OverridesSource(OverridesKeeper(telemetry.observer, WallClock()), nothing, ())
+        overrides = OverridesSource(ActiveOverrides(telemetry.observer, WallClock()), nothing, ())
     active = _active(overrides)
-    keeper = PolicyKeeper(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    keeper = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
     policies = PolicyFile(settings.policy, keeper)
     loops = policies.run, *overrides.loops
     return Sources(

@@ -23,7 +23,7 @@ from webhook.errors import UserError
 from webhook.ports import Clock
 from webhook.server.health import plain_handler
 from webhook.server.server import PlainServer
-from webhook.settings import MEMORY, Address, ControllerSettings, in_cluster
+from webhook.settings import MEMORY, ControllerSettings, ListenAddress, in_cluster
 from webhook.store.breaker_ticker import LATE_US
 from webhook.support.event_loop import EventLoop
 from webhook.support.single_flight import Shared
@@ -72,7 +72,7 @@ class ControllerProcess:
             *self._certificates(),
         )
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
-        addresses = [str(Address(*address)) for address in self._plain.listener.addresses]
+        addresses = [str(ListenAddress(*address)) for address in self._plain.listener.addresses]
         self._logs.said("info", "listening", plain=addresses, not_ready=self._unready())
         self._tasks.append(asyncio.create_task(run_forever(ReadinessLog(self._unready, self._logs).run, self._logs)))
         await asked.wait()

@@ -16,7 +16,7 @@ class NodeCheck:
     """What a look has changed, and what it could not."""
 
     done: Sequence[str] = ()
-    troubles: Sequence[str] = ()
+    errors: Sequence[str] = ()
 
 
 @asynccontextmanager
@@ -46,13 +46,13 @@ async def _look_on(look: Callable[[], Awaitable[NodeCheck]], every_seconds: floa
         try:
             found = await look()
         except Exception as error:  # noqa: BLE001  a defect of ours must not let the credentials run out
-            found = NodeCheck(troubles=(f"a look failed: {error!r}",))
+            found = NodeCheck(errors=(f"a look failed: {error!r}",))
         for line in found.done:
             logs.said("info", line)
-        for line in found.troubles:
+        for line in found.errors:
             if line not in troubles:  # told once, not at every look
                 logs.said("warning", line)
-        if troubles and not found.troubles:
+        if troubles and not found.errors:
             logs.said("info", "all is well again")
-        troubles = found.troubles
+        troubles = found.errors
         await asyncio.sleep(every_seconds)

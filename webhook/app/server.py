@@ -23,17 +23,15 @@ from webhook.app.supervision import run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
-from webhook.outcomes.aggregator import OutcomeBuffer
-from webhook.outcomes.endpoint import OutcomeReceiver
-from webhook.policy.policy_webhook import PolicyReviewer
+from webhook.outcomes.aggregator import OutcomeAggregator
+from webhook.outcomes.endpoint import OutcomeEndpoint
+from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Clock
-from webhook.server.admission import AdmissionEdge
-from webhook.server.admission import Limits as CallLimits
+from webhook.server.admission import AdmissionEndpoint, CallLimits
 from webhook.server.health import plain_handler
-from webhook.server.listener import Limits as ConnectionLimits
-from webhook.server.listener import Listener
-from webhook.server.server import Patience, Server
-from webhook.settings import MEMORY, Address, ClientIdentity, Settings
+from webhook.server.listener import ConnectionLimits, Listener
+from webhook.server.server import Server, ServerTimeouts
+from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
 from webhook.store.breaker_ticker import BreakerTicker
 from webhook.support.event_loop import EventLoop
 from webhook.support.malloc_trim import giving_back
@@ -68,11 +66,11 @@ class ServerProcess:
         self._door = open_client_authentication(settings, telemetry, self._callers)
         telemetry.metrics.reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        reviewer = PolicyReviewer(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
+        reviewer = PolicyWebhook(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
         outcome_reports = telemetry.outcome_reports()
-        self._outcomes = OutcomeBuffer(counters, clock, observer, outcome_reports)
-        receiver = OutcomeReceiver(self._sources.compiled, self._outcomes, clock, outcome_reports)
-        edge = AdmissionEdge(self._interceptor, reviewer, receiver, self._door.door, observer, limits)
+        self._outcomes = OutcomeAggregator(counters, clock, observer, outcome_reports)
+        receiver = OutcomeEndpoint(self._sources.compiled, self._outcomes, clock, outcome_reports)
+        edge = AdmissionEndpoint(self._interceptor, reviewer, receiver, self._door.door, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
         self._shown = shown = StatusPage(
@@ -98,7 +96,7 @@ class ServerProcess:
                 settings.max_connection_age_seconds,
                 silence_seconds=settings.keep_alive_seconds,
             ),
-            Patience(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
+            ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
         self._readiness = ReadinessLog(shown.unready, self._logs, leaving=_DRAINING)
         self._tasks: list[asyncio.Task[None]] = []
@@ -198,7 +196,7 @@ class ServerProcess:
 
 
 def _addresses(listener: Listener) -> list[str]:
-    return [str(Address(*address)) for address in listener.addresses]
+    return [str(ListenAddress(*address)) for address in listener.addresses]
 
 
 def run(settings: Settings) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from webhook.app.cluster import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.settings import Settings
-from webhook.tls.ca_bundle import Published
+from webhook.tls.ca_bundle import CaBundleFile
 from webhook.tls.context import TlsFiles, TlsPaths
 
 
@@ -15,7 +15,7 @@ class ServingTls:
     """`loops` keep it current."""
 
     files: TlsFiles
-    published: Published | None
+    published: CaBundleFile | None
     loops: tuple[Loop, ...]
 
     def unready(self) -> list[str]:
@@ -46,5 +46,5 @@ def open_tls(settings: Settings, telemetry: Telemetry) -> ServingTls:
     files = TlsFiles(paths, telemetry.watched_files("certificates"))
     if settings.serving_ca is None:
         return ServingTls(files, None, (files.run,))
-    published = Published(settings.serving_ca, lambda: files.context, telemetry.watched_files("published bundle"))
+    published = CaBundleFile(settings.serving_ca, lambda: files.context, telemetry.watched_files("published bundle"))
     return ServingTls(files, published, (files.run, published.run))

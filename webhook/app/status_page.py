@@ -14,7 +14,7 @@ from webhook.app.store import StoreBackend
 from webhook.app.telemetry import Telemetry
 from webhook.core import breaker
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.quota import CounterPlan, Look
+from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, status_document
 from webhook.errors import StoreUnavailableError
@@ -95,19 +95,19 @@ class StatusPage:
     def _certificates(self) -> dict[str, float]:
         return {**self._tls.expiry_seconds(), **self._door.expiry_seconds()}
 
-    async def _looks(self) -> dict[str, Look]:
+    async def _looks(self) -> dict[str, ServiceSnapshot]:
         compiled = self._sources.compiled()
         if compiled is None:
             return {}
         looks = await asyncio.gather(*(self._look(plan) for plan in compiled.plans.values()))
         return {name: look for name, look in zip(compiled.plans, looks, strict=True) if look is not None}
 
-    async def _look(self, plan: CounterPlan) -> Look | None:
+    async def _look(self, plan: CounterPlan) -> ServiceSnapshot | None:
         """Return how a service stands; of one that the store does not show, the breaker by which it is judged here."""
         with suppress(StoreUnavailableError):
-            return await self._store.counters.look(plan)
+            return await self._store.counters.snapshot(plan)
         view, now_us = self._store.counters.last_breaker(plan), self._clock.now_us()
         if view is None or plan.breaker is None:
             return None
         record = breaker.from_view(plan.service, plan.breaker, view)
-        return Look(now_us, breaker=breaker.view(record, plan.breaker, now_us), is_told=False)
+        return ServiceSnapshot(now_us, breaker=breaker.view(record, plan.breaker, now_us), is_told=False)

@@ -64,7 +64,7 @@ def open_store(
     redis.on_loss, redis.on_missed, redis.owes = guard.lost, guard.missed, guard.owes
 
     def counted(count: int, ordinal: int) -> None:
-        guard.share(count, ordinal)
+        guard.set_replicas(count, ordinal)
         telemetry.shared_by(ReplicaAssignment(count, ordinal, "leases"))
 
     if servers is not None:

@@ -9,7 +9,7 @@ from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Duty, Metrics
 from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import Traces, open_traces
-from webhook.authentication.tokens.jwks_refresher import FetchReports
+from webhook.authentication.tokens.jwks_refresher import RefreshReports
 from webhook.controller import ControllerReports, ServiceStatusReports
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.reporting.status import ReplicaAssignment, WatchStatus
@@ -117,7 +117,7 @@ class Telemetry:
         show()
         return WatchReports(contact, trouble, over)
 
-    def fetch_reports(self, source: str) -> FetchReports:
+    def fetch_reports(self, source: str) -> RefreshReports:
         """Return whom to tell of each fetch of keys."""
         last = ""
 
@@ -140,7 +140,7 @@ class Telemetry:
             self.logs.said("error", "keys are too old, what they sign is refused", source=source, reason=reason)
             last = reason
 
-        return FetchReports(fetched, failed, ended)
+        return RefreshReports(fetched, failed, ended)
 
     def keys_left_out(self, faults: str) -> None:
         """Take what is wrong with keys that others publish, and that no token is verified with; "" for none."""

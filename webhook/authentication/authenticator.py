@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identities, Identity, Role
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.tokens.jwt import (
     LEEWAY_MAX_SECONDS,
     Binding,
@@ -19,7 +19,7 @@ from webhook.authentication.tokens.jwt import (
     verify,
 )
 from webhook.errors import AuthenticationError, UserError
-from webhook.ports import Caller, Clock, Denials, Kept, TokenKeys
+from webhook.ports import Caller, Clock, CurrentValue, TokenKeys, TokenRevocations
 from webhook.support.lru_cache import Lately
 
 _CACHED_MAX_SECONDS = 60
@@ -73,11 +73,11 @@ class Authenticator:
 
     def __init__(
         self,
-        identities: Kept[Identities],
+        identities: CurrentValue[Identities],
         keys: TokenKeys,
         clock: Clock,
         limits: TokenLimits = TokenLimits(),
-        denials: Denials | None = None,
+        denials: TokenRevocations | None = None,
     ) -> None:
         self._identities = identities
         self._keys = keys
@@ -104,12 +104,12 @@ class Authenticator:
         """
         now_us = self._clock.now_us()
         if not certificate_der:
-            refuse(Refusal.NO_CERTIFICATE, "the connection has no client certificate")
+            refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
         self._follow()
         holder = self._holder(certificate_der)
         certificate = holder.certificate
         if now_us >= certificate.expires_at_seconds * _US:
-            refuse(Refusal.CERTIFICATE_EXPIRED, f"{certificate.name!r} expired while its connection was open")
+            refuse(AuthFailure.CERTIFICATE_EXPIRED, f"{certificate.name!r} expired while its connection was open")
         token = _bearer(authorization)
         digest = sha256(token.encode()).digest()
         known = holder.verified.get(digest)
@@ -122,7 +122,7 @@ class Authenticator:
 
     def _check_denied(self, issuer: str, jti: str | None, now_us: int) -> None:
         if self._denials is not None and jti is not None and self._denials.denies(issuer, jti, now_us):
-            refuse(Refusal.DENIED, f"iss {issuer!r}, jti {jti!r} is denied")
+            refuse(AuthFailure.DENIED, f"iss {issuer!r}, jti {jti!r} is denied")
 
     def _follow(self) -> None:
         """Forget what was verified by other keys or identities than those of now."""
@@ -167,7 +167,7 @@ class Authenticator:
                 client_id = _client_id(identity, certificate, claims)
                 return Caller(identity.role, client_id, claims.issuer, claims.subject, certificate.name)
         raise AuthenticationError(
-            Refusal.IDENTITY_MISMATCH,
+            AuthFailure.IDENTITY_MISMATCH,
             f"no identity joins the certificate {certificate.name!r} with iss {claims.issuer!r}, "
             f"aud {claims.audience!r}, sub {claims.subject!r}",
             status=403,
@@ -180,31 +180,35 @@ class Authenticator:
             return
         if "cnf" not in claims.everything:
             if binding is Binding.REQUIRED:
-                refuse(Refusal.BINDING, "the token is bound to no certificate (cnf)", status=403)
+                refuse(AuthFailure.BINDING, "the token is bound to no certificate (cnf)", status=403)
             return
         confirmation = claims.everything["cnf"]
         bound = confirmation.get("x5t#S256") if isinstance(confirmation, dict) else None
         actual = base64.urlsafe_b64encode(certificate.digest).rstrip(b"=")
         if not isinstance(bound, str) or not hmac.compare_digest(bound.encode(), actual):
-            refuse(Refusal.BINDING, f"the token is bound to another certificate than {certificate.name!r}", status=403)
+            refuse(
+                AuthFailure.BINDING, f"the token is bound to another certificate than {certificate.name!r}", status=403
+            )
 
 
 def require_role(caller: Caller, role: Role) -> None:
     """Refuse a caller that is known but may not use this route."""
     if caller.role != role:
-        refuse(Refusal.ROLE, f"{caller.client_id!r} has the role {caller.role}, the route asks for {role}", status=403)
+        refuse(
+            AuthFailure.ROLE, f"{caller.client_id!r} has the role {caller.role}, the route asks for {role}", status=403
+        )
 
 
 def _bearer(authorization: Sequence[str]) -> str:
     if not authorization:
-        refuse(Refusal.NO_TOKEN, "no Authorization header")
+        refuse(AuthFailure.NO_TOKEN, "no Authorization header")
     if len(authorization) > 1:
-        refuse(Refusal.SEVERAL_TOKENS, f"{len(authorization)} Authorization headers")
+        refuse(AuthFailure.SEVERAL_TOKENS, f"{len(authorization)} Authorization headers")
     scheme, _, token = authorization[0].partition(" ")
     if scheme.lower() != "bearer" or not token:
-        refuse(Refusal.NO_TOKEN, "the Authorization header holds no bearer token")
+        refuse(AuthFailure.NO_TOKEN, "the Authorization header holds no bearer token")
     if not token.isascii():
-        refuse(Refusal.TOKEN_MALFORMED, "not ASCII")
+        refuse(AuthFailure.TOKEN_MALFORMED, "not ASCII")
     return token
 
 
@@ -228,5 +232,5 @@ def _client_id(identity: Identity, certificate: CertificateIdentity, claims: Cla
             value = claims.everything.get(identity.client_id_claim, "")
     if not isinstance(value, str) or not 0 < len(value) <= _CLIENT_ID_LENGTH_MAX or not value.isprintable():
         source = identity.client_id_claim or identity.client_id_source
-        refuse(Refusal.CLAIMS, f"{source} holds no client id of 1 to {_CLIENT_ID_LENGTH_MAX} printable characters")
+        refuse(AuthFailure.CLAIMS, f"{source} holds no client id of 1 to {_CLIENT_ID_LENGTH_MAX} printable characters")
     return value

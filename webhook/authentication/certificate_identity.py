@@ -6,7 +6,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from webhook.authentication.identities import SPIFFE, CertificateField
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.tokens.jwt import refuse
 
 UNREADABLE = (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
@@ -49,12 +49,12 @@ def read_certificate(der: bytes, digest: bytes) -> CertificateIdentity:
         common_names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         uris, dns_names = _alternative_names(certificate)
     except UNREADABLE as error:
-        refuse(Refusal.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}")
+        refuse(AuthFailure.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}")
     spiffe_ids = [uri for uri in uris if uri.startswith(SPIFFE)]
     if len(spiffe_ids) > 1 or (spiffe_ids and len(uris) > 1):
-        refuse(Refusal.CERTIFICATE_AMBIGUOUS, f"{len(uris)} URI names: a SPIFFE ID stands alone")
+        refuse(AuthFailure.CERTIFICATE_AMBIGUOUS, f"{len(uris)} URI names: a SPIFFE ID stands alone")
     if len(common_names) > 1:
-        refuse(Refusal.CERTIFICATE_AMBIGUOUS, f"{len(common_names)} common names")
+        refuse(AuthFailure.CERTIFICATE_AMBIGUOUS, f"{len(common_names)} common names")
     return CertificateIdentity(
         digest=digest,
         common_name=common_names[0] if common_names and not spiffe_ids else None,

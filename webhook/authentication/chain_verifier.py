@@ -48,7 +48,7 @@ def _fault_of_key(key: object) -> str | None:
             return f"a key of the kind {type(key).__name__.removesuffix('PublicKey')}"
 
 
-class ClientChains:
+class ClientChainVerifier:
     """Verifies client certificates against some CAs. Intermediate CAs stand among them: nobody sends any along."""
 
     def __init__(self, authorities: Sequence[x509.Certificate]) -> None:

@@ -7,21 +7,21 @@ from pathlib import Path
 
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
-from webhook.authentication.chain_verifier import ClientChains, ForeignCertificateError, obstacle
+from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError, obstacle
 from webhook.authentication.client_ca import authorities_of
 from webhook.authentication.identities import Identities
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.strategies import FORWARDED_CERTIFICATE, Headers
 from webhook.authentication.xfcc import forwarded_certificate
 from webhook.errors import AuthenticationError, UserError
-from webhook.ports import Caller, Clock, Kept
+from webhook.ports import Caller, Clock, CurrentValue
 from webhook.support.watched_file import Reloading
 
 _FILE_BYTES_MAX = 1024 * 1024
 _US = 1_000_000
 
 
-class ForwardedAuthorities(Reloading[ClientChains]):
+class ForwardedCaFile(Reloading[ClientChainVerifier]):
     """The CAs of callers behind a proxy; a change judges every certificate anew, at its next call.
 
     At the start expired ones are taken too: the server that renews them may be this one. They take no other's place.
@@ -30,7 +30,7 @@ class ForwardedAuthorities(Reloading[ClientChains]):
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
         is_start = True
 
-        def parse(contents: tuple[bytes, ...]) -> ClientChains:
+        def parse(contents: tuple[bytes, ...]) -> ClientChainVerifier:
             nonlocal is_start
             chains = _chains(path, contents[0], may_have_expired=is_start)
             is_start = False
@@ -39,14 +39,18 @@ class ForwardedAuthorities(Reloading[ClientChains]):
         super().__init__([path], _FILE_BYTES_MAX, parse, on_reading)
 
 
-class ForwardedDoor:
+class ForwardedCertificateStrategy:
     """Believes a proxy on the list which certificate it was shown, and nothing else; a proxy is no caller itself.
 
     What the proxy has verified is verified again: chain, purpose and time are ours to answer for.
     """
 
     def __init__(
-        self, authenticator: Authenticator, identities: Kept[Identities], authorities: Kept[ClientChains], clock: Clock
+        self,
+        authenticator: Authenticator,
+        identities: CurrentValue[Identities],
+        authorities: CurrentValue[ClientChainVerifier],
+        clock: Clock,
     ) -> None:
         self._authenticator = authenticator
         self._identities = identities
@@ -60,20 +64,22 @@ class ForwardedDoor:
         try:
             self._authorities.value.check(der, now_seconds)
         except ForeignCertificateError as error:
-            raise AuthenticationError(Refusal.FORWARDED_FOREIGN, f"the forwarded certificate: {error}") from None
+            raise AuthenticationError(AuthFailure.FORWARDED_FOREIGN, f"the forwarded certificate: {error}") from None
         if self._is_proxy(_names(der)):
-            raise AuthenticationError(Refusal.NOT_A_PROXY, "a proxy was forwarded as a caller", status=403)
+            raise AuthenticationError(AuthFailure.NOT_A_PROXY, "a proxy was forwarded as a caller", status=403)
         return await self._authenticator.admit(der, headers.getall("Authorization", [])), path
 
     def _check_hop(self, peer_der: bytes | None, now_seconds: float) -> None:
         if not peer_der:
-            raise AuthenticationError(Refusal.NO_CERTIFICATE, "the connection has no client certificate")
+            raise AuthenticationError(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
         hop = _names(peer_der)
         if not self._is_proxy(hop):
-            raise AuthenticationError(Refusal.NOT_A_PROXY, f"{hop.name!r} is not on the list of proxies", status=403)
+            raise AuthenticationError(
+                AuthFailure.NOT_A_PROXY, f"{hop.name!r} is not on the list of proxies", status=403
+            )
         if now_seconds >= hop.expires_at_seconds:
             raise AuthenticationError(
-                Refusal.CERTIFICATE_EXPIRED, f"the proxy {hop.name!r} expired while its connection was open"
+                AuthFailure.CERTIFICATE_EXPIRED, f"the proxy {hop.name!r} expired while its connection was open"
             )
 
     def _is_proxy(self, one: CertificateIdentity) -> bool:
@@ -87,7 +93,7 @@ def _names(der: bytes) -> CertificateIdentity:
     return read_certificate(der, sha256(der).digest())
 
 
-def _chains(path: Path, content: bytes, *, may_have_expired: bool) -> ClientChains:
+def _chains(path: Path, content: bytes, *, may_have_expired: bool) -> ClientChainVerifier:
     authorities = authorities_of(path, content, may_have_expired=may_have_expired)
     for authority in authorities:
         if (found := obstacle(authority)) is not None:
@@ -96,4 +102,4 @@ def _chains(path: Path, content: bytes, *, may_have_expired: bool) -> ClientChai
                 "give one with a P-256, P-384, P-521 or RSA (2048 bits or more) key and no critical extensions "
                 "such as certificatePolicies",
             )
-    return ClientChains(authorities)
+    return ClientChainVerifier(authorities)

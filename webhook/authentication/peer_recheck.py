@@ -13,14 +13,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from webhook.authentication.certificate_identity import UNREADABLE, read_certificate
 from webhook.authentication.client_leaf import fault_of_leaf
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.tokens.jwt import refuse
 from webhook.errors import AuthenticationError
 
 _DER = 2  # _ssl.ENCODING_DER
 
 
-class Trust:
+class TrustedCas:
     """The CAs of clients, known by name and key: one that was renewed with its key vouches for the same leaves."""
 
     def __init__(self, authorities: Iterable[x509.Certificate] = ()) -> None:
@@ -42,19 +42,19 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    trust: Trust
+    trust: TrustedCas
     until_seconds: float
-    refusal: tuple[Refusal, str] | None = None
+    refusal: tuple[AuthFailure, str] | None = None
 
 
-class Peers:
+class PeerRecheck:
     """Judges a connection once for each trust, so that a call pays for two look-ups in dictionaries.
 
     What was signed by whom the handshake has proved, and what was proved then stays so: only who is trusted changes.
     What OpenSSL lets pass of the client's own certificate is refused here, where a call can be answered.
     """
 
-    def __init__(self, trust: Callable[[], Trust], now_seconds: Callable[[], float] = time.time) -> None:
+    def __init__(self, trust: Callable[[], TrustedCas], now_seconds: Callable[[], float] = time.time) -> None:
         self._trust = trust
         self._now_seconds = now_seconds
         self._judged: WeakKeyDictionary[ssl.SSLObject, _Judged] = WeakKeyDictionary()
@@ -68,20 +68,20 @@ class Peers:
             refuse(*judged.refusal)
         if self._now_seconds() >= judged.until_seconds:
             detail = "the CA of its certificate was removed, or expired, while its connection was open"
-            raise AuthenticationError(Refusal.CERTIFICATE_UNTRUSTED, detail)
+            raise AuthenticationError(AuthFailure.CERTIFICATE_UNTRUSTED, detail)
 
 
-def _judge(tls: ssl.SSLObject, trust: Trust) -> _Judged:
+def _judge(tls: ssl.SSLObject, trust: TrustedCas) -> _Judged:
     # A method of SSLObject itself from Python 3.13 on; None without a client certificate.
     chain = tls._sslobj.get_verified_chain() or ()  # type: ignore[attr-defined]  # noqa: SLF001  there since 3.10
     try:
         leaf, *issuers = [x509.load_der_x509_certificate(one.public_bytes(_DER)) for one in chain]
         if (fault := fault_of_leaf(leaf)) is not None:
             name = read_certificate(leaf.public_bytes(Encoding.DER), b"").name
-            return _Judged(trust, 0.0, (Refusal.CERTIFICATE_PURPOSE, f"{name!r}: {fault}"))
+            return _Judged(trust, 0.0, (AuthFailure.CERTIFICATE_PURPOSE, f"{name!r}: {fault}"))
         return _Judged(trust, trust.until_seconds(issuers))
     except (UnsupportedAlgorithm, *UNREADABLE) as error:
-        return _Judged(trust, 0.0, (Refusal.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}"))
+        return _Judged(trust, 0.0, (AuthFailure.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}"))
 
 
 def _identity(certificate: x509.Certificate) -> bytes:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Refusal(StrEnum):
+class AuthFailure(StrEnum):
     # the certificate
     NO_CERTIFICATE = "no_certificate"
     CERTIFICATE_EXPIRED = "certificate_expired"
@@ -41,7 +41,7 @@ class Refusal(StrEnum):
 
 
 REASONS = (
-    *(f"authentication_{refusal}" for refusal in Refusal),
+    *(f"authentication_{refusal}" for refusal in AuthFailure),
     # the connection
     "accept",
     "connection_limit",

@@ -21,7 +21,7 @@ _REMEDY = (
 )
 
 
-class ReducedPaths(Reloading[tuple[bytes, ...]]):
+class SecretPathFile(Reloading[tuple[bytes, ...]]):
     """The SHA-256 of each path that is good now."""
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:

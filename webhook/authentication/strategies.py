@@ -5,7 +5,7 @@ from typing import Protocol
 from multidict import CIMultiDictProxy
 
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.errors import AuthenticationError
 from webhook.ports import Caller
 
@@ -13,7 +13,7 @@ FORWARDED_CERTIFICATE = "X-Forwarded-Client-Cert"
 Headers = CIMultiDictProxy[str]
 
 
-class Door(Protocol):
+class AuthenticationStrategy(Protocol):
     """Knows the caller before a byte of the body is read, and before anybody hears which paths there are."""
 
     async def admit(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
@@ -24,7 +24,7 @@ class Door(Protocol):
         ...
 
 
-class MutualDoor:
+class MutualTlsStrategy:
     """The certificate of the connection and a token: no proxy may stand between."""
 
     def __init__(self, authenticator: Authenticator) -> None:
@@ -33,5 +33,5 @@ class MutualDoor:
     async def admit(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
         if FORWARDED_CERTIFICATE in headers:
             detail = f"{FORWARDED_CERTIFICATE} was sent, and no proxy is expected here"
-            raise AuthenticationError(Refusal.FORWARDED, detail, status=403)
+            raise AuthenticationError(AuthFailure.FORWARDED, detail, status=403)
         return await self._authenticator.admit(peer_der, headers.getall("Authorization", [])), path

@@ -13,7 +13,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import NoReturn
 
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.errors import AuthenticationError
 
 HEADER_BYTES_MAX = 12 * 1024
@@ -34,7 +34,9 @@ def forwarded_certificate(values: Sequence[str]) -> bytes:
     `values` is every such header of the request: two of them are two opinions, and so are two elements of one.
     """
     if not values:
-        raise AuthenticationError(Refusal.FORWARDED_MISSING, "the proxy does not say which certificate it was shown")
+        raise AuthenticationError(
+            AuthFailure.FORWARDED_MISSING, "the proxy does not say which certificate it was shown"
+        )
     if len(values) > 1:
         _refuse(f"{len(values)} headers")
     said: dict[str, str] = {}
@@ -96,4 +98,4 @@ def _check_hash(said: str, der: bytes) -> None:
 
 
 def _refuse(detail: str) -> NoReturn:
-    raise AuthenticationError(Refusal.FORWARDED_MALFORMED, f"X-Forwarded-Client-Cert: {detail}")
+    raise AuthenticationError(AuthFailure.FORWARDED_MALFORMED, f"X-Forwarded-Client-Cert: {detail}")

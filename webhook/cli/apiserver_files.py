@@ -20,9 +20,9 @@ from webhook.node_agent.credential_folder import (
     IDENTITY,
     KUBECONFIG,
     TOKEN,
-    CallerFolder,
+    CredentialFolder,
 )
-from webhook.node_agent.credential_renewal import TOKEN_LEFT_MIN_SECONDS, Plan, look
+from webhook.node_agent.credential_renewal import TOKEN_LEFT_MIN_SECONDS, CredentialPlan, look
 from webhook.node_agent.kubeconfig import users_of
 
 _US = 1_000_000
@@ -88,17 +88,17 @@ def apiserver_files(  # noqa: PLR0913 - one argument an option
         raise UserError(f"--every {every}: the controller counts on every 20s", "write 20s or less")
     if once and check:
         raise UserError("--once and --check exclude each other", "give one of the two")
-    folder = CallerFolder(out.absolute())
+    folder = CredentialFolder(out.absolute())
     if check:
         return _check(folder, datetime.now(UTC))
     whose = account if issuer == "cluster" else None
     users = users_of(hosts or (_HOST,), second_port or None)
-    plan = Plan(folder, users, secret, whose, audience, int(lifetime_seconds), renew_after_seconds)
+    plan = CredentialPlan(folder, users, secret, whose, audience, int(lifetime_seconds), renew_after_seconds)
     asyncio.run(_run(plan, kubeconfig, None if once else every_seconds))
     return 0
 
 
-async def _run(plan: Plan, kubeconfig: Path | None, every_seconds: float | None) -> None:
+async def _run(plan: CredentialPlan, kubeconfig: Path | None, every_seconds: float | None) -> None:
     async with open_credentials(kubeconfig) as credentials:
         if every_seconds is not None:
             await check_until_signalled(lambda: look(plan, credentials, datetime.now(UTC)), every_seconds)
@@ -106,17 +106,17 @@ async def _run(plan: Plan, kubeconfig: Path | None, every_seconds: float | None)
         looked = await look(plan, credentials, datetime.now(UTC))
     for line in looked.done:
         click.echo(line)
-    if looked.troubles:
-        raise UserError("\n".join(looked.troubles))
+    if looked.errors:
+        raise UserError("\n".join(looked.errors))
 
 
-def _check(folder: CallerFolder, now: datetime) -> int:
+def _check(folder: CredentialFolder, now: datetime) -> int:
     rows = list(_rows(folder, now))
     click.echo(json.dumps(rows, indent=2))
     return 0 if all(row["good"] for row in rows) else 1
 
 
-def _rows(folder: CallerFolder, now: datetime) -> Iterator[dict[str, Any]]:
+def _rows(folder: CredentialFolder, now: datetime) -> Iterator[dict[str, Any]]:
     for name in (CONFIGURATION, KUBECONFIG):
         yield {"file": str(folder.path / name), "good": folder.read(name) is not None}
     identities = [name for name in IDENTITIES if name == IDENTITY or folder.read(name) is not None]

@@ -14,10 +14,10 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, Credentials, san, server_names, uri
+from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, KeyPair, san, server_names, uri
 from certs.errors import CertsError
-from certs.files import read_certificates, read_credentials, refuse_existing, write_credentials
-from certs.folder import Folder, alone_in
+from certs.files import folder_lock, read_certificates, read_key_pair, refuse_existing, write_key_pair
+from certs.folder import CaFolder
 from certs.inspection import Description, describe
 from certs.lifetimes import Lifetimes
 from webhook import settings
@@ -95,10 +95,10 @@ def issue(  # noqa: PLR0913 - one argument an option
     issued = [authority.issue_server(server, names, lifetime)] if server else []
     issued += [authority.issue_client(name, named, lifetime) for name, named in leaves]
     if made:
-        write_credentials(authority.credentials, out / "ca.crt", out / "ca.key")
+        write_key_pair(authority.key_pair, out / "ca.crt", out / "ca.key")
     for stem, leaf in zip(stems, issued, strict=True):
-        write_credentials(leaf, out / f"{stem}.crt", out / f"{stem}.key", replace=force)
-    written = ([("ca", authority.credentials)] if made else []) + list(zip(stems, issued, strict=True))
+        write_key_pair(leaf, out / f"{stem}.crt", out / f"{stem}.key", replace=force)
+    written = ([("ca", authority.key_pair)] if made else []) + list(zip(stems, issued, strict=True))
     _show([(out / f"{stem}.crt", _described(leaf, authority)) for stem, leaf in written], output)
 
 
@@ -125,10 +125,10 @@ def rotate(*, out: Path, days: int, ca_days: int, settle_days: int, dry_run: boo
     lifetimes = Lifetimes(timedelta(days=ca_days), timedelta(days=days), timedelta(days=settle_days))
     if mistake := lifetimes.mistake():
         raise UserError(f"--ca-days {ca_days}: {mistake}", f"write at least {2 * days}")
-    with alone_in(out):
-        folder = Folder(out, lifetimes, is_dry=dry_run)
+    with folder_lock(out):
+        folder = CaFolder(out, lifetimes, is_dry=dry_run)
         done = list(folder.rotate(datetime.now(UTC).replace(microsecond=0)))
-        strangers = list(folder.strangers())
+        strangers = list(folder.foreign_leaves())
     if output == "json":
         rows = [{"file": str(out / did.file), "did": did.text} for did in done]
         click.echo(json.dumps({"dryRun": dry_run, "done": rows, "strangers": strangers}, indent=2))
@@ -163,9 +163,9 @@ def bootstrap(*, kubeconfig: str | None) -> None:
     found = asyncio.run(begin(parsed))
     for line in found.done:
         click.echo(line)
-    for line in found.troubles:
+    for line in found.errors:
         click.echo(f"error: {line}", err=True)
-    if found.troubles:
+    if found.errors:
         sys.exit(1)
     if not found.done:
         click.echo("all is there")
@@ -192,15 +192,15 @@ def _authority(out: Path, ca_cert: Path | None, ca_key: Path | None, lifetime: t
     certificate, key = ca_cert or out / "ca.crt", ca_key or out / "ca.key"
     if ca_cert is None and not certificate.exists() and not key.exists():
         return Authority.create(lifetime=lifetime), True
-    return Authority.of(read_credentials(certificate, key)), False
+    return Authority.of(read_key_pair(certificate, key)), False
 
 
 def _stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".") or "_"
 
 
-def _described(leaf: Credentials, authority: Authority) -> Description:
-    return describe(leaf.certificate, [authority.credentials.certificate], datetime.now(UTC))
+def _described(leaf: KeyPair, authority: Authority) -> Description:
+    return describe(leaf.certificate, [authority.key_pair.certificate], datetime.now(UTC))
 
 
 def _show(described: list[tuple[Path, Description]], output: str) -> None:

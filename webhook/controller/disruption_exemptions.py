@@ -90,7 +90,7 @@ class DisruptionExemptions:
         if plan is None:
             return
         try:
-            await self._ledger.excuse(plan, tuple(sources))
+            await self._ledger.suppress_quota_events(plan, tuple(sources))
         except StoreUnavailableError:
             self._retries.postpone(service)
             self._waiting[service] = sources | self._waiting.get(service, {})

@@ -74,7 +74,7 @@ class DriftRepair:
         drift = self._compare(plan, live, standing)
         self._reports.on_drift(plan.service, drift)
         if not drift or await self._wait_until_sent(plan):
-            await self._ledger.counted(plan, sorted({plan.scope_of(pod.namespace) for pod in live.values()}))
+            await self._ledger.mark_complete(plan, sorted({plan.scope_of(pod.namespace) for pod in live.values()}))
 
     async def _all(self, plan: CounterPlan, scope: str) -> list[str]:
         uids, after = await self._ledger.live(plan, scope)

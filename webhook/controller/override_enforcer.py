@@ -63,7 +63,7 @@ class OverrideEnforcer:
 
     async def _apply(self, plans: tuple[CounterPlan, ...], resets: Mapping[str, int]) -> None:
         results = await asyncio.gather(
-            *(self._ledger.by_hand(plan, resets.get(plan.service, 0)) for plan in plans), return_exceptions=True
+            *(self._ledger.apply_override(plan, resets.get(plan.service, 0)) for plan in plans), return_exceptions=True
         )
         for transition in (one for result in results if not isinstance(result, BaseException) for one in result):
             self._on_transition(transition)

@@ -14,7 +14,7 @@ from webhook.controller.pod_tracker import PodTracker
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED, ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.core.pods.ownership import Owned
-from webhook.core.quota import CounterPlan, Waiting
+from webhook.core.quota import CounterPlan, UnseenPod
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger, PodWatch
 
@@ -94,10 +94,10 @@ class Refunds:
                 self._reports.on_refunded(one.service or plan.service, absence.cause)
         return len(asked)
 
-    def _is_seen(self, one: Waiting) -> bool:
+    def _is_seen(self, one: UnseenPod) -> bool:
         return one.uid in self._tracker.index or one.uid in self._tracker.pending
 
-    def _is_provable(self, one: Waiting) -> bool:
+    def _is_provable(self, one: UnseenPod) -> bool:
         """Say whether the watch would have shown the Pod if it had been created."""
         reached = self._watch.continuity
         if not one.name or reached is None:
@@ -105,12 +105,12 @@ class Refunds:
         since_us = max(reached.since_us, self._tracker.index.forgotten_until_us)
         return self._clock.now_us() - one.age_us >= since_us + self._timing.skew_seconds * _SECOND_US
 
-    def _may_be_absent(self, one: Waiting) -> bool:
+    def _may_be_absent(self, one: UnseenPod) -> bool:
         return self._is_provable(one) and not self._is_seen(one)
 
-    async def _give_up(self, plan: CounterPlan, unproven: Sequence[Waiting]) -> None:
+    async def _give_up(self, plan: CounterPlan, unproven: Sequence[UnseenPod]) -> None:
         if unproven and self._watch.continuity is not None:
-            await self._ledger.let_be(plan, [one.uid for one in unproven])
+            await self._ledger.stop_waiting(plan, [one.uid for one in unproven])
             for one in unproven:
                 self._reports.on_unproven(one.service or plan.service)
 
@@ -124,14 +124,14 @@ class Refunds:
             elif uid not in self._tracker.pending:
                 forgotten.append(uid)
         if forgotten:
-            await self._ledger.let_be(plan, forgotten)
+            await self._ledger.stop_waiting(plan, forgotten)
 
     def _is_of(self, found: Owned, plan: CounterPlan) -> bool:
         compiled = self._tracker.compiled
         of = compiled.plans.get(found.service) if compiled is not None else None
         return of is not None and of.tag == plan.tag
 
-    async def _look_up(self, plan: CounterPlan, one: Waiting, gate: asyncio.Semaphore) -> None:
+    async def _look_up(self, plan: CounterPlan, one: UnseenPod, gate: asyncio.Semaphore) -> None:
         """Look up a Pod in the cluster by name."""
         async with gate:
             found = await self._watch.find(one.namespace, one.name)
@@ -145,4 +145,4 @@ class Refunds:
         if owned is not None and self._is_of(owned, plan):
             self._tracker.enqueue_from_lookup(one.uid, owned, found.version)
         else:
-            await self._ledger.let_be(plan, [one.uid])
+            await self._ledger.stop_waiting(plan, [one.uid])

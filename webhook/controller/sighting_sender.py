@@ -61,7 +61,7 @@ class SightingSender:
             now_us = self._clock.now_us()
             sightings = [item.found.sighting(uid, plan, now_us) for uid, item in batch.items()]
             try:
-                seen = await self._ledger.see(plan, sightings)
+                seen = await self._ledger.observe(plan, sightings)
             except StoreUnavailableError:
                 self._retries.postpone(service)
                 self._pending.requeue(service)

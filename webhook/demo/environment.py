@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 
 from certs.authority import Authority, server_names
-from certs.files import write, write_credentials
+from certs.files import write, write_key_pair
 from certs.tokens.issuer import key_pem, key_set, new_key, public_jwk, sign
 from webhook.errors import UserError
 from webhook.settings import ENVIRONMENT_PREFIX, variable_of
@@ -57,10 +57,10 @@ class Running:
 def make_files(folder: Path) -> None:
     """Write a CA, certificates, a signing key with its JWKS, a token, identities and the policy."""
     authority = Authority.create("podgate-demo-ca")
-    write_credentials(authority.credentials, folder / "ca.crt", folder / "ca.key")
+    write_key_pair(authority.key_pair, folder / "ca.crt", folder / "ca.key")
     serving = authority.issue_server(_NAME, (*server_names(_NAME), *server_names("127.0.0.1")))
-    write_credentials(serving, folder / "server.crt", folder / "server.key")
-    write_credentials(authority.issue_client(_CALLER), folder / "client.crt", folder / "client.key")
+    write_key_pair(serving, folder / "server.crt", folder / "server.key")
+    write_key_pair(authority.issue_client(_CALLER), folder / "client.crt", folder / "client.key")
     key = new_key("ES256")
     write(folder / "token.key", key_pem(key), secret=True)
     write(folder / "jwks.json", key_set([public_jwk(key.public_key())]).encode(), secret=False)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from certs.files import write
-from certs.folder import alone_in
+from certs.files import folder_lock, write
 from webhook.errors import UserError
 from webhook.support.input_files import bounded
 
@@ -65,7 +64,7 @@ def texts(folder: Path, users: Mapping[str, str]) -> dict[str, str]:
     return {CONFIGURATION: _CONFIGURATION.format(**names), KUBECONFIG: _KUBECONFIG + "".join(rows)}
 
 
-class CallerFolder:
+class CredentialFolder:
     """Remembers, in a file of its own, what it has written: what differs from that is somebody else's, and stays.
 
     A file is replaced by one rename. Of each the last two are remembered, and the new one before it is written: whoever
@@ -113,7 +112,7 @@ class CallerFolder:
             self.path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         except OSError as error:
             raise self._refused(error) from None
-        with alone_in(self.path):
+        with folder_lock(self.path):
             yield
 
     def _ledger(self) -> dict[str, list[str]]:

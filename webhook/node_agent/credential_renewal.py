@@ -9,7 +9,7 @@ from certs.errors import CertsError
 from webhook.app.node_agent import NodeCheck
 from webhook.errors import UserError
 from webhook.node_agent import credential_check
-from webhook.node_agent.credential_folder import IDENTITIES, TOKEN, CallerFolder, texts
+from webhook.node_agent.credential_folder import IDENTITIES, TOKEN, CredentialFolder, texts
 from webhook.ports import Credentials
 
 TOKEN_LEFT_MIN_SECONDS = 60  # kube-apiserver reads a token again after so long
@@ -19,10 +19,10 @@ _DOORS = ("first.pem", "second.pem")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CredentialPlan:
     """What is to stand in the folder, and where it comes from."""
 
-    folder: CallerFolder
+    folder: CredentialFolder
     users: Mapping[str, str]
     """The file of each user's certificate, by the user's name: whom kube-apiserver calls."""
     secret: str
@@ -41,7 +41,7 @@ class Plan:
 class _Changes:
     """What a look has done so far, and what it could not do."""
 
-    def __init__(self, folder: CallerFolder) -> None:
+    def __init__(self, folder: CredentialFolder) -> None:
         self._folder = folder
         self.done: list[str] = []
         self.troubles: list[str] = []
@@ -60,7 +60,7 @@ class _Changes:
             self.troubles.append(f"{error}: {error.remedy}" if error.remedy else str(error))
 
 
-async def look(plan: Plan, credentials: Credentials, now: datetime) -> NodeCheck:
+async def look(plan: CredentialPlan, credentials: Credentials, now: datetime) -> NodeCheck:
     """Bring every file up to date that can be."""
     changes = _Changes(plan.folder)
     for name, text in texts(plan.folder.path, plan.users).items():
@@ -84,7 +84,7 @@ async def look(plan: Plan, credentials: Credentials, now: datetime) -> NodeCheck
 
 
 async def _token(
-    plan: Plan, credentials: Credentials, secret: dict[str, bytes], place: str, now: datetime
+    plan: CredentialPlan, credentials: Credentials, secret: dict[str, bytes], place: str, now: datetime
 ) -> credential_check.Token | None:
     """Return the token that is to be there; None where the one that is there will do."""
     if plan.account is None:
@@ -98,14 +98,14 @@ async def _token(
     return credential_check.token(text, plan.audience, f"the token of {plan.account}", now)
 
 
-def _written(plan: Plan) -> credential_check.Token | None:
+def _written(plan: CredentialPlan) -> credential_check.Token | None:
     try:
         return credential_check.token_of((plan.folder.read(TOKEN) or b"").decode("ascii"))
     except ValueError:
         return None
 
 
-def _is_due(token: credential_check.Token, plan: Plan, now: datetime) -> bool:
+def _is_due(token: credential_check.Token, plan: CredentialPlan, now: datetime) -> bool:
     if token.audience != plan.audience or not token.subject.endswith(f":{plan.account}"):
         return True
     age_seconds = now.timestamp() - token.issued_at_seconds

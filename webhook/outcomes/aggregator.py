@@ -37,7 +37,7 @@ class OutcomeReports:
     """What a service's breaker has heard, as it heard it."""
 
 
-class OutcomeBuffer:
+class OutcomeAggregator:
     """What came within a slot of 100 ms is told soon after its end. `on_unheard` gets what the store did not answer."""
 
     def __init__(
@@ -96,7 +96,7 @@ class OutcomeBuffer:
         (plan, sums), now_us = waiting, self._clock.now_us()
         told = [of.outcomes(now_us) for of in sums]
         try:
-            transitions = await self._counters.hear(plan, told)
+            transitions = await self._counters.record_outcomes(plan, told)
         except StoreUnavailableError:
             self._on_unheard(plan, [*told, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
             return

@@ -8,7 +8,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.outcomes import report
 from webhook.core.outcomes.report import MOST_LISTED, Pushed, Refusal, RefusedOutcome
 from webhook.errors import NoPolicyError
-from webhook.outcomes.aggregator import OutcomeBuffer, OutcomeReports
+from webhook.outcomes.aggregator import OutcomeAggregator, OutcomeReports
 from webhook.ports import Caller, Clock
 
 _AT_ONCE = 100
@@ -25,11 +25,15 @@ class NotAReporterError(Exception):
     """Of all that was sent nothing is of a service that this reporter may speak for. Safe to show to it."""
 
 
-class OutcomeReceiver:
+class OutcomeEndpoint:
     """`/v1/outcomes`. A reporter learns of no service but those that name it."""
 
     def __init__(
-        self, policy: Callable[[], CompiledPolicy | None], buffer: OutcomeBuffer, clock: Clock, reports: OutcomeReports
+        self,
+        policy: Callable[[], CompiledPolicy | None],
+        buffer: OutcomeAggregator,
+        clock: Clock,
+        reports: OutcomeReports,
     ) -> None:
         self._policy = policy
         self._buffer = buffer

@@ -22,7 +22,7 @@ class NoOverrides:
         return self._NONE
 
 
-class OverridesKeeper:
+class ActiveOverrides:
     """A `ports.Overrides`; its source offers what it reads. `source` says where that is, "" where there is none."""
 
     def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:

@@ -21,7 +21,7 @@ class _Attempt:
     errors: tuple[str, ...] = ()
 
 
-class PolicyKeeper:
+class CurrentPolicy:
     """What a `ports.PolicySource` answers from; its source offers what it reads."""
 
     def __init__(

@@ -8,7 +8,7 @@ from webhook.core.policy_admission.policy_review import PolicyReview, Question, 
 from webhook.ports import Clock, Observer, PolicyCheck, PolicySource
 
 
-class PolicyReviewer:
+class PolicyWebhook:
     """`/validate-policy`. `clock` is the wall's: people write the ends of overrides by it."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """The named seams: everything that the decision needs from the world comes in through one of these."""
 
-from webhook.ports.callers import Caller, Denials, Kept, KeySource, TokenKey, TokenKeys
+from webhook.ports.callers import Caller, CurrentValue, KeySource, TokenKey, TokenKeys, TokenRevocations
 from webhook.ports.credentials import Credentials
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, PodEventHandler, PodLookup, PodWatch
@@ -16,8 +16,7 @@ __all__ = [
     "Continuity",
     "CounterStore",
     "Credentials",
-    "Denials",
-    "Kept",
+    "CurrentValue",
     "KeySource",
     "NamespaceLabels",
     "Observer",
@@ -34,5 +33,6 @@ __all__ = [
     "SharedStore",
     "TokenKey",
     "TokenKeys",
+    "TokenRevocations",
     "WatchReports",
 ]

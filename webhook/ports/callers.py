@@ -87,13 +87,13 @@ class KeySource(Protocol):
         ...
 
 
-class Denials(Protocol):
+class TokenRevocations(Protocol):
     """Tokens that are good in themselves and denied all the same."""
 
     def denies(self, issuer: str, jti: str, now_us: int) -> bool: ...
 
 
-class Kept(Protocol[_T_co]):
+class CurrentValue(Protocol[_T_co]):
     """A value that somebody keeps current."""
 
     @property

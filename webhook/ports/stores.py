@@ -5,7 +5,7 @@ from typing import Protocol
 
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting, Waiting
+from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
 
 
 class CounterStore(Protocol):
@@ -30,11 +30,11 @@ class CounterStore(Protocol):
         """Charge each uid that is not known yet, past every limit, at its own time; return how many were not known."""
         ...
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         """Tell the breaker how some of the service's requests or Pods fared, in their order."""
         ...
 
-    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
         """Return how a service stands; writes nothing. Where namespaces count apart, `namespace` even if it is idle."""
         ...
 
@@ -42,7 +42,7 @@ class CounterStore(Protocol):
         """Let interval boundaries pass: what an idle service's breaker owes to the time alone."""
         ...
 
-    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+    async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
         """Say how the breaker was last known here, or came to be alone: `core/breaker/forks.py` says which holds."""
         ...
 
@@ -83,14 +83,14 @@ class BreakerLedger(Protocol):
         """Tell how Pods started, each uid once; what became of each, and what the breaker did."""
         ...
 
-    async def excuse(self, plan: CounterPlan, sources: Sequence[str]) -> None:
+    async def suppress_quota_events(self, plan: CounterPlan, sources: Sequence[str]) -> None:
         """Hear no quota events of these sources for ten minutes, nor any that they caused a moment ago.
 
         A source is as in `Acquire.event_source`, such as `controller:UID`: it has lost Pods that it now replaces.
         """
         ...
 
-    async def by_hand(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
+    async def apply_override(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
         """Bring the breaker where the plan's `forcing` wants it, or out of a forcing that is no more.
 
         One that has not moved since `reset_at_us` is reset, once for that moment.
@@ -101,11 +101,11 @@ class BreakerLedger(Protocol):
 class PodLedger(Protocol):
     """What a store remembers of Pods that were let in, held against what became of them. As indivisible as the rest."""
 
-    async def see(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
+    async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
         """Take what the watch shows of some Pods of a service; the same twice changes nothing."""
         ...
 
-    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[Waiting]:
+    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
         """Return Pods of the plan's tag that were charged so long ago and have not been seen yet, oldest first."""
         ...
 
@@ -113,7 +113,7 @@ class PodLedger(Protocol):
         """Give back what `uid` was charged, once, and its place among the live; True if anything was given back."""
         ...
 
-    async def let_be(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+    async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         """Wait no longer for these, and give nothing back but their places: they may have come to be and gone."""
         ...
 
@@ -128,7 +128,7 @@ class PodLedger(Protocol):
         """
         ...
 
-    async def counted(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
+    async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         """Say that all live Pods have been listed: what stands is enforced from now on, and for ten minutes."""
         ...
 

@@ -2,24 +2,24 @@
 
 from typing import Any
 
-from webhook.core.quota import CounterPlan, Look, Use
+from webhook.core.quota import CounterPlan, ServiceSnapshot, Use
 from webhook.core.quota.pod_cost import shown
 
 _SECOND_US = 1_000_000
 
 
-def breaker_of(look: Look) -> dict[str, Any]:
+def breaker_of(look: ServiceSnapshot) -> dict[str, Any]:
     view = look.breaker
     return {"breaker": view.state if view else None, "generation": view.generation if view else None}
 
 
-def remaining_of(look: Look) -> float | int:
+def remaining_of(look: ServiceSnapshot) -> float | int:
     """Return the countdown in seconds, 0 where there is none."""
     remaining_us = look.breaker.open_remaining_us(look.at_us) if look.breaker else 0
     return remaining_us // _SECOND_US if remaining_us % _SECOND_US == 0 else remaining_us / _SECOND_US
 
 
-def used_of(plan: CounterPlan, look: Look, namespace: str | None) -> list[dict[str, Any]]:
+def used_of(plan: CounterPlan, look: ServiceSnapshot, namespace: str | None) -> list[dict[str, Any]]:
     """Return how full the windows are; with `per: Namespace` those of `namespace`, or of all that counted."""
     wanted = {namespace} if plan.per_namespace and namespace is not None else set(look.uses)
     of_the_service = [_use(use, plan.service, key) for key in sorted(wanted) for use in look.uses.get(key, ())]

@@ -177,7 +177,7 @@ class Replay:
                 self._plans[uid] = plan
             if decision.allowed and not event.dry_run and event.changes_what_lives:
                 await self._watching.came(uid, decision.service, admission.pod, self._compiled.plans)
-            look = await self._outage.look(plan, event.namespace)
+            look = await self._outage.snapshot(plan, event.namespace)
             line["used"] = used_of(plan, look, event.namespace)
             line |= breaker_of(look)
         return line
@@ -193,7 +193,7 @@ class Replay:
         plan = self._plan(told.service)
         self._summary.asked(told.service)
         self._summary.moved(await tell(self._outage, self._compiled.services[told.service], plan, told))
-        look = await self._outage.look(plan)
+        look = await self._outage.snapshot(plan)
         return {"service": told.service, **breaker_of(look), "openRemaining": remaining_of(look)}
 
     async def _refund(self, uid: str) -> bool:
@@ -204,7 +204,7 @@ class Replay:
     async def _status(self, service: str) -> dict[str, Any]:
         plan = self._plan(service)
         self._summary.asked(service)
-        look = await self._outage.look(plan)
+        look = await self._outage.snapshot(plan)
         return {
             "service": service,
             **breaker_of(look),

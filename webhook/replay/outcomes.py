@@ -24,13 +24,15 @@ async def tell(
     latency_us = round(told.latency * _SECOND_US)
     if isinstance(told, SumFields):
         total_us = latency_us * (told.succeeded + told.failed)
-        return await outage.hear(plan, [Outcomes(told.succeeded, told.failed, total_us, generation=told.generation)])
+        return await outage.record_outcomes(
+            plan, [Outcomes(told.succeeded, told.failed, total_us, generation=told.generation)]
+        )
     if _of_starts(service) and told.uid is not None and told.generation is None:
         settlement, moves = await outage.started(plan, Start(told.uid, told.ok, latency_us))
         if settlement is not Settlement.UNKNOWN:
             return moves
     heard = Outcomes.one(ok=told.ok, latency_us=latency_us, uid=told.uid, generation=told.generation)
-    return await outage.hear(plan, [heard])
+    return await outage.record_outcomes(plan, [heard])
 
 
 def _of_starts(service: Service) -> bool:

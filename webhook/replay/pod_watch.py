@@ -53,7 +53,7 @@ class Watching:
         """Say that all Pods are known."""
         for plan in plans.values():
             if plan.standing is not None:
-                await self._outage.counted(plan)
+                await self._outage.mark_complete(plan)
 
     async def _tell(self, uids: Iterable[str], plans: Plans) -> None:
         """Tell what can be told now: an end once, a life as often as one likes."""
@@ -62,7 +62,7 @@ class Watching:
             plan = plans.get(watched.service)
             if plan is None or plan.standing is None:
                 continue
-            if await self._outage.see(plan, _sighting(uid, watched, plan)) and not watched.lives:
+            if await self._outage.observe(plan, _sighting(uid, watched, plan)) and not watched.lives:
                 del self._pods[uid]
 
 

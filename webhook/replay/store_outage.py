@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from webhook.core import breaker
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
-from webhook.core.quota import Acquire, Booking, CounterPlan, Look, Receipt, Seen, Sighting
+from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting
 from webhook.errors import StoreUnavailableError, UserError
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
 from webhook.store import FallbackReports, StoreFallback
@@ -59,7 +59,7 @@ class StoreOutage:
             await self._guard.refund(plan, uid)
         self._to_refund.clear()
         for plan in plans:
-            await self._guard.look(plan)
+            await self._guard.snapshot(plan)
         started, self._to_start = self._to_start, []
         moves: list[Transition] = []
         for plan, start, at_us in started:
@@ -83,10 +83,10 @@ class StoreOutage:
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         return await self._guard.book(plan, bookings)
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         """Tell the breaker; an outcome that comes while the store is down is lost."""
         with suppress(NoStoreAnswerError):
-            return await self._guard.hear(plan, outcomes)
+            return await self._guard.record_outcomes(plan, outcomes)
         return ()
 
     async def started(self, plan: CounterPlan, start: Start) -> tuple[Settlement | None, Sequence[Transition]]:
@@ -98,15 +98,15 @@ class StoreOutage:
             return None, ()
         return settlement, moves
 
-    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
-        await self._guard.offer(plan, view)
+    async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
+        await self._guard.propose(plan, view)
 
-    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
         """Return how a service stands; while the store is down, the breaker as it was last known, and nothing else."""
         try:
-            return await self._guard.look(plan, namespace)
+            return await self._guard.snapshot(plan, namespace)
         except NoStoreAnswerError:
-            return Look(self._clock.now_us(), breaker=self._breaker(plan))
+            return ServiceSnapshot(self._clock.now_us(), breaker=self._breaker(plan))
 
     def _breaker(self, plan: CounterPlan) -> BreakerView | None:
         """Return how a breaker stands here: as it was heard of last, but for what time has done to it since."""
@@ -115,17 +115,17 @@ class StoreOutage:
             return known
         return breaker.view(breaker.from_view(plan.service, plan.breaker, last), plan.breaker, self._clock.now_us())
 
-    async def see(self, plan: CounterPlan, sighting: Sighting) -> bool:
+    async def observe(self, plan: CounterPlan, sighting: Sighting) -> bool:
         """Tell what the watch shows of a Pod; False where the store is down: it is to be told again."""
         with suppress(NoStoreAnswerError):
-            await self._store.see(plan, [sighting])
+            await self._store.observe(plan, [sighting])
             return True
         return False
 
-    async def counted(self, plan: CounterPlan) -> None:
+    async def mark_complete(self, plan: CounterPlan) -> None:
         """Say that all Pods are known; where the store is down there is nobody to hear it."""
         with suppress(NoStoreAnswerError):
-            await self._store.counted(plan)
+            await self._store.mark_complete(plan)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         with suppress(NoStoreAnswerError):
@@ -179,26 +179,26 @@ class _Switched:
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
         return await self._asked(lambda: self._store.book(plan, bookings))
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
-        return await self._asked(lambda: self._store.hear(plan, outcomes))
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+        return await self._asked(lambda: self._store.record_outcomes(plan, outcomes))
 
     async def started(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
         return await self._asked(lambda: self._store.started(plan, starts))
 
-    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
-        await self._asked(lambda: self._store.offer(plan, view))
+    async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
+        await self._asked(lambda: self._store.propose(plan, view))
 
-    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
-        return await self._asked(lambda: self._store.look(plan, namespace))
+    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
+        return await self._asked(lambda: self._store.snapshot(plan, namespace))
 
-    async def see(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
-        return await self._asked(lambda: self._store.see(plan, sightings))
+    async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
+        return await self._asked(lambda: self._store.observe(plan, sightings))
 
-    async def counted(self, plan: CounterPlan) -> None:
+    async def mark_complete(self, plan: CounterPlan) -> None:
         scopes = await self._asked(lambda: self._store.scopes(plan))
-        await self._asked(lambda: self._store.counted(plan, scopes))
+        await self._asked(lambda: self._store.mark_complete(plan, scopes))
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         return await self._asked(lambda: self._store.tick(plans))

@@ -14,17 +14,17 @@ from aiohttp import web
 
 from webhook.authentication.authenticator import require_role
 from webhook.authentication.identities import Role
-from webhook.authentication.strategies import Door
+from webhook.authentication.strategies import AuthenticationStrategy
 from webhook.core.admission.decision import Half
 from webhook.core.admission.review import BadReviewError
 from webhook.core.outcomes.report import BadOutcomesError
 from webhook.errors import AuthenticationError, CallRefusedError, CheckFailedError, NoPolicyError
 from webhook.interceptor import Interceptor, UnknownNamespaceError
-from webhook.outcomes.endpoint import NotAReporterError, OutcomeReceiver, TooManyReportsError
-from webhook.policy.policy_webhook import PolicyReviewer
+from webhook.outcomes.endpoint import NotAReporterError, OutcomeEndpoint, TooManyReportsError
+from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Caller, Observer
-from webhook.server.http1 import Handler, JsonAnswer, close_after, closing
-from webhook.server.request_body import Bodies
+from webhook.server.http1 import Handler, JsonResponse, close_after, closing_response
+from webhook.server.request_body import BodyReader
 
 _METHOD = "POST"
 _CALLER = web.RequestKey("client_id", str)
@@ -55,7 +55,7 @@ class Route(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallLimits:
     """What one call, and all of them together, may take."""
 
     max_body_bytes: int
@@ -79,7 +79,7 @@ class Connections(Protocol):
         ...
 
 
-class AdmissionEdge:
+class AdmissionEndpoint:
     """`/mutate`, `/validate`, `/validate-policy` for the API server, `/v1/outcomes` for reporters.
 
     To the API server an answer that is not 2xx leaves the decision to the entry's failurePolicy.
@@ -88,11 +88,11 @@ class AdmissionEdge:
     def __init__(
         self,
         interceptor: Interceptor,
-        policies: PolicyReviewer,
-        outcomes: OutcomeReceiver,
-        door: Door,
+        policies: PolicyWebhook,
+        outcomes: OutcomeEndpoint,
+        door: AuthenticationStrategy,
         observer: Observer,
-        limits: Limits,
+        limits: CallLimits,
     ) -> None:
         self._interceptor = interceptor
         self._routes: dict[str, Route] = {
@@ -104,7 +104,7 @@ class AdmissionEdge:
         self._door = door
         self._observer = observer
         self._limits = limits
-        self._bodies = Bodies(limits.max_body_bytes, limits.body_timeout_seconds)
+        self._bodies = BodyReader(limits.max_body_bytes, limits.body_timeout_seconds)
         self.in_flight = 0
         self._known = 0  # those of them whose caller is known: a flood of strangers is not in their way
         self._reporting = 0  # those of these that are reports
@@ -130,13 +130,13 @@ class AdmissionEdge:
             response = await self._answer(connections, request)
         except AuthenticationError as error:
             self._observer.refused(f"authentication_{error.reason}", error.detail)
-            return closing(HTTPStatus(error.status))
+            return closing_response(HTTPStatus(error.status))
         except CallRefusedError as error:
             self._observer.refused(error.reason, f"{error.detail}{_asked_by(request)}")
-            return closing(error.status, error.text)
+            return closing_response(error.status, error.text)
         except Exception as error:  # noqa: BLE001  a defect of ours must cost one answer, never the process
             self._observer.refused("internal_error", _whereabouts(error))
-            return closing(HTTPStatus.INTERNAL_SERVER_ERROR)
+            return closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
         finally:
             self.in_flight -= 1
             if not self.in_flight:
@@ -145,7 +145,7 @@ class AdmissionEdge:
             close_after(response)
         return response
 
-    async def _answer(self, connections: Connections, request: web.BaseRequest) -> JsonAnswer:
+    async def _answer(self, connections: Connections, request: web.BaseRequest) -> JsonResponse:
         caller, route = await self._authenticate(connections, request)
         calls_max = self._limits.max_in_flight
         if self._known >= calls_max and not self._bodies.displace():
@@ -164,12 +164,12 @@ class AdmissionEdge:
 
     async def _ask(
         self, connections: Connections, request: web.BaseRequest, caller: Caller, route: Route
-    ) -> JsonAnswer:
+    ) -> JsonResponse:
         body = await self._bodies.read(request, route.role)
         if route.role is not Role.REPORTER:
             connections.earn(request.transport)
         try:
-            return JsonAnswer(await route.answer(body, caller, request.headers.get("traceparent")))
+            return JsonResponse(await route.answer(body, caller, request.headers.get("traceparent")))
         except tuple(_REFUSALS) as error:
             status, reason = _REFUSALS[type(error)]
             raise CallRefusedError(status, reason, str(error)) from None

@@ -6,7 +6,7 @@ import ssl
 from typing import Protocol
 
 
-class Keeper(Protocol):
+class ConnectionObserver(Protocol):
     """Whoever must know what becomes of a connection."""
 
     def opened(self, connection: "Connection") -> None: ...
@@ -29,7 +29,9 @@ class Keeper(Protocol):
 class Connection(asyncio.BaseProtocol):
     """Stands before a protocol to see it come and go. Data goes straight to the inner one, without a step between."""
 
-    def __init__(self, inner: asyncio.Protocol, keeper: Keeper, accepted: socket.socket, address: str) -> None:
+    def __init__(
+        self, inner: asyncio.Protocol, keeper: ConnectionObserver, accepted: socket.socket, address: str
+    ) -> None:
         self.accepted = accepted
         self.address = address
         self.context: ssl.SSLContext | None = None

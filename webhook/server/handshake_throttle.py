@@ -17,7 +17,7 @@ _STRANGERS_PART = 4
 _T = TypeVar("_T")
 
 
-class Pace(Generic[_T]):
+class HandshakeThrottle(Generic[_T]):
     """Keeps newcomers in line. A turn costs a credit; time brings it back, and so does a newcomer that was worth it.
 
     Who comes from an address of which one was worth it lately goes before strangers, and is never sent away: when

@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from webhook.server.http1 import Handler, closing
+from webhook.server.http1 import Handler, closing_response
 
 _METHODS = ("GET", "HEAD")
 
@@ -42,9 +42,9 @@ def plain_handler(
     async def handle(request: web.BaseRequest) -> web.Response:
         page = pages.get(request.path)
         if page is None:
-            return closing(HTTPStatus.NOT_FOUND)
+            return closing_response(HTTPStatus.NOT_FOUND)
         if request.method not in _METHODS:
-            response = closing(HTTPStatus.METHOD_NOT_ALLOWED)
+            response = closing_response(HTTPStatus.METHOD_NOT_ALLOWED)
             response.headers["Allow"] = ", ".join(_METHODS)
             return response
         return await page()

@@ -26,17 +26,17 @@ _LINGERING_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class HttpLimits:
     """What one connection may take."""
 
     keep_alive_seconds: float
     body_max_bytes: int
 
 
-class Protocols:
+class HttpProtocols:
     """Makes the protocol of each connection, for a Listener. `on_refused` hears of what was no HTTP request."""
 
-    def __init__(self, handler: Handler, bounds: Bounds, on_refused: OnRefused) -> None:
+    def __init__(self, handler: Handler, bounds: HttpLimits, on_refused: OnRefused) -> None:
         self._loop = asyncio.get_running_loop()
         self._bounds = bounds
         self._on_refused = on_refused
@@ -92,13 +92,13 @@ class _Discreet(web.RequestHandler):
             exc.__traceback__ = None  # aiohttp's frames hold what was sent, and the error them: it would stay for long
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun: there is no place for another")
-        return closing(HTTPStatus(status))
+        return closing_response(HTTPStatus(status))
 
     def log_exception(self, *_: Any, exc_info: BaseException | None = None, **__: Any) -> None:
         self._on_refused("internal_error", f"{type(exc_info).__name__} in a connection")
 
 
-class JsonAnswer(web.StreamResponse):
+class JsonResponse(web.StreamResponse):
     """A 200 with a JSON body, rendered at once and written in one piece: the general Response takes 10 us for it."""
 
     def __init__(self, body: bytes) -> None:
@@ -131,7 +131,7 @@ def _ok_since(second: int) -> str:
     return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: {date}\r\nContent-Length: "
 
 
-def closing(status: HTTPStatus, text: str = "") -> web.Response:
+def closing_response(status: HTTPStatus, text: str = "") -> web.Response:
     """Answer a call that went wrong, and end its connection: an unread body must not become the next request."""
     response = web.Response(status=status, text=f"{text or status.phrase.lower()}\n")
     close_after(response)

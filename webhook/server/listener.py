@@ -16,8 +16,8 @@ from typing import Any
 from webhook.errors import UserError
 from webhook.server.connection import Connection
 from webhook.server.handshake_errors import handshake_failure
-from webhook.server.handshake_throttle import Pace
-from webhook.tls.server_context import Spares, send_alert, unsent
+from webhook.server.handshake_throttle import HandshakeThrottle
+from webhook.tls.server_context import SpareSockets, send_alert, unsent
 
 _BACKLOG = 512
 _UNREAD_BYTES = 64 * 1024
@@ -30,7 +30,7 @@ _CLOSE_NOTIFY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """What one listener grants."""
 
     connections_max: int = 512
@@ -57,7 +57,7 @@ class Listener:
         protocol_factory: Callable[[], asyncio.Protocol],
         *,
         context: Callable[[], ssl.SSLContext] | None,
-        limits: Limits,
+        limits: ConnectionLimits,
         on_refused: Callable[[str, str], None],
     ) -> None:
         self._protocol_factory = protocol_factory
@@ -70,8 +70,8 @@ class Listener:
         self._newcomers: dict[Connection, None] = {}  # in the order of their coming, from the first byte on
         self._earned: dict[Connection, None] = {}
         self._live: dict[asyncio.BaseTransport, Connection] = {}  # those of both whose handshake is over
-        self._spares = Spares()
-        self._pace: Pace[Connection] = Pace(self._loop.time)
+        self._spares = SpareSockets()
+        self._pace: HandshakeThrottle[Connection] = HandshakeThrottle(self._loop.time)
         self._next_turn: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()

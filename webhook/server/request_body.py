@@ -24,7 +24,7 @@ class _Arrival:
     is_displaced: bool = False
 
 
-class Bodies:
+class BodyReader:
     """Reads them. Where there is no room for all, whoever has taken longest makes some: the slow delay nobody else."""
 
     def __init__(self, max_bytes: int, timeout_seconds: float) -> None:

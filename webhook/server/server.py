@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from webhook.authentication.peer_recheck import Peers
+from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.ports import Observer
-from webhook.server.admission import AdmissionEdge
-from webhook.server.http1 import Bounds, Handler, Protocols
-from webhook.server.listener import Limits, Listener
+from webhook.server.admission import AdmissionEndpoint
+from webhook.server.http1 import Handler, HttpLimits, HttpProtocols
+from webhook.server.listener import ConnectionLimits, Listener
 from webhook.tls.context import TlsFiles
 
 # Nobody earns a place on the plain port: who holds on to it must not keep out the kubelet's probe, which would end us.
-_PLAIN_LIMITS = Limits(connections_max=64)
-_PLAIN_BOUNDS = Bounds(keep_alive_seconds=75.0, body_max_bytes=1024)
+_PLAIN_LIMITS = ConnectionLimits(connections_max=64)
+_PLAIN_BOUNDS = HttpLimits(keep_alive_seconds=75.0, body_max_bytes=1024)
 _LAST_WORDS_SECONDS = 1.0
 """For an answer that is on its way when the time is up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ServerTimeouts:
     """How long things may last."""
 
     keep_alive_seconds: float
@@ -35,7 +35,7 @@ class PlainServer:
 
     def __init__(self, handler: Handler, observer: Observer) -> None:
         self._handler = handler
-        self._protocols = Protocols(self._handle, _PLAIN_BOUNDS, observer.refused)
+        self._protocols = HttpProtocols(self._handle, _PLAIN_BOUNDS, observer.refused)
         self.listener = Listener(self._protocols, context=None, limits=_PLAIN_LIMITS, on_refused=observer.refused)
 
     async def stop(self) -> None:
@@ -52,21 +52,21 @@ class Server:
 
     def __init__(
         self,
-        edge: AdmissionEdge,
+        edge: AdmissionEndpoint,
         plain: Handler,
         tls: TlsFiles,
         observer: Observer,
-        limits: Limits,
-        patience: Patience,
+        limits: ConnectionLimits,
+        patience: ServerTimeouts,
     ) -> None:
         self.draining = False
         self._edge = edge
-        self._peers = Peers(lambda: tls.value.trust)
+        self._peers = PeerRecheck(lambda: tls.value.trust)
         self._plain = PlainServer(plain, observer)
         self.plain = self._plain.listener
         self._patience = patience
-        self._admission_protocols = Protocols(
-            edge.handler(self), Bounds(patience.keep_alive_seconds, edge.body_max_bytes), observer.refused
+        self._admission_protocols = HttpProtocols(
+            edge.handler(self), HttpLimits(patience.keep_alive_seconds, edge.body_max_bytes), observer.refused
         )
         self.admission = Listener(
             self._admission_protocols, context=lambda: tls.context, limits=limits, on_refused=observer.refused
@@ -107,7 +107,7 @@ class Server:
         self.admission.earn(transport)
 
 
-async def _end(listener: Listener, protocols: Protocols) -> None:
+async def _end(listener: Listener, protocols: HttpProtocols) -> None:
     await listener.close()
     await protocols.end(_LAST_WORDS_SECONDS)
     with suppress(TimeoutError):

@@ -2,16 +2,16 @@
 
 from webhook.settings.declared import ControllerSettings, Settings
 from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of
-from webhook.settings.readers import Address, Certificates, ClientIdentity, TraceParent, store_of
+from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, TraceParent, store_of
 from webhook.store.store_url import MEMORY
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
     "MEMORY",
-    "Address",
     "Certificates",
     "ClientIdentity",
     "ControllerSettings",
+    "ListenAddress",
     "Settings",
     "TraceParent",
     "flag_of",

@@ -7,7 +7,7 @@ from typing import Any
 
 from webhook.authentication.tokens.jwt import Binding
 from webhook.settings import readers as read
-from webhook.settings.readers import Address, Certificates, ClientIdentity, TraceParent
+from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, TraceParent
 from webhook.store.store_url import MEMORY, StoreFiles
 
 _MIB = 1 << 20
@@ -46,7 +46,7 @@ class ControllerSettings:
     kubeconfig: Path | None = _setting(
         read.file, "the cluster of the policy and of Namespace labels; inside one it is found by itself", optional=True
     )
-    plain_listen: Address = _setting(read.address, "plain: /healthz /readyz /metrics /status", "0.0.0.0:8081")
+    plain_listen: ListenAddress = _setting(read.address, "plain: /healthz /readyz /metrics /status", "0.0.0.0:8081")
     store: str = _setting(
         read.store_of, "where counters live: memory, or the URL of a Redis that replicas share", MEMORY, secret=True
     )
@@ -180,7 +180,7 @@ class Settings(ControllerSettings):
         modes=_KNOWN_CALLERS,
     )
     identities: Path | None = _setting(read.file, "who may call: identity tuples, YAML; watched", modes=_KNOWN_CALLERS)
-    listen: Address = _setting(read.address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
+    listen: ListenAddress = _setting(read.address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
     store_deadline_seconds: float = _setting(read.seconds, "longest wait of an admission for the store", "50ms")
     replicas: int | None = _setting(
         read.positive,

@@ -24,7 +24,7 @@ class Certificates(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen. An empty host is every interface."""
 
     host: str
@@ -61,11 +61,11 @@ def client_identity(text: str) -> ClientIdentity:
         raise ValueError(f"write one of {', '.join(ClientIdentity)}") from None
 
 
-def address(text: str) -> Address:
+def address(text: str) -> ListenAddress:
     host, separator, port = text.rpartition(":")
     if not separator or not is_number(port) or int(port) > 65535:  # noqa: PLR2004  the largest TCP port
         raise ValueError("write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)")
-    return Address(host.strip("[]"), int(port))
+    return ListenAddress(host.strip("[]"), int(port))
 
 
 def is_number(text: str) -> bool:

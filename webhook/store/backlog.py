@@ -1,4 +1,4 @@
-"""What the store is still to be told: Pods that were admitted without it, and those whose record may be lost."""
+"""Backlog: admissions that the store lacks, because it was away or may have lost them."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Collection
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from webhook.core.quota import Acquire, Booking, CounterPlan
 
 DEBTS_MAX = 100_000
-"""Some 50 MB; then the oldest are dropped, which are the first to leave their windows."""
+"""About 50 MB. Beyond it the oldest entries are dropped: they are the first to leave their windows."""
 
 RECENT_US = 60_000_000
 RECENT_MAX = 60_000
-"""A thousand Pods a second; beyond it a replay has a shorter memory."""
+"""A thousand Pods per second; beyond it less than the last minute is re-submitted after a loss."""
 
 BOOKED_AT_ONCE = 64
 
@@ -21,16 +21,16 @@ ServiceKey = tuple[str, str]
 
 
 class BookingCause(StrEnum):
-    """Why a Pod is booked afterwards."""
+    """Why a Pod is booked after its admission."""
 
     AWAY = "Away"
     LOSS = "Loss"
 
 
 class BacklogEntry(NamedTuple):
-    """One Pod, or what a resize of one asks more.
+    """One Pod, or what a resize of one adds.
 
-    `at_us` is the store's time, `counted_at_us` this replica's, by which `Local` has counted it.
+    `at_us` is the store's time, `counted_at_us` this replica's, at which its share counted the Pod.
     """
 
     request: Acquire
@@ -44,7 +44,7 @@ class BacklogEntry(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tells it from others of its service: the uid, and of a resize what it is to as well."""
+        """Key within the service: the uid, and for a resize the new cost as well."""
         request = self.request
         return f"{request.uid} {sorted(request.cost.items())}" if self.is_resize else request.uid
 
@@ -61,18 +61,18 @@ class Backlog:
         self._most = most
         self._owed: dict[ServiceKey, OrderedDict[str, BacklogEntry]] = {}
         self._keys_of: Counter[str] = Counter()
-        """By tag: of how many of its services something is owed."""
+        """By tag: how many of its services have entries."""
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def keys(self) -> Collection[ServiceKey]:
-        """Return the services that something is owed of."""
+        """Return the services that have entries."""
         return self._owed.keys()
 
     def add(self, debt: BacklogEntry) -> int:
-        """Owe one more, unless it is owed; return how many had to be dropped for it."""
+        """Add an entry unless it is there; return how many were dropped for it."""
         key = debt.request.plan.key
         owed = self._owed.get(key)
         if owed is None:
@@ -93,18 +93,18 @@ class Backlog:
         return None if owed is None else owed.get(uid)
 
     def remove(self, plan: CounterPlan, uid: str) -> BacklogEntry | None:
-        """Owe it no more; return what was owed."""
+        """Remove and return an entry."""
         return self._take(plan.key, uid)
 
     def settle(self, debt: BacklogEntry) -> None:
-        """Owe no more what was booked."""
+        """Remove an entry that was booked."""
         self._take(debt.request.plan.key, debt.name)
 
     def oldest(self, key: ServiceKey) -> list[BacklogEntry]:
-        """Return what is to be booked next: of one plan, cause and kind, so that it can travel in one call."""
+        """Return what to book next: entries of one plan, cause and kind, for one call."""
         found: list[BacklogEntry] = []
         for debt in self._owed.get(key, {}).values():
-            if len(found) == BOOKED_AT_ONCE or (found and _travels(debt) != _travels(found[0])):
+            if len(found) == BOOKED_AT_ONCE or (found and _batch_of(debt) != _batch_of(found[0])):
                 break
             found.append(debt)
         return found
@@ -125,12 +125,12 @@ class Backlog:
         return debt
 
 
-def _travels(debt: BacklogEntry) -> tuple[int, BookingCause, bool]:
+def _batch_of(debt: BacklogEntry) -> tuple[int, BookingCause, bool]:
     return id(debt.request.plan), debt.cause, debt.is_resize
 
 
 class RecentAdmissions:
-    """What this replica admitted within the last minute, by uid: a store may forget it."""
+    """This replica's admissions of the last minute, by uid: a store that fails over may lose them."""
 
     def __init__(self) -> None:
         self._admitted: OrderedDict[str, tuple[Acquire, int]] = OrderedDict()
@@ -147,10 +147,10 @@ class RecentAdmissions:
         self._admitted.pop(uid, None)
 
     def sweep(self, now_us: int) -> None:
-        """Forget what is older than a minute, by the store's time."""
+        """Forget admissions older than a minute, by the store's time."""
         while self._admitted and next(iter(self._admitted.values()))[1] + RECENT_US < now_us:
             self._admitted.popitem(last=False)
 
     def all(self) -> Collection[tuple[Acquire, int]]:
-        """Return what was admitted, with the store's time."""
+        """Return the admissions with their time, by the store's clock."""
         return self._admitted.values()

@@ -1,4 +1,4 @@
-"""Lets the intervals of idle services' breakers pass, so that trips happen and are told where nobody asks."""
+"""BreakerTicker: a loop that evaluates every breaker once per second, so that those of idle services trip as well."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,34 +10,34 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, CounterStore
 
 LATE_US = 300_000
-"""An interval is judged so long after its end: what belongs to it has arrived by then."""
+"""Delay after the end of an interval before it is judged: its outcomes have arrived by then."""
 
 _SECOND_US = 1_000_000
 
 
 class BreakerTicker:
-    """Each second, a little late."""
+    """Ticks `LATE_US` after each full second."""
 
     def __init__(
         self,
         counters: CounterStore,
         clock: Clock,
         policy: Callable[[], CompiledPolicy | None],
-        told: Callable[[Transition], None],
+        on_transition: Callable[[Transition], None],
     ) -> None:
         self._counters = counters
         self._clock = clock
         self._policy = policy
-        self._told = told
+        self._on_transition = on_transition
 
     async def run(self) -> None:
-        """Do so until cancelled."""
+        """Tick until cancelled."""
         while True:
             now_us = self._clock.now_us()
             await asyncio.sleep((_SECOND_US - now_us % _SECOND_US + LATE_US) / _SECOND_US)
             compiled = self._policy()
             if compiled is None:
                 continue
-            with suppress(StoreUnavailableError):  # it has been told; the next second asks again
+            with suppress(StoreUnavailableError):  # reported by the store; retried in the next second
                 for transition in await self._counters.tick(tuple(compiled.plans.values())):
-                    self._told(transition)
+                    self._on_transition(transition)

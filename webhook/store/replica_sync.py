@@ -1,4 +1,4 @@
-"""Wait for the other replicas of a store that is back: until they have booked what they owe, or had time enough to."""
+"""ReplicaSync: the wait, after an outage, until the other replicas have booked their backlogs, or a time limit."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from webhook.ports import SharedStore
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wait:
-    """One wait: since when, by the loop's clock."""
+    """One wait: its start, by the loop's clock."""
 
     since: float
 
 
 class ReplicaSync:
-    """By tag. `count` is how many other replicas there are; none is waited for longer than `seconds`."""
+    """Waits by tag. `count` returns how many other replicas there are; no wait is longer than `seconds`."""
 
     def __init__(self, store: SharedStore, count: Callable[[], int], seconds: float) -> None:
         self._store = store
@@ -25,12 +25,12 @@ class ReplicaSync:
         self._seconds = seconds
         self._waits: dict[str, _Wait] = {}
 
-    def begin_anew(self, tag: str) -> None:
-        """Wait for all of them again, if need be: this replica owes something, or the store was away once more."""
+    def restart(self, tag: str) -> None:
+        """Wait for all of them again: this replica has a backlog, or the store was away once more."""
         self._waits.pop(tag, None)
 
     async def have_settled(self, plan: CounterPlan) -> bool:
-        """Say whether the others have shown that they owe nothing, since this replica asked for the first time."""
+        """Return whether the others have shown since the wait began that they owe nothing, or the time is up."""
         count = self._count()
         if not count:
             return True
@@ -41,7 +41,7 @@ class ReplicaSync:
         try:
             settled = await self._store.others_settled(plan, afresh=afresh)
         except StoreUnavailableError:
-            self.begin_anew(plan.tag)  # whatever they owe by now
+            self.restart(plan.tag)  # they may owe something by now
             raise
         if self._waits.get(plan.tag) is not wait:
             return False

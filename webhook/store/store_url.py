@@ -1,4 +1,7 @@
-"""Where the counters' store is, and what opens it, as a user says it. A password is never part of what is shown."""
+"""StoreUrl: the address of the counter store and the files that open it, as given in the settings.
+
+No message and no repr shows a password.
+"""
 
 import ipaddress
 import re
@@ -17,7 +20,7 @@ _DATABASE = re.compile(r"\d{1,5}")
 
 
 class RedisTopology(Enum):
-    """How the servers stand: alone, under Sentinels that know the primary, or as a Cluster."""
+    """A single server, a primary with Sentinels, or a Redis Cluster."""
 
     SERVER = "server"
     SENTINEL = "sentinel"
@@ -31,14 +34,14 @@ _FORMS = {
     RedisTopology.CLUSTER: "redis+cluster://HOST:PORT,HOST:PORT",
 }
 _SCHEMES = {
-    scheme + (f"+{layout.value}" if layout is not RedisTopology.SERVER else ""): (layout, scheme == "rediss")
+    scheme + (f"+{topology.value}" if topology is not RedisTopology.SERVER else ""): (topology, scheme == "rediss")
     for scheme in ("redis", "rediss")
-    for layout in RedisTopology
+    for topology in RedisTopology
 }
 
 
 class RedisAddress(NamedTuple):
-    """Where a server listens."""
+    """Host and port of a server."""
 
     host: str
     port: int
@@ -49,9 +52,9 @@ class RedisAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUrl:
-    """A Redis: its servers (or Sentinels, or some of a Cluster), or the path of a socket."""
+    """A Redis: its server, its Sentinels, some nodes of a Cluster, or the path of a Unix socket."""
 
-    layout: RedisTopology = RedisTopology.SERVER
+    topology: RedisTopology = RedisTopology.SERVER
     addresses: tuple[RedisAddress, ...] = ()
     path: str = ""
     tls: bool = False
@@ -63,9 +66,9 @@ class StoreUrl:
 
     @classmethod
     def parse(cls, text: str) -> "StoreUrl":
-        """Read redis://, rediss:// (TLS), unix://, and both of the first with +sentinel or +cluster.
+        """Parse redis://, rediss:// (TLS), unix://, and the first two with +sentinel or +cluster.
 
-        ValueError says what to write, without the text itself.
+        ValueError says what to write instead; it does not repeat the text, which may hold a password.
         """
         scheme, separator, rest = text.partition("://")
         if not separator or (scheme != "unix" and scheme not in _SCHEMES):
@@ -94,23 +97,23 @@ def _socket(hosts: str, path: str, query: str) -> StoreUrl:
     return StoreUrl(path=f"/{path}", database=int(database))
 
 
-def _servers(layout: RedisTopology, tls: bool, hosts: str, path: str) -> StoreUrl:  # noqa: FBT001  as the table of schemes has it
-    form = f"write {_FORMS[layout]}" if not tls else f"write {_FORMS[layout].replace('redis', 'rediss', 1)}"
-    addresses = tuple(_address(host, _PORTS[layout], form) for host in hosts.split(","))
+def _servers(topology: RedisTopology, tls: bool, hosts: str, path: str) -> StoreUrl:  # noqa: FBT001  as the table of schemes has it
+    form = f"write {_FORMS[topology]}" if not tls else f"write {_FORMS[topology].replace('redis', 'rediss', 1)}"
+    addresses = tuple(_address(host, _PORTS[topology], form) for host in hosts.split(","))
     service, database = "", path
-    if layout is RedisTopology.SENTINEL:
+    if topology is RedisTopology.SENTINEL:
         service, _, database = path.partition("/")
         if not service:
             raise ValueError(f"{form}: SERVICE is the name under which the Sentinels know the primary")
     database = database.removesuffix("/") or "0"
-    if layout is RedisTopology.SERVER and len(addresses) > 1:
+    if topology is RedisTopology.SERVER and len(addresses) > 1:
         raise ValueError(f"{form}; several servers are a Cluster (redis+cluster) or Sentinels (redis+sentinel)")
-    if layout is RedisTopology.CLUSTER and database != "0":
+    if topology is RedisTopology.CLUSTER and database != "0":
         raise ValueError(f"{form}: a Cluster has one database only")
     if not _DATABASE.fullmatch(database):
         raise ValueError(f"{form}: DB is a number")
     return StoreUrl(
-        layout=layout,
+        topology=topology,
         addresses=addresses,
         tls=tls,
         database=int(database),
@@ -142,9 +145,9 @@ def _address(text: str, default_port: int, form: str) -> RedisAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFiles:
-    """Files that are read for every new connection, so that a rotated one is taken up. None: there is none of it.
+    """Files that are read for each new connection, so that rotated ones are used. None: not given.
 
-    Each is the setting of that name behind `--store-`.
+    Each is the setting of that name after `--store-`.
     """
 
     username_file: Path | None = None
@@ -152,13 +155,13 @@ class StoreFiles:
     sentinel_username_file: Path | None = None
     sentinel_password_file: Path | None = None
     ca: Path | None = None
-    """CAs that sign the servers' certificates, PEM, instead of those of the system."""
+    """CA certificates for the servers, PEM, instead of the system's."""
     cert: Path | None = None
-    """The certificate that a server may ask for, and its key; PEM."""
+    """Client certificate and its key, PEM."""
     key: Path | None = None
 
     def mistakes(self, store: str) -> dict[str, str]:
-        """Return which of them do not go with that store, a valid one, and what to do about each."""
+        """Return the files that do not fit that store, a valid one, and a remedy for each."""
         if store == MEMORY:
             return dict.fromkeys(self._given(), "is for a Redis: give its URL as --store, or leave this out")
         url = StoreUrl.parse(store)
@@ -170,7 +173,7 @@ class StoreFiles:
     def _wrong(self, name: str, url: StoreUrl) -> str:
         if name in {"ca", "cert", "key"} and not url.tls:
             return "is for TLS: write rediss instead of redis in --store, or leave this out"
-        if name.startswith("sentinel_") and url.layout is not RedisTopology.SENTINEL:
+        if name.startswith("sentinel_") and url.topology is not RedisTopology.SENTINEL:
             return f"is for Sentinels: write --store {_FORMS[RedisTopology.SENTINEL]}, or leave this out"
         in_url = {"username_file": url.username, "password_file": url.password}
         if in_url.get(name):

@@ -10,13 +10,13 @@ from cryptography import x509
 
 from webhook.errors import UserError
 from webhook.support.watched_file import Reloading
-from webhook.tls.handshake_probe import believer, reason_of, shake_hands
+from webhook.tls.handshake_probe import client_trusting, probe_handshake, reason_of
 
 _FILE_BYTES_MAX = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class CaBundle:
     """What believes by it, and when the first of its CAs expires (seconds since the Unix epoch)."""
 
     client: ssl.SSLContext
@@ -26,12 +26,12 @@ class Bundle:
 @dataclass(frozen=True, slots=True)
 class _Look:
     served: ssl.SSLContext
-    bundle: Bundle
+    bundle: CaBundle
     second: int
     obstacle: str | None
 
 
-class Published(Reloading[Bundle]):
+class CaBundleFile(Reloading[CaBundle]):
     """`served` is the context that is shown to callers now."""
 
     def __init__(
@@ -54,16 +54,16 @@ class Published(Reloading[Bundle]):
 
     def _look(self, served: ssl.SSLContext) -> str | None:
         try:
-            shake_hands(served, self.value.client)
+            probe_handshake(served, self.value.client)
         except ssl.SSLError as error:
             return f"the serving certificate does not verify against {self._path}: {reason_of(error)}"
         return None
 
 
-def _bundle(path: Path, content: bytes) -> Bundle:
+def _bundle(path: Path, content: bytes) -> CaBundle:
     try:
         authorities = x509.load_pem_x509_certificates(content)
-        client = believer(content.decode("ascii", "ignore"))
+        client = client_trusting(content.decode("ascii", "ignore"))
     except (ValueError, ssl.SSLError):
         raise UserError(f"{path}: holds no CA in PEM", "give the caBundle of the webhook configurations") from None
-    return Bundle(client, min(int(one.not_valid_after_utc.timestamp()) for one in authorities))
+    return CaBundle(client, min(int(one.not_valid_after_utc.timestamp()) for one in authorities))

@@ -13,11 +13,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from webhook.authentication.certificate_identity import UNREADABLE
 from webhook.authentication.client_ca import authorities_of, certificates_of, extension
-from webhook.authentication.peer_recheck import Trust
+from webhook.authentication.peer_recheck import TrustedCas
 from webhook.authentication.weak_rsa_keys import weakness
 from webhook.errors import UserError
 from webhook.support.watched_file import Reloading
-from webhook.tls.handshake_probe import anybody, reason_of, shake_hands
+from webhook.tls.handshake_probe import probe_handshake, reason_of, trusting_client
 from webhook.tls.server_context import ServerContext
 
 _FILE_BYTES_MAX = 1024 * 1024
@@ -36,11 +36,11 @@ class TlsPaths:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedTls:
     """A context that works, and until when what it is made of is valid (seconds since the Unix epoch)."""
 
     context: ssl.SSLContext
-    trust: Trust
+    trust: TrustedCas
     """Whose clients may call."""
     leaf_not_after_seconds: int
     client_ca_not_after_seconds: int | None
@@ -49,7 +49,7 @@ class Loaded:
     """Of the last of them: from then on nobody can call."""
 
 
-class TlsFiles(Reloading[Loaded]):
+class TlsFiles(Reloading[LoadedTls]):
     """The context in force. A connection keeps the one that it was accepted with: a change disturbs no live one.
 
     At the start what has expired is taken too: the server that renews it may be this one. It takes no other's place.
@@ -58,7 +58,7 @@ class TlsFiles(Reloading[Loaded]):
     def __init__(self, paths: TlsPaths, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
         is_start = True
 
-        def parse(contents: tuple[bytes, ...]) -> Loaded:
+        def parse(contents: tuple[bytes, ...]) -> LoadedTls:
             nonlocal is_start
             loaded = load(paths, contents, may_have_expired=is_start)
             is_start = False
@@ -97,7 +97,7 @@ def server_context(paths: TlsPaths) -> ssl.SSLContext:
     return context
 
 
-def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool = False) -> Loaded:
+def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool = False) -> LoadedTls:
     """Check what was read, in the words of people, make the context of it, and try that."""
     leaf = certificates_of(paths.certificate, contents[0])[0]
     _check_leaf(paths.certificate, leaf, may_have_expired=may_have_expired)
@@ -106,7 +106,7 @@ def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool =
         authorities = authorities_of(paths.client_ca, contents[2], may_have_expired=may_have_expired)
     context = server_context(paths)
     try:
-        presented = shake_hands(context, anybody())
+        presented = probe_handshake(context, trusting_client())
     except (ssl.SSLError, ValueError) as error:
         raise UserError(
             f"{paths.certificate}: no TLS 1.3 handshake succeeds with it: {reason_of(error)}",
@@ -117,9 +117,9 @@ def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool =
         raise UserError(f"{paths.certificate}: changed while it was read", "replace certificate and key in one step")
     if set(context.get_ca_certs(binary_form=True)) != {_der(authority) for authority in authorities}:
         raise UserError(f"{paths.client_ca}: not what it was a moment ago", "replace it in one step")
-    return Loaded(
+    return LoadedTls(
         context=context,
-        trust=Trust(authorities),
+        trust=TrustedCas(authorities),
         leaf_not_after_seconds=_expiry_seconds(leaf),
         client_ca_not_after_seconds=min(map(_expiry_seconds, authorities), default=None),
         callers_end_seconds=max(map(_expiry_seconds, authorities), default=None),

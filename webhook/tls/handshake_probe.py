@@ -3,7 +3,7 @@
 import ssl
 
 
-def shake_hands(server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> bytes:
+def probe_handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> bytes:
     """Go to where the client has seen the certificate and a signature made with its key; return the former, DER.
 
     ssl.SSLError where they do not come so far. What the client would answer is not looked at.
@@ -22,7 +22,7 @@ def shake_hands(server_context: ssl.SSLContext, client_context: ssl.SSLContext) 
     return presented
 
 
-def anybody() -> ssl.SSLContext:
+def trusting_client() -> ssl.SSLContext:
     """Return the context of a client that believes everybody."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -30,7 +30,7 @@ def anybody() -> ssl.SSLContext:
     return context
 
 
-def believer(authorities_pem: str) -> ssl.SSLContext:
+def client_trusting(authorities_pem: str) -> ssl.SSLContext:
     """Return that of a client that believes whom these vouch for, whatever name it has; ssl.SSLError, ValueError.
 
     As in the API server, any of them may end a chain, one that another signed too.

@@ -58,7 +58,7 @@ def unsent(error: BaseException) -> bytes:
     return getattr(error, "unsent", b"")
 
 
-class Spares:
+class SpareSockets:
     """Second handles of sockets, for `send_alert`: the event loop closes the first one when a handshake fails.
 
     Only so many at one time: a flood of handshakes must not take all the descriptors that a process may have.

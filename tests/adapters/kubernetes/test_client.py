@@ -12,7 +12,7 @@ import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority, san
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, kubeconfig
 from webhook.adapters.kubernetes.api import client as module
 from webhook.adapters.kubernetes.api.client import connect
@@ -232,7 +232,7 @@ def account(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatc
     folder = tmp_path / "account"
     folder.mkdir()
     (folder / "token").write_text("one")
-    (folder / "ca.crt").write_bytes(authority.credentials.certificate.public_bytes(Encoding.PEM))
+    (folder / "ca.crt").write_bytes(authority.key_pair.certificate.public_bytes(Encoding.PEM))
     monkeypatch.setattr(module, "_ACCOUNT", folder)
     inside(monkeypatch, "10.0.0.1", 443)
     return folder
@@ -245,7 +245,7 @@ def inside(monkeypatch: pytest.MonkeyPatch, host: str, port: int) -> None:
 
 def serving(folder: Path, authority: Authority, *names: str) -> ssl.SSLContext:
     credentials = authority.issue_server("kube-apiserver", tuple(san(name) for name in names))
-    write_credentials(credentials, folder / "api.crt", folder / "api.key")
+    write_key_pair(credentials, folder / "api.crt", folder / "api.key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "api.crt", folder / "api.key")
     return context

@@ -11,7 +11,7 @@ from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, fake_a
 from tests.harness.overriding import Still, Told, entry
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapBook, ConfigMapOverrides, connect
 from webhook.errors import UserError
-from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_overrides import ActiveOverrides
 from webhook.ports import Observer, OverridesBook, WatchReports
 
 NAME, KEY, THIS = "podgate-overrides", "overrides.yaml", "configmap podgate-system/podgate-overrides"
@@ -26,7 +26,7 @@ class Followed:
         self.told = Told()
         self.troubles: list[str] = []
         observer: Observer = self.told
-        self.keeper = OverridesKeeper(observer, Still(), THIS)
+        self.keeper = ActiveOverrides(observer, Still(), THIS)
         reports = WatchReports(lambda: None, self.troubles.append, lambda _: None)
         self.source = ConfigMapOverrides(client, self.keeper, reports=reports, timing=QUICK)
 

@@ -14,7 +14,7 @@ from tests.harness.checking import Here
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, fake_apiserver, hang, refuse, say, until
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, connect
 from webhook.core.document.yaml.text import LARGEST_BYTES
-from webhook.policy.current_policy import PolicyKeeper
+from webhook.policy.current_policy import CurrentPolicy
 from webhook.ports import Observer, PolicySource, WatchReports
 
 POLICY, LAST_GOOD = "podgate-policy", "podgate-policy-last-good"
@@ -35,7 +35,7 @@ class Followed:
         self.overs: list[str] = []
         self.contacts = 0
         observer: Observer = self.recorder
-        self.keeper = PolicyKeeper(observer, FakeClock(), Here())
+        self.keeper = CurrentPolicy(observer, FakeClock(), Here())
         self.source = ConfigMapPolicy(
             client,
             self.keeper,
@@ -109,7 +109,7 @@ async def test_a_refresh_brings_the_document_byte_for_byte(followed: Followed) -
     text = document(5) + "# \u00fcber \U0001f680\n"
     followed.apply(text)
     await followed.source.refresh()
-    file = PolicyKeeper(followed.recorder, FakeClock(), Here())
+    file = CurrentPolicy(followed.recorder, FakeClock(), Here())
     assert await file.offer(text.encode(), "a file")
     assert followed.source.current() == file.current()
     assert followed.contacts == 1

@@ -19,7 +19,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, announcements, open_transport
 from webhook.adapters.redis_store.codec import packed_view
 from webhook.core.breaker import BreakerView, Forcing, State
-from webhook.core.quota import Acquire, CounterPlan, Refusal
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy
 from webhook.ports import Clock, WatchReports
 from webhook.store.store_url import StoreFiles
 
@@ -89,7 +89,7 @@ def published(server: RedisServer, view: BreakerView, at_us: int = 1, plan: Coun
 
 async def forced_open(store: RedisStore) -> None:
     """Move the breaker by one call."""
-    await store.by_hand(FORCED)
+    await store.apply_override(FORCED)
 
 
 async def test_what_one_does_to_a_breaker_the_others_know_without_asking(redis_server: RedisServer) -> None:
@@ -100,7 +100,7 @@ async def test_what_one_does_to_a_breaker_the_others_know_without_asking(redis_s
         view = other.store.last_breaker(PLAN)
         assert view is not None
         assert (view.state, view.reason, view.open_until_us) == (State.FORCED_OPEN, "INC-1", FAR_US)
-        await one.store.by_hand(PLAN)
+        await one.store.apply_override(PLAN)
         await eventually(lambda: other.knows() is State.CLOSED)
         assert one.troubles == other.troubles == []
 
@@ -113,8 +113,8 @@ async def test_what_is_by_hand_though_no_plan_here_says_so_is_for_redis_to_say(r
         assert other.store.known_breaker(PLAN) is None, "its override has ended, or is not known here yet"
         assert other.store.known_breaker(FORCED) is not None
         asked = Acquire(PLAN, "payments", "a", {"pods": 1}, "user:alice")
-        assert (await other.store.acquire(asked)).refused is Refusal.BREAKER
-        await one.store.by_hand(PLAN)
+        assert (await other.store.acquire(asked)).refused is DeniedBy.BREAKER
+        await one.store.apply_override(PLAN)
         assert (await other.store.acquire(asked)).refused is None
 
 
@@ -298,7 +298,7 @@ async def test_on_a_cluster_any_node_is_listened_to_and_another_where_it_is_gone
             gone = next(node for node in cluster.nodes if node is not owner)
             gone.kill()
             await subscribed(*(node for node in cluster.nodes if node is not gone), count=2)
-            await one.store.by_hand(PLAN)
+            await one.store.apply_override(PLAN)
             await eventually(lambda: one.knows() is other.knows() is State.CLOSED)
 
 
@@ -309,7 +309,7 @@ async def test_the_documented_user_of_a_cluster_may_listen_on_every_node(redis_c
             await subscribed(node)
             await forced_open(replica.store)
             await eventually(lambda: replica.knows() is State.FORCED_OPEN)
-            await replica.store.by_hand(PLAN)
+            await replica.store.apply_override(PLAN)
             assert replica.troubles == []
 
 

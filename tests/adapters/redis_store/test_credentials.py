@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import AuthenticationError, RedisError
 
 from certs.authority import server_names
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.adapters.redis_store.test_topology import KEY, linked
 from tests.harness.identity import Pki
 from tests.redis_servers import RedisProgram, RedisServer, behind_tls
@@ -119,7 +119,7 @@ def test_a_server_that_repeats_what_it_was_told_does_not_make_us_show_it() -> No
 @pytest.fixture
 def pki(tmp_path: Path) -> Pki:
     made = Pki.create(tmp_path)
-    write_credentials(made.client("podgate"), tmp_path / "client.crt", tmp_path / "client.key")
+    write_key_pair(made.client("podgate"), tmp_path / "client.crt", tmp_path / "client.key")
     return made
 
 
@@ -163,13 +163,13 @@ async def test_files_of_tls_that_changed_are_those_of_the_next_connection(
         with pytest.raises(RedisError, match=r"(?i)certificate.verify.failed"):
             await link.ping()
         shutil.copy(other.folder / "ca.crt", pki.folder / "ca.crt")
-        write_credentials(other.client("podgate"), pki.folder / "client.crt", pki.folder / "client.key", replace=True)
+        write_key_pair(other.client("podgate"), pki.folder / "client.crt", pki.folder / "client.key", replace=True)
         assert await link.run([KEY], b"b") == b"b"
 
 
 async def test_a_server_of_another_name_is_refused(redis_server: RedisServer, pki: Pki) -> None:
     leaf = pki.authority.issue_server("elsewhere", server_names("elsewhere"))
-    write_credentials(leaf, pki.folder / "elsewhere.crt", pki.folder / "elsewhere.key")
+    write_key_pair(leaf, pki.folder / "elsewhere.crt", pki.folder / "elsewhere.key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pki.folder / "elsewhere.crt", pki.folder / "elsewhere.key")
     async with behind_tls(redis_server, context) as url, linked(url, StoreFiles(ca=pki.folder / "ca.crt")) as link:

@@ -38,7 +38,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.app.store import open_store
 from webhook.app.telemetry import Telemetry
 from webhook.core.policy_spec import WhenStoreUnavailable
-from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.settings import Settings
 from webhook.store import ReconcilerTiming, StoreFallback, fallback
 from webhook.store.errors import UncountedError
@@ -88,7 +88,7 @@ class World:
             return None
 
     async def used(self, plan: CounterPlan) -> int:
-        return sum(use.used for use in (await self.guard.look(plan)).uses[""])
+        return sum(use.used for use in (await self.guard.snapshot(plan)).uses[""])
 
     async def until_settled(self) -> None:
         """Let a server's seconds pass until the store answers for every service and nothing is owed."""
@@ -97,7 +97,7 @@ class World:
                 await asyncio.gather(self.guard.tick(list(PLANS.values())), return_exceptions=True)
                 receipts = [await self.ask(plan, peek=True) for plan in PLANS.values()]
                 answered = all(receipt is not None and not receipt.local for receipt in receipts)
-                if answered and self.guard._settling._task is None and not self.telemetry.store_trouble:
+                if answered and self.guard._reconciler._task is None and not self.telemetry.store_trouble:
                     return
                 await asyncio.sleep(0.05)
 
@@ -158,7 +158,7 @@ async def live_through(world: World, trouble: Trouble) -> None:
     assert [receipt is not None and receipt.charged for receipt in local] == [True] * 4 + [False] * 4
     assert all(receipt is not None and receipt.local for receipt in local)
     assert local[-1] is not None
-    assert local[-1].refused is Refusal.QUOTA
+    assert local[-1].refused is DeniedBy.QUOTA
     assert [await world.ask(plan) for plan in (ALLOW, DENY) for _ in range(DURING)] == [None] * 2 * DURING
     assert world.series("podgate_store_fallback") == dict.fromkeys(("Local", "Allow", "Deny"), 1)
     assert world.metrics()["podgate_store_up"] == 0
@@ -173,7 +173,7 @@ async def live_through(world: World, trouble: Trouble) -> None:
     assert (world.metrics()["podgate_store_losses_total"] > 0) is trouble.loses
     after = await world.ask(LOCAL)
     assert after is not None
-    assert (after.refused, after.local) == (Refusal.QUOTA, False)
+    assert (after.refused, after.local) == (DeniedBy.QUOTA, False)
 
 
 async def test_refused(own_redis_server: RedisServer) -> None:
@@ -388,6 +388,6 @@ async def test_nobody_comes_in_beyond_the_limit_by_what_a_failover_lost(tmp_path
             for _ in range(5):
                 receipt = await world.ask(plan)
                 assert receipt is not None
-                assert receipt.refused is Refusal.QUOTA
+                assert receipt.refused is DeniedBy.QUOTA
             assert again == 0, "the loss is known before the new primary judges anybody"
             assert await world.used(plan) == hard

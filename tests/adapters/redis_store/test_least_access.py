@@ -75,10 +75,10 @@ async def everything(store: RedisStore, pass_seconds: Callable[[float], None]) -
                 cost = {"pods": 1, "requests.cpu": 100}
                 asked = Acquire(plan, f"team-{number}", f"{uid}{number}", cost, f"x:{uid}")
                 await store.acquire(asked)
-            await store.hear(plan, [Outcomes.one(ok=True, latency_us=1)])
+            await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=1)])
             await store.refund(plan, f"a{number}")
             await follow(store, plan, number)
-            await store.look(plan, "team-0")
+            await store.snapshot(plan, "team-0")
         await store.tick(PLANS)
         pass_seconds(WEEK_SECONDS)
 
@@ -87,13 +87,13 @@ async def follow(store: RedisStore, plan: CounterPlan, number: int) -> None:
     """Do what only the controller does."""
     namespace = f"team-{number}"
     for lives in (True, False):
-        await store.see(plan, [Sighting(namespace, "pod", f"seen-{number}", {"pods": 1}, lives)])
-    await store.see(plan, [Sighting(namespace, "pod", f"b{number}", {"pods": 1}, lives=True)])
+        await store.observe(plan, [Sighting(namespace, "pod", f"seen-{number}", {"pods": 1}, lives)])
+    await store.observe(plan, [Sighting(namespace, "pod", f"b{number}", {"pods": 1}, lives=True)])
     await store.overdue(plan, 0, 10)
-    await store.let_be(plan, [f"c{number}"])
+    await store.stop_waiting(plan, [f"c{number}"])
     for scope in await store.scopes(plan):
         await store.live(plan, scope)
-    await store.counted(plan, [namespace])
+    await store.mark_complete(plan, [namespace])
     await store.reset(plan, 1)
 
 
@@ -115,7 +115,7 @@ async def replayed(server: RedisServer) -> None:
                     await store.acquire(Acquire(plan, namespace, f"{namespace}-{uid}", {"pods": 1}, "x"))
                 await follow(store, plan, len(namespace))
                 clock.sleep(WEEK_SECONDS)
-                await store.look(plan)
+                await store.snapshot(plan)
         await store.forget()
 
 

@@ -114,7 +114,7 @@ class Replica:
 
     @property
     def is_settled(self) -> bool:
-        return self.guard._settling.is_settled(PLAN.tag)
+        return self.guard._reconciler.is_settled(PLAN.tag)
 
 
 def _nothing(*_: object) -> None:

@@ -115,7 +115,7 @@ class Replica:
 
         async def failing() -> bool:
             with suppress(StoreUnavailableError):
-                await self.guard.hear(PLAN, [Outcomes(0, 1, 0)])
+                await self.guard.record_outcomes(PLAN, [Outcomes(0, 1, 0)])
             return (await self.view()).state in TRIPPED
 
         await until(failing)
@@ -132,7 +132,7 @@ class Replica:
             receipt = await self.guard.acquire(Acquire(PLAN, "shop", uid, {"pods": 1}, "user:alice"))
             if receipt.refused is None:
                 with suppress(StoreUnavailableError):
-                    await self.guard.hear(PLAN, [Outcomes(1, 0, 0)])
+                    await self.guard.record_outcomes(PLAN, [Outcomes(1, 0, 0)])
             return False
 
         await until(probing)
@@ -150,7 +150,7 @@ async def agreed(one: Replica, other: Replica) -> BreakerView:
 
     async def are_alike() -> bool:
         mine, theirs = await one.view(), await other.view()
-        settled = all(replica.guard._settling.is_settled(PLAN.tag) for replica in (one, other))
+        settled = all(replica.guard._reconciler.is_settled(PLAN.tag) for replica in (one, other))
         return settled and (mine.state, mine.generation) == (theirs.state, theirs.generation)
 
     await until(are_alike)

@@ -13,7 +13,7 @@ import pytest
 import redis
 from redis.asyncio import Redis
 
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.cluster.observing import listens, runs, until
 from tests.cluster.processes import ComponentError
 from tests.cluster.toolchain import BuildError
@@ -166,7 +166,7 @@ async def test_a_server_can_be_behind_tls_that_asks_for_a_certificate(
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "ca.crt")
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
-    write_credentials(pki.client(), tmp_path / "client.crt", tmp_path / "client.key")
+    write_key_pair(pki.client(), tmp_path / "client.crt", tmp_path / "client.key")
     ours = {"ssl_certfile": str(tmp_path / "client.crt"), "ssl_keyfile": str(tmp_path / "client.key")}
     settings = {"ssl_ca_certs": str(tmp_path / "ca.crt"), "retry": None}
     async with behind_tls(own_redis_server, context) as url:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis.exceptions import RedisError
 
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from tests.adapters.redis_store.test_topology import KEY, linked
 from tests.harness.identity import Pki
 from tests.redis_servers import SERVICE, RedisCluster, RedisServer, program
@@ -23,7 +23,7 @@ PROGRAM = "redis-8.2"
 def context(tmp_path: Path) -> ssl.SSLContext:
     """Return the server side's, which asks for a certificate."""
     pki = Pki.create(tmp_path)
-    write_credentials(pki.client("podgate"), tmp_path / "client.crt", tmp_path / "client.key")
+    write_key_pair(pki.client("podgate"), tmp_path / "client.crt", tmp_path / "client.key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.crt"))
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(pki.paths.certificate, pki.paths.key)

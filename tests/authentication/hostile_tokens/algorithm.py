@@ -10,7 +10,7 @@ import jwt
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.authentication.hostile_tokens.making import Draft, Hostile, good, large_curve
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 _SECRETS = {
     "the public key, PEM": lambda draft: draft.by.key.public_key().public_bytes(
@@ -59,7 +59,7 @@ def _unsigned(draft: Draft) -> Draft:
 
 
 def _case(name: str, fault: Callable[[Draft], Draft], of: Callable[[], Draft] = good) -> Hostile:
-    return Hostile("algorithm", name, Refusal.ALGORITHM, fault, of)
+    return Hostile("algorithm", name, AuthFailure.ALGORITHM, fault, of)
 
 
 def _of(name: str) -> Callable[[], Draft]:
@@ -67,7 +67,7 @@ def _of(name: str) -> Callable[[], Draft]:
 
 
 CASES = (
-    Hostile("algorithm", "none, and no signature", Refusal.TOKEN_MALFORMED, _unsigned),
+    Hostile("algorithm", "none, and no signature", AuthFailure.TOKEN_MALFORMED, _unsigned),
     *(_case(f"{name!r} with a signature", _named(name)) for name in ("none", "None", "NONE", "nOnE")),
     *(_case(f"alg is {value!r}", _named(value)) for value in (None, 256, True, [], ["ES256"], {"ES256": 1}, "")),
     *(_case(f"alg is {value!r}", _named(value)) for value in ("es256", "ES256 ", "ES256\0", "ES256,none", "ES256K")),

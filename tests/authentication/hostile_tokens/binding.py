@@ -21,7 +21,7 @@ from tests.authentication.hostile_tokens.making import (
     thumbprint,
 )
 from webhook.authentication.authenticator import TokenLimits
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.tokens.jwt import Binding
 
 _NO_BINDING: tuple[object, ...] = (None, {}, [], "", "x", 7, True)
@@ -53,7 +53,7 @@ def _bound(name: str, make: Callable[[], object]) -> Hostile:
     def spoilt(draft: Draft) -> Draft:
         return draft.with_claims(cnf=make())
 
-    return Hostile("binding", name, Refusal.BINDING, spoilt, bound_to, status=403)
+    return Hostile("binding", name, AuthFailure.BINDING, spoilt, bound_to, status=403)
 
 
 def _value(name: str, make: Callable[[], object]) -> Hostile:
@@ -82,7 +82,7 @@ CASES = (
     Hostile(
         "binding",
         "brought with another certificate of the same name",
-        Refusal.BINDING,
+        AuthFailure.BINDING,
         lambda d: replace(d, certificate=OTHER),
         bound_to,
         status=403,
@@ -90,7 +90,7 @@ CASES = (
     Hostile(
         "binding",
         "brought with a certificate of another name",
-        Refusal.BINDING,
+        AuthFailure.BINDING,
         lambda d: replace(d, certificate=PROBER),
         bound_to,
         status=403,
@@ -98,7 +98,7 @@ CASES = (
     Hostile(
         "binding",
         "bound to none where it must be",
-        Refusal.BINDING,
+        AuthFailure.BINDING,
         lambda d: d.without("cnf"),
         bound_to,
         status=403,
@@ -107,7 +107,7 @@ CASES = (
     Hostile(
         "binding",
         "not bound, and brought by somebody else",
-        Refusal.IDENTITY_MISMATCH,
+        AuthFailure.IDENTITY_MISMATCH,
         lambda d: replace(d, certificate=PROBER),
         good,
         status=403,

@@ -14,7 +14,7 @@ from tests.authentication.hostile_tokens.making import (
     good,
     raw_claims,
 )
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 _DAY = 86_400
 _NO_TIME: tuple[object, ...] = (
@@ -40,21 +40,21 @@ def _claims(**changed: object) -> Callable[[Draft], Draft]:
     return lambda draft: draft.with_claims(**changed)
 
 
-def _case(reason: Refusal, name: str, fault: Callable[[Draft], Draft], of: Callable[[], Draft] = good) -> Hostile:
+def _case(reason: AuthFailure, name: str, fault: Callable[[Draft], Draft], of: Callable[[], Draft] = good) -> Hostile:
     return Hostile("claims", name, reason, fault, of)
 
 
 def _wrong(name: str, value: object) -> Hostile:
     text = str(value).replace(str(NOW), "NOW")  # a case has the same name in every run
-    return _case(Refusal.CLAIMS, f"{name} is {text[:20]!r}, {type(value).__name__}", _claims(**{name: value}))
+    return _case(AuthFailure.CLAIMS, f"{name} is {text[:20]!r}, {type(value).__name__}", _claims(**{name: value}))
 
 
 def _without(name: str) -> Hostile:
-    return _case(Refusal.CLAIMS, f"no {name}", lambda draft: draft.without(name))
+    return _case(AuthFailure.CLAIMS, f"no {name}", lambda draft: draft.without(name))
 
 
 def _bytes(name: str, change: Callable[[bytes], bytes]) -> Hostile:
-    return _case(Refusal.CLAIMS, name, raw_claims(change))
+    return _case(AuthFailure.CLAIMS, name, raw_claims(change))
 
 
 def _member(member: str) -> Callable[[bytes], bytes]:
@@ -63,25 +63,25 @@ def _member(member: str) -> Callable[[bytes], bytes]:
 
 
 def _stranger(name: str, **changed: object) -> Hostile:
-    return Hostile("claims", name, Refusal.IDENTITY_MISMATCH, _claims(**changed), status=403)
+    return Hostile("claims", name, AuthFailure.IDENTITY_MISMATCH, _claims(**changed), status=403)
 
 
 def _account(subject: str) -> Hostile:
     fault = _claims(sub=subject)
-    return Hostile("claims", f"the subject {subject}", Refusal.IDENTITY_MISMATCH, fault, clusters, status=403)
+    return Hostile("claims", f"the subject {subject}", AuthFailure.IDENTITY_MISMATCH, fault, clusters, status=403)
 
 
 _TIMES = (
-    _case(Refusal.EXPIRED, "expired a second beyond the leeway", _claims(iat=NOW - 600, exp=NOW - LEEWAY)),
-    _case(Refusal.EXPIRED, "expired long ago", _claims(iat=1, exp=2)),
-    _case(Refusal.EXPIRED, "expires at zero", _claims(iat=0, exp=0)),
-    _case(Refusal.NOT_YET_VALID, "issued in the future", _claims(iat=NOW + LEEWAY + 1)),
-    _case(Refusal.NOT_YET_VALID, "valid from the future on", _claims(nbf=NOW + LEEWAY + 1)),
-    _case(Refusal.NOT_YET_VALID, "valid from a year that no clock knows", _claims(nbf=2**40)),
-    _case(Refusal.LIFETIME, "lives a second too long", _claims(iat=NOW - 60, exp=NOW - 60 + _DAY + 1)),
-    _case(Refusal.LIFETIME, "lives for ever", _claims(exp=2**40)),
-    _case(Refusal.LIFETIME, "expires as it is issued", _claims(iat=NOW + 5, exp=NOW + 5)),
-    _case(Refusal.LIFETIME, "expires before it is issued", _claims(iat=NOW + 5, exp=NOW + 4)),
+    _case(AuthFailure.EXPIRED, "expired a second beyond the leeway", _claims(iat=NOW - 600, exp=NOW - LEEWAY)),
+    _case(AuthFailure.EXPIRED, "expired long ago", _claims(iat=1, exp=2)),
+    _case(AuthFailure.EXPIRED, "expires at zero", _claims(iat=0, exp=0)),
+    _case(AuthFailure.NOT_YET_VALID, "issued in the future", _claims(iat=NOW + LEEWAY + 1)),
+    _case(AuthFailure.NOT_YET_VALID, "valid from the future on", _claims(nbf=NOW + LEEWAY + 1)),
+    _case(AuthFailure.NOT_YET_VALID, "valid from a year that no clock knows", _claims(nbf=2**40)),
+    _case(AuthFailure.LIFETIME, "lives a second too long", _claims(iat=NOW - 60, exp=NOW - 60 + _DAY + 1)),
+    _case(AuthFailure.LIFETIME, "lives for ever", _claims(exp=2**40)),
+    _case(AuthFailure.LIFETIME, "expires as it is issued", _claims(iat=NOW + 5, exp=NOW + 5)),
+    _case(AuthFailure.LIFETIME, "expires before it is issued", _claims(iat=NOW + 5, exp=NOW + 4)),
     *(_wrong("exp", value) for value in _NO_TIME),
     *(_wrong("iat", value) for value in _NO_TIME),
     *(_wrong("nbf", value) for value in _NO_TIME),
@@ -103,17 +103,17 @@ _NAMES = (
     *(_wrong("aud", value) for value in _NO_AUDIENCE),
     *(_without(name) for name in ("iss", "sub", "aud")),
     *(
-        _case(Refusal.ISSUER, f"the issuer {value!r}", _claims(iss=value))
+        _case(AuthFailure.ISSUER, f"the issuer {value!r}", _claims(iss=value))
         for value in ("elsewhere", "KUBE-APISERVER", "kube-apiserver/", "kube-apiserver ", "kube-apiservеr")  # noqa: RUF001
     ),
-    _case(Refusal.ISSUER, "an issuer with a slash more", _claims(iss=CLUSTER + "/"), clusters),
-    _case(Refusal.ISSUER, "an issuer by http", _claims(iss=CLUSTER.replace("https", "http")), clusters),
+    _case(AuthFailure.ISSUER, "an issuer with a slash more", _claims(iss=CLUSTER + "/"), clusters),
+    _case(AuthFailure.ISSUER, "an issuer by http", _claims(iss=CLUSTER.replace("https", "http")), clusters),
     *(
-        _case(Refusal.AUDIENCE, f"the audience {value!r}", _claims(aud=value))
+        _case(AuthFailure.AUDIENCE, f"the audience {value!r}", _claims(aud=value))
         for value in ("vault", "Podgate", "podgate ", "podgat", "podgate.example", ["vault"], "*")
     ),
     *(
-        _case(Refusal.AUDIENCE, f"audiences {value!r}", _claims(aud=value))
+        _case(AuthFailure.AUDIENCE, f"audiences {value!r}", _claims(aud=value))
         for value in (["podgate", "vault"], ["vault", "podgate"], ["podgate", "podgate"], ["podgate", ""])
     ),
     *(_stranger(f"the subject {value!r}", sub=value) for value in ("root", "KUBE-APISERVER", "kube-apiserver-2", "*")),

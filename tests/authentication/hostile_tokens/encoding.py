@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.authentication.hostile_tokens.making import Draft, Hostile, good, spelt
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _NAMES = ("header", "claims", "signature")
 
 
 def _case(name: str, change: Callable[[str], str]) -> Hostile:
-    return Hostile("encoding", name, Refusal.TOKEN_MALFORMED, spelt(change))
+    return Hostile("encoding", name, AuthFailure.TOKEN_MALFORMED, spelt(change))
 
 
 def _at(position: int, change: Callable[[str], str]) -> Callable[[str], str]:
@@ -65,7 +65,7 @@ CASES = (
         Hostile(
             "encoding",
             f"stray bits in the {name}",
-            Refusal.TOKEN_MALFORMED,
+            AuthFailure.TOKEN_MALFORMED,
             spelt(_at(place, _stray)),
             lambda: _padded(good()),
         )

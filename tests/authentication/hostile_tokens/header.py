@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.authentication.hostile_tokens.making import STRANGER, Draft, Hostile, key, raw_header
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 _SURPLUS: dict[str, dict[str, object]] = {
     "a key": {"jwk": key(STRANGER).jwk()},
@@ -57,7 +57,7 @@ def _with(more: dict[str, object]) -> Callable[[Draft], Draft]:
 
 
 def _malformed(name: str, change: Callable[[bytes], bytes]) -> Hostile:
-    return Hostile("header", name, Refusal.TOKEN_MALFORMED, raw_header(change))
+    return Hostile("header", name, AuthFailure.TOKEN_MALFORMED, raw_header(change))
 
 
 def _member(text: str) -> Callable[[bytes], bytes]:
@@ -66,9 +66,9 @@ def _member(text: str) -> Callable[[bytes], bytes]:
 
 
 CASES = (
-    *(Hostile("header", name, Refusal.HEADER, _with(more)) for name, more in _SURPLUS.items()),
-    *(Hostile("header", f"typ is {typ!r}", Refusal.HEADER, _typ(typ)) for typ in _TYPES),
-    Hostile("header", "no member", Refusal.ALGORITHM, raw_header(lambda _: b"{}")),
+    *(Hostile("header", name, AuthFailure.HEADER, _with(more)) for name, more in _SURPLUS.items()),
+    *(Hostile("header", f"typ is {typ!r}", AuthFailure.HEADER, _typ(typ)) for typ in _TYPES),
+    Hostile("header", "no member", AuthFailure.ALGORITHM, raw_header(lambda _: b"{}")),
     _malformed("alg twice", _member('"alg": "none"')),
     _malformed("kid twice", _member('"kid": "x"')),
     _malformed("typ twice", _member('"typ": "JWT"')),

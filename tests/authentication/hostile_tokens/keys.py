@@ -22,7 +22,7 @@ from tests.authentication.hostile_tokens.making import (
     useless_keys,
     weak_rsa,
 )
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 _NO_KID: tuple[object, ...] = (None, 7, True, [], ["ES256"], {}, "", " ", "a b", "é", "k" * 129)
 _TRICKS = ("../../dev/null", "a\0", "ES256\n", "' OR 1=1 --", "| curl x", "%00", "ES256 ", "{{7*7}}", "a,b", "a?b", "*")
@@ -70,77 +70,77 @@ def _clusters_of_shared_name() -> Draft:
     return good(SHARED, iss=CLUSTER, sub=ACCOUNT)
 
 
-def _case(reason: Refusal, name: str, fault: Callable[[Draft], Draft], of: Callable[[], Draft] = good) -> Hostile:
+def _case(reason: AuthFailure, name: str, fault: Callable[[Draft], Draft], of: Callable[[], Draft] = good) -> Hostile:
     return Hostile("key", name, reason, fault, of)
 
 
 _BY_SELF = {"too-weak": _weak, "of-another-curve": _large}
 
 CASES = (
-    *(_case(Refusal.UNKNOWN_KEY, f"the kid is {str(kid)[:20]!r}", _kid(kid)) for kid in (*_NO_KID, *_TRICKS)),
-    _case(Refusal.UNKNOWN_KEY, "no kid", lambda draft: draft.header_without("kid")),
-    _case(Refusal.UNKNOWN_KEY, "a kid in another case", _kid("es256")),
-    _case(Refusal.UNKNOWN_KEY, "an address for a kid", _kid("https://attacker.example/key")),
+    *(_case(AuthFailure.UNKNOWN_KEY, f"the kid is {str(kid)[:20]!r}", _kid(kid)) for kid in (*_NO_KID, *_TRICKS)),
+    _case(AuthFailure.UNKNOWN_KEY, "no kid", lambda draft: draft.header_without("kid")),
+    _case(AuthFailure.UNKNOWN_KEY, "a kid in another case", _kid("es256")),
+    _case(AuthFailure.UNKNOWN_KEY, "an address for a kid", _kid("https://attacker.example/key")),
     _case(
-        Refusal.UNKNOWN_KEY,
+        AuthFailure.UNKNOWN_KEY,
         "a stranger's key by its own name",
         lambda d: replace(d.with_header(kid="x"), by=key(STRANGER)),
     ),
-    _case(Refusal.SIGNATURE, "a stranger's key", _by(STRANGER)),
-    _case(Refusal.SIGNATURE, "another key of the set", _by("ES256 second")),
-    _case(Refusal.SIGNATURE, "the kid of another key of the set", _kid("ES256-second")),
-    _case(Refusal.SIGNATURE, "a stranger's RSA key", _by("RS256 stranger"), _of("RS256")),
-    _case(Refusal.SIGNATURE, "a stranger's RSA key for PSS", _by("PS256 stranger"), _of("PS256")),
-    _case(Refusal.SIGNATURE, "a stranger's Ed25519 key", _by("EdDSA stranger"), _of("EdDSA")),
+    _case(AuthFailure.SIGNATURE, "a stranger's key", _by(STRANGER)),
+    _case(AuthFailure.SIGNATURE, "another key of the set", _by("ES256 second")),
+    _case(AuthFailure.SIGNATURE, "the kid of another key of the set", _kid("ES256-second")),
+    _case(AuthFailure.SIGNATURE, "a stranger's RSA key", _by("RS256 stranger"), _of("RS256")),
+    _case(AuthFailure.SIGNATURE, "a stranger's RSA key for PSS", _by("PS256 stranger"), _of("PS256")),
+    _case(AuthFailure.SIGNATURE, "a stranger's Ed25519 key", _by("EdDSA stranger"), _of("EdDSA")),
     *(
         _case(
-            Refusal.UNKNOWN_KEY,
+            AuthFailure.UNKNOWN_KEY,
             f"a key that stands in the set, but is {why}",
             _BY_SELF.get(jwk["kid"], _useless(jwk["kid"])),
         )
         for why, jwk in useless_keys().items()
         if why not in {"too weak", "twice again"}
     ),
-    Hostile("key", "a key that stands in the set, but is too weak", Refusal.UNKNOWN_KEY, _weak),
+    Hostile("key", "a key that stands in the set, but is too weak", AuthFailure.UNKNOWN_KEY, _weak),
     _case(
-        Refusal.KEY_ISSUER,
+        AuthFailure.KEY_ISSUER,
         "a key without an issuer that speaks for the cluster's",
         lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
     ),
     _case(
-        Refusal.KEY_ISSUER,
+        AuthFailure.KEY_ISSUER,
         "the cluster's key that speaks for another",
         lambda d: d.with_claims(iss=ISSUER, sub=SUBJECT),
         clusters,
     ),
     _case(
-        Refusal.KEY_ISSUER,
+        AuthFailure.KEY_ISSUER,
         "a key without an issuer that speaks for one that has its own",
         lambda d: d.with_claims(iss=BOUND),
     ),
     _case(
-        Refusal.KEY_ISSUER,
+        AuthFailure.KEY_ISSUER,
         "a bound key that speaks for an issuer that has none",
         lambda d: d.with_claims(iss=ISSUER),
         _bound,
     ),
     _case(
-        Refusal.KEY_ISSUER,
+        AuthFailure.KEY_ISSUER,
         "a bound key that speaks for the cluster's issuer",
         lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
         _bound,
     ),
     _case(
-        Refusal.KEY_ISSUER,
+        AuthFailure.KEY_ISSUER,
         "our key of a name that the cluster's has too",
         lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
         _ours_of_shared_name,
     ),
     _case(
-        Refusal.KEY_ISSUER,
+        AuthFailure.KEY_ISSUER,
         "the cluster's key of a name that ours has too",
         lambda d: d.with_claims(iss=ISSUER, sub=SUBJECT),
         _clusters_of_shared_name,
     ),
-    _case(Refusal.SIGNATURE, "neither of two keys of one name", _by(STRANGER), _ours_of_shared_name),
+    _case(AuthFailure.SIGNATURE, "neither of two keys of one name", _by(STRANGER), _ours_of_shared_name),
 )

@@ -13,13 +13,13 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from certs.authority import Authority, Credentials
+from certs.authority import Authority, KeyPair
 from tests.harness.identity import Signer, Steady, der, identities, segment, signer
 from webhook.authentication.authenticator import Authenticator, TokenLimits
 from webhook.authentication.identities import Identities
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.tokens.jwks import read_key_set
-from webhook.authentication.tokens.jwks_union import KeyRing
+from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.errors import AuthenticationError
 from webhook.ports import Caller, TokenKey
 
@@ -103,7 +103,7 @@ def authority() -> Authority:
 
 
 @cache
-def client(name: str) -> Credentials:
+def client(name: str) -> KeyPair:
     return authority().issue_client({MINE: "kube-apiserver", OTHER: "kube-apiserver", PROBER: "prober"}[name])
 
 
@@ -243,7 +243,7 @@ class World:
         self.cluster.publish(*cluster_keys())
         self.identities: Steady[Identities] = identities(IDENTITIES)
         self.denials = Denials()
-        ring = KeyRing([self.own, self.cluster])
+        ring = JwksUnion([self.own, self.cluster])
         self.authenticator = Authenticator(self.identities, ring, self.clock, limits, self.denials)
 
     def ask(self, draft: Draft) -> Caller:
@@ -263,7 +263,7 @@ class Hostile:
 
     group: str
     name: str
-    reason: Refusal
+    reason: AuthFailure
     fault: Callable[[Draft], Draft] = lambda draft: draft
     of: Callable[[], Draft] = good
     then: Callable[[World], None] | None = None

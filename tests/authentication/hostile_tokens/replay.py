@@ -20,7 +20,7 @@ from tests.authentication.hostile_tokens.making import (
     signed,
 )
 from tests.harness.identity import identities
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 _DAY = 86_400
 
@@ -73,73 +73,85 @@ def _identities(old: str, new: str) -> Callable[[World], None]:
 
 
 def _case(
-    reason: Refusal, name: str, then: Callable[[World], None], of: Callable[[], Draft] = good, status: int = 401
+    reason: AuthFailure, name: str, then: Callable[[World], None], of: Callable[[], Draft] = good, status: int = 401
 ) -> Hostile:
     return Hostile("replay", name, reason, of=of, then=then, status=status)
 
 
 CASES = (
-    _case(Refusal.DENIED, "its id is denied", _deny),
+    _case(AuthFailure.DENIED, "its id is denied", _deny),
     *(
-        _case(Refusal.DENIED, f"its id is denied, {name}", _deny, partial(good, name))
+        _case(AuthFailure.DENIED, f"its id is denied, {name}", _deny, partial(good, name))
         for name in ("RS256", "PS256", "EdDSA")
     ),
-    _case(Refusal.DENIED, "its id is denied, the cluster's", _deny_the_clusters, clusters),
-    Hostile("replay", "its id is denied, and its signature rewritten", Refusal.DENIED, signed(malleated), then=_deny),
+    _case(AuthFailure.DENIED, "its id is denied, the cluster's", _deny_the_clusters, clusters),
+    Hostile(
+        "replay", "its id is denied, and its signature rewritten", AuthFailure.DENIED, signed(malleated), then=_deny
+    ),
     Hostile(
         "replay",
         "its id is denied, and it is signed anew",
-        Refusal.DENIED,
+        AuthFailure.DENIED,
         lambda d: d.with_header(typ="at+jwt"),
         then=_deny,
     ),
     Hostile(
         "replay",
         "its id is denied, and it lives longer",
-        Refusal.DENIED,
+        AuthFailure.DENIED,
         lambda d: d.with_claims(exp=NOW + LIFE + 1),
         then=_deny,
     ),
     Hostile(
-        "replay", "its id is denied, and comes from another key", Refusal.DENIED, lambda _: good("RS256"), then=_deny
+        "replay",
+        "its id is denied, and comes from another key",
+        AuthFailure.DENIED,
+        lambda _: good("RS256"),
+        then=_deny,
     ),
-    _case(Refusal.UNKNOWN_KEY, "its key is gone", _publish("ES256 second")),
-    _case(Refusal.UNKNOWN_KEY, "its RSA key is gone", _publish("ES256"), lambda: good("RS256")),
-    _case(Refusal.UNKNOWN_KEY, "all keys of its issuer are gone", _cluster_gone, clusters),
-    _case(Refusal.SIGNATURE, "its key was replaced under the same name", _replaced),
-    _case(Refusal.ALGORITHM, "its key is for another algorithm now", _now_for_another_algorithm, lambda: good("RS256")),
-    _case(Refusal.KEY_ISSUER, "its key speaks for another issuer now", _now_anothers),
-    _case(Refusal.KEY_ISSUER, "its issuer has keys of its own now", _now_the_clusters),
-    _case(Refusal.EXPIRED, "it expired, the leeway too", _later(LIFE + LEEWAY)),
+    _case(AuthFailure.UNKNOWN_KEY, "its key is gone", _publish("ES256 second")),
+    _case(AuthFailure.UNKNOWN_KEY, "its RSA key is gone", _publish("ES256"), lambda: good("RS256")),
+    _case(AuthFailure.UNKNOWN_KEY, "all keys of its issuer are gone", _cluster_gone, clusters),
+    _case(AuthFailure.SIGNATURE, "its key was replaced under the same name", _replaced),
     _case(
-        Refusal.EXPIRED,
+        AuthFailure.ALGORITHM, "its key is for another algorithm now", _now_for_another_algorithm, lambda: good("RS256")
+    ),
+    _case(AuthFailure.KEY_ISSUER, "its key speaks for another issuer now", _now_anothers),
+    _case(AuthFailure.KEY_ISSUER, "its issuer has keys of its own now", _now_the_clusters),
+    _case(AuthFailure.EXPIRED, "it expired, the leeway too", _later(LIFE + LEEWAY)),
+    _case(
+        AuthFailure.EXPIRED,
         "it expired within the minute for which it was remembered",
         _later(30),
         lambda: good(exp=NOW + 20),
     ),
-    _case(Refusal.EXPIRED, "it expired long ago", _later(2 * LIFE)),
-    _case(Refusal.NOT_YET_VALID, "the clock was set back", _later(-3600)),
+    _case(AuthFailure.EXPIRED, "it expired long ago", _later(2 * LIFE)),
+    _case(AuthFailure.NOT_YET_VALID, "the clock was set back", _later(-3600)),
     _case(
-        Refusal.ISSUER, "its issuer is in no identity any more", _identities(f"issuer: {ISSUER}", "issuer: elsewhere")
+        AuthFailure.ISSUER,
+        "its issuer is in no identity any more",
+        _identities(f"issuer: {ISSUER}", "issuer: elsewhere"),
     ),
     _case(
-        Refusal.AUDIENCE, "its audience is in no identity any more", _identities("audience: podgate", "audience: other")
+        AuthFailure.AUDIENCE,
+        "its audience is in no identity any more",
+        _identities("audience: podgate", "audience: other"),
     ),
     _case(
-        Refusal.IDENTITY_MISMATCH,
+        AuthFailure.IDENTITY_MISMATCH,
         "its subject is in no identity any more",
         _identities("podgate-system:*", "elsewhere:*"),
         clusters,
         403,
     ),
     _case(
-        Refusal.IDENTITY_MISMATCH,
+        AuthFailure.IDENTITY_MISMATCH,
         "its certificate is in no identity any more",
         _identities("commonName: kube-apiserver", "commonName: somebody"),
         status=403,
     ),
     _case(
-        Refusal.CERTIFICATE_EXPIRED,
+        AuthFailure.CERTIFICATE_EXPIRED,
         "its certificate expired",
         lambda world: setattr(world.clock, "seconds", NOW + 31 * _DAY * 100),
     ),

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from tests.authentication.hostile_tokens.making import Draft, Hostile, good, key, signed
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _ED25519_ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -21,11 +21,11 @@ def _ec(name: str, change: Callable[[int, int], tuple[int, int]]) -> Hostile:
         r, s = change(int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))
         return (r % 2**256).to_bytes(32) + (s % 2**256).to_bytes(32)
 
-    return Hostile("signature", name, Refusal.SIGNATURE, signed(changed))
+    return Hostile("signature", name, AuthFailure.SIGNATURE, signed(changed))
 
 
 def _any(name: str, change: Callable[[bytes], bytes], of: str) -> Hostile:
-    return Hostile("signature", f"{name}, {of}", Refusal.SIGNATURE, signed(change), lambda: good(of))
+    return Hostile("signature", f"{name}, {of}", AuthFailure.SIGNATURE, signed(change), lambda: good(of))
 
 
 def _der(signature: bytes) -> bytes:
@@ -44,7 +44,7 @@ def _rsa(name: str, pads: padding.AsymmetricPadding, hashed: hashes.HashAlgorith
     def spoilt(draft: Draft) -> Draft:
         return replace(draft, sign=lambda unsigned: _rsa_key(of).sign(unsigned, pads, hashed))
 
-    return Hostile("signature", name, Refusal.SIGNATURE, spoilt, lambda: good(of))
+    return Hostile("signature", name, AuthFailure.SIGNATURE, spoilt, lambda: good(of))
 
 
 def _over(change: Callable[[bytes], bytes]) -> _Signing:
@@ -114,15 +114,15 @@ CASES = (
     _rsa("PS256 with more salt", _pss(64, hashes.SHA256()), hashes.SHA256(), "PS256"),
     _rsa("PS256 with another mask", _pss(32, hashes.SHA1()), hashes.SHA256(), "PS256"),  # noqa: S303 - must be refused
     _rsa("PS256 over SHA-512", _pss(32, hashes.SHA512()), hashes.SHA512(), "PS256"),
-    Hostile("signature", "ES256 over SHA-512", Refusal.SIGNATURE, lambda d: replace(d, sign=_sha512)),
+    Hostile("signature", "ES256 over SHA-512", AuthFailure.SIGNATURE, lambda d: replace(d, sign=_sha512)),
     Hostile(
-        "signature", "over the claims alone", Refusal.SIGNATURE, _over(lambda unsigned: unsigned.partition(b".")[2])
+        "signature", "over the claims alone", AuthFailure.SIGNATURE, _over(lambda unsigned: unsigned.partition(b".")[2])
     ),
     Hostile(
-        "signature", "over the header alone", Refusal.SIGNATURE, _over(lambda unsigned: unsigned.partition(b".")[0])
+        "signature", "over the header alone", AuthFailure.SIGNATURE, _over(lambda unsigned: unsigned.partition(b".")[0])
     ),
-    Hostile("signature", "over a dot more", Refusal.SIGNATURE, _over(lambda unsigned: unsigned + b".")),
-    Hostile("signature", "over nothing", Refusal.SIGNATURE, _over(lambda _: b"")),
-    Hostile("signature", "a claim altered afterwards", Refusal.SIGNATURE, _altered),
-    Hostile("signature", "the header altered afterwards", Refusal.SIGNATURE, _altered_header),
+    Hostile("signature", "over a dot more", AuthFailure.SIGNATURE, _over(lambda unsigned: unsigned + b".")),
+    Hostile("signature", "over nothing", AuthFailure.SIGNATURE, _over(lambda _: b"")),
+    Hostile("signature", "a claim altered afterwards", AuthFailure.SIGNATURE, _altered),
+    Hostile("signature", "the header altered afterwards", AuthFailure.SIGNATURE, _altered_header),
 )

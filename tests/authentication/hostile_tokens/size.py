@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.authentication.hostile_tokens.making import Draft, Hostile, raw_claims, raw_header, spelt
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 
 
-def _case(reason: Refusal, name: str, fault: Callable[[Draft], Draft]) -> Hostile:
+def _case(reason: AuthFailure, name: str, fault: Callable[[Draft], Draft]) -> Hostile:
     return Hostile("size", name, reason, fault)
 
 
@@ -29,25 +29,31 @@ def _header_of(length: int) -> Callable[[bytes], bytes]:
 
 
 CASES = (
-    *(_case(Refusal.TOKEN_MALFORMED, f"{length} characters", _padded(length)) for length in (8193, 8200, 12_000)),
-    _case(Refusal.TOKEN_MALFORMED, "a thousand dots", spelt(lambda token: token + "." * 1000)),
-    _case(Refusal.TOKEN_MALFORMED, "a long signature", lambda d: replace(d, sign=lambda _: b"x" * 8000)),
-    _case(Refusal.TOKEN_MALFORMED, "a header of 1025 bytes", raw_header(_header_of(1025))),
-    _case(Refusal.TOKEN_MALFORMED, "a header of 4000 bytes", raw_header(_header_of(4000))),
-    _case(Refusal.TOKEN_MALFORMED, "a header a thousand deep", raw_header(lambda _: b'{"x5t":' + b"[" * 1000)),
-    _case(Refusal.TOKEN_MALFORMED, "a kid of 1100 letters", lambda d: d.with_header(kid="k" * 1100)),
+    *(_case(AuthFailure.TOKEN_MALFORMED, f"{length} characters", _padded(length)) for length in (8193, 8200, 12_000)),
+    _case(AuthFailure.TOKEN_MALFORMED, "a thousand dots", spelt(lambda token: token + "." * 1000)),
+    _case(AuthFailure.TOKEN_MALFORMED, "a long signature", lambda d: replace(d, sign=lambda _: b"x" * 8000)),
+    _case(AuthFailure.TOKEN_MALFORMED, "a header of 1025 bytes", raw_header(_header_of(1025))),
+    _case(AuthFailure.TOKEN_MALFORMED, "a header of 4000 bytes", raw_header(_header_of(4000))),
+    _case(AuthFailure.TOKEN_MALFORMED, "a header a thousand deep", raw_header(lambda _: b'{"x5t":' + b"[" * 1000)),
+    _case(AuthFailure.TOKEN_MALFORMED, "a kid of 1100 letters", lambda d: d.with_header(kid="k" * 1100)),
     _case(
-        Refusal.HEADER, "a hundred members in the header", lambda d: d.with_header(**{f"m{n}": n for n in range(80)})
+        AuthFailure.HEADER,
+        "a hundred members in the header",
+        lambda d: d.with_header(**{f"m{n}": n for n in range(80)}),
     ),
-    _case(Refusal.CLAIMS, "claims five thousand deep", raw_claims(lambda _: b"[" * 5000)),
+    _case(AuthFailure.CLAIMS, "claims five thousand deep", raw_claims(lambda _: b"[" * 5000)),
     _case(
-        Refusal.CLAIMS, "claims two thousand objects deep", raw_claims(lambda _: b'{"":' * 1200 + b"1" + b"}" * 1200)
+        AuthFailure.CLAIMS,
+        "claims two thousand objects deep",
+        raw_claims(lambda _: b'{"":' * 1200 + b"1" + b"}" * 1200),
     ),
     _case(
-        Refusal.CLAIMS, "a claim of 5000 digits", raw_claims(lambda claims: b'{"x":' + b"9" * 5000 + b"," + claims[1:])
+        AuthFailure.CLAIMS,
+        "a claim of 5000 digits",
+        raw_claims(lambda claims: b'{"x":' + b"9" * 5000 + b"," + claims[1:]),
     ),
     _case(
-        Refusal.CLAIMS,
+        AuthFailure.CLAIMS,
         "a claim of 5000 digits below zero",
         raw_claims(lambda c: b'{"x":-' + b"9" * 5000 + b"," + c[1:]),
     ),

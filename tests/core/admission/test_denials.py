@@ -16,13 +16,13 @@ from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
 from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Breaker, Denial, Mode, Quota, RetryAfter, WhenOpen, WhenStoreUnavailable
-from webhook.core.quota import Holder, Receipt, Refusal, Use
+from webhook.core.quota import DeniedBy, Holder, Receipt, Use
 
 OVER = (
     Use("1m", "pods", 50, 50, asked=1, free_at_us=NOW_US + 12_000_001),
     Use("24h", "cpu", 39_500, 40_000, asked=1_500, free_at_us=NOW_US + 12_000_001),
 )
-REFUSED = Receipt(NOW_US, refused=Refusal.QUOTA, over=OVER, free_at_us=NOW_US + 12_000_001)
+REFUSED = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=OVER, free_at_us=NOW_US + 12_000_001)
 OPEN = BreakerView(State.OPEN, 2, NOW_US, NOW_US + 90_000_001, "quotaExceeded: 10 within 1m")
 
 
@@ -55,7 +55,7 @@ def test_status_403_speaks_as_resource_quota_does() -> None:
 
 def test_status_403_has_one_figure_a_resource_and_names_the_windows() -> None:
     daily = Use("24h", "pods", 900, 900, asked=1, free_at_us=NOW_US + 5)
-    receipt = Receipt(NOW_US, refused=Refusal.QUOTA, over=(OVER[0], daily), free_at_us=NOW_US + 5)
+    receipt = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(OVER[0], daily), free_at_us=NOW_US + 5)
     (found,) = counter_findings(service(status=403), receipt)
     assert found.message.startswith(
         "exceeded quota: podgate/web, requested: pods=1, used: pods=50, limited: pods=50; pods in 1m, pods in 24h; "
@@ -64,11 +64,11 @@ def test_status_403_has_one_figure_a_resource_and_names_the_windows() -> None:
 
 def test_a_pools_limit_is_named_as_the_pools_and_denies_as_by_default_where_the_service_has_no_quota() -> None:
     full = Use("1m", "pods", 300, 300, asked=1, free_at_us=NOW_US + 5, of=Holder.POOL, name="prod")
-    receipt = Receipt(NOW_US, refused=Refusal.QUOTA, over=(OVER[0], full), free_at_us=NOW_US + 5)
+    receipt = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(OVER[0], full), free_at_us=NOW_US + 5)
     (found,) = counter_findings(service(status=403), receipt)
     assert "limited: pods=50; pods in 1m, pool prod: pods in 1m; " in found.message
     alone = Service("web", Match(any_namespace=True), pool="prod")
-    (found,) = counter_findings(alone, Receipt(NOW_US, refused=Refusal.QUOTA, over=(full,), free_at_us=NOW_US + 5))
+    (found,) = counter_findings(alone, Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(full,), free_at_us=NOW_US + 5))
     assert found.message.startswith("service web: pool prod: pods in 1m: hard 300, used 300, asked 1; could pass from ")
     assert status_of(found, alone, receipt, ALICE) == ResponseStatus(429, "TooManyRequests")
 
@@ -79,7 +79,7 @@ WAITS = "could pass when enough of the service's live Pods have ended"
 
 
 def refused(*over: Use, free_at_us: int | None = 0) -> Receipt:
-    return Receipt(NOW_US, refused=Refusal.QUOTA, over=over, free_at_us=free_at_us)
+    return Receipt(NOW_US, refused=DeniedBy.QUOTA, over=over, free_at_us=free_at_us)
 
 
 def test_a_limit_on_live_pods_says_so_with_its_surge_while_that_is_open() -> None:
@@ -128,7 +128,7 @@ def test_a_limit_on_live_pods_alone_is_a_quota_whose_store_is_away() -> None:
 
 
 def test_what_can_never_pass_is_told_so() -> None:
-    never = Receipt(NOW_US, refused=Refusal.QUOTA, over=OVER, free_at_us=None)
+    never = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=OVER, free_at_us=None)
     (found,) = counter_findings(service(retry_after=RetryAfter.USERS), never)
     assert "can never pass" in found.message
     assert status_of(found, service(retry_after=RetryAfter.USERS), never, ALICE).retry_after_seconds is None
@@ -181,7 +181,7 @@ def test_one_that_was_opened_by_hand_says_why_until_when_and_who_can_end_it() ->
 
 def test_a_breaker_that_degrades_stands_in_nobodys_way() -> None:
     degrades = replace(service(), breaker=Breaker(when_open=WhenOpen.DEGRADE))
-    receipt = Receipt(NOW_US, would_refuse=(Refusal.BREAKER,), charged=True, breaker=OPEN)
+    receipt = Receipt(NOW_US, would_refuse=(DeniedBy.BREAKER,), charged=True, breaker=OPEN)
     assert counter_findings(degrades, receipt) == ()
     assert [found.concern for found in counter_findings(service(), receipt)] == ["breaker"]
 
@@ -198,7 +198,7 @@ def test_a_half_open_breaker_says_that_its_probes_are_out() -> None:
 
 def test_each_objection_speaks_under_its_own_mode() -> None:
     mixed = Service("web", Match(any_namespace=True), modes=Modes(quota=Mode.WARN), quota=Quota())
-    receipt = Receipt(NOW_US, Refusal.BREAKER, (Refusal.QUOTA,), over=OVER, free_at_us=NOW_US + 1, breaker=OPEN)
+    receipt = Receipt(NOW_US, DeniedBy.BREAKER, (DeniedBy.QUOTA,), over=OVER, free_at_us=NOW_US + 1, breaker=OPEN)
     found = counter_findings(mixed, receipt)
     assert [(one.concern, one.mode) for one in found] == [("breaker", Mode.ENFORCE), ("quota", Mode.WARN)]
     assert counter_findings(mixed, Receipt(NOW_US, charged=True)) == ()

@@ -3,7 +3,7 @@ import pytest
 from tests.core.reviewing import Gate, policy_of
 from webhook.core.admission.decision import Verdict
 from webhook.core.findings import Code
-from webhook.core.quota import Acquire, Receipt, Refusal, Use
+from webhook.core.quota import Acquire, DeniedBy, Receipt, Use
 from webhook.errors import StoreUnavailableError
 from webhook.store.errors import UncountedError
 
@@ -89,7 +89,7 @@ async def test_a_share_is_named_as_such() -> None:
     over = (Use("1m", "pods", used=1, hard=1, asked=1, free_at_us=2_000_000),)
 
     async def acquire(_: Acquire) -> Receipt:
-        return Receipt(1_000_000, refused=Refusal.QUOTA, over=over, free_at_us=2_000_000, local=True)
+        return Receipt(1_000_000, refused=DeniedBy.QUOTA, over=over, free_at_us=2_000_000, local=True)
 
     gate.store.acquire = acquire  # type: ignore[method-assign]
     decision = await gate.validate(object=gate.owned("u"))

@@ -60,7 +60,7 @@ def test_what_has_no_uid_settles_none_of_them() -> None:
     breaker = failed_by("a")
     breaker.charge(NOW_US, "1", "b")
     before = breaker.record
-    breaker.hear(NOW_US, Outcomes(7, 7, 0))
+    breaker.record_outcomes(NOW_US, Outcomes(7, 7, 0))
     assert breaker.record == before
 
 

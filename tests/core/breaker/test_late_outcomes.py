@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from tests.core.breakers import ERRORS, SECOND_US, USUAL, Breaker, probing
 from webhook.core.breaker import LatencyPlan, State
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.breaker.record import Around
+from webhook.core.breaker.record import BreakerEnvironment
 
 LATE_US = 300_000
-LATE = Around(LATE_US)
+LATE = BreakerEnvironment(LATE_US)
 ONE_BAD = replace(USUAL, error_rate=replace(ERRORS, consecutive=1, minimum=1), latency=None, quota=None)
 TWO_BAD = replace(ONE_BAD, error_rate=replace(ERRORS, consecutive=2, minimum=1))
 BAD = Outcomes(0, 1, 0)
@@ -21,7 +21,7 @@ def late(plan: object = ONE_BAD) -> Breaker:
 
 def test_an_interval_is_judged_so_much_after_its_end_and_the_trip_is_told_as_of_its_end() -> None:
     breaker = late()
-    breaker.hear(SECOND_US - 1, BAD)
+    breaker.record_outcomes(SECOND_US - 1, BAD)
     assert breaker.at(SECOND_US + LATE_US - 1) is State.CLOSED
     assert breaker.at(SECOND_US + LATE_US) is State.OPEN
     assert breaker.moves[0].at_us == SECOND_US
@@ -41,24 +41,24 @@ def test_an_interval_is_judged_so_much_after_its_end_and_the_trip_is_told_as_of_
 def test_near_a_boundary(now_us: int, age_us: int, opens_at_us: int | None) -> None:
     breaker = late()
     breaker.at(now_us)
-    breaker.hear(now_us, replace(BAD, age_us=age_us))
+    breaker.record_outcomes(now_us, replace(BAD, age_us=age_us))
     breaker.at(60 * SECOND_US)
     assert [move.at_us for move in breaker.moves] == ([] if opens_at_us is None else [opens_at_us])
 
 
 def test_what_comes_for_a_judged_interval_changes_nothing() -> None:
     breaker = late(TWO_BAD)
-    breaker.hear(SECOND_US // 2, BAD)
+    breaker.record_outcomes(SECOND_US // 2, BAD)
     breaker.at(SECOND_US + LATE_US)
     before = breaker.record
-    breaker.hear(SECOND_US + LATE_US, replace(BAD, age_us=LATE_US + 1))
+    breaker.record_outcomes(SECOND_US + LATE_US, replace(BAD, age_us=LATE_US + 1))
     assert breaker.record == before
 
 
 def test_while_one_interval_is_waited_for_the_next_one_fills_in_whatever_order() -> None:
     breaker = late(TWO_BAD)
-    breaker.hear(SECOND_US + 200_000, replace(BAD, age_us=100_000))  # of the second second
-    breaker.hear(SECOND_US + 200_000, replace(BAD, age_us=250_000))  # of the first
+    breaker.record_outcomes(SECOND_US + 200_000, replace(BAD, age_us=100_000))  # of the second second
+    breaker.record_outcomes(SECOND_US + 200_000, replace(BAD, age_us=250_000))  # of the first
     assert breaker.at(2 * SECOND_US + LATE_US - 1) is State.CLOSED
     assert breaker.at(2 * SECOND_US + LATE_US) is State.OPEN
 
@@ -75,14 +75,14 @@ def test_who_failed_in_a_second_that_did_not_count_had_no_part_though_the_next_h
 def test_a_good_second_that_is_told_late_breaks_the_run() -> None:
     breaker = late(TWO_BAD)
     for second in (0, 1):
-        breaker.hear(second * SECOND_US + 1, BAD)
-    breaker.hear(2 * SECOND_US + LATE_US - 1, Outcomes(5, 0, 0, age_us=LATE_US + 10))
+        breaker.record_outcomes(second * SECOND_US + 1, BAD)
+    breaker.record_outcomes(2 * SECOND_US + LATE_US - 1, Outcomes(5, 0, 0, age_us=LATE_US + 10))
     assert breaker.at(2 * SECOND_US + LATE_US) is State.CLOSED
 
 
 def test_one_may_be_too_late_for_a_short_interval_and_in_time_for_a_long_one() -> None:
     breaker = late(replace(ONE_BAD, latency=LatencyPlan(1, 10 * SECOND_US, 1, 1)))
-    breaker.hear(2 * SECOND_US, Outcomes(0, 1, 5 * SECOND_US, age_us=SECOND_US + 1))
+    breaker.record_outcomes(2 * SECOND_US, Outcomes(0, 1, 5 * SECOND_US, age_us=SECOND_US + 1))
     assert breaker.at(10 * SECOND_US + LATE_US - 1) is State.CLOSED
     assert breaker.at(10 * SECOND_US + LATE_US) is State.OPEN
     assert breaker.record.reason.startswith("latency")
@@ -90,7 +90,7 @@ def test_one_may_be_too_late_for_a_short_interval_and_in_time_for_a_long_one() -
 
 def test_a_trip_that_was_judged_later_than_it_lasts_is_over_at_once() -> None:
     breaker = late(replace(ONE_BAD, open_for_us=1000))
-    breaker.hear(0, BAD)
+    breaker.record_outcomes(0, BAD)
     assert breaker.at(SECOND_US + LATE_US) is State.HALF_OPEN
     assert [move.at_us for move in breaker.moves] == [SECOND_US, SECOND_US + 1000]
 
@@ -103,9 +103,9 @@ def test_what_was_had_before_it_closed_does_not_count() -> None:
         breaker.outcome(now_us, ok=True, uid=uid)
     assert breaker.record.state is State.CLOSED
     before = breaker.record
-    breaker.hear(now_us + 5, replace(BAD, age_us=6))
+    breaker.record_outcomes(now_us + 5, replace(BAD, age_us=6))
     assert breaker.record == before
-    breaker.hear(now_us + 5, replace(BAD, age_us=5))
+    breaker.record_outcomes(now_us + 5, replace(BAD, age_us=5))
     assert breaker.record != before
 
 
@@ -113,19 +113,19 @@ def test_what_was_had_before_it_half_opened_settles_no_probe() -> None:
     breaker, now_us = probing()
     breaker.charge(now_us, "x")
     before = breaker.record
-    breaker.hear(now_us + 5, replace(BAD, age_us=6))
+    breaker.record_outcomes(now_us + 5, replace(BAD, age_us=6))
     assert breaker.record == before
-    breaker.hear(now_us + 5, replace(BAD, age_us=5))
+    breaker.record_outcomes(now_us + 5, replace(BAD, age_us=5))
     assert breaker.record.state is State.OPEN
 
 
 def test_what_was_had_before_a_reset_does_not_count() -> None:
     breaker = late()
-    breaker.hear(600_000, BAD)
-    breaker.by_hand(700_000, 650_000)
-    breaker.hear(800_000, replace(BAD, age_us=150_001))
+    breaker.record_outcomes(600_000, BAD)
+    breaker.apply_override(700_000, 650_000)
+    breaker.record_outcomes(800_000, replace(BAD, age_us=150_001))
     assert breaker.at(9 * SECOND_US) is State.CLOSED
-    breaker.hear(9 * SECOND_US, BAD)
+    breaker.record_outcomes(9 * SECOND_US, BAD)
     assert breaker.at(11 * SECOND_US) is State.OPEN
 
 
@@ -134,8 +134,8 @@ def test_a_sum_counts_as_so_many() -> None:
     for second in range(3):
         now_us = second * SECOND_US + 7
         by_one.outcomes(now_us, good=1, bad=19)
-        by_sum.hear(now_us, Outcomes(1, 10, 0))
-        by_sum.hear(now_us, Outcomes(0, 9, 0))
+        by_sum.record_outcomes(now_us, Outcomes(1, 10, 0))
+        by_sum.record_outcomes(now_us, Outcomes(0, 9, 0))
     assert by_sum.record == by_one.record
     assert by_sum.at(4 * SECOND_US) is State.OPEN
     assert by_sum.record.reason == "errorRate: >= 95% in each of 3 intervals of 1s, 19 of 20 in the last"
@@ -145,9 +145,9 @@ def test_a_sum_settles_the_oldest_probes_and_its_failures_come_first() -> None:
     breaker, now_us = probing()
     for uid in "xyz":
         breaker.charge(now_us, uid)
-    breaker.hear(now_us, Outcomes(2, 0, 0))
+    breaker.record_outcomes(now_us, Outcomes(2, 0, 0))
     assert [lease.uid for lease in breaker.record.leases] == ["z"]
-    breaker.hear(now_us, Outcomes(1_000_000_000, 1_000_000_000, 0))
+    breaker.record_outcomes(now_us, Outcomes(1_000_000_000, 1_000_000_000, 0))
     assert breaker.record.state is State.OPEN
 
 
@@ -155,7 +155,7 @@ def test_a_sum_of_more_successes_than_probes_closes_it_once() -> None:
     breaker, now_us = probing()
     for uid in "xyz":
         breaker.charge(now_us, uid)
-    breaker.hear(now_us, Outcomes(1_000_000_000, 0, 0))
+    breaker.record_outcomes(now_us, Outcomes(1_000_000_000, 0, 0))
     assert breaker.record.state is State.CLOSED
     assert breaker.record.generation == 3
 

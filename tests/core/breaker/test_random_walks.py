@@ -22,7 +22,7 @@ from webhook.core.breaker import (
 )
 from webhook.core.breaker.manual import EXCUSED_US
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.breaker.record import Around
+from webhook.core.breaker.record import BreakerEnvironment
 
 Deed = tuple[Any, ...]
 
@@ -41,7 +41,7 @@ uids = st.sampled_from("abcd")
 sources = st.sampled_from(["a", "b", "c", "d", "user:e", ""])
 deeds: st.SearchStrategy[Deed] = st.one_of(
     st.tuples(
-        st.just("hear"),
+        st.just("record_outcomes"),
         st.sampled_from([(1, 0), (0, 1), (0, 1), (3, 2), (0, 0)]),
         st.sampled_from([0, 5, 9]),
         st.none() | uids,
@@ -57,9 +57,9 @@ deeds: st.SearchStrategy[Deed] = st.one_of(
 hands: st.SearchStrategy[Deed] = st.one_of(
     st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-5, 40)),
     st.tuples(st.just("by hand"), st.sampled_from([None, None, -3, 0, 9])),
-    st.tuples(st.just("excuse"), st.lists(sources, max_size=2)),
+    st.tuples(st.just("suppress_quota_events"), st.lists(sources, max_size=2)),
     st.tuples(
-        st.just("offer"),
+        st.just("propose"),
         st.sampled_from([State.CLOSED, State.OPEN, State.HALF_OPEN, State.FORCED_OPEN]),
         st.integers(-1, 2),
         st.integers(-9, 30),
@@ -82,18 +82,18 @@ class Pair(NamedTuple):
     @classmethod
     def of(cls, plan: BreakerPlan, late_us: int) -> "Pair":
         model = Model(plan, late_us=late_us)
-        return cls(Breaker(plan, around=Around(late_us, lambda: model.opened)), model)
+        return cls(Breaker(plan, around=BreakerEnvironment(late_us, lambda: model.opened)), model)
 
     def do(self, deed: Deed) -> None:
         """Do the same to both; the model's time is now."""
         breaker, model, now_us = self.breaker, self.model, self.model.now_us
         match deed:
-            case ("hear", (good, bad), latency_us, uid, offset, age_us, source):
+            case ("record_outcomes", (good, bad), latency_us, uid, offset, age_us, source):
                 generation = None if offset is None else model.generation + offset
                 heard = Outcomes(good, bad, latency_us, uid, generation, age_us)
                 before = breaker.at(now_us) and breaker.record
-                breaker.hear(now_us, heard, source)
-                assert model.hear(heard, named(source)) is (breaker.record is not before)
+                breaker.record_outcomes(now_us, heard, source)
+                assert model.record_outcomes(heard, named(source)) is (breaker.record is not before)
             case ("refused", source):
                 breaker.refused(now_us, source)
                 model.quota_event(named(source))
@@ -118,15 +118,15 @@ class Pair(NamedTuple):
                 model.settle()
             case ("by hand", ago_us):
                 reset_us = 0 if ago_us is None else now_us + ago_us
-                breaker.by_hand(now_us, reset_us)
-                model.by_hand(reset_us)
-            case ("excuse", who):
-                breaker.excuse(now_us, *who)
-                model.excuse([named(source) for source in who], EXCUSED_US)
-            case ("offer", state, ahead, until_us, failed):
+                breaker.apply_override(now_us, reset_us)
+                model.apply_override(reset_us)
+            case ("suppress_quota_events", who):
+                breaker.suppress_quota_events(now_us, *who)
+                model.suppress_quota_events([named(source) for source in who], EXCUSED_US)
+            case ("propose", state, ahead, until_us, failed):
                 view = offered(state, max(0, model.generation + ahead), now_us, until_us, tuple(failed))
-                breaker.offer(view)
-                model.offer(view)
+                breaker.propose(view)
+                model.propose(view)
             case (_, open_max, opened):
                 breaker.plan = model.plan = replace(model.plan, open_max=open_max)
                 model.opened = opened
@@ -167,7 +167,7 @@ def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: Breaker
     for gap_us, deed in walk:
         now_us = model.now_us + gap_us
         model.pass_time(now_us)
-        if deed[0] in {"force", "guard", "give back", "offer"}:
+        if deed[0] in {"force", "guard", "give back", "propose"}:
             breaker.at(now_us)  # these do not let time pass by themselves
         pair.do(deed)
         seen = plain(breaker.view(now_us))

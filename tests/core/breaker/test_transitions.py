@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.core.breakers import SECOND_US, WITHOUT_OUTCOMES, Breaker, probing, tripped
-from webhook.core.breaker import TRANSITIONS, Cause, State, Transition
+from webhook.core.breaker import TRANSITIONS, State, Transition, TransitionCause
 
 LATER_US = 10 * SECOND_US
 HAND_US = 1000 * SECOND_US
@@ -31,7 +31,7 @@ def held_closed() -> Breaker:
 
 def hand(breaker: Breaker, state: State | None) -> Breaker:
     breaker.force(state, HAND_US)
-    breaker.by_hand(breaker.record.since_us + 1)
+    breaker.apply_override(breaker.record.since_us + 1)
     return breaker
 
 
@@ -50,28 +50,28 @@ def forcing(make: Callable[[], Breaker], state: State | None) -> Example:
 def reset(make: Callable[[], Breaker]) -> Transition:
     breaker = make()
     now_us = breaker.record.since_us + 1
-    breaker.by_hand(now_us, now_us)
+    breaker.apply_override(now_us, now_us)
     return breaker.moves[-1]
 
 
-EXAMPLES: dict[tuple[State, Cause], Example] = {
-    (State.CLOSED, Cause.TRIPPED): lambda: tripped().moves[-1],
-    (State.OPEN, Cause.OPEN_FOR_PASSED): lambda: probing()[0].moves[-1],
-    (State.OPEN, Cause.PROBES_SUCCEEDED): lambda: probed(tripped(), ok=True),
-    (State.HALF_OPEN, Cause.PROBES_SUCCEEDED): lambda: probed(half_open(), ok=True),
-    (State.HALF_OPEN, Cause.PROBE_FAILED): lambda: probed(half_open(), ok=False),
-    (State.OPEN, Cause.RESET): lambda: reset(tripped),
-    (State.HALF_OPEN, Cause.RESET): lambda: reset(half_open),
-    (State.CLOSED, Cause.FORCED_OPEN): forcing(closed, State.FORCED_OPEN),
-    (State.OPEN, Cause.FORCED_OPEN): forcing(tripped, State.FORCED_OPEN),
-    (State.HALF_OPEN, Cause.FORCED_OPEN): forcing(half_open, State.FORCED_OPEN),
-    (State.FORCED_CLOSED, Cause.FORCED_OPEN): forcing(held_closed, State.FORCED_OPEN),
-    (State.CLOSED, Cause.FORCED_CLOSED): forcing(closed, State.FORCED_CLOSED),
-    (State.OPEN, Cause.FORCED_CLOSED): forcing(tripped, State.FORCED_CLOSED),
-    (State.HALF_OPEN, Cause.FORCED_CLOSED): forcing(half_open, State.FORCED_CLOSED),
-    (State.FORCED_OPEN, Cause.FORCED_CLOSED): forcing(held_open, State.FORCED_CLOSED),
-    (State.FORCED_OPEN, Cause.RELEASED): forcing(held_open, None),
-    (State.FORCED_CLOSED, Cause.RELEASED): forcing(held_closed, None),
+EXAMPLES: dict[tuple[State, TransitionCause], Example] = {
+    (State.CLOSED, TransitionCause.TRIPPED): lambda: tripped().moves[-1],
+    (State.OPEN, TransitionCause.OPEN_FOR_PASSED): lambda: probing()[0].moves[-1],
+    (State.OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: probed(tripped(), ok=True),
+    (State.HALF_OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: probed(half_open(), ok=True),
+    (State.HALF_OPEN, TransitionCause.PROBE_FAILED): lambda: probed(half_open(), ok=False),
+    (State.OPEN, TransitionCause.RESET): lambda: reset(tripped),
+    (State.HALF_OPEN, TransitionCause.RESET): lambda: reset(half_open),
+    (State.CLOSED, TransitionCause.FORCED_OPEN): forcing(closed, State.FORCED_OPEN),
+    (State.OPEN, TransitionCause.FORCED_OPEN): forcing(tripped, State.FORCED_OPEN),
+    (State.HALF_OPEN, TransitionCause.FORCED_OPEN): forcing(half_open, State.FORCED_OPEN),
+    (State.FORCED_CLOSED, TransitionCause.FORCED_OPEN): forcing(held_closed, State.FORCED_OPEN),
+    (State.CLOSED, TransitionCause.FORCED_CLOSED): forcing(closed, State.FORCED_CLOSED),
+    (State.OPEN, TransitionCause.FORCED_CLOSED): forcing(tripped, State.FORCED_CLOSED),
+    (State.HALF_OPEN, TransitionCause.FORCED_CLOSED): forcing(half_open, State.FORCED_CLOSED),
+    (State.FORCED_OPEN, TransitionCause.FORCED_CLOSED): forcing(held_open, State.FORCED_CLOSED),
+    (State.FORCED_OPEN, TransitionCause.RELEASED): forcing(held_open, None),
+    (State.FORCED_CLOSED, TransitionCause.RELEASED): forcing(held_closed, None),
 }
 
 
@@ -80,7 +80,7 @@ def test_every_row_has_an_example_and_no_example_is_of_another_law() -> None:
 
 
 @pytest.mark.parametrize(("state", "cause"), TRANSITIONS)
-def test_every_row_of_the_law_happens(state: State, cause: Cause) -> None:
+def test_every_row_of_the_law_happens(state: State, cause: TransitionCause) -> None:
     move = EXAMPLES[state, cause]()
     assert (move.old, move.new) == (state, TRANSITIONS[state, cause])
     assert move.is_change
@@ -90,7 +90,7 @@ def test_every_row_of_the_law_happens(state: State, cause: Cause) -> None:
 def test_each_state_can_be_left_for_closed(make: Callable[[], Breaker]) -> None:
     breaker = make()
     breaker.force(None)
-    breaker.by_hand(LATER_US + HAND_US, LATER_US + HAND_US)
+    breaker.apply_override(LATER_US + HAND_US, LATER_US + HAND_US)
     assert breaker.record.state is State.CLOSED
 
 

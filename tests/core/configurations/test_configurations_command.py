@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from certs.authority import Authority
-from certs.files import write_credentials
+from certs.files import write_key_pair
 from webhook.cli import root
 from webhook.cli.webhooks import yaml_stream
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
@@ -29,7 +29,7 @@ services:
 def ca(tmp_path: Path) -> Path:
     """Make a CA; its key lies in the same file, as people do it."""
     certificate, key = tmp_path / "ca.crt", tmp_path / "ca.key"
-    write_credentials(Authority.create().credentials, certificate, key)
+    write_key_pair(Authority.create().key_pair, certificate, key)
     both = tmp_path / "both.pem"
     both.write_bytes(key.read_bytes() + b"words between\n" + certificate.read_bytes())
     return both

@@ -7,7 +7,7 @@ from tests.core.plans import plan_of, window
 from webhook.core.breaker import BreakerPlan, BreakerView, QuotaEventPlan, State
 from webhook.core.ledger import deny_cache
 from webhook.core.ledger.deny_cache import DenyCache
-from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 
 SECOND_US = 1_000_000
 NOW_US = 1_000 * SECOND_US
@@ -15,7 +15,7 @@ STORE_US = 7_000 * SECOND_US
 """The store's time: another clock."""
 
 PLAN = plan_of(window(60, pods=5))
-DENIED = Receipt(STORE_US, refused=Refusal.QUOTA, free_at_us=STORE_US + 10 * SECOND_US)
+DENIED = Receipt(STORE_US, refused=DeniedBy.QUOTA, free_at_us=STORE_US + 10 * SECOND_US)
 
 
 def asked(plan: CounterPlan = PLAN, namespace: str = "shop", source: str = "controller:a", **more: Any) -> Acquire:
@@ -51,8 +51,8 @@ def test_what_can_never_pass_is_asked_anew_after_a_second_too(cache: DenyCache) 
     "receipt",
     [
         Receipt(STORE_US, charged=True),
-        Receipt(STORE_US, refused=Refusal.BREAKER),
-        Receipt(STORE_US, would_refuse=(Refusal.QUOTA,), charged=True),
+        Receipt(STORE_US, refused=DeniedBy.BREAKER),
+        Receipt(STORE_US, would_refuse=(DeniedBy.QUOTA,), charged=True),
         replace(DENIED, breaker=BreakerView(State.OPEN, 1, 0)),
         replace(DENIED, breaker=BreakerView(State.HALF_OPEN, 2, 0)),
     ],

@@ -7,7 +7,7 @@ from tests.core.watched_pods import MINUTE_US, ONE, SECOND_US, Watched
 from webhook.core.ledger.live_pods import WAITED_US
 from webhook.core.ledger.live_set import IDLE_US
 from webhook.core.ledger.tag_state import LONG_US
-from webhook.core.quota import HOUR_US, Waiting
+from webhook.core.quota import HOUR_US, UnseenPod
 
 PLAN = plan_of(window(3600, pods=9), standing=standing(pods=9))
 
@@ -23,8 +23,8 @@ def test_whoever_was_let_in_is_waited_for_with_name_and_age_the_oldest_first() -
         service.now_us += MINUTE_US
     service.ask("c", namespace="yard")
     assert service.overdue(MINUTE_US) == [
-        Waiting("b", "shop", "b-pod", 2 * MINUTE_US, "payment-api"),
-        Waiting("a", "shop", "a-pod", MINUTE_US, "payment-api"),
+        UnseenPod("b", "shop", "b-pod", 2 * MINUTE_US, "payment-api"),
+        UnseenPod("a", "shop", "a-pod", MINUTE_US, "payment-api"),
     ]
     assert waited_for(service) == ["b", "a", "c"]
     assert [waiting.uid for waiting in service.overdue(most=2)] == ["b", "a"]
@@ -55,9 +55,9 @@ def test_whoever_is_seen_refunded_or_let_be_is_waited_for_no_longer() -> None:
     service = Watched(PLAN)
     for uid in "abcd":
         service.ask(uid)
-    service.see("a")
+    service.observe("a")
     service.refund("b")
-    service.let_be("c")
+    service.stop_waiting("c")
     assert waited_for(service) == ["d"]
 
 
@@ -67,7 +67,7 @@ def test_asking_again_does_not_make_one_wait_anew() -> None:
     service.now_us += MINUTE_US
     service.ask("a")
     assert waited_for(service, MINUTE_US) == ["a"]
-    service.see("a")
+    service.observe("a")
     service.ask("a")
     assert waited_for(service) == []
 
@@ -75,7 +75,7 @@ def test_asking_again_does_not_make_one_wait_anew() -> None:
 def test_a_pod_booked_afterwards_is_waited_for_since_it_came() -> None:
     service = Watched(PLAN)
     service.book("a", at_us=service.now_us - MINUTE_US)
-    assert service.overdue(MINUTE_US) == [Waiting("a", "shop", "a-pod", MINUTE_US, "payment-api")]
+    assert service.overdue(MINUTE_US) == [UnseenPod("a", "shop", "a-pod", MINUTE_US, "payment-api")]
 
 
 def test_a_pod_is_waited_for_an_hour_and_counts_as_seen_afterwards() -> None:
@@ -93,14 +93,14 @@ def test_of_a_pod_whose_record_is_lost_only_the_uid_is_known() -> None:
     service = Watched(replace(PLAN, remember_us=SECOND_US))
     service.ask("a")
     service.now_us += MINUTE_US
-    assert service.overdue() == [Waiting("a", "", "", MINUTE_US)]
+    assert service.overdue() == [UnseenPod("a", "", "", MINUTE_US)]
 
 
 def test_only_those_that_have_been_seen_are_shown_as_live() -> None:
     service = Watched(PLAN)
     for uid in "abc":
         service.ask(uid)
-    service.see("b")
+    service.observe("b")
     assert (service.live(), service.used()) == ({"b"}, [3, 3])
 
 
@@ -108,7 +108,7 @@ def test_live_pods_are_shown_where_they_live() -> None:
     service = Watched(replace(PLAN, per_namespace=True))
     for namespace in ("x", "y"):
         service.ask(f"in-{namespace}", namespace=namespace)
-        service.see(f"in-{namespace}", namespace=namespace)
+        service.observe(f"in-{namespace}", namespace=namespace)
     assert sorted(service.state.roll.scopes(service.plan)) == ["x", "y"]
     assert service.live("x") == {"in-x"}
     service.gone("in-x", namespace="x")
@@ -119,14 +119,14 @@ def test_live_pods_are_shown_where_they_live() -> None:
 def test_without_a_limit_on_live_pods_nobody_stands_and_no_place_is_asked_for() -> None:
     service = Watched(plan_of(window(60, pods=9)))
     service.ask("a")
-    assert not service.see("a").changed
+    assert not service.observe("a").changed
     assert (service.live(), list(service.state.roll.scopes(service.plan))) == (set(), [])
 
 
 def test_what_nobody_comes_for_any_more_is_swept_away() -> None:
     service = Watched(replace(PLAN, windows=(window(60, pods=9),)))
     service.ask("a")
-    service.see("b", ONE)
+    service.observe("b", ONE)
     assert not service.state.sweep(service.now_us + WAITED_US + LONG_US), "they live"
     assert not service.state.sweep(service.now_us + IDLE_US + LONG_US - 1)
     assert service.state.sweep(service.now_us + IDLE_US + LONG_US)

@@ -12,7 +12,7 @@ from tests.core.watched_pods import MINUTE_US, NOW_US, ONE, SECOND_US, Watched
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, SURGE_US, LiveSet
 from webhook.core.policy_spec import Mode, StandingQuota
-from webhook.core.quota import CounterPlan, Holder, Refusal, StandingPlan, Use
+from webhook.core.quota import CounterPlan, DeniedBy, Holder, StandingPlan, Use
 
 PODS_3 = plan_of(standing=standing(pods=3))
 SURGING = plan_of(standing=standing(2, pods=3))
@@ -23,13 +23,13 @@ def quantities(**hard: str) -> dict[str, Quantity]:
 
 
 def refused(service: Watched, uid: str, cost: dict[str, int] = ONE, **more: Any) -> bool:
-    return service.ask(uid, cost, **more).refused is Refusal.QUOTA
+    return service.ask(uid, cost, **more).refused is DeniedBy.QUOTA
 
 
 def filled(service: Watched, count: int) -> Watched:
     for number in range(count):
         assert service.ask(f"pod-{number}").charged
-        service.see(f"pod-{number}")
+        service.observe(f"pod-{number}")
     return service
 
 
@@ -77,7 +77,7 @@ def test_what_asks_for_more_than_hard_and_surge_can_never_pass() -> None:
     assert service.ask("a", {"pods": 1, "requests.memory": 150}).charged
     for asked, free_at_us in ((150, 0), (151, None)):
         receipt = service.ask("b", {"pods": 1, "requests.memory": asked})
-        assert (receipt.refused, receipt.free_at_us) == (Refusal.QUOTA, free_at_us)
+        assert (receipt.refused, receipt.free_at_us) == (DeniedBy.QUOTA, free_at_us)
 
 
 def test_who_asks_nothing_more_of_an_overdrawn_limit_is_not_refused_for_it() -> None:
@@ -93,7 +93,7 @@ def test_who_asks_nothing_more_of_an_overdrawn_limit_is_not_refused_for_it() -> 
 def test_a_limit_that_is_not_enforced_is_overdrawn_and_named(mode: Mode) -> None:
     service = filled(Watched(replace(PODS_3, quota_mode=mode)), 3)
     receipt = service.ask("late")
-    assert (receipt.refused, receipt.would_refuse, receipt.used) == (None, (Refusal.QUOTA,), (4,))
+    assert (receipt.refused, receipt.would_refuse, receipt.used) == (None, (DeniedBy.QUOTA,), (4,))
     assert [use.of for use in receipt.over] == [Holder.STANDING]
 
 
@@ -121,10 +121,10 @@ def test_a_peek_takes_no_place_and_a_refused_pod_none_either() -> None:
 
 def test_nothing_is_enforced_before_the_first_complete_list() -> None:
     service = Watched(PODS_3, is_known=False)
-    assert not service.look().is_standing_known
+    assert not service.snapshot().is_standing_known
     assert [refused(service, uid) for uid in "abcde"] == [False] * 5
-    service.counted()
-    assert service.look().is_standing_known
+    service.mark_complete()
+    assert service.snapshot().is_standing_known
     assert (refused(service, "f"), service.used()) == (True, [5])
 
 
@@ -133,23 +133,23 @@ def test_what_nobody_confirms_any_more_is_enforced_for_ten_minutes() -> None:
     service.now_us += KNOWN_US - 1
     assert refused(service, "late")
     service.now_us += 1
-    assert not service.look().is_standing_known
+    assert not service.snapshot().is_standing_known
     assert not refused(service, "late")
-    service.counted()
+    service.mark_complete()
     assert refused(service, "later")
 
 
 def test_a_service_is_not_known_by_another_ones_list() -> None:
     service = Watched(PODS_3)
     service.plan = replace(PODS_3, service="other")
-    assert not service.look().is_standing_known
+    assert not service.snapshot().is_standing_known
 
 
 def test_who_lives_on_quietly_for_days_is_not_forgotten_while_somebody_watches() -> None:
     service = filled(Watched(PODS_3), 3)
     for _ in range(9):
         service.now_us += IDLE_US // 3
-        service.counted()
+        service.mark_complete()
         service.state.sweep(service.now_us)
     assert refused(service, "late")
     service.now_us += IDLE_US + KNOWN_US
@@ -173,11 +173,11 @@ def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
     service = filled(Watched(SURGING), 3)
     service.ask("over")
     service.now_us += SURGE_US - 1
-    service.counted()
-    assert [use.surge for use in service.look().uses[""]] == [2]
+    service.mark_complete()
+    assert [use.surge for use in service.snapshot().uses[""]] == [2]
     assert service.ask("peek", peek=True).refused is None
     service.now_us += 1
-    assert [use.surge for use in service.look().uses[""]] == [0]
+    assert [use.surge for use in service.snapshot().uses[""]] == [0]
     (use,) = service.ask("late").over
     assert (use.used, use.hard, use.surge) == (4, 3, 0)
 
@@ -185,7 +185,7 @@ def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
 def test_each_further_pod_above_hard_does_not_hold_surge_open() -> None:
     service = filled(Watched(SURGING), 4)
     service.now_us += SURGE_US - 1
-    service.counted()
+    service.mark_complete()
     assert service.ask("second").charged
     service.gone("second")
     service.now_us += 1
@@ -195,13 +195,13 @@ def test_each_further_pod_above_hard_does_not_hold_surge_open() -> None:
 def test_surge_opens_again_as_soon_as_the_sum_is_within_hard() -> None:
     service = filled(Watched(SURGING), 4)
     service.now_us += SURGE_US
-    service.counted()
+    service.mark_complete()
     assert refused(service, "late")
     service.gone("pod-0")
     assert [refused(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
     service.now_us += SURGE_US - 1
     service.gone("new-1")
-    service.counted()
+    service.mark_complete()
     assert not refused(service, "new-4"), "its ten minutes began with new-1"
 
 
@@ -259,7 +259,7 @@ ROOMS = {"pods": 2, "requests.cpu": 100}
 ANY = plan_of(standing=StandingPlan(window(0, **LIMITS).limits, tuple(ROOMS.values())))
 costs = st.fixed_dictionaries({"pods": st.just(1)}, optional={"requests.cpu": st.sampled_from([0, 60, 200, 601])})
 deeds = st.tuples(
-    st.sampled_from(["ask", "ask", "ask", "resize", "see", "gone", "refund", "let_be", "peek"]),
+    st.sampled_from(["ask", "ask", "ask", "resize", "observe", "gone", "refund", "stop_waiting", "peek"]),
     st.sampled_from("abcdefghij"),
     costs,
     st.sampled_from([0, SECOND_US, MINUTE_US, SURGE_US - 1, SURGE_US]),
@@ -271,7 +271,7 @@ def test_sums_equal_what_stands_and_no_admission_goes_above_hard_and_surge(walk:
     service, over_since_us, stood = Watched(ANY), dict.fromkeys(LIMITS, NOW_US), dict.fromkeys(LIMITS, 0)
     for deed, uid, cost, pause_us in walk:
         service.now_us += pause_us
-        service.counted()
+        service.mark_complete()
         match deed:
             case "ask" | "peek":
                 receipt = service.ask(uid, cost, peek=deed == "peek")
@@ -279,8 +279,8 @@ def test_sums_equal_what_stands_and_no_admission_goes_above_hard_and_surge(walk:
             case "resize":
                 is_known = uid in everybody(service)  # else it lives already, and only now one hears of it
                 lets_in = service.ask(uid, cost, resize_from=ONE).refused is None and is_known
-            case "see":
-                service.see(uid, cost)
+            case "observe":
+                service.observe(uid, cost)
                 lets_in = False
             case _:
                 getattr(service, deed)(uid)

@@ -1,16 +1,15 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
-from tests.core.strategies import examples
 from webhook.core.ledger import local_share
 from webhook.core.ledger.local_share import LocalLedger
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Acquire, CounterPlan, Holder, PoolPlan, Receipt, Refusal
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, PoolPlan, Receipt
 
 SECOND_US = 1_000_000
 NOW_US = 65_000 * SECOND_US
@@ -59,28 +58,28 @@ def test_a_refusal_says_the_share_and_when_it_could_pass() -> None:
     assert admitted(ledger, NOW_US + SECOND_US) == 2
     ahead_us = 500 * SECOND_US
     receipt = ledger.acquire(asked(), NOW_US + 2 * SECOND_US, ahead_us)
-    assert (receipt.refused, receipt.local, receipt.charged) == (Refusal.QUOTA, True, False)
+    assert (receipt.refused, receipt.local, receipt.charged) == (DeniedBy.QUOTA, True, False)
     assert receipt.at_us == NOW_US + 2 * SECOND_US + ahead_us
     (use,) = receipt.over
     assert (use.window, use.resource, use.used, use.hard, use.asked, use.of) == ("64s", "pods", 2, 2, 1, Holder.SERVICE)
     # What the store had used leaves before what was let in here does.
     assert receipt.free_at_us == use.free_at_us == NOW_US + 65 * SECOND_US + ahead_us
-    assert ledger.acquire(asked(), NOW_US + 65 * SECOND_US - 1).refused is Refusal.QUOTA
+    assert ledger.acquire(asked(), NOW_US + 65 * SECOND_US - 1).refused is DeniedBy.QUOTA
     assert ledger.acquire(asked(), NOW_US + 65 * SECOND_US).charged
 
 
 def test_what_asks_more_than_the_whole_limit_can_never_pass() -> None:
     receipt = LocalLedger().acquire(asked(cost={"pods": 11}), NOW_US)
-    assert (receipt.refused, receipt.free_at_us) == (Refusal.QUOTA, None)
+    assert (receipt.refused, receipt.free_at_us) == (DeniedBy.QUOTA, None)
 
 
 def test_a_pod_larger_than_the_share_passes_once_a_window_within_what_was_left() -> None:
     ledger = LocalLedger(replicas=5)
     ledger.heard(PLAN, "shop", (3,), NOW_US)
-    assert ledger.acquire(asked(cost={"pods": 8}), NOW_US).refused is Refusal.QUOTA, "7 were left"
+    assert ledger.acquire(asked(cost={"pods": 8}), NOW_US).refused is DeniedBy.QUOTA, "7 were left"
     assert ledger.acquire(asked(cost={"pods": 7}), NOW_US).charged
     again = ledger.acquire(asked(cost={"pods": 7}), NOW_US)
-    assert (again.refused, again.free_at_us) == (Refusal.QUOTA, NOW_US + 65 * SECOND_US)
+    assert (again.refused, again.free_at_us) == (DeniedBy.QUOTA, NOW_US + 65 * SECOND_US)
     assert ledger.acquire(asked(cost={"pods": 7}), NOW_US + 65 * SECOND_US).charged
 
 
@@ -89,7 +88,7 @@ def test_only_one_pod_a_window_is_larger_than_the_share_though_more_was_left() -
     ledger.heard(PLAN, "shop", (3,), NOW_US)
     assert ledger.acquire(asked(cost={"pods": 3}), NOW_US).charged
     again = ledger.acquire(asked(cost={"pods": 3}), NOW_US + SECOND_US)
-    assert (again.refused, again.free_at_us) == (Refusal.QUOTA, NOW_US + 65 * SECOND_US)
+    assert (again.refused, again.free_at_us) == (DeniedBy.QUOTA, NOW_US + 65 * SECOND_US)
 
 
 def test_no_share_at_all_lets_one_pod_in() -> None:
@@ -135,7 +134,7 @@ def test_a_limit_that_is_not_enforced_is_overdrawn_and_named(mode: Mode) -> None
     plan, ledger = plan_of(window(64, pods=1), quota_mode=mode), LocalLedger()
     assert ledger.acquire(asked(plan), NOW_US).would_refuse == ()
     receipt = ledger.acquire(asked(plan), NOW_US)
-    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.QUOTA,), True)
+    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (DeniedBy.QUOTA,), True)
     assert [use.used for use in ledger.acquire(asked(plan), NOW_US).over] == [2]
 
 
@@ -145,7 +144,7 @@ def test_a_peek_answers_the_same_and_counts_nothing() -> None:
         receipt = ledger.acquire(asked(peek=True), NOW_US)
         assert (receipt.refused, receipt.charged) == (None, False)
     assert admitted(ledger) == 10
-    assert ledger.acquire(asked(peek=True), NOW_US).refused is Refusal.QUOTA
+    assert ledger.acquire(asked(peek=True), NOW_US).refused is DeniedBy.QUOTA
 
 
 def test_a_resize_counts_its_increase() -> None:
@@ -153,7 +152,7 @@ def test_a_resize_counts_its_increase() -> None:
     grown = asked(plan, cost={"pods": 1, "requests.cpu": 250}, resize_from={"pods": 1, "requests.cpu": 100})
     assert ledger.acquire(grown, NOW_US).charged
     assert ledger.acquire(asked(plan, cost={"pods": 1, "requests.cpu": 150}), NOW_US).charged
-    assert ledger.acquire(grown, NOW_US).refused is Refusal.QUOTA
+    assert ledger.acquire(grown, NOW_US).refused is DeniedBy.QUOTA
     shrunk = replace(grown, cost={"pods": 1}, resize_from=grown.cost)
     assert ledger.acquire(shrunk, NOW_US).refused is None
 
@@ -215,7 +214,7 @@ EVENTS = st.lists(
     used_ages=st.lists(st.integers(0, 64 * SECOND_US - 1), max_size=10),
     replicas=st.integers(1, 4),
 )
-@examples(300)
+@settings(max_examples=300)
 def test_replicas_apart_oversell_by_less_than_one_largest_pod_each(
     events: list[tuple[int, int, int]], used_ages: list[int], replicas: int
 ) -> None:
@@ -296,7 +295,7 @@ def test_the_largest_number_since_the_last_reply_counts() -> None:
     used=st.integers(0, 10),
     replicas=st.integers(1, 4),
 )
-@examples(300)
+@settings(max_examples=300)
 def test_who_leaves_oversells_nothing_and_who_comes_at_most_a_share(
     events: list[tuple[str, int, int, int]], used: int, replicas: int
 ) -> None:

@@ -23,7 +23,7 @@ def test_a_pod_that_was_let_in_and_is_seen_changes_nothing() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     for _ in range(2):
-        assert service.see("a", SMALL) == Seen()
+        assert service.observe("a", SMALL) == Seen()
     assert service.used() == [1, 100, 1, 100]
 
 
@@ -41,7 +41,7 @@ def test_a_pod_that_nobody_charged_is_charged_once_at_its_creation() -> None:
     service = Watched(PLAN)
     created_us = service.now_us
     service.now_us += 30 * MINUTE_US
-    seen = [service.see("a", SMALL, created_at_us=created_us) for _ in range(3)]
+    seen = [service.observe("a", SMALL, created_at_us=created_us) for _ in range(3)]
     assert seen == [Seen(charged=True, changed=True), Seen(), Seen()]
     assert service.used() == [1, 100, 1, 100]
     assert service.overdue() == [], "it came to be"
@@ -51,14 +51,14 @@ def test_a_pod_that_nobody_charged_is_charged_once_at_its_creation() -> None:
 
 def test_one_that_ended_meanwhile_is_charged_and_stands_no_more() -> None:
     service = Watched(PLAN)
-    assert service.see("a", SMALL, lives=False) == Seen(charged=True)
+    assert service.observe("a", SMALL, lives=False) == Seen(charged=True)
     assert service.used() == [1, 100, 0, 0]
 
 
 def test_one_that_is_as_old_as_a_record_lives_is_not_charged_and_stands() -> None:
     service = Watched(PLAN)
     for uid, age_us in (("old", HOUR_US), ("young", HOUR_US - 1)):
-        assert service.see(uid, SMALL, created_at_us=service.now_us - age_us).charged is (uid == "young")
+        assert service.observe(uid, SMALL, created_at_us=service.now_us - age_us).charged is (uid == "young")
     assert service.used()[2:] == [2, 200]
 
 
@@ -66,18 +66,18 @@ def test_whose_record_was_forgotten_is_not_charged_a_second_time() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     created_us, service.now_us = service.now_us, service.now_us + HOUR_US
-    assert service.see("a", SMALL, created_at_us=created_us) == Seen()
+    assert service.observe("a", SMALL, created_at_us=created_us) == Seen()
 
 
 def test_without_a_time_nothing_is_charged() -> None:
     service = Watched(PLAN)
-    assert service.see("a", SMALL, created_at_us=0) == Seen(changed=True)
+    assert service.observe("a", SMALL, created_at_us=0) == Seen(changed=True)
     assert service.used() == [0, 0, 1, 100]
 
 
 def test_a_creation_that_the_store_has_not_reached_counts_now() -> None:
     service = Watched(PLAN)
-    assert service.see("a", SMALL, created_at_us=service.now_us + MINUTE_US).charged
+    assert service.observe("a", SMALL, created_at_us=service.now_us + MINUTE_US).charged
     assert service.used() == [1, 100, 1, 100]
 
 
@@ -86,13 +86,13 @@ def test_a_pod_given_back_too_soon_is_charged_again() -> None:
     service.ask("a", SMALL)
     service.refund("a")
     assert service.used() == [0, 0, 0, 0]
-    assert [service.see("a", SMALL).charged for _ in range(2)] == [True, False]
+    assert [service.observe("a", SMALL).charged for _ in range(2)] == [True, False]
     assert service.used() == [1, 100, 1, 100]
 
 
 def test_charged_afterwards_goes_past_every_limit() -> None:
     service = Watched(plan_of(window(3600, pods=0), standing=standing(pods=0)))
-    assert service.see("a").charged
+    assert service.observe("a").charged
     assert service.used() == [1, 1]
 
 
@@ -101,11 +101,11 @@ def test_charged_afterwards_goes_past_every_limit() -> None:
 
 def test_a_pod_of_which_nobody_is_sure_is_believed_only_where_the_store_knows_it() -> None:
     service = Watched(PLAN)
-    assert service.see("stranger", is_sure=False) == Seen(ignored=True)
+    assert service.observe("stranger", is_sure=False) == Seen(ignored=True)
     service.ask("known")
-    assert service.see("known", is_sure=False) == Seen()
-    service.see("stands", created_at_us=0)
-    assert service.see("stands", lives=False, created_at_us=0, is_sure=False) == Seen(changed=True)
+    assert service.observe("known", is_sure=False) == Seen()
+    service.observe("stands", created_at_us=0)
+    assert service.observe("stands", lives=False, created_at_us=0, is_sure=False) == Seen(changed=True)
     assert service.used() == [1, 0, 1, 0]
 
 
@@ -115,10 +115,10 @@ def test_a_pod_of_which_nobody_is_sure_is_believed_only_where_the_store_knows_it
 def test_a_resize_that_nobody_counted_is_charged_above_the_most_that_was_ever_charged() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
-    assert [service.see("a", LARGE) for _ in range(2)] == [Seen(raised=True, changed=True), Seen()]
+    assert [service.observe("a", LARGE) for _ in range(2)] == [Seen(raised=True, changed=True), Seen()]
     assert service.used() == [1, 300, 1, 300]
-    assert service.see("a", SMALL) == Seen(changed=True)
-    assert service.see("a", LARGE) == Seen(changed=True), "up to where it was"
+    assert service.observe("a", SMALL) == Seen(changed=True)
+    assert service.observe("a", LARGE) == Seen(changed=True), "up to where it was"
     assert service.used() == [1, 300, 1, 300]
 
 
@@ -126,16 +126,16 @@ def test_a_resize_that_was_counted_is_not_counted_again_when_it_is_seen() -> Non
     service = Watched(PLAN)
     service.ask("a", SMALL)
     service.ask("a", LARGE, resize_from=SMALL)
-    assert service.see("a", LARGE) == Seen()
-    assert service.see("a", SMALL) == Seen(changed=True), "the watch was behind"
-    assert service.see("a", LARGE) == Seen(changed=True)
+    assert service.observe("a", LARGE) == Seen()
+    assert service.observe("a", SMALL) == Seen(changed=True), "the watch was behind"
+    assert service.observe("a", LARGE) == Seen(changed=True)
     assert service.used() == [1, 300, 1, 300]
 
 
 def test_a_limit_that_came_later_raises_nothing() -> None:
     service = Watched(PLAN)
     service.ask("a", {"pods": 1})
-    assert service.see("a", SMALL) == Seen(changed=True)
+    assert service.observe("a", SMALL) == Seen(changed=True)
     assert service.used() == [1, 0, 1, 100]
 
 
@@ -175,17 +175,17 @@ def test_a_place_is_given_back_where_the_pod_took_it_even_if_namespaces_count_ap
     assert service.used() == [0, 0, 0, 0]
 
 
-def test_let_be_gives_back_the_place_alone() -> None:
+def test_stop_waiting_gives_back_the_place_alone() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
-    service.let_be("a")
-    service.let_be("stranger")
+    service.stop_waiting("a")
+    service.stop_waiting("stranger")
     assert service.used() == [1, 100, 0, 0]
-    assert service.see("a", SMALL) == Seen(changed=True), "it came after all"
+    assert service.observe("a", SMALL) == Seen(changed=True), "it came after all"
     assert service.used() == [1, 100, 1, 100]
 
 
-def test_a_let_be_probe_keeps_its_lease_and_a_refunded_one_gives_it_back() -> None:
+def test_a_probe_no_longer_waited_for_keeps_its_lease_and_a_refunded_one_gives_it_back() -> None:
     service = Watched(replace(PLAN, breaker=replace(BREAKER, probes=1)))
     service.ask("x")
     for uid in ("y", "z"):
@@ -196,9 +196,9 @@ def test_a_let_be_probe_keeps_its_lease_and_a_refunded_one_gives_it_back() -> No
     view = service.ask("probe").breaker
     assert view is not None
     assert (view.state, view.probes_leased) == (State.HALF_OPEN, 1)
-    for settle, leased in ((service.let_be, 1), (service.refund, 0)):
+    for settle, leased in ((service.stop_waiting, 1), (service.refund, 0)):
         settle("probe")
-        view = service.look().breaker
+        view = service.snapshot().breaker
         assert view is not None
         assert view.probes_leased == leased
 
@@ -249,7 +249,7 @@ def test_a_reset_that_nobody_remembers_takes_nothing_that_came_long_after_its_mo
 COSTS = (SMALL, LARGE, {"pods": 1, "requests.cpu": 0})
 UIDS = "abcdef"
 deeds = st.tuples(
-    st.sampled_from(["ask", "ask", "see", "see", "gone", "refund", "let_be", "book"]),
+    st.sampled_from(["ask", "ask", "observe", "observe", "gone", "refund", "stop_waiting", "book"]),
     st.sampled_from(UIDS),
     st.sampled_from(COSTS),
     st.sampled_from([0, 0, 1, SECOND_US]),
@@ -257,7 +257,7 @@ deeds = st.tuples(
 
 
 def do(service: Watched, deed: str, uid: str, cost: dict[str, int]) -> None:
-    if deed in {"ask", "see", "book"}:
+    if deed in {"ask", "observe", "book"}:
         getattr(service, deed)(uid, cost)
     else:
         getattr(service, deed)(uid)
@@ -274,7 +274,7 @@ def test_whatever_happened_the_watch_makes_it_the_set_of_pods_that_live(
     told = list(UIDS) * 2
     random.shuffle(told)
     for uid in told:
-        service.see(uid, alive.get(uid, SMALL), lives=uid in alive, created_at_us=0)
+        service.observe(uid, alive.get(uid, SMALL), lives=uid in alive, created_at_us=0)
     assert service.used()[2:] == [len(alive), sum(cost["requests.cpu"] for cost in alive.values())]
     assert service.live() == set(alive)
     assert service.overdue() == []
@@ -296,9 +296,9 @@ def test_every_pod_that_came_to_be_is_charged_exactly_once_and_every_other_one_n
             case "ask" | "book" if uid not in charged:
                 is_new = deed == "ask" or not service.state.was_refunded(uid, service.now_us)
                 charged |= {uid: cost["requests.cpu"]} if is_new else {}
-            case "see" | "gone":
+            case "observe" | "gone":
                 seen.add(uid)
-                if deed == "see":
+                if deed == "observe":
                     charged[uid] = max(charged.get(uid, 0), cost["requests.cpu"])
             case "refund":
                 charged.pop(uid, None)

@@ -5,18 +5,17 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
-from tests.core.strategies import examples
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.ledger import breaker_operations, operations
 from webhook.core.ledger.tag_state import LONG_US, TagState
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import HOUR_US, Acquire, CounterPlan, Receipt, Refusal
+from webhook.core.quota import HOUR_US, Acquire, CounterPlan, DeniedBy, Receipt
 
 SECOND_US = 1_000_000
 NOW_US = 1_000 * SECOND_US
@@ -52,13 +51,15 @@ class Ledger:
         return operations.refund(self.state, self.plan, uid, self.now_us)
 
     def outcome(self, *, ok: bool, uid: str | None = None) -> None:
-        breaker_operations.hear(self.state, self.plan, [Outcomes.one(ok=ok, latency_us=0, uid=uid)], self.now_us)
+        breaker_operations.record_outcomes(
+            self.state, self.plan, [Outcomes.one(ok=ok, latency_us=0, uid=uid)], self.now_us
+        )
 
     def used(self, namespace: str = "") -> list[int]:
-        return [use.used for use in operations.look(self.state, self.plan, self.now_us).uses.get(namespace, ())]
+        return [use.used for use in operations.snapshot(self.state, self.plan, self.now_us).uses.get(namespace, ())]
 
     def breaker(self) -> State:
-        view = operations.look(self.state, self.plan, self.now_us).breaker
+        view = operations.snapshot(self.state, self.plan, self.now_us).breaker
         assert view is not None
         return view.state
 
@@ -93,7 +94,7 @@ def test_one_limit_that_does_not_hold_it_leaves_all_windows_uncharged() -> None:
     service = Ledger(plan_of(window(60, pods=5), window(3600, pods=1)))
     service.ask()
     receipt = service.ask()
-    assert (receipt.refused, receipt.charged) == (Refusal.QUOTA, False)
+    assert (receipt.refused, receipt.charged) == (DeniedBy.QUOTA, False)
     assert [(use.window, use.used, use.asked) for use in receipt.over] == [("3600s", 1, 1)]
     assert receipt.used == (1, 1)
     assert service.used() == [1, 1]
@@ -105,14 +106,14 @@ def test_a_denial_names_the_moment_from_which_all_limits_hold_it_and_it_is_exact
     free_at_us = service.ask().free_at_us
     assert free_at_us is not None
     service.now_us = free_at_us - 1
-    assert service.ask().refused is Refusal.QUOTA
+    assert service.ask().refused is DeniedBy.QUOTA
     service.now_us = free_at_us
     assert service.ask().refused is None
 
 
 def test_more_than_a_whole_limit_can_never_pass() -> None:
     receipt = Ledger(plan_of(window(60, pods=1), window(120, pods=5))).ask(cost={"pods": 2})
-    assert receipt.refused is Refusal.QUOTA
+    assert receipt.refused is DeniedBy.QUOTA
     assert receipt.free_at_us is None
 
 
@@ -121,7 +122,7 @@ def test_who_asks_nothing_of_an_overdrawn_resource_is_admitted() -> None:
     service.ask(cost={"pods": 1, "requests.cpu": 100})
     service.plan = plan_of(window(60, pods=9, cpu=50))
     assert service.ask(cost={"pods": 1, "requests.cpu": 0}).refused is None
-    assert service.ask(cost={"pods": 1, "requests.cpu": 1}).refused is Refusal.QUOTA
+    assert service.ask(cost={"pods": 1, "requests.cpu": 1}).refused is DeniedBy.QUOTA
 
 
 def test_changed_limits_find_what_was_counted_and_a_new_resource_starts_at_zero() -> None:
@@ -138,7 +139,7 @@ def test_each_namespace_counts_for_itself_where_the_policy_says_so() -> None:
     service = Ledger(plan_of(window(60, pods=1), per_namespace=True))
     assert service.ask(namespace="a").charged
     assert service.ask(namespace="b").charged
-    assert service.ask(namespace="a").refused is Refusal.QUOTA
+    assert service.ask(namespace="a").refused is DeniedBy.QUOTA
     assert (service.used("a"), service.used("b"), service.used()) == ([1], [1], [])
 
 
@@ -147,7 +148,7 @@ def test_a_clock_that_steps_back_gives_nothing_free() -> None:
     service.ask()
     service.now_us -= 3600 * SECOND_US
     receipt = service.ask()
-    assert (receipt.refused, receipt.at_us) == (Refusal.QUOTA, NOW_US)
+    assert (receipt.refused, receipt.at_us) == (DeniedBy.QUOTA, NOW_US)
 
 
 # The same uid again
@@ -165,7 +166,7 @@ def test_a_repeated_uid_is_admitted_as_before_and_charged_nothing() -> None:
 def test_a_denied_uid_is_judged_anew() -> None:
     service = Ledger(plan_of(window(60, pods=1)))
     service.ask("u1")
-    assert service.ask("u2").refused is Refusal.QUOTA
+    assert service.ask("u2").refused is DeniedBy.QUOTA
     service.refund("u1")
     receipt = service.ask("u2")
     assert (receipt.charged, receipt.repeated) == (True, False)
@@ -223,7 +224,7 @@ def test_a_quota_that_is_not_enforced_charges_past_its_limit_and_says_so(mode: M
     service = Ledger(plan_of(window(60, pods=1), quota_mode=mode, breaker=BREAKER))
     for _ in range(3):
         receipt = service.ask()
-    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.QUOTA,), True)
+    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (DeniedBy.QUOTA,), True)
     assert [(use.used, use.asked) for use in receipt.over] == [(2, 1)]
     assert receipt.used == (3,)
     assert service.breaker() is State.CLOSED, "only an enforced denial is a quota event"
@@ -234,7 +235,7 @@ def test_a_breaker_that_is_not_enforced_is_named_and_the_pod_is_charged(mode: Mo
     service = Ledger(plan_of(window(60, pods=5), breaker=BREAKER, breaker_mode=mode))
     service.trip()
     receipt = service.ask()
-    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (Refusal.BREAKER,), True)
+    assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (DeniedBy.BREAKER,), True)
     assert receipt.breaker is not None
     assert receipt.breaker.state is State.OPEN
 
@@ -248,7 +249,7 @@ def test_an_open_breaker_refuses_before_quota_is_asked_and_charges_nothing() -> 
     service.trip()
     for _ in range(5):
         receipt = service.ask()
-        assert (receipt.refused, receipt.charged, receipt.over) == (Refusal.BREAKER, False, ())
+        assert (receipt.refused, receipt.charged, receipt.over) == (DeniedBy.BREAKER, False, ())
     assert service.used() == [1]
     assert service.state.breaker(service.plan.service).windows.quota_events == ()
 
@@ -256,9 +257,9 @@ def test_an_open_breaker_refuses_before_quota_is_asked_and_charges_nothing() -> 
 def test_quota_denials_trip_and_the_receipt_shows_the_state_after_it() -> None:
     service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     service.ask()
-    assert service.ask().breaker == operations.look(service.state, service.plan, service.now_us).breaker
+    assert service.ask().breaker == operations.snapshot(service.state, service.plan, service.now_us).breaker
     receipt = service.ask()
-    assert receipt.refused is Refusal.QUOTA
+    assert receipt.refused is DeniedBy.QUOTA
     assert receipt.breaker is not None
     assert (receipt.breaker.state, receipt.breaker.open_until_us) == (State.OPEN, NOW_US + BREAKER.open_for_us)
     assert [(move.old, move.new, move.at_us) for move in receipt.transitions] == [(State.CLOSED, State.OPEN, NOW_US)]
@@ -269,7 +270,7 @@ def test_the_first_caller_after_the_countdown_becomes_a_probe() -> None:
     service.trip()
     service.now_us += BREAKER.open_for_us
     receipts = [service.ask(uid) for uid in ("p1", "p2", "p3")]
-    assert [receipt.refused for receipt in receipts] == [None, None, Refusal.BREAKER]
+    assert [receipt.refused for receipt in receipts] == [None, None, DeniedBy.BREAKER]
     assert [move.new for move in receipts[0].transitions] == [State.HALF_OPEN]
     assert receipts[0].breaker is not None
     assert receipts[0].breaker.probes_leased == 1
@@ -286,7 +287,7 @@ def test_a_probe_that_quota_refuses_is_not_taken_and_is_no_event() -> None:
     service.now_us += BREAKER.open_for_us
     for _ in range(5):
         receipt = service.ask()
-        assert receipt.refused is Refusal.QUOTA
+        assert receipt.refused is DeniedBy.QUOTA
         assert receipt.breaker is not None
         assert (receipt.breaker.state, receipt.breaker.probes_leased) == (State.HALF_OPEN, 0)
 
@@ -297,7 +298,7 @@ def test_a_refunded_probe_makes_room_for_the_next() -> None:
     service.now_us += BREAKER.open_for_us
     for uid in ("p1", "p2"):
         service.ask(uid)
-    assert service.ask("p3").refused is Refusal.BREAKER
+    assert service.ask("p3").refused is DeniedBy.BREAKER
     service.refund("p1")
     assert service.ask("p3").charged
 
@@ -384,7 +385,7 @@ def test_a_resize_that_quota_refuses_raises_no_mark_and_is_no_event_for_the_brea
     service.ask("u1", {"requests.cpu": 200})
     for _ in range(3):
         receipt = service.ask("u1", {"requests.cpu": 400}, resize_from={"requests.cpu": 200})
-        assert (receipt.refused, receipt.free_at_us is not None) == (Refusal.QUOTA, True)
+        assert (receipt.refused, receipt.free_at_us is not None) == (DeniedBy.QUOTA, True)
         assert [use.asked for use in receipt.over] == [200]
     assert service.breaker() is State.CLOSED
     assert service.used() == [200]
@@ -422,7 +423,7 @@ class Log:
         )
 
 
-@examples(400)
+@settings(deadline=None, max_examples=400)
 @given(st.lists(deeds, max_size=70))
 def test_never_more_than_hard_in_any_window_and_never_a_denial_without_a_cause(walk: list[Any]) -> None:
     service, log = Ledger(HARD), Log()
@@ -479,7 +480,7 @@ def test_what_one_clock_has_left_behind_is_not_swept_away_where_the_other_one_st
         service.now_us += waited_us
         service.ask()
     service.state.sweep(service.now_us)
-    assert [use.used for use in operations.look(service.state, other, service.now_us).uses[""]] == [1]
+    assert [use.used for use in operations.snapshot(service.state, other, service.now_us).uses[""]] == [1]
 
 
 def test_a_gone_service_that_only_ever_heard_outcomes_keeps_its_breaker_for_an_hour() -> None:

@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.strategies import examples
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.compiled_policy import CompiledPolicy
@@ -133,14 +132,14 @@ def named(use: Use, lines: list[str], path: str) -> bool:
     return at in starts or f"{at}.hard.{use.resource}" in starts
 
 
-@examples(150)
+@settings(max_examples=150, deadline=None)
 @given(WRITTEN, WRITTEN)
 async def test_a_store_counts_from_nothing_exactly_where_a_line_says_so(old: Written, new: Written) -> None:
     before, after = old.policy(), new.policy()
     store = MemoryStore(VirtualClock())
     plan, plan_after = (CompiledPolicy(LoadedPolicy(found, "")).plans["a"] for found in (before, after))
     await store.acquire(Acquire(plan, "shop", "u1", {"pods": 1, "requests.cpu": 1000}, "user:me"))
-    look = await store.look(plan_after, "shop")
+    look = await store.snapshot(plan_after, "shop")
     lines = list(starts_empty(before, after))
 
     [uses] = look.uses.values()

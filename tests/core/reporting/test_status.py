@@ -13,7 +13,7 @@ from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Override, PartialModes
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
-from webhook.core.quota import Holder, Look, Use
+from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.status import (
     OverridesStatus,
     ReplicaAssignment,
@@ -55,7 +55,7 @@ OPEN = BreakerView(
     failed=("controller:r1",),
 )
 LOOKS = {
-    "payment-api": Look(
+    "payment-api": ServiceSnapshot(
         NOW_US,
         {"": (Use("1m", "pods", 50, 50, free_at_us=NOW_US + 12_000_001), Use("1m", "cpu", 1500, 40_000))},
         OPEN,
@@ -64,7 +64,7 @@ LOOKS = {
             Use("1m", "cpu", 250_500, 1_000_000, of=Holder.POOL, name="prod"),
         ),
     ),
-    "ledger": Look(NOW_US),
+    "ledger": ServiceSnapshot(NOW_US),
 }
 
 TWO = LoadedPolicy(
@@ -81,7 +81,7 @@ TWO = LoadedPolicy(
 )
 """Of the pool's members the second was asked last."""
 TWO_LOOKS = {
-    name: Look(
+    name: ServiceSnapshot(
         at_us,
         {"": (Use("1m", "pods", 5, 50), Use("1m", "cpu", 0, 40_000))} if name == "payment-api" else {},
         None,
@@ -205,13 +205,13 @@ LIVE = LoadedPolicy(
 )
 
 
-def live_looks(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str, Look]:
+def live_looks(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str, ServiceSnapshot]:
     pods_use = Use("standing", "pods", pods, 4, asked=1, of=Holder.STANDING, surge=surge)
     memory_use = Use("standing", "memory", 1 << 30, 4 << 30, asked=1, of=Holder.STANDING, surge=surge << 30)
-    return {"web": Look(NOW_US, {"": (pods_use, memory_use)}, is_standing_known=is_known)}
+    return {"web": ServiceSnapshot(NOW_US, {"": (pods_use, memory_use)}, is_standing_known=is_known)}
 
 
-def live_rows(looks: dict[str, Look]) -> list[dict[str, Any]]:
+def live_rows(looks: dict[str, ServiceSnapshot]) -> list[dict[str, Any]]:
     document = status_document(snapshot(policy=LIVE, plans=CompiledPolicy(LIVE).plans, looks=looks))
     rows: list[dict[str, Any]] = services(document)["web"]["windows"]
     return rows
@@ -238,7 +238,7 @@ def test_live_pods_are_shown_with_the_room_that_there_is_now_and_whether_it_is_e
 
 
 def test_limits_on_live_pods_are_shown_while_nobody_lives_or_nobody_knows() -> None:
-    idle = live_rows({"web": Look(NOW_US, is_standing_known=True)})
+    idle = live_rows({"web": ServiceSnapshot(NOW_US, is_standing_known=True)})
     assert [(row["used"], row["hard"], row["surge"], row["enforced"]) for row in idle] == [
         (0, 4, 1, True),
         ("0", "4Gi", "1Gi", True),
@@ -271,7 +271,7 @@ def test_a_service_by_namespace_shows_its_limits_while_idle_and_each_namespace_a
     idle = services(status_document(snapshot()))["ledger"]["windows"]
     assert [(window["namespace"], window["used"], window["hard"]) for window in idle] == [(None, "0", "16Gi")]
     looks = {
-        "ledger": Look(
+        "ledger": ServiceSnapshot(
             NOW_US, {"team-b": (Use("24h", "memory", 1 << 30, 1 << 34),), "team-a": (Use("24h", "memory", 1, 1 << 34),)}
         )
     }
@@ -328,7 +328,7 @@ def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None
 
 
 def test_a_breaker_is_shown_as_it_is_judged_by_while_the_store_shows_nothing() -> None:
-    away = {"payment-api": Look(NOW_US, breaker=OPEN, is_told=False)}
+    away = {"payment-api": ServiceSnapshot(NOW_US, breaker=OPEN, is_told=False)}
     known, told = (services(status_document(snapshot(looks=looks)))["payment-api"] for looks in ({}, away))
     assert {**told, "breaker": None} == known
     assert told["breaker"]["state"] == "OPEN"
@@ -461,13 +461,13 @@ def test_colours_do_not_bend_the_columns() -> None:
 def test_a_half_open_breaker_shows_its_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     view = BreakerView(State.HALF_OPEN, 5, NOW_US, probes_leased=2, probes_succeeded=1)
-    assert "HALF_OPEN 1/3 probes" in shown(looks={"payment-api": Look(NOW_US, {}, view)})
+    assert "HALF_OPEN 1/3 probes" in shown(looks={"payment-api": ServiceSnapshot(NOW_US, {}, view)})
 
 
 def test_a_breaker_that_opened_again_still_shows_what_tripped_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     again = replace(OPEN, reason="probe failed", tripped_at_us=NOW_US - 400_000_000, early=0, failed=())
-    lines = shown(looks={"payment-api": Look(NOW_US, {}, again)}).splitlines()
+    lines = shown(looks={"payment-api": ServiceSnapshot(NOW_US, {}, again)}).splitlines()
     assert (
         "payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): probe failed;"
         " tripped at 2027-01-15T07:53:20.000Z by quotaExceeded: 10 within 1m"
@@ -482,7 +482,7 @@ def test_a_breaker_under_somebodys_hand_shows_until_when_and_why(
 ) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     forced = BreakerView(state, 5, NOW_US - 1_000_000, NOW_US + 150_500_000, "INC-1")
-    text = shown(looks={"payment-api": Look(NOW_US, {}, forced)})
+    text = shown(looks={"payment-api": ServiceSnapshot(NOW_US, {}, forced)})
     assert f"gold    {cell}  " in text
     assert (
         f"payment-api: {state} since 2027-01-15T07:59:59.000Z until 2027-01-15T08:02:30.500Z (generation 5): INC-1"
@@ -500,7 +500,7 @@ def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
     changes = {
         "policy": guarded,
         "plans": CompiledPolicy(guarded).plans,
-        "looks": {"payment-api": Look(NOW_US, {}, view)},
+        "looks": {"payment-api": ServiceSnapshot(NOW_US, {}, view)},
     }
     assert status_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
     assert f"breakers  {opened} open, of 3 that may be (breakerGuard)" in shown(**changes).splitlines()

@@ -19,7 +19,7 @@ from webhook.core.document.configmap import (
     document_of,
 )
 from webhook.errors import UserError
-from webhook.policy.active_overrides import OverridesKeeper
+from webhook.policy.active_overrides import ActiveOverrides
 from webhook.ports import WatchReports
 
 PLACE = f"configmap {NAMESPACE}/{OVERRIDES}"
@@ -53,7 +53,7 @@ class ConfigMapOverrides:
     def __init__(
         self,
         client: ApiClient,
-        keeper: OverridesKeeper,
+        keeper: ActiveOverrides,
         *,
         reports: WatchReports,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen

@@ -18,7 +18,7 @@ from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
 from webhook.core.policy.model import LoadedPolicy
-from webhook.policy.current_policy import PolicyKeeper
+from webhook.policy.current_policy import CurrentPolicy
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
@@ -41,7 +41,7 @@ class ConfigMapPolicy:
     def __init__(
         self,
         client: ApiClient,
-        keeper: PolicyKeeper,
+        keeper: CurrentPolicy,
         *,
         reports: WatchReports,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
@@ -60,7 +60,7 @@ class ConfigMapPolicy:
         self._taking = asyncio.Lock()
         self._version = 0
         """Of the newest state that was taken in."""
-        self._read_failure: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._rested_at = 0.0
         """When a refresh may read again, by the loop's clock."""
 
@@ -72,11 +72,11 @@ class ConfigMapPolicy:
 
     async def refresh(self) -> None:
         """Read now, unless that was just done. Callers share one reading; one that gives up does not stop it."""
-        if self._read_failure is None or self._read_failure.done():
+        if self._reading is None or self._reading.done():
             if asyncio.get_running_loop().time() < self._rested_at:
                 return
-            self._read_failure = asyncio.create_task(self._read(), name="policy-configmap-read")
-        reading = self._read_failure
+            self._reading = asyncio.create_task(self._read(), name="policy-configmap-read")
+        reading = self._reading
         await asyncio.wait([reading])
         if not reading.cancelled():
             reading.result()
@@ -88,8 +88,8 @@ class ConfigMapPolicy:
                 tasks.create_task(self._watch.run(), name="policy-configmap-watch")
                 tasks.create_task(self._last_good.run(), name="policy-last-good")
         finally:
-            if self._read_failure is not None:
-                self._read_failure.cancel()
+            if self._reading is not None:
+                self._reading.cancel()
 
     async def _read(self) -> None:
         try:

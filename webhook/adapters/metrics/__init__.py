@@ -26,7 +26,7 @@ from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import WhenOpen
-from webhook.core.quota import Look
+from webhook.core.quota import ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import Guarded
 from webhook.ports import Review
 
@@ -214,7 +214,7 @@ class Metrics:
         """Take among how many servers the limits are divided."""
         self._replicas = replicas
 
-    def update(self, looks: Mapping[str, Look], guarded: Guarded | None = None) -> None:
+    def update(self, looks: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
         """Take how the services stand, by name; called before `render`, with what the store has just shown."""
         self._standing.update({name: look for name, look in looks.items() if self._of_policy(name)}, guarded)
 

@@ -9,7 +9,7 @@ from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
 from webhook.core.findings import Code
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Receipt, Refusal
+from webhook.core.quota import DeniedBy, Receipt
 from webhook.ports import Review
 
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
@@ -102,7 +102,7 @@ class Decisions:
     def _charged(self, receipt: Receipt, service: str, *, resize: bool) -> None:
         if receipt.local and receipt.charged:
             self._local_admitted.add(service)
-        if receipt.refused is Refusal.QUOTA:
+        if receipt.refused is DeniedBy.QUOTA:
             for use in receipt.over:
                 self._quota_denied.add(service, use.resource, use.window, use.of)
         # A resize never asks the breaker; who degrades lets in all, and does not say which of them probe.
@@ -112,7 +112,7 @@ class Decisions:
 
 def _is_probe(receipt: Receipt) -> bool:
     """Return whether this charge leased a probe: it met a breaker that was not closed, and did not object."""
-    if receipt.repeated or receipt.breaker is None or Refusal.BREAKER in receipt.would_refuse:
+    if receipt.repeated or receipt.breaker is None or DeniedBy.BREAKER in receipt.would_refuse:
         return False
     if receipt.breaker.state is State.CLOSED and not receipt.transitions:
         return False

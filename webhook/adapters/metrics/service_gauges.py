@@ -6,7 +6,7 @@ from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import OTHER, Row
 from webhook.adapters.metrics.families import NAMESPACES_MAX, Family
 from webhook.core.breaker import State, Transition
-from webhook.core.quota import Holder, Look, Use, is_cpu
+from webhook.core.quota import Holder, ServiceSnapshot, Use, is_cpu
 from webhook.core.quota.open_breaker_limit import Guarded
 
 _SECOND_US = 1_000_000
@@ -17,12 +17,12 @@ class Standing:
     """The newest looks. A service that the store could not show has no series until it can again."""
 
     def __init__(self) -> None:
-        self._looks: Mapping[str, Look] = {}
+        self._looks: Mapping[str, ServiceSnapshot] = {}
         self._tripped_us: dict[str, int] = {}
         self._namespaces: tuple[str, ...] = ()
         self._guarded: Guarded | None = None
 
-    def update(self, looks: Mapping[str, Look], guarded: Guarded | None = None) -> None:
+    def update(self, looks: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
         self._looks, self._guarded = looks, guarded
         live = {namespace for look in looks.values() for namespace in look.uses if namespace}
         # Those shown before stay shown while they live: a newcomer never turns a known series into `other`.

@@ -2,7 +2,7 @@
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Totals
-from webhook.core.breaker import EXPIRED, HELD, Cause, State, Transition
+from webhook.core.breaker import EXPIRED, HELD, State, Transition, TransitionCause
 
 OTHER = "other"
 
@@ -22,7 +22,7 @@ def reason_word(transition: Transition) -> str:
         return "forced"
     if transition.old in _FORCED:
         return "released"
-    if transition.reason == Cause.RESET.value:
+    if transition.reason == TransitionCause.RESET.value:
         return "reset"
     word = _AUTOMATIC.get((transition.old, transition.new))
     if word is not None:

@@ -41,12 +41,12 @@ class BreakerQuestions(PodQuestions):
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
         return self._views.get(plan.key) if plan.breaker is not None else None
 
-    async def hear(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
+    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
         if plan.breaker is None or not outcomes:
             return ()
         keys = self._plans.of(plan).keys
         records = tuple(keys.pod(heard.uid) for heard in outcomes if heard.uid is not None)
-        request = "hear", codec.packed_outcomes(outcomes)
+        request = "record_outcomes", codec.packed_outcomes(outcomes)
         return self._moved(plan, await self._ask(plan, request, records, tuple(range(len(records)))))
 
     async def started(
@@ -62,18 +62,18 @@ class BreakerQuestions(PodQuestions):
         self._untold += self._moved(plan, moving) if moving else ()
         return Settlement(result)
 
-    async def excuse(self, plan: CounterPlan, sources: Sequence[str]) -> None:
+    async def suppress_quota_events(self, plan: CounterPlan, sources: Sequence[str]) -> None:
         if plan.breaker is not None and plan.breaker.quota is not None:
-            await self._ask(plan, ("excuse", list(sources)))
+            await self._ask(plan, ("suppress_quota_events", list(sources)))
 
-    async def by_hand(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
+    async def apply_override(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
         if plan.breaker is None:
             return ()
-        return self._moved(plan, await self._ask(plan, ("by_hand", reset_at_us)))
+        return self._moved(plan, await self._ask(plan, ("apply_override", reset_at_us)))
 
-    async def offer(self, plan: CounterPlan, view: BreakerView) -> None:
+    async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
         if plan.breaker is not None:
-            self._moved(plan, await self._ask(plan, ("offer", codec.packed_view(view))))
+            self._moved(plan, await self._ask(plan, ("propose", codec.packed_view(view))))
 
     def _moved(self, plan: CounterPlan, answer: Sequence[Any]) -> Sequence[Transition]:
         """Learn how a breaker stands from an answer; return what it did."""

@@ -17,9 +17,9 @@ from webhook.core.quota import (
     Booking,
     Cost,
     CounterPlan,
+    DeniedBy,
     Holder,
     Receipt,
-    Refusal,
     Sighting,
     StandingPlan,
     Use,
@@ -28,9 +28,9 @@ from webhook.core.quota import (
 )
 
 _DAY_MS = 86_400_000
-_REFUSALS = {1: Refusal.BREAKER, 2: Refusal.QUOTA}
+_REFUSALS = {1: DeniedBy.BREAKER, 2: DeniedBy.QUOTA}
 _NEVER = -1
-_MOVES_AT = {"acquire": 8, "started": 1, "hear": 0, "by_hand": 0, "tick": 0}
+_MOVES_AT = {"acquire": 8, "started": 1, "record_outcomes": 0, "apply_override": 0, "tick": 0}
 _STATES = {state.value: state for state in State}
 _encode = msgspec.msgpack.Encoder().encode
 _encode_text = msgspec.json.Encoder().encode
@@ -114,7 +114,7 @@ def packed_booking(booking: Booking, scope: str) -> tuple[Any, ...]:
 
 def packed_sighting(seen: Sighting, scope: str) -> tuple[Any, ...]:
     place = f"{seen.namespace}/{seen.name}"
-    return "see", scope, place, _text(seen.cost), seen.created_at_us, seen.lives, seen.is_sure
+    return "observe", scope, place, _text(seen.cost), seen.created_at_us, seen.lives, seen.is_sure
 
 
 def _text(cost: Cost) -> str:

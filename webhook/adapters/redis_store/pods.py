@@ -8,7 +8,7 @@ from typing import Any
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.plans import PlanCache
-from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, Waiting
+from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, UnseenPod
 
 POD_STRINGS = (1,)
 """Which of a Pod's own keys hold a string."""
@@ -60,7 +60,7 @@ class PodQuestions(ABC):
         (booked,) = await self._ask(plan, request, own_keys(plan, keys, scope, booking.uid), POD_STRINGS)
         return bool(booked)
 
-    async def see(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
+    async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
         keys = self._plans.of(plan).keys
         return await asyncio.gather(*(self._see(plan, keys, seen) for seen in sightings))
 
@@ -69,7 +69,7 @@ class PodQuestions(ABC):
         request = codec.packed_sighting(seen, scope)
         return Seen(*await self._ask(plan, request, own_keys(plan, keys, scope, seen.uid), POD_STRINGS))
 
-    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[Waiting]:
+    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
         waiting = await self._ask(plan, ("overdue", age_us, most))
         keys = self._plans.of(plan).keys
         # Only records say where they were to be, and a script must be told its keys beforehand.
@@ -77,10 +77,10 @@ class PodQuestions(ABC):
         found = []
         for (uid, waited_us), (place, service) in zip(waiting, places, strict=True):
             namespace, _, name = place.partition("/")
-            found.append(Waiting(uid, namespace, name, waited_us, service))
+            found.append(UnseenPod(uid, namespace, name, waited_us, service))
         return found
 
-    async def let_be(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+    async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         await asyncio.gather(*(self._let_be(plan, uid) for uid in uids))
 
     async def _let_be(self, plan: CounterPlan, uid: str) -> None:
@@ -93,7 +93,9 @@ class PodQuestions(ABC):
 
     async def _strike(self, plan: CounterPlan, uid: str, *live: str) -> None:
         """Wait for a Pod no longer, and take it off the live where it is told in which they are."""
-        await self._ask(plan, ("let_be",) if live else ("let_be", 0), (self._plans.of(plan).keys.pod(uid), *live))
+        await self._ask(
+            plan, ("stop_waiting",) if live else ("stop_waiting", 0), (self._plans.of(plan).keys.pod(uid), *live)
+        )
 
     async def scopes(self, plan: CounterPlan) -> Sequence[str]:
         keys = self._plans.of(plan).keys
@@ -106,7 +108,7 @@ class PodQuestions(ABC):
         uids, cursor = await self._ask(plan, ("page", after or _BEGIN), (key,))
         return uids, "" if cursor == _BEGIN else cursor
 
-    async def counted(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
+    async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         keys = self._plans.of(plan).keys
         await self._ask(plan, ("complete",), tuple(keys.live_of(scope) for scope in scopes if scope))
 

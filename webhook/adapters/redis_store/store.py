@@ -18,7 +18,7 @@ from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.pods import POD_STRINGS, own_keys
 from webhook.adapters.redis_store.transport.topology import Transport
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.quota import Acquire, CounterPlan, Holder, Look, Receipt
+from webhook.core.quota import Acquire, CounterPlan, Holder, Receipt, ServiceSnapshot
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, WatchReports
 
@@ -97,19 +97,19 @@ class RedisStore(BreakerQuestions):
         (count,) = await self._ask(plan, ("others_settled", self._name, afresh))
         return int(count)
 
-    async def look(self, plan: CounterPlan, namespace: str = "") -> Look:
+    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
         scopes, keys = [""], self._plans.of(plan).keys
         if plan.per_namespace:
             (counting,) = await self._ask(plan, ("scopes",))
             live = await self.scopes(plan) if plan.standing else ()
             scopes = sorted({*counting, *live, *([namespace] if namespace else [])})
         rings = [key for scope in scopes for key in _rings(plan, keys, scope)]
-        now_us, figures, pool, view, is_known = await self._ask(plan, ("look",), tuple(rings))
+        now_us, figures, pool, view, is_known = await self._ask(plan, ("snapshot",), tuple(rings))
         self._learn(plan, None, now_us)
         own = {scope: codec.uses(plan, _OWN, found) for scope, found in zip(scopes, figures, strict=True)}
         limits_own = plan.windows or plan.standing
         pooled = codec.uses(plan, (Holder.POOL,), pool)
-        return Look(now_us, own if limits_own else {}, codec.breaker_view(view), pooled, is_known)
+        return ServiceSnapshot(now_us, own if limits_own else {}, codec.breaker_view(view), pooled, is_known)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         self._plans.keep(plans)
@@ -142,7 +142,7 @@ class RedisStore(BreakerQuestions):
             self._losses.seen(planned.keys.home, born_us, now_us, charged_us + planned.longest_us if born_us else None)
         unheard = self._views.unheard(plan.key)
         if unheard is not None:
-            await self.offer(plan, unheard)
+            await self.propose(plan, unheard)
 
     async def follow(self) -> None:
         """Hear of breakers as they move, until cancelled; without it they are known each second."""

@@ -16,7 +16,7 @@ Fetch = Callable[[], Awaitable[Mapping[str, TokenKey]]]
 
 
 @dataclass(frozen=True, slots=True)
-class FetchPace:
+class RefreshTiming:
     """All times in one place."""
 
     interval_seconds: float = 60.0
@@ -33,7 +33,7 @@ class FetchPace:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchReports:
+class RefreshReports:
     """Whom to tell of each fetch."""
 
     on_fetched: Callable[[], None] = lambda: None
@@ -50,7 +50,7 @@ class KeyClocks:
     wall: Clock
 
 
-class FetchedKeys:
+class JwksRefresher:
     """A KeySource. While there is no good set to be had, the last one holds, up to a stated age.
 
     Where it `binds`, its keys speak for one issuer, which is not known before they are fetched for the first time.
@@ -64,8 +64,8 @@ class FetchedKeys:
         *,
         binds: bool = False,
         stale_max_seconds: float = 3600,
-        reports: FetchReports = FetchReports(),
-        pace: FetchPace = FetchPace(),
+        reports: RefreshReports = RefreshReports(),
+        pace: RefreshTiming = RefreshTiming(),
     ) -> None:
         self.name = name
         self.claimed: Collection[str] = ()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from webhook.ports import KeySource, TokenKey
 
 
-class KeyRing:
+class JwksUnion:
     """TokenKeys. Two sources may give different keys the same kid: both are found, and the signature tells."""
 
     def __init__(self, sources: Sequence[KeySource]) -> None:

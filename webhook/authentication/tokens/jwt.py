@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import jwt
 
-from webhook.authentication.reasons import Refusal
+from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.tokens.jwks import KID
 from webhook.errors import AuthenticationError
 from webhook.ports import TokenKey, TokenKeys
@@ -72,33 +72,33 @@ def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -
     """Return the claims of a good token; AuthenticationError for any other."""
     candidates = _candidates(_header(token), keys)
     payload, signers = _signed(token, candidates)
-    claims = _json_object(payload, Refusal.CLAIMS)
+    claims = _json_object(payload, AuthFailure.CLAIMS)
     expires_at_seconds = _check_times(claims, rules, now_seconds)
     issuer, audience, subject = (_text(claims, "iss"), _audience(claims), _text(claims, "sub"))
     jti = _text(claims, "jti") if "jti" in claims else None
     if rules.issuers is not None and issuer not in rules.issuers:
-        refuse(Refusal.ISSUER, f"iss {issuer!r} is in no identity")
+        refuse(AuthFailure.ISSUER, f"iss {issuer!r} is in no identity")
     if audience not in rules.audiences:
-        refuse(Refusal.AUDIENCE, f"aud {audience!r} is in no identity")
+        refuse(AuthFailure.AUDIENCE, f"aud {audience!r} is in no identity")
     if not any(keys.speaks(key, issuer) for key in signers):
-        refuse(Refusal.KEY_ISSUER, f"kid {signers[0].kid!r} does not speak for iss {issuer!r}")
+        refuse(AuthFailure.KEY_ISSUER, f"kid {signers[0].kid!r} does not speak for iss {issuer!r}")
     return Claims(issuer, audience, subject, jti, expires_at_seconds, claims)
 
 
-def refuse(reason: Refusal, detail: str, status: int = 401) -> NoReturn:
+def refuse(reason: AuthFailure, detail: str, status: int = 401) -> NoReturn:
     raise AuthenticationError(reason, detail, status) from None
 
 
 def _header(token: str) -> dict[str, Any]:
     if len(token) > _TOKEN_BYTES_MAX:
-        refuse(Refusal.TOKEN_MALFORMED, f"{len(token)} characters, at most {_TOKEN_BYTES_MAX}")
+        refuse(AuthFailure.TOKEN_MALFORMED, f"{len(token)} characters, at most {_TOKEN_BYTES_MAX}")
     segments = token.split(".")
     if len(segments) != 3:  # noqa: PLR2004 - header, payload, signature
-        refuse(Refusal.TOKEN_MALFORMED, f"{len(segments)} segments, not 3")
+        refuse(AuthFailure.TOKEN_MALFORMED, f"{len(segments)} segments, not 3")
     header, *_ = [_decoded(segment) for segment in segments]
     if len(header) > _HEADER_BYTES_MAX:
-        refuse(Refusal.TOKEN_MALFORMED, f"a header of {len(header)} bytes, at most {_HEADER_BYTES_MAX}")
-    return _json_object(header, Refusal.TOKEN_MALFORMED)
+        refuse(AuthFailure.TOKEN_MALFORMED, f"a header of {len(header)} bytes, at most {_HEADER_BYTES_MAX}")
+    return _json_object(header, AuthFailure.TOKEN_MALFORMED)
 
 
 def _decoded(segment: str) -> bytes:
@@ -108,27 +108,27 @@ def _decoded(segment: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if not _BASE64URL.fullmatch(segment) or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != segment:
-        refuse(Refusal.TOKEN_MALFORMED, "a segment is not strict base64url")
+        refuse(AuthFailure.TOKEN_MALFORMED, "a segment is not strict base64url")
     return raw
 
 
 def _candidates(header: dict[str, Any], keys: TokenKeys) -> Sequence[TokenKey]:
     """Return the keys, one of each source at most, that the signature may be of."""
     if surplus := sorted(header.keys() - _HEADER_KEYS):
-        refuse(Refusal.HEADER, f"header parameters {_shown(surplus)} are not accepted")
+        refuse(AuthFailure.HEADER, f"header parameters {_shown(surplus)} are not accepted")
     if str(header.get("typ", "JWT")).lower() not in _TYPES:
-        refuse(Refusal.HEADER, f"typ {_shown(header['typ'])} is no access token")
+        refuse(AuthFailure.HEADER, f"typ {_shown(header['typ'])} is no access token")
     algorithm, kid = header.get("alg"), header.get("kid")
     if algorithm not in ALGORITHMS:
-        refuse(Refusal.ALGORITHM, f"alg {_shown(algorithm)} is not among {', '.join(ALGORITHMS)}")
+        refuse(AuthFailure.ALGORITHM, f"alg {_shown(algorithm)} is not among {', '.join(ALGORITHMS)}")
     if not isinstance(kid, str) or not KID.fullmatch(kid):
-        refuse(Refusal.UNKNOWN_KEY, f"kid {_shown(kid)} is no key id")
+        refuse(AuthFailure.UNKNOWN_KEY, f"kid {_shown(kid)} is no key id")
     found = keys.find(kid)
     if not found:
-        raise KeyNotFoundError(Refusal.UNKNOWN_KEY, f"kid {kid!r} is not in the key set")
+        raise KeyNotFoundError(AuthFailure.UNKNOWN_KEY, f"kid {kid!r} is not in the key set")
     fits = [key for key in found if key.algorithm == algorithm]
     if not fits:
-        refuse(Refusal.ALGORITHM, f"kid {kid!r} is bound to {found[0].algorithm}, the token says {algorithm}")
+        refuse(AuthFailure.ALGORITHM, f"kid {kid!r} is bound to {found[0].algorithm}, the token says {algorithm}")
     return fits
 
 
@@ -142,11 +142,11 @@ def _signed(token: str, candidates: Sequence[TokenKey]) -> tuple[bytes, Sequence
         except jwt.InvalidTokenError as error:
             fault = f"kid {key.kid!r}, {key.algorithm}: {error}"
     if not signers:
-        refuse(Refusal.SIGNATURE, fault)
+        refuse(AuthFailure.SIGNATURE, fault)
     return payload, signers
 
 
-def _json_object(raw: bytes, reason: Refusal) -> dict[str, Any]:
+def _json_object(raw: bytes, reason: AuthFailure) -> dict[str, Any]:
     """Read a JSON object that every reader understands alike: UTF-8, unique keys, no NaN, no lone surrogates."""
     try:
         value = json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_unique)
@@ -172,13 +172,13 @@ def _check_times(claims: dict[str, Any], rules: TokenRules, now_seconds: float) 
     expires_at_seconds, issued_at_seconds = _seconds(claims, "exp"), _seconds(claims, "iat")
     not_before_seconds = _seconds(claims, "nbf") if "nbf" in claims else issued_at_seconds
     if expires_at_seconds <= now_seconds - rules.leeway_seconds:
-        refuse(Refusal.EXPIRED, f"exp {expires_at_seconds} is past")
+        refuse(AuthFailure.EXPIRED, f"exp {expires_at_seconds} is past")
     for name, value in (("iat", issued_at_seconds), ("nbf", not_before_seconds)):
         if value > now_seconds + rules.leeway_seconds:
-            refuse(Refusal.NOT_YET_VALID, f"{name} {value} is in the future")
+            refuse(AuthFailure.NOT_YET_VALID, f"{name} {value} is in the future")
     if not 0 < expires_at_seconds - issued_at_seconds <= rules.lifetime_max_seconds:
         refuse(
-            Refusal.LIFETIME,
+            AuthFailure.LIFETIME,
             f"lives {expires_at_seconds - issued_at_seconds} s, at most {rules.lifetime_max_seconds:g}",
         )
     return expires_at_seconds
@@ -187,14 +187,16 @@ def _check_times(claims: dict[str, Any], rules: TokenRules, now_seconds: float) 
 def _seconds(claims: dict[str, Any], name: str) -> int:
     value = claims.get(name)
     if type(value) is not int or not 0 <= value <= _SECONDS_MAX:  # a bool is an int, too
-        refuse(Refusal.CLAIMS, f"{name} is missing" if value is None else f"{name} is no plausible whole number")
+        refuse(AuthFailure.CLAIMS, f"{name} is missing" if value is None else f"{name} is no plausible whole number")
     return value
 
 
 def _text(claims: dict[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= _TEXT_LENGTH_MAX or not value.isprintable():
-        refuse(Refusal.CLAIMS, f"{name} is missing" if value is None else f"{name} is no printable text of 1 to 512")
+        refuse(
+            AuthFailure.CLAIMS, f"{name} is missing" if value is None else f"{name} is no printable text of 1 to 512"
+        )
     return value
 
 
@@ -203,7 +205,7 @@ def _audience(claims: dict[str, Any]) -> str:
     value = claims.get("aud")
     if isinstance(value, list) and value:
         if len(value) > 1:
-            refuse(Refusal.AUDIENCE, f"{len(value)} audiences, not 1")
+            refuse(AuthFailure.AUDIENCE, f"{len(value)} audiences, not 1")
         return _text({"aud": value[0]}, "aud")
     return _text(claims, "aud")
 

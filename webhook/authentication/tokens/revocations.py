@@ -25,17 +25,19 @@ Denied = Mapping[tuple[str, str], float]
 """Until when, in microseconds since the Unix epoch, by issuer and id."""
 
 
-class DeniedTokens(Reloading[Denied]):
+class RevocationFile(Reloading[Denied]):
     """Denials from a file."""
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
-        super().__init__([path], _FILE_BYTES_MAX, lambda contents: parse_denied(contents[0], str(path)), on_reading)
+        super().__init__(
+            [path], _FILE_BYTES_MAX, lambda contents: parse_revocations(contents[0], str(path)), on_reading
+        )
 
     def denies(self, issuer: str, jti: str, now_us: int) -> bool:
         return now_us < self.value.get((issuer, jti), 0)
 
 
-def parse_denied(content: bytes, name: str) -> Denied:
+def parse_revocations(content: bytes, name: str) -> Denied:
     """Read the list; UserError with every mistake, one a line. An empty file is one: it may be half written."""
     with shown_only_as(_KIND, content, name):
         return _parsed(content, name)

@@ -11,19 +11,19 @@ _SEGMENTS = 3  # header, payload, signature
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class UnverifiedToken:
     """Header and claims, as they stand there."""
 
     header: dict[str, Any]
     claims: dict[str, Any]
 
 
-def read_token(text: str) -> Said:
+def read_token(text: str) -> UnverifiedToken:
     """Read a JWT, with space around it or none; ValueError, which shows nothing of it, where it is none."""
     segments = text.strip().split(".")
     if len(segments) != _SEGMENTS or not all(map(_SEGMENT.fullmatch, segments)):
         raise ValueError("it is no JWT")
-    return Said(_object(segments[0]), _object(segments[1]))
+    return UnverifiedToken(_object(segments[0]), _object(segments[1]))
 
 
 def _object(segment: str) -> dict[str, Any]:

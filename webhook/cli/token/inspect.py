@@ -14,7 +14,7 @@ import click
 from certs.files import read
 from webhook.authentication.tokens.jwks import claimed_by, read_key_set
 from webhook.authentication.tokens.jwt import TokenRules, verify
-from webhook.authentication.tokens.unverified import Said, read_token
+from webhook.authentication.tokens.unverified import UnverifiedToken, read_token
 from webhook.cli.certs import user_errors
 from webhook.cli.status import countdown
 from webhook.errors import AuthenticationError, UserError
@@ -106,7 +106,7 @@ def _row(path: Path, keys: _Keys | None, now_seconds: int) -> dict[str, Any]:
     return row if keys is None else {**row, **_verified(text, said, keys)}
 
 
-def _verified(text: str, said: Said, keys: _Keys) -> dict[str, str | None]:
+def _verified(text: str, said: UnverifiedToken, keys: _Keys) -> dict[str, str | None]:
     audience = said.claims.get("aud")
     named = audience if isinstance(audience, list) else [audience]
     # At any time, for any audience: what is asked is whose signature it bears.

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from certs.errors import CertsError
-from certs.files import read, write
-from certs.folder import alone_in
+from certs.files import folder_lock, read, write
 from certs.tokens import signing_keys
-from certs.tokens.rotation import Issuer, View, Writes, next_step
+from certs.tokens.rotation import Issuer, TokenState, TokenStep, next_step
 from webhook.cli.certs import user_errors
 from webhook.core.kubernetes.quantity import Duration
 from webhook.errors import UserError
@@ -70,13 +69,13 @@ def _alone_in(out: Path) -> AbstractContextManager[None]:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{out}: cannot be made: {error.strerror}", "choose a folder that you may write") from None
-    return alone_in(out)
+    return folder_lock(out)
 
 
-def _view(out: Path) -> View:
+def _view(out: Path) -> TokenState:
     keys, key_set, token = (_content(out / name) for name in (KEYS, KEY_SET, TOKEN))
     kept = signing_keys.read(keys, str(out / KEYS)) if keys is not None else ()
-    return View(kept, signing_keys.published(key_set), token.decode(errors="replace").strip() if token else None)
+    return TokenState(kept, signing_keys.published(key_set), token.decode(errors="replace").strip() if token else None)
 
 
 def _content(path: Path) -> bytes | None:
@@ -88,7 +87,7 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _write(out: Path, step: Writes) -> None:
+def _write(out: Path, step: TokenStep) -> None:
     """In this order: a key before what it signs, a token that it may sign before the token."""
     if step.keys is not None:
         write(out / KEYS, signing_keys.written(step.keys), secret=True, replace=True)
@@ -98,7 +97,7 @@ def _write(out: Path, step: Writes) -> None:
         write(out / TOKEN, step.token.encode() + b"\n", secret=True, replace=True)
 
 
-def _after(view: View, step: Writes) -> View:
+def _after(view: TokenState, step: TokenStep) -> TokenState:
     found = view if step.keys is None else replace(view, keys=step.keys)
     if step.key_set is not None:
         found = replace(found, published=signing_keys.published(step.key_set.encode()))

@@ -9,7 +9,7 @@ from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
 from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_spec import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
-from webhook.core.quota import CounterPlan, Holder, Receipt, Refusal, Use
+from webhook.core.quota import CounterPlan, DeniedBy, Holder, Receipt, Use
 from webhook.core.quota.pod_cost import shown
 
 _SECOND_US = 1_000_000
@@ -28,9 +28,9 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
     findings = []
     degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
-    if Refusal.BREAKER in objections and receipt.breaker is not None and not degrades:
+    if DeniedBy.BREAKER in objections and receipt.breaker is not None and not degrades:
         findings.append(breaker_finding(service, receipt.breaker))
-    if Refusal.QUOTA in objections:
+    if DeniedBy.QUOTA in objections:
         findings.append(_quota_finding(service, receipt))
     return tuple(findings)
 

@@ -6,49 +6,58 @@ one, with what happened on the way.
 """
 
 from webhook.core.breaker.advance import advance, restarted, rests_until_us, view
-from webhook.core.breaker.forks import holds, offer
-from webhook.core.breaker.manual import by_hand, excuse
-from webhook.core.breaker.outcomes import hear, quota_event
+from webhook.core.breaker.forks import holds, propose
+from webhook.core.breaker.manual import apply_override, suppress_quota_events
+from webhook.core.breaker.outcomes import quota_event, record_outcomes
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, span
 from webhook.core.breaker.probes import admits, give_back_probe, may_probe_early, take_probe
-from webhook.core.breaker.record import ALONE, Around, Record, Step, from_view, moved, outranks, shown
+from webhook.core.breaker.record import (
+    ALONE,
+    BreakerEnvironment,
+    BreakerStep,
+    Record,
+    from_view,
+    moved,
+    outranks,
+    shown,
+)
 from webhook.core.breaker.states import EXPIRED, HELD, BreakerView, State, Transition
-from webhook.core.breaker.transitions import TRANSITIONS, Cause
+from webhook.core.breaker.transitions import TRANSITIONS, TransitionCause
 
 __all__ = [
     "ALONE",
     "EXPIRED",
     "HELD",
     "TRANSITIONS",
-    "Around",
+    "BreakerEnvironment",
     "BreakerPlan",
+    "BreakerStep",
     "BreakerView",
-    "Cause",
     "ErrorRatePlan",
     "Forcing",
     "LatencyPlan",
     "QuotaEventPlan",
     "Record",
     "State",
-    "Step",
     "Transition",
+    "TransitionCause",
     "admits",
     "advance",
-    "by_hand",
-    "excuse",
+    "apply_override",
     "from_view",
     "give_back_probe",
-    "hear",
     "holds",
     "may_probe_early",
     "moved",
-    "offer",
     "outranks",
+    "propose",
     "quota_event",
+    "record_outcomes",
     "restarted",
     "rests_until_us",
     "shown",
     "span",
+    "suppress_quota_events",
     "take_probe",
     "view",
 ]

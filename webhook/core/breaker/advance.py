@@ -3,70 +3,79 @@
 from msgspec.structs import replace
 
 from webhook.core.breaker.plans import BreakerPlan
-from webhook.core.breaker.record import ALONE, FORCED, Around, Record, Step, forced, live_leases, shown
+from webhook.core.breaker.record import (
+    ALONE,
+    FORCED,
+    BreakerEnvironment,
+    BreakerStep,
+    Record,
+    forced,
+    live_leases,
+    shown,
+)
 from webhook.core.breaker.states import EXPIRED, HELD, BreakerView, State, Transition
-from webhook.core.breaker.transitions import Cause, move, then
+from webhook.core.breaker.transitions import TransitionCause, move, then
 from webhook.core.breaker.triggers import EMPTY, Trip, ends_us, pass_time
 
 
-def advance(record: Record, plan: BreakerPlan, now_us: int, around: Around = ALONE) -> Step:
+def advance(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvironment = ALONE) -> BreakerStep:
     """Do what the time alone brings about: a trip at an interval's end, probing once `openFor` has passed."""
     if now_us < rests_until_us(record, plan, around):
-        return Step(record)
+        return BreakerStep(record)
     if record.state in FORCED and record.open_until_us <= now_us:
-        return _moved_by_time(record, Cause.RELEASED, "until has passed")
+        return _moved_by_time(record, TransitionCause.RELEASED, "until has passed")
     if forced(record, plan, now_us) is not None:
-        return Step(record)  # frozen
-    step = Step(record)
+        return BreakerStep(record)  # frozen
+    step = BreakerStep(record)
     if record.state is State.CLOSED:
         windows, trip = pass_time(record.windows, plan, now_us - around.late_us)
         if trip is not None:
             step = tripped(record, plan, trip, around)
         elif windows is not record.windows:
-            step = Step(replace(record, windows=windows))
+            step = BreakerStep(replace(record, windows=windows))
     if step.record.state is State.OPEN and step.record.open_until_us <= now_us:
         step = then(step.transitions, _expired(step.record, step.record.open_until_us))
-        step = then(step.transitions, _moved_by_time(step.record, Cause.OPEN_FOR_PASSED, "openFor passed"))
+        step = then(step.transitions, _moved_by_time(step.record, TransitionCause.OPEN_FOR_PASSED, "openFor passed"))
     return then(step.transitions, _expired(step.record, now_us))
 
 
-def rests_until_us(record: Record, plan: BreakerPlan, around: Around = ALONE) -> int:
+def rests_until_us(record: Record, plan: BreakerPlan, around: BreakerEnvironment = ALONE) -> int:
     """Return up to when nothing ends by time alone, as nearly every Pod finds it; 0 where that is to be looked into."""
     if record.state is State.CLOSED:
         return ends_us(record.windows, plan) + around.late_us
     return record.open_until_us if record.state is State.OPEN and not record.leases else 0
 
 
-def _moved_by_time(record: Record, cause: Cause, reason: str) -> Step:
+def _moved_by_time(record: Record, cause: TransitionCause, reason: str) -> BreakerStep:
     """Do what every replica does by itself at the same moment: nothing is decided by it."""
     moved, transitions = move(record, cause, record.open_until_us, reason)
-    return Step(replace(moved, passed=record.passed + 1, alone=record.alone), transitions)
+    return BreakerStep(replace(moved, passed=record.passed + 1, alone=record.alone), transitions)
 
 
-def _expired(record: Record, now_us: int) -> Step:
+def _expired(record: Record, now_us: int) -> BreakerStep:
     """Let go of probes whose time has passed."""
     live = live_leases(record, now_us)
     if len(live) == len(record.leases):
-        return Step(record)
+        return BreakerStep(record)
     gone = [lease for lease in record.leases if lease.expires_us <= now_us]
     told = tuple(
         Transition(record.service, record.state, record.state, lease.expires_us, EXPIRED, record.generation)
         for lease in gone
     )
-    return Step(replace(record, leases=live), told)
+    return BreakerStep(replace(record, leases=live), told)
 
 
-def tripped(record: Record, plan: BreakerPlan, trip: Trip, around: Around) -> Step:
+def tripped(record: Record, plan: BreakerPlan, trip: Trip, around: BreakerEnvironment) -> BreakerStep:
     """Open it, unless that would be one too many: then the trip is only told of."""
     if plan.open_max is not None and around.opened() >= plan.open_max:
         reason = HELD + trip.reason
         told = Transition(record.service, record.state, record.state, trip.at_us, reason, record.generation)
-        return Step(replace(record, windows=EMPTY), (told,))
+        return BreakerStep(replace(record, windows=EMPTY), (told,))
     noted = replace(record, tripped_at_us=trip.at_us, tripped_by=trip.reason)
-    return move(noted, Cause.TRIPPED, trip.at_us, trip.reason, trip.at_us + plan.open_for_us, trip.failed)
+    return move(noted, TransitionCause.TRIPPED, trip.at_us, trip.reason, trip.at_us + plan.open_for_us, trip.failed)
 
 
-def view(record: Record, plan: BreakerPlan, now_us: int, around: Around = ALONE) -> BreakerView:
+def view(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvironment = ALONE) -> BreakerView:
     """Return what callers see at `now_us`, also where nobody has moved the record that far yet."""
     return shown(advance(record, plan, now_us, around).record, plan, now_us)
 

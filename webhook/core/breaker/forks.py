@@ -42,7 +42,7 @@ def holds(view: BreakerView, record: Record) -> bool:
     return knows_trip and mine > (record.decided, record.generation, SHUT[record.state])
 
 
-def offer(record: Record, plan: BreakerPlan, view: BreakerView, due: Record | None = None) -> Record:
+def propose(record: Record, plan: BreakerPlan, view: BreakerView, due: Record | None = None) -> Record:
     """Take an account if it holds over the record as it is `due`; in whatever order they come, one state remains."""
     due = due or record
     if holds(view, due):

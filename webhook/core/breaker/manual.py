@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from webhook.core.breaker.advance import advance
 from webhook.core.breaker.plans import BreakerPlan
-from webhook.core.breaker.record import ALONE, EVERYBODY, FORCED, Around, Excuse, Record, Step
+from webhook.core.breaker.record import ALONE, EVERYBODY, FORCED, BreakerEnvironment, BreakerStep, Excuse, Record
 from webhook.core.breaker.states import State
-from webhook.core.breaker.transitions import Cause, move
+from webhook.core.breaker.transitions import TransitionCause, move
 from webhook.core.breaker.triggers import EMPTY, QuotaEvent, Windows
 
 EXCUSED_US = 600_000_000
@@ -16,12 +16,17 @@ EXCUSED_US = 600_000_000
 
 EXCUSED_MAX = 64
 
-_CAUSES = {State.FORCED_OPEN: Cause.FORCED_OPEN, State.FORCED_CLOSED: Cause.FORCED_CLOSED}
+_CAUSES = {State.FORCED_OPEN: TransitionCause.FORCED_OPEN, State.FORCED_CLOSED: TransitionCause.FORCED_CLOSED}
 
 
-def by_hand(
-    record: Record, plan: BreakerPlan, now_us: int, asked_us: int = 0, around: Around = ALONE, offset_us: int = 0
-) -> Step:
+def apply_override(
+    record: Record,
+    plan: BreakerPlan,
+    now_us: int,
+    asked_us: int = 0,
+    around: BreakerEnvironment = ALONE,
+    offset_us: int = 0,
+) -> BreakerStep:
     """Bring a record where the plan's forcing wants it, or out of one that is no more; reset it once for a moment.
 
     `asked_us` is by another clock, which `offset_us` was added to for `now_us`, and may be ahead of it.
@@ -32,23 +37,23 @@ def by_hand(
         if record.state is not forcing.state:
             step = move(record, _CAUSES[forcing.state], now_us, forcing.reason, forcing.until_us)
         else:
-            step = Step(replace(record, open_until_us=forcing.until_us, reason=forcing.reason))
+            step = BreakerStep(replace(record, open_until_us=forcing.until_us, reason=forcing.reason))
     elif record.state in FORCED:
-        step = move(record, Cause.RELEASED, now_us, "released by hand")
+        step = move(record, TransitionCause.RELEASED, now_us, "released by hand")
     else:
-        step = Step(record)
+        step = BreakerStep(record)
     record, transitions = step.record, transitions + step.transitions
     reset_us = min(asked_us + offset_us, now_us)
     if asked_us <= record.asked_us or reset_us <= record.since_us or record.state in FORCED:
-        return Step(record, transitions)
+        return BreakerStep(record, transitions)
     record = replace(record, windows=EMPTY, reset_us=reset_us, asked_us=asked_us)
     if record.state is State.CLOSED:
-        return Step(record, transitions)
-    step = move(record, Cause.RESET, now_us, Cause.RESET.value)
-    return Step(step.record, transitions + step.transitions)
+        return BreakerStep(record, transitions)
+    step = move(record, TransitionCause.RESET, now_us, TransitionCause.RESET.value)
+    return BreakerStep(step.record, transitions + step.transitions)
 
 
-def excuse(record: Record, sources: Sequence[str], now_us: int) -> Record:
+def suppress_quota_events(record: Record, sources: Sequence[str], now_us: int) -> Record:
     """Hear nothing of quota from these for a while, and forget what they caused just now."""
     until_us = now_us + EXCUSED_US
     asked = dict.fromkeys(sources)

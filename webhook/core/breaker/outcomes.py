@@ -6,25 +6,30 @@ from webhook.core.breaker.advance import advance, tripped
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.probes import settle
-from webhook.core.breaker.record import ALONE, EVERYBODY, Around, Lease, Record, Step, forced
+from webhook.core.breaker.record import ALONE, EVERYBODY, BreakerEnvironment, BreakerStep, ProbeLease, Record, forced
 from webhook.core.breaker.states import State
 from webhook.core.breaker.transitions import then
 from webhook.core.breaker.triggers import count_outcomes, count_quota_event
 
 
-def hear(
-    record: Record, plan: BreakerPlan, now_us: int, heard: Outcomes, source: str = "", around: Around = ALONE
-) -> Step:
+def record_outcomes(
+    record: Record,
+    plan: BreakerPlan,
+    now_us: int,
+    heard: Outcomes,
+    source: str = "",
+    around: BreakerEnvironment = ALONE,
+) -> BreakerStep:
     """Hear how requests or a Pod of `source` fared. Of another generation, or waited for by nobody: nothing changes."""
     record, transitions = advance(record, plan, now_us, around)
     at_us = now_us - max(0, heard.age_us)
     if not plan.has_outcomes or forced(record, plan, now_us) is not None:
-        return Step(record, transitions)
+        return BreakerStep(record, transitions)
     if record.state is State.CLOSED:
         if at_us < max(record.since_us, record.reset_us) or heard.generation not in {None, record.generation}:
-            return Step(record, transitions)
+            return BreakerStep(record, transitions)
         windows = count_outcomes(record.windows, plan, now_us - around.late_us, at_us, heard, source)
-        return Step(record if windows is record.windows else replace(record, windows=windows), transitions)
+        return BreakerStep(record if windows is record.windows else replace(record, windows=windows), transitions)
     # The first failure ends it: a sum of a million need not be gone through.
     for ok in (False,) * min(heard.failed, 1) + (True,) * min(heard.succeeded, plan.probes):
         lease = _lease(record, heard, at_us)
@@ -32,10 +37,10 @@ def hear(
             break
         record, more = settle(record, plan, now_us, lease, source, ok=ok)
         transitions += more
-    return Step(record, transitions)
+    return BreakerStep(record, transitions)
 
 
-def _lease(record: Record, heard: Outcomes, at_us: int) -> Lease | None:
+def _lease(record: Record, heard: Outcomes, at_us: int) -> ProbeLease | None:
     """Return the probe that an outcome is of: the one with its uid, or in HALF_OPEN the oldest for one without."""
     if heard.uid is None:
         fits = record.state is State.HALF_OPEN and heard.generation in {None, record.generation}
@@ -44,14 +49,16 @@ def _lease(record: Record, heard: Outcomes, at_us: int) -> Lease | None:
     return lease if lease is not None and heard.generation in {None, lease.generation} else None
 
 
-def quota_event(record: Record, plan: BreakerPlan, now_us: int, source: str, around: Around = ALONE) -> Step:
+def quota_event(
+    record: Record, plan: BreakerPlan, now_us: int, source: str, around: BreakerEnvironment = ALONE
+) -> BreakerStep:
     """Hear that quota refused a Pod of `source`. Only CLOSED listens: a probe refused by quota proves nothing."""
     record, transitions = advance(record, plan, now_us, around)
     if record.state is not State.CLOSED or forced(record, plan, now_us) is not None:
-        return Step(record, transitions)
+        return BreakerStep(record, transitions)
     if any(excuse.source in {source, EVERYBODY} and now_us < excuse.until_us for excuse in record.excused):
-        return Step(record, transitions)
+        return BreakerStep(record, transitions)
     windows, trip = count_quota_event(record.windows, plan, now_us, source)
     if trip is None:
-        return Step(replace(record, windows=windows), transitions)
+        return BreakerStep(replace(record, windows=windows), transitions)
     return then(transitions, tripped(record, plan, trip, around))

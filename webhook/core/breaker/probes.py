@@ -4,14 +4,25 @@ from msgspec.structs import replace
 
 from webhook.core.breaker.advance import advance
 from webhook.core.breaker.plans import BreakerPlan
-from webhook.core.breaker.record import ALONE, Around, Lease, Record, Step, early_left, forced, live_leases
+from webhook.core.breaker.record import (
+    ALONE,
+    BreakerEnvironment,
+    BreakerStep,
+    ProbeLease,
+    Record,
+    early_left,
+    forced,
+    live_leases,
+)
 from webhook.core.breaker.states import State
-from webhook.core.breaker.transitions import Cause, move, then
+from webhook.core.breaker.transitions import TransitionCause, move, then
 from webhook.core.breaker.triggers import known
 from webhook.core.kubernetes.controllers import CONTROLLER
 
 
-def admits(record: Record, plan: BreakerPlan, now_us: int, source: str = "", around: Around = ALONE) -> bool:
+def admits(
+    record: Record, plan: BreakerPlan, now_us: int, source: str = "", around: BreakerEnvironment = ALONE
+) -> bool:
     """Whether a Pod of `source` may come in: always in CLOSED, else where there is room for a probe of it."""
     record = advance(record, plan, now_us, around).record
     held = forced(record, plan, now_us)
@@ -21,17 +32,17 @@ def admits(record: Record, plan: BreakerPlan, now_us: int, source: str = "", aro
 
 
 def take_probe(
-    record: Record, plan: BreakerPlan, now_us: int, uid: str, source: str = "", around: Around = ALONE
-) -> Step:
+    record: Record, plan: BreakerPlan, now_us: int, uid: str, source: str = "", around: BreakerEnvironment = ALONE
+) -> BreakerStep:
     """Let a Pod that was charged be a probe, if one is wanted. Without outcomes being charged is success."""
     record, transitions = advance(record, plan, now_us, around)
     if forced(record, plan, now_us) is not None or not _has_room(record, plan, now_us, source):
-        return Step(record, transitions)
+        return BreakerStep(record, transitions)
     early = record.early + (record.state is State.OPEN)
     if not plan.has_outcomes:
         return then(transitions, _succeeded(replace(record, early=early), plan, now_us))
-    lease = Lease(uid, now_us + plan.probe_timeout_us, record.generation)
-    return Step(replace(record, leases=(*record.leases, lease), early=early), transitions)
+    lease = ProbeLease(uid, now_us + plan.probe_timeout_us, record.generation)
+    return BreakerStep(replace(record, leases=(*record.leases, lease), early=early), transitions)
 
 
 def give_back_probe(record: Record, uid: str) -> Record:
@@ -48,16 +59,16 @@ def may_probe_early(source: str, failed: tuple[str, ...], left: int) -> bool:
     return left > 0 and source.startswith(CONTROLLER) and source not in failed
 
 
-def settle(record: Record, plan: BreakerPlan, now_us: int, lease: Lease, source: str, *, ok: bool) -> Step:
+def settle(record: Record, plan: BreakerPlan, now_us: int, lease: ProbeLease, source: str, *, ok: bool) -> BreakerStep:
     """Take the outcome of a probe."""
     settled = replace(record, leases=tuple(other for other in record.leases if other is not lease))
     if ok:
         return _succeeded(settled, plan, now_us)
     if record.state is State.OPEN:
-        return Step(settled)  # an early probe that fails proves nothing new
+        return BreakerStep(settled)  # an early probe that fails proves nothing new
     failed = known((*settled.failed, source) if source not in settled.failed else settled.failed)
     failed = failed if settled.failed else ()
-    return move(settled, Cause.PROBE_FAILED, now_us, "probe failed", now_us + plan.open_for_us, failed)
+    return move(settled, TransitionCause.PROBE_FAILED, now_us, "probe failed", now_us + plan.open_for_us, failed)
 
 
 def _has_room(record: Record, plan: BreakerPlan, now_us: int, source: str) -> bool:
@@ -70,9 +81,11 @@ def _has_room(record: Record, plan: BreakerPlan, now_us: int, source: str) -> bo
     return len(live_leases(record, now_us)) < wanted
 
 
-def _succeeded(record: Record, plan: BreakerPlan, now_us: int) -> Step:
+def _succeeded(record: Record, plan: BreakerPlan, now_us: int) -> BreakerStep:
     successes = record.successes + 1
     if successes < plan.probes:
-        return Step(replace(record, successes=successes))
+        return BreakerStep(replace(record, successes=successes))
     early = "early " if record.state is State.OPEN else ""
-    return move(record, Cause.PROBES_SUCCEEDED, now_us, f"{successes} {early}probe{'s' * (successes > 1)} succeeded")
+    return move(
+        record, TransitionCause.PROBES_SUCCEEDED, now_us, f"{successes} {early}probe{'s' * (successes > 1)} succeeded"
+    )

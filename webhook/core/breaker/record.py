@@ -12,7 +12,7 @@ from webhook.core.breaker.triggers import EMPTY, Windows
 FORCED = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
 
 
-class Lease(Struct, frozen=True):
+class ProbeLease(Struct, frozen=True):
     """A probe under way; from `expires_us` on it no longer holds its place. Its outcome is of `generation`."""
 
     uid: str
@@ -43,7 +43,7 @@ class Record(Struct, frozen=True):
     open_until_us: int = 0
     reason: str = ""
     windows: Windows = EMPTY
-    leases: tuple[Lease, ...] = ()
+    leases: tuple[ProbeLease, ...] = ()
     successes: int = 0
     failed: tuple[str, ...] = ()
     early: int = 0
@@ -63,14 +63,14 @@ class Record(Struct, frozen=True):
         return self.generation - self.passed
 
 
-class Step(NamedTuple):
+class BreakerStep(NamedTuple):
     """Where a breaker stands now, and the transitions that took it there."""
 
     record: Record
     transitions: tuple[Transition, ...] = ()
 
 
-class Around(NamedTuple):
+class BreakerEnvironment(NamedTuple):
     """What a breaker needs to know of the world beside it.
 
     `late_us`: how long an interval that has ended is waited for, because its outcomes are still on their way.
@@ -81,7 +81,7 @@ class Around(NamedTuple):
     opened: Callable[[], int] = lambda: 0
 
 
-ALONE = Around()
+ALONE = BreakerEnvironment()
 
 SHUT = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2, State.FORCED_CLOSED: 3, State.FORCED_OPEN: 4}
 """How shut it is; what is by hand holds over the rest."""
@@ -101,7 +101,7 @@ def _stands(record: Record) -> tuple[int, State, int, str]:
     return record.generation, record.state, record.open_until_us, record.reason
 
 
-def live_leases(record: Record, now_us: int) -> tuple[Lease, ...]:
+def live_leases(record: Record, now_us: int) -> tuple[ProbeLease, ...]:
     if not record.leases:
         return ()
     return tuple(lease for lease in record.leases if lease.expires_us > now_us)

@@ -21,7 +21,7 @@ class Cell(NamedTuple):
     sources: tuple[str, ...] = ()
 
 
-class Told(NamedTuple):
+class WeighedOutcomes(NamedTuple):
     """Outcomes as a rule weighs them, had at one moment; `sources` is whose they were if any failed, else nobody."""
 
     at_us: int
@@ -130,14 +130,14 @@ def count_outcomes(
     total = heard.succeeded + heard.failed
     is_slow = plan.latency is not None and heard.latency_us > plan.latency.mean_us * total
     failed, slow = (source,) if heard.failed else (), (source,) if is_slow else ()
-    errors = _count(windows.errors, plan.error_rate, judged_us, Told(at_us, total, heard.failed, failed))
-    latency = _count(windows.latency, plan.latency, judged_us, Told(at_us, total, heard.latency_us, slow))
+    errors = _count(windows.errors, plan.error_rate, judged_us, WeighedOutcomes(at_us, total, heard.failed, failed))
+    latency = _count(windows.latency, plan.latency, judged_us, WeighedOutcomes(at_us, total, heard.latency_us, slow))
     if errors is windows.errors and latency is windows.latency:
         return windows
     return Windows(errors, latency, windows.quota_events)
 
 
-def _count(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int, told: Told) -> Run:
+def _count(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int, told: WeighedOutcomes) -> Run:
     if rule is None:
         return IDLE
     index = told.at_us // rule.interval_us

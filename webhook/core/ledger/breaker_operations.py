@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from webhook.core import breaker as machine
-from webhook.core.breaker import BreakerView, State, Step, Transition
+from webhook.core.breaker import BreakerStep, BreakerView, State, Transition
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
 from webhook.core.ledger import store_time
 from webhook.core.ledger.tag_state import TagState
@@ -33,7 +33,7 @@ class BreakerScript:
         if breaker is not None:
             self._move(machine.advance(self.record, breaker, now_us, self._around))
 
-    def _move(self, step: Step) -> None:
+    def _move(self, step: BreakerStep) -> None:
         self.record, transitions = step
         if transitions:
             self.transitions += transitions
@@ -60,17 +60,17 @@ class BreakerScript:
         self._move(machine.take_probe(before, self._plan, self._now_us, uid, source, self._around))
         return self.record is not before
 
-    def hear(self, heard: Outcomes, source: str) -> bool:
+    def record_outcomes(self, heard: Outcomes, source: str) -> bool:
         """Take outcomes; whether they changed anything."""
         before = self.record
         if self._plan is not None:
-            self._move(machine.hear(before, self._plan, self._now_us, heard, source, self._around))
+            self._move(machine.record_outcomes(before, self._plan, self._now_us, heard, source, self._around))
         return self.record is not before
 
-    def by_hand(self, asked_us: int) -> None:
+    def apply_override(self, asked_us: int) -> None:
         if self._plan is not None:
             now_us, offset_us = self._now_us, self._offset_us
-            self._move(machine.by_hand(self.record, self._plan, now_us, asked_us, self._around, offset_us))
+            self._move(machine.apply_override(self.record, self._plan, now_us, asked_us, self._around, offset_us))
 
     def view(self) -> BreakerView | None:
         if self._at_rest is not None and self._at_rest.record is self.record:
@@ -78,7 +78,9 @@ class BreakerScript:
         return None if self._plan is None else machine.shown(self.record, self._plan, self._now_us)
 
 
-def hear(state: TagState, plan: CounterPlan, outcomes: Sequence[Outcomes], reading_us: int) -> tuple[Transition, ...]:
+def record_outcomes(
+    state: TagState, plan: CounterPlan, outcomes: Sequence[Outcomes], reading_us: int
+) -> tuple[Transition, ...]:
     """Tell the breaker how some requests or Pods fared, in their order."""
     if plan.breaker is None or not outcomes:
         return ()
@@ -87,7 +89,7 @@ def hear(state: TagState, plan: CounterPlan, outcomes: Sequence[Outcomes], readi
     breaker = BreakerScript(state, plan, now_us)
     for heard in outcomes:
         record = state.pod(heard.uid, now_us) if heard.uid is not None else None
-        breaker.hear(heard, record.source if record is not None else "")
+        breaker.record_outcomes(heard, record.source if record is not None else "")
     state.move_breaker(plan, breaker.record, now_us)
     return store_time.transitions(state.clock(plan), breaker.transitions)
 
@@ -106,31 +108,31 @@ def started(
     state.remember(start.uid, replace(record, settled=True))
     breaker = BreakerScript(state, plan, now_us)
     heard = Outcomes(int(start.ok), int(not start.ok), start.latency_us, start.uid, record.generation, start.age_us)
-    settlement = Settlement.COUNTED if breaker.hear(heard, record.source) else Settlement.STALE
+    settlement = Settlement.COUNTED if breaker.record_outcomes(heard, record.source) else Settlement.STALE
     state.move_breaker(plan, breaker.record, now_us)
     return settlement, store_time.transitions(state.clock(plan), breaker.transitions)
 
 
-def excuse(state: TagState, plan: CounterPlan, sources: Sequence[str], reading_us: int) -> None:
+def suppress_quota_events(state: TagState, plan: CounterPlan, sources: Sequence[str], reading_us: int) -> None:
     """Hear no quota events of these sources for a while: they replace Pods that they have lost."""
     if plan.breaker is not None and plan.breaker.quota is not None:
         state.seen(reading_us)
         record = state.breaker(plan.service)
-        state.set_breaker(machine.excuse(record, sources, state.clock(plan).now(reading_us)))
+        state.set_breaker(machine.suppress_quota_events(record, sources, state.clock(plan).now(reading_us)))
 
 
-def by_hand(state: TagState, plan: CounterPlan, reset_at_us: int, reading_us: int) -> tuple[Transition, ...]:
+def apply_override(state: TagState, plan: CounterPlan, reset_at_us: int, reading_us: int) -> tuple[Transition, ...]:
     """Bring the breaker where the plan's forcing wants it, or out of a former one; reset it once for a moment."""
     state.seen(reading_us)
     clock = state.clock(plan)
     now_us = clock.now(reading_us)
     breaker = BreakerScript(state, plan, now_us)
-    breaker.by_hand(reset_at_us)
+    breaker.apply_override(reset_at_us)
     state.move_breaker(plan, breaker.record, now_us)
     return store_time.transitions(clock, breaker.transitions)
 
 
-def offer(state: TagState, plan: CounterPlan, view: BreakerView, reading_us: int) -> None:
+def propose(state: TagState, plan: CounterPlan, view: BreakerView, reading_us: int) -> None:
     """Take what somebody remembers of the breaker, or did alone, if that holds over the record as it is by now."""
     if plan.breaker is not None:
         state.seen(reading_us)
@@ -138,7 +140,7 @@ def offer(state: TagState, plan: CounterPlan, view: BreakerView, reading_us: int
         known, now_us = store_time.counted(clock, view), clock.now(reading_us)
         # What the time owes it counts too; that is told by whoever moves it there.
         due = BreakerScript(state, plan, now_us).record
-        state.move_breaker(plan, machine.offer(state.breaker(plan.service), plan.breaker, known, due), now_us)
+        state.move_breaker(plan, machine.propose(state.breaker(plan.service), plan.breaker, known, due), now_us)
 
 
 def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transition, ...]:

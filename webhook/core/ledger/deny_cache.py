@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from webhook.core.breaker import State
-from webhook.core.quota import Acquire, CounterPlan, Receipt, Refusal
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 
 LONGEST_US = 1_000_000
 ENTRIES_MAX = 4096
@@ -50,7 +50,7 @@ class DenyCache:
     def keep(self, request: Acquire, receipt: Receipt, now_us: int) -> None:
         """Take the store's answer: an enforced refusal by quota holds until there could be room."""
         plan = request.plan
-        if receipt.refused is not Refusal.QUOTA or request.peek or request.resize_from is not None:
+        if receipt.refused is not DeniedBy.QUOTA or request.peek or request.resize_from is not None:
             return
         if receipt.breaker is not None and receipt.breaker.state is not State.CLOSED:
             return  # the next Pod may hear of the breaker instead

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from webhook.core.ledger.replicas import Replicas
+from webhook.core.ledger.replicas import ReplicaCount
 from webhook.core.ledger.window_ring import BUCKETS_LIVE, Ring
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
@@ -22,10 +22,10 @@ from webhook.core.quota import (
     Acquire,
     Cost,
     CounterPlan,
+    DeniedBy,
     Holder,
     Limit,
     Receipt,
-    Refusal,
     Use,
     WindowPlan,
     all_free_at_us,
@@ -73,7 +73,7 @@ class LocalLedger:
     """
 
     def __init__(self, replicas: int = 1, ordinal: int = 0) -> None:
-        self._shared = Replicas(replicas, ordinal)
+        self._shared = ReplicaCount(replicas, ordinal)
         self._replies: dict[_Account, tuple[CounterPlan, int, tuple[int, ...]]] = {}
         self._rings: dict[tuple[_Account, int], tuple[Ring, int]] = {}
         """By account and window, with when each began: what was counted before it is not in it."""
@@ -98,14 +98,14 @@ class LocalLedger:
         over: list[Use] = []
         for window in self._windows(request, now_us):
             over += self._over(window, cost, now_us, ahead_us)
-        refused = Refusal.QUOTA if over and plan.quota_mode is Mode.ENFORCE else None
+        refused = DeniedBy.QUOTA if over and plan.quota_mode is Mode.ENFORCE else None
         charged = refused is None and not request.peek
         if charged:
             self._count(request, cost, now_us)
         return Receipt(
             at_us=now_us + ahead_us,
             refused=refused,
-            would_refuse=(Refusal.QUOTA,) if over and refused is None else (),
+            would_refuse=(DeniedBy.QUOTA,) if over and refused is None else (),
             charged=charged,
             over=tuple(over),
             free_at_us=all_free_at_us(over),

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from webhook.core.ledger.charge import charge_seen_pod
 from webhook.core.ledger.live_pods import stands
 from webhook.core.ledger.tag_state import PodRecord, TagState
-from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, Waiting
+from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
 
 
-def see(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int) -> Seen:
+def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int) -> Seen:
     """Take what the watch shows of one Pod of the plan's service."""
     now_us, scope = state.clock(plan).now(reading_us), plan.scope_of(seen.namespace)
     state.seen(reading_us)
@@ -66,7 +66,7 @@ def _raise(state: TagState, plan: CounterPlan, seen: Sighting, record: PodRecord
     return True
 
 
-def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_us: int) -> Sequence[Waiting]:
+def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_us: int) -> Sequence[UnseenPod]:
     """Return Pods of the tag that were charged so long ago and have not been seen, oldest first."""
     now_us = state.clock(plan).now(reading_us)
     found = []
@@ -74,11 +74,11 @@ def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_
         record = state.pod(uid, now_us)
         known = (record.namespace, record.name, record.service) if record is not None else ("", "", "")
         namespace, name, service = known
-        found.append(Waiting(uid, namespace, name, now_us - at_us, service))
+        found.append(UnseenPod(uid, namespace, name, now_us - at_us, service))
     return found
 
 
-def let_be(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> None:
+def stop_waiting(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> None:
     """Wait for a Pod no longer, and take it off the live: nobody knows whether it came to be and has gone."""
     now_us = state.clock(plan).now(reading_us)
     state.roll.strike(uid)
@@ -92,7 +92,7 @@ def live(state: TagState, plan: CounterPlan, scope: str, reading_us: int) -> Seq
     return state.roll.live(plan, scope, state.clock(plan).now(reading_us))
 
 
-def counted(state: TagState, plan: CounterPlan, scopes: Sequence[str], reading_us: int) -> None:
+def mark_complete(state: TagState, plan: CounterPlan, scopes: Sequence[str], reading_us: int) -> None:
     """Enforce limits on live Pods from now on: all of them are known, and are in `scopes`."""
     state.seen(reading_us)
     state.roll.set_known(plan, scopes, state.clock(plan).now(reading_us))

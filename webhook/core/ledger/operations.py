@@ -13,7 +13,18 @@ from webhook.core.ledger.charge import charge_pod, more_standing
 from webhook.core.ledger.live_pods import stands
 from webhook.core.ledger.tag_state import NO_COST, PodRecord, TagState
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, Holder, Look, Receipt, Refusal, Use, all_free_at_us
+from webhook.core.quota import (
+    Acquire,
+    Booking,
+    Cost,
+    CounterPlan,
+    DeniedBy,
+    Holder,
+    Receipt,
+    ServiceSnapshot,
+    Use,
+    all_free_at_us,
+)
 
 
 def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
@@ -37,15 +48,15 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
         used, _ = state.judge(plan, scope, NO_COST, now_us)
         return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
 
-    refused: Refusal | None = None
-    would_refuse: tuple[Refusal, ...] = ()
+    refused: DeniedBy | None = None
+    would_refuse: tuple[DeniedBy, ...] = ()
     if not breaker.admits(request.event_source) and breaker.refuses():
-        refused, would_refuse = _objection(Refusal.BREAKER, plan.breaker_mode, would_refuse)
+        refused, would_refuse = _objection(DeniedBy.BREAKER, plan.breaker_mode, would_refuse)
     asked = request.cost if refused is None else NO_COST
     standing = more_standing(state, plan, request, asked)
     used, over = state.judge(plan, scope, asked, now_us, standing)
     if over:
-        refused, would_refuse = _objection(Refusal.QUOTA, plan.quota_mode, would_refuse)
+        refused, would_refuse = _objection(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
 
     if request.peek:
         return _receipt(now_us, used, over, refused, would_refuse, breaker.view())
@@ -54,7 +65,7 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
         probe = breaker.take_probe(request.uid, request.event_source)
         charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
         used = _and(used, plan, request.cost, standing)
-    elif refused is Refusal.QUOTA and any(use.of is not Holder.POOL for use in over):
+    elif refused is DeniedBy.QUOTA and any(use.of is not Holder.POOL for use in over):
         breaker.quota_event(request.event_source)  # by the pool alone it is a neighbour who uses too much
     state.move_breaker(plan, breaker.record, now_us)
     charged = refused is None
@@ -72,10 +83,10 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
     }
     standing = more_standing(state, plan, request, request.cost, old)
     used, over = state.judge(plan, scope, more, now_us, standing)
-    refused: Refusal | None = None
-    would_refuse: tuple[Refusal, ...] = ()
+    refused: DeniedBy | None = None
+    would_refuse: tuple[DeniedBy, ...] = ()
     if over:
-        refused, would_refuse = _objection(Refusal.QUOTA, plan.quota_mode, would_refuse)
+        refused, would_refuse = _objection(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
 
     written = refused is None and not request.peek
     if written:
@@ -125,7 +136,7 @@ def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) 
     return True
 
 
-def look(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "") -> Look:
+def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "") -> ServiceSnapshot:
     """Return how the service stands; writes nothing. One unit is asked of each limit, to say when any is free.
 
     Where namespaces count apart, those in which anything counts are shown, and `namespace` in any case.
@@ -145,7 +156,7 @@ def look(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "
     view = store_time.view(state.clock(plan), BreakerScript(state, plan, now_us).view())
     limits_own = plan.windows or plan.standing
     is_known = plan.standing is not None and state.roll.known(plan, now_us)
-    return Look(state.clock(plan).shown(now_us), uses if limits_own else {}, view, pool, is_known)
+    return ServiceSnapshot(state.clock(plan).shown(now_us), uses if limits_own else {}, view, pool, is_known)
 
 
 def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) -> list[int]:
@@ -158,8 +169,8 @@ def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) 
 
 
 def _objection(
-    guard: Refusal, mode: Mode, would_refuse: tuple[Refusal, ...]
-) -> tuple[Refusal | None, tuple[Refusal, ...]]:
+    guard: DeniedBy, mode: Mode, would_refuse: tuple[DeniedBy, ...]
+) -> tuple[DeniedBy | None, tuple[DeniedBy, ...]]:
     """Return (refused, would_refuse): a guard that is not enforced refuses nothing and is named all the same."""
     return (guard, would_refuse) if mode is Mode.ENFORCE else (None, (*would_refuse, guard))
 
@@ -168,8 +179,8 @@ def _receipt(  # noqa: PLR0913  the parts of a receipt
     now_us: int,
     used: list[int],
     over: list[Use],
-    refused: Refusal | None,
-    would_refuse: tuple[Refusal, ...],
+    refused: DeniedBy | None,
+    would_refuse: tuple[DeniedBy, ...],
     breaker: BreakerView | None,
     transitions: tuple[Transition, ...] = (),
     *,

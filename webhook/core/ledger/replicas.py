@@ -9,7 +9,7 @@ class _Former(NamedTuple):
     ordinal: int
 
 
-class Replicas:
+class ReplicaCount:
     """How many there are, and which of them, from 0, this one is. Time in microseconds; never goes back."""
 
     def __init__(self, count: int = 1, ordinal: int = 0) -> None:

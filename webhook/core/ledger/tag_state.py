@@ -4,7 +4,16 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.breaker import ALONE, Around, BreakerPlan, BreakerView, Record, moved, rests_until_us, shown
+from webhook.core.breaker import (
+    ALONE,
+    BreakerEnvironment,
+    BreakerPlan,
+    BreakerView,
+    Record,
+    moved,
+    rests_until_us,
+    shown,
+)
 from webhook.core.ledger.live_pods import Roll, Stands
 from webhook.core.ledger.tag_clock import TagClock
 from webhook.core.ledger.window_ring import Ring
@@ -64,7 +73,7 @@ class TagState:
 
     __slots__ = ("_at_rest", "_breakers", "_clocks", "_pods", "_resets", "_rings", "_seen_us", "around", "roll")
 
-    def __init__(self, around: Around = ALONE) -> None:
+    def __init__(self, around: BreakerEnvironment = ALONE) -> None:
         self.roll = Roll()
         self.around = around
         self._clocks = {fleet: TagClock() for fleet in (False, True)}

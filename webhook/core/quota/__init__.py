@@ -2,9 +2,9 @@
 
 from webhook.core.quota.amounts import HOUR_US, LARGEST_EXACT, Cost, amount, canonical, is_cpu
 from webhook.core.quota.plans import STANDING, CounterPlan, Holder, Limit, PoolPlan, StandingPlan, WindowPlan
-from webhook.core.quota.receipts import Look, Receipt, Refusal, Use, all_free_at_us
+from webhook.core.quota.receipts import DeniedBy, Receipt, ServiceSnapshot, Use, all_free_at_us
 from webhook.core.quota.requests import Acquire, Booking
-from webhook.core.quota.sightings import Seen, Sighting, Waiting
+from webhook.core.quota.sightings import Seen, Sighting, UnseenPod
 
 __all__ = [
     "HOUR_US",
@@ -14,17 +14,17 @@ __all__ = [
     "Booking",
     "Cost",
     "CounterPlan",
+    "DeniedBy",
     "Holder",
     "Limit",
-    "Look",
     "PoolPlan",
     "Receipt",
-    "Refusal",
     "Seen",
+    "ServiceSnapshot",
     "Sighting",
     "StandingPlan",
+    "UnseenPod",
     "Use",
-    "Waiting",
     "WindowPlan",
     "all_free_at_us",
     "amount",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from webhook.core.breaker import State
-from webhook.core.quota import CounterPlan, Look
+from webhook.core.quota import CounterPlan, ServiceSnapshot
 
 _OPEN = frozenset({State.OPEN, State.HALF_OPEN})
 
@@ -16,7 +16,7 @@ class Guarded(NamedTuple):
     open_max: int
 
 
-def guarded(plans: Iterable[CounterPlan], looks: Mapping[str, Look]) -> Guarded | None:
+def guarded(plans: Iterable[CounterPlan], looks: Mapping[str, ServiceSnapshot]) -> Guarded | None:
     """Return how it stands as far as it can be seen; None where nothing is held back."""
     opened, open_max = 0, None
     for plan in plans:

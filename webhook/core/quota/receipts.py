@@ -37,7 +37,7 @@ def all_free_at_us(over: Sequence[Use]) -> int | None:
     return latest
 
 
-class Refusal(StrEnum):
+class DeniedBy(StrEnum):
     """Which guard refused, or would have: a guard that is not enforced refuses nothing and is named all the same."""
 
     BREAKER = "breaker"
@@ -54,8 +54,8 @@ class Receipt(Struct, frozen=True):
     """
 
     at_us: int
-    refused: Refusal | None = None
-    would_refuse: tuple[Refusal, ...] = ()
+    refused: DeniedBy | None = None
+    would_refuse: tuple[DeniedBy, ...] = ()
     charged: bool = False
     repeated: bool = False
     used: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class Receipt(Struct, frozen=True):
     local: bool = False
 
 
-class Look(Struct, frozen=True):
+class ServiceSnapshot(Struct, frozen=True):
     """How a service stands, without a trace: `uses` by namespace ("" where it counts as one), and those of its pool.
 
     `is_standing_known`: the cluster's Pods have been listed, and limits on live ones are enforced. Unless `is_told` the

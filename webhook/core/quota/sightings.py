@@ -34,7 +34,7 @@ class Seen(Struct, frozen=True):
     ignored: bool = False
 
 
-class Waiting(Struct, frozen=True):
+class UnseenPod(Struct, frozen=True):
     """A Pod that was charged and has not been seen since; all but uid and age are "" where nobody knows them."""
 
     uid: str

@@ -12,7 +12,7 @@ from webhook.core.ledger.live_set import LiveSet
 from webhook.core.overrides import Override, combined, remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_spec import Scope
-from webhook.core.quota import CounterPlan, Holder, Look, Use, WindowPlan
+from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, Use, WindowPlan
 from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.quota.pod_cost import shown
 
@@ -76,7 +76,7 @@ class ServerStatus:
     errors: Sequence[str] = ()
     overrides: OverridesStatus = OverridesStatus()
     plans: Mapping[str, CounterPlan] = field(default_factory=dict)
-    looks: Mapping[str, Look] = field(default_factory=dict)
+    looks: Mapping[str, ServiceSnapshot] = field(default_factory=dict)
     store: StoreStatus = StoreStatus("memory")
     replicas: ReplicaAssignment = ReplicaAssignment()
     watches: Mapping[str, WatchStatus] = field(default_factory=dict)
@@ -200,7 +200,7 @@ def _pool(pool: Pool, snapshot: ServerStatus) -> dict[str, Any]:
     }
 
 
-def _uses(look: Look | None, plan: CounterPlan | None) -> Iterable[tuple[str, Use]]:
+def _uses(look: ServiceSnapshot | None, plan: CounterPlan | None) -> Iterable[tuple[str, Use]]:
     """Return every limit; the limits alone where nobody knows, or where all namespaces that count apart are idle."""
     if look is not None and look.uses:
         for namespace, uses in sorted(look.uses.items()):
@@ -218,7 +218,7 @@ def _unused(windows: Iterable[WindowPlan], of: Holder) -> Iterable[Use]:
     return (Use(window.name, limit.resource, 0, limit.hard, of=of) for window in windows for limit in window.limits)
 
 
-def _window(use: Use, namespace: str, look: Look | None) -> dict[str, Any]:
+def _window(use: Use, namespace: str, look: ServiceSnapshot | None) -> dict[str, Any]:
     """Return one limit; without a look all but `hard` is null, for nobody knows.
 
     `nextFree` is null where there is room now, too, or where there never will be. One on live Pods, whose room nobody

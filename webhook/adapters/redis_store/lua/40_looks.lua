@@ -13,7 +13,7 @@ local function moving(plan, reading, strings, act)
   return {moved(moves, home), seen(r, plan, home, now), shown(home, now)}
 end
 
-local function hear(plan, operation, reading, strings)
+local function record_outcomes(plan, operation, reading, strings)
   return moving(plan, reading, strings, function(r, now, moves)
     for _, outcome in ipairs(operation[#operation]) do
       local record = outcome[7] > 0 and pod_of(KEYS[operation[outcome[7] + 2]], strings, now)
@@ -46,13 +46,13 @@ local function started(plan, operation, reading, strings)
   return {result, unpack(answer)}
 end
 
-local function handle(plan, operation, reading, strings)
+local function apply_override(plan, operation, reading, strings)
   return moving(plan, reading, strings, function(r, now, moves)
     by_hand(r, plan.breaker, now, operation[3], moves)
   end)
 end
 
-local function take_offer(plan, operation, reading, strings)
+local function propose(plan, operation, reading, strings)
   local home, v = hash_of(plan.home), operation[3]
   local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
   local due = glance(plan.breaker_key, strings)
@@ -65,7 +65,7 @@ local function take_offer(plan, operation, reading, strings)
   return {{}, seen(r, plan, home, now), shown(home, now)}
 end
 
-local function excuse_sources(plan, operation, reading, strings)
+local function suppress_quota_events(plan, operation, reading, strings)
   local home = hash_of(plan.home)
   local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
   belongs(r, plan, home, now)
@@ -87,7 +87,7 @@ local function stand(h, home, windows)
 end
 
 -- Say how the service stands; writes nothing. One unit is asked of each limit, to say when any is free.
-local function look(plan, operation, reading, strings)
+local function snapshot(plan, operation, reading, strings)
   local home = hash_of(plan.home)
   local now = time_of(home, reading)
   settle(home, now)

@@ -23,7 +23,7 @@ local function raise(plan, b, pod_key, scope, cost, p, now)
 end
 
 -- Take what the watch shows of one Pod of the service.
-local function see(plan, operation, reading, strings)
+local function observe_pod(plan, operation, reading, strings)
   local _, _, own_key, pod_key, live_key, scope, place, cost_text, created, is_live, is_sure = unpack(operation)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, false, KEYS[live_key])
@@ -77,7 +77,7 @@ local function place(plan, operation, reading, strings)
 end
 
 -- Wait for a Pod no longer, and take it off the live if it is told where it stands.
-local function let_be(plan, operation)
+local function stop_waiting(plan, operation)
   local uid = uid_of(plan, KEYS[operation[3]])
   wait_for(plan.waits_key, uid, false)
   if operation[4] > 0 then
@@ -87,7 +87,7 @@ local function let_be(plan, operation)
 end
 
 -- Enforce limits on live Pods from now on: all of the cluster's are known.
-local function complete(plan, operation, reading)
+local function mark_complete(plan, operation, reading)
   local now = time_of(hash_of(plan.home), reading)
   redis.call('HSET', plan.live_key, 'c:' .. plan.cluster, string.format('%.0f', now))
   redis.call('PEXPIRE', plan.live_key, LIVE_TTL_MS)

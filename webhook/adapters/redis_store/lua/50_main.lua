@@ -8,9 +8,9 @@
 
 local KINDS = {
   acquire = acquire, record = record, refund = refund, book = book,
-  hear = hear, started = started, by_hand = handle, offer = take_offer, excuse = excuse_sources,
-  look = look, tick = tick, scopes = scopes, probe = probe, see = see, overdue = overdue,
-  others_settled = others_settled, place = place, let_be = let_be, complete = complete, lived = lived, standing = standing, page = page, reset = reset,
+  record_outcomes = record_outcomes, started = started, apply_override = apply_override, propose = propose, suppress_quota_events = suppress_quota_events,
+  snapshot = snapshot, tick = tick, scopes = scopes, probe = probe, observe = observe_pod, overdue = overdue,
+  others_settled = others_settled, place = place, stop_waiting = stop_waiting, mark_complete = mark_complete, lived = lived, standing = standing, page = page, reset = reset,
 }
 
 local function plan_of(told)

@@ -22,13 +22,13 @@ def open_transport(url: str, files: StoreFiles = _NO_FILES, script: Script | Non
     except ValueError as error:
         raise UserError(f"--store: {masked(url)!r}", str(error)) from None
     access, run = CredentialSource(parsed, files), script or Script()
-    if parsed.layout is RedisTopology.SENTINEL:
+    if parsed.topology is RedisTopology.SENTINEL:
         return SentinelTransport(Sentinels(parsed, access), run)
 
     async def dial(target: RedisAddress | str) -> AbstractConnection:
         return await dialled(target, await access.credentials(), await access.tls(), parsed.database)
 
-    if parsed.layout is RedisTopology.CLUSTER:
+    if parsed.topology is RedisTopology.CLUSTER:
         return ClusterTransport(parsed.addresses, dial, run)
     target = parsed.path or parsed.addresses[0]
     return ServerTransport(lambda: dial(target), run)

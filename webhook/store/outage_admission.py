@@ -1,0 +1,87 @@
+"""OutageAdmission: admission of one Pod by its service's rule while the store gives no answer."""
+
+from msgspec.structs import replace
+
+from webhook.core.policy_spec import Mode, WhenStoreUnavailable
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
+from webhook.errors import StoreUnavailableError
+from webhook.ports import Clock, SharedStore
+from webhook.store.backlog import BacklogEntry, BookingCause, RecentAdmissions, ServiceKey
+from webhook.store.errors import NoStoreAnswerError, UncountedError
+from webhook.store.local_breakers import LocalBreakerDecision, LocalBreakers
+from webhook.store.reconciler import Reconciler
+from webhook.store.replica_share import ReplicaShare
+
+
+class OutageAdmission:
+    """Decides by the breaker as this replica knows it, then by whenStoreUnavailable.
+
+    What it admits is counted in the replica's share and added to the backlog.
+    """
+
+    def __init__(
+        self, store: SharedStore, clock: Clock, share: ReplicaShare, breakers: LocalBreakers, reconciler: Reconciler
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._share = share
+        self._breakers = breakers
+        self._reconciler = reconciler
+        self.recent = RecentAdmissions()
+
+    def acquire(self, request: Acquire, error: StoreUnavailableError) -> Receipt:
+        """Judge a Pod after the store failed with `error`; UncountedError where the caller decides."""
+        plan, now_us = request.plan, self._clock.now_us()
+        self._reconciler.begin_fallback(plan)
+        if isinstance(error, NoStoreAnswerError) and error.sent:
+            self.undo(request)
+        is_new = request.resize_from is None and request.uid not in self.recent
+        decision = self._breakers.judge(request, self._store.now_us()) if is_new else None
+        if decision is not None and not decision.admits and plan.breaker_mode is Mode.ENFORCE:
+            moves = self._breakers.take_moves()
+            return Receipt(self._store.now_us(), DeniedBy.BREAKER, breaker=decision.view, transitions=moves, local=True)
+        if not plan.limits or plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
+            raise UncountedError(str(error)) from error
+        if request.uid in self.recent and request.resize_from is None:
+            self._reconciler.cancel_refund(plan, request.uid)
+            return Receipt(self._store.now_us(), repeated=True, local=True)
+        receipt = self._share.acquire(request, now_us)
+        if receipt.refused is None:
+            self.book_later(request, now_us)
+        return receipt if decision is None else self._with_breaker(receipt, request, decision)
+
+    def book_later(self, request: Acquire, counted_at_us: int) -> None:
+        """Add an admission to the backlog; `counted_at_us` is when the share counted it, by this replica's clock."""
+        if request.peek:
+            return
+        at_us = self._store.now_us()
+        if request.resize_from is None:
+            if request.uid not in self.recent:
+                self._breakers.admitted(request, at_us)
+            self._reconciler.cancel_refund(request.plan, request.uid)
+            self.recent.add(request, at_us)
+        self._reconciler.add(BacklogEntry(request, at_us, counted_at_us, BookingCause.AWAY))
+
+    def undo(self, request: Acquire) -> None:
+        """Refund later what the store charged, or may yet charge, for a Pod that is not admitted."""
+        if not request.peek and request.resize_from is None:
+            self._reconciler.refund_later(request.plan, request.uid)
+
+    def rebook_recent(self) -> dict[ServiceKey, CounterPlan]:
+        """Add the last minute's admissions to the backlog: the store may have lost them. Return their plans, by key."""
+        now_us = self._clock.now_us()
+        plans: dict[ServiceKey, CounterPlan] = {}
+        for request, at_us in self.recent.all():
+            plans.setdefault(request.plan.key, request.plan)
+            self._reconciler.add(BacklogEntry(request, at_us, now_us, BookingCause.LOSS))
+        return plans
+
+    def _with_breaker(self, receipt: Receipt, request: Acquire, decision: LocalBreakerDecision) -> Receipt:
+        """Add the breaker's view, and its denial where it does not enforce."""
+        denials = () if decision.admits else (DeniedBy.BREAKER,)
+        return replace(
+            receipt,
+            would_refuse=(*denials, *receipt.would_refuse),
+            breaker=self._breakers.view(request.plan, self._store.now_us()),
+            transitions=self._breakers.take_moves(),
+        )
