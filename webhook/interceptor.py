@@ -7,13 +7,13 @@ from time import perf_counter_ns, time_ns
 
 from msgspec import Struct
 
-from webhook.core.admission import review, stages, workloads
+from webhook.core.admission import charging, ownership, review, stages, workloads
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.pod_bounds import LARGE_BYTES, excess
+from webhook.core.kubernetes.pod_size import LARGE_BYTES, excess
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire
 from webhook.errors import NoPolicyError, StoreUnavailableError
@@ -57,9 +57,9 @@ class Interceptor:
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
         # Cheapest refusal first; what spends comes last.
         self._stages: dict[Half, tuple[Stage, ...]] = {
-            Half.MUTATE: (("exempt", stages.leave_alone), ("own", self._own), ("rewrite", self._rewrite)),
+            Half.MUTATE: (("exempt", ownership.exempt), ("own", self._own), ("rewrite", self._rewrite)),
             Half.VALIDATE: (
-                ("exempt", stages.leave_alone),
+                ("exempt", ownership.exempt),
                 ("own", self._own),
                 ("breaker", self._breaker),
                 ("check", lambda evaluation: self._work(evaluation, stages.check, evaluation)),
@@ -68,7 +68,7 @@ class Interceptor:
         }
         # Its Pods are charged, and meet the breaker, when there are any.
         self._of_workloads: tuple[Stage, ...] = (
-            ("exempt", workloads.leave_alone),
+            ("exempt", workloads.exempt),
             ("own", self._own),
             ("check", lambda evaluation: self._work(evaluation, workloads.check, evaluation)),
         )
@@ -129,7 +129,7 @@ class Interceptor:
     def _own(self, evaluation: Evaluation) -> Awaitable[None] | None:
         namespace = evaluation.request.namespace
         labels = self._namespaces.labels(namespace)
-        if labels is None and stages.namespace_labels_decide(evaluation):
+        if labels is None and ownership.needs_namespace_labels(evaluation):
             return self._own_by_a_look(evaluation)
         self._own_by(evaluation, labels or {})
         return None
@@ -144,8 +144,8 @@ class Interceptor:
 
     @staticmethod
     def _own_by(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
-        own = stages.own if evaluation.request.workload is None else workloads.own
-        own(evaluation, namespace_labels)
+        find_owner = ownership.find_owner if evaluation.request.workload is None else workloads.find_owner
+        find_owner(evaluation, namespace_labels)
 
     def _rewrite(self, evaluation: Evaluation) -> Awaitable[None] | None:
         breaker = evaluation.plan.breaker
@@ -164,21 +164,21 @@ class Interceptor:
     def _breaker(self, evaluation: Evaluation) -> None:
         view = self._store.known_breaker(evaluation.plan)
         if view is not None:
-            stages.refuse_open(evaluation, view, self._store.now_us())
+            stages.deny_if_open(evaluation, view, self._store.now_us())
 
     async def _asked(self, evaluation: Evaluation) -> Acquire:
-        return await asyncio.get_running_loop().run_in_executor(self._large_pods, stages.acquire, evaluation)
+        return await asyncio.get_running_loop().run_in_executor(self._large_pods, charging.acquire, evaluation)
 
     async def _charge(self, evaluation: Evaluation) -> None:
-        asked = stages.acquire(evaluation) if not evaluation.is_large else await self._asked(evaluation)
+        asked = charging.acquire(evaluation) if not evaluation.is_large else await self._asked(evaluation)
         try:
             receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:
-            stages.uncounted(evaluation, str(error))
+            charging.admit_or_deny_uncounted(evaluation, str(error))
             if evaluation.uncounted and isinstance(error, UncountedError):
                 self._store.book_later(asked)
             return
-        stages.charged(evaluation, receipt)
+        charging.record_receipt(evaluation, receipt)
         for transition in receipt.transitions:
             self._observer.transitioned(transition)
 

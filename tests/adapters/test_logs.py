@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from tests.harness.records import ADMITTED, ADVISED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, policy, review, transition
 from webhook.adapters.logs import JsonLines, Logs
-from webhook.core.admission.decision import Finding, ResponseStatus, WouldWrite
+from webhook.core.admission.decision import Finding, WouldWrite
 from webhook.core.breaker import EXPIRED, HELD, State
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_spec import Mode, Quota, Window

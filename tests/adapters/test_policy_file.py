@@ -161,7 +161,7 @@ async def test_a_stanza_that_its_command_cannot_feed_is_refused(watched: Watched
     assert watched.keeper.last_errors() == ()
     alone = CurrentPolicy(watched.recorder, watched.clock, Here(), Purpose.SERVE_ALONE)
     await PolicyFile(watched.path, alone).refresh()
-    assert "`serve` has no cluster to ask" in alone.last_errors()[0]
+    assert "`serve` runs without a cluster" in alone.last_errors()[0]
 
 
 async def test_a_replaced_policy_is_known_by_its_hash_for_60_s(watched: Watched) -> None:

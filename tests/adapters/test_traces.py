@@ -20,8 +20,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.harness.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, policy, review, transition
 from tests.harness.serving import Files, pod, serving
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX, Traces, open_traces
-from webhook.core.admission.decision import Half, ResponseStatus, StageNote, WouldWrite
+from webhook.core.admission.decision import Half, StageNote, WouldWrite
 from webhook.core.breaker import State
+from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate

@@ -7,7 +7,7 @@ from typing import Any
 from tests.harness.serving import POLICY, Files, Serving, serving
 
 FLEET = POLICY.replace("quota: {windows", "quota: {scope: Fleet, windows")
-REASON = "services[0].quota.scope: Fleet: `serve --store memory` counts for this server alone: give it --store redis://"
+REASON = "services[0].quota.scope: Fleet: `serve --store memory` counts only its own Pods: give it --store redis://"
 
 
 async def test_fleet_is_refused_at_the_start(tmp_path: Path) -> None:

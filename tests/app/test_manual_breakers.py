@@ -42,7 +42,7 @@ async def test_one_opened_by_hand_refuses_at_once_though_the_policy_only_warns_a
         found = service(await until(server, lambda document: state(document) == "FORCED_OPEN"))
         refused = await asked(server)
         assert (refused["allowed"], refused["status"]["code"]) == (False, 503)
-        assert "was opened by hand until " in refused["status"]["message"]
+        assert "was forced open until " in refused["status"]["message"]
         assert "(INC-1)" in refused["status"]["message"]
         assert (found["breaker"]["reason"], found["modes"]["breaker"]) == ("INC-1", "Enforce")
         assert found["breaker"]["openRemainingSeconds"] > 0

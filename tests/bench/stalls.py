@@ -24,7 +24,7 @@ from webhook.adapters.metrics import Duty, Metrics
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.admission.decision import Half
-from webhook.core.kubernetes.pod_bounds import CONTAINERS_MAX
+from webhook.core.kubernetes.pod_size import CONTAINERS_MAX
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 from webhook.policy.active_overrides import ActiveOverrides

@@ -740,7 +740,7 @@ def test_an_amount_that_nobody_can_read_is_found_in_its_container() -> None:
             "16 Gi",
             "'16 Gi': not a Kubernetes quantity: write a number with an optional suffix, such as 500m, 4 or 16Gi",
         ),
-        (-1, "'-1': a quantity below 0 has no meaning here: write a number from 0"),
+        (-1, "'-1': a quantity must not be negative: write a number from 0"),
         (True, "true: expected an amount: write a number with an optional suffix, such as 500m, 4 or 16Gi"),
     ],
 )

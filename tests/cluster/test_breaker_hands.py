@@ -71,7 +71,7 @@ def test_hands_on_a_breaker_act_on_all_servers_and_are_told_on_the_policy(
         assert done.code == 0, done.err
         plane.wait(lambda: states(found) == ["FORCED_OPEN"] * 2, "both to hold it open")
         status, answer = found.create_pod("breakers-forced")
-        assert (status, "BreakerOpen: service forced: the breaker was opened by hand" in answer["message"]) == (
+        assert (status, "BreakerOpen: service forced: the breaker was forced open" in answer["message"]) == (
             503,
             True,
         )

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from webhook.core.container_resources import RangePlan, lacks, operations
+from webhook.core.container_resources import RangePlan, operations, violations
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity, quantity_value
 from webhook.core.policy_spec import ResourceRules
@@ -62,7 +62,7 @@ def of_ours(plan: RangePlan, asked: Json) -> Json | None:
     spec = {"containers": [{"name": "c", "resources": with_requests(asked)}]}
     pod = msgspec.convert({"metadata": {}, "spec": spec}, Pod)
     after = jsonpatch.apply_patch({"spec": spec}, msgspec.to_builtins(operations(pod, plan)))["spec"]
-    if lacks(msgspec.convert({"metadata": {}, "spec": after}, Pod), plan):
+    if violations(msgspec.convert({"metadata": {}, "spec": after}, Pod), plan):
         return None
     return with_requests(after["containers"][0]["resources"])
 

@@ -192,8 +192,8 @@ def test_metadata_is_what_the_controller_writes(case: tuple[Subject, Any, Any]) 
         ours = simulated.document["metadata"]
         assert ours["labels"].keys() == real["labels"].keys()
         for key, value in real["labels"].items():
-            unsettled = simulated.unsettled.get(key)
-            assert ours["labels"][key] == value if unsettled is None else unsettled.among((value,)) is not False, key
+            unresolved = simulated.unresolved.get(key)
+            assert ours["labels"][key] == value if unresolved is None else unresolved.among((value,)) is not False, key
         assert ours["annotations"] == real["annotations"]
         assert sorted(ours["finalizers"]) == sorted(real["finalizers"])
         assert ours["namespace"] == real["namespace"]
@@ -223,7 +223,7 @@ def test_of_a_stored_object_all_is_known_that_can_be(case: tuple[Subject, Any, A
     subject, stored, _ = case
     _, simulated = simulations(subject, stored)
     expected = UNKNOWN_WHEN_STORED.get(subject.kind, set()) | EACH_ITS_OWN.get(label_of(stored), set())
-    assert simulated.unsettled.keys() == expected
+    assert simulated.unresolved.keys() == expected
 
 
 def test_the_spec_is_what_the_controller_writes(case: tuple[Subject, Any, Any], plane: ControlPlane) -> None:

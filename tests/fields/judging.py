@@ -9,8 +9,8 @@ import msgspec
 from tests.core.reviewing import Gate
 from tests.fields.cases import Case, Golden
 from webhook.core.admission.decision import Decision, Half
-from webhook.core.admission.review import BadReviewError
 from webhook.core.document.loading import understand
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_spec import Mode
 from webhook.offline.simulator import (

@@ -4,9 +4,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.admission.decision import Decision, Finding, Half, ResponseStatus, Verdict
+from webhook.core.admission.decision import Decision, Finding, Half, Verdict
 from webhook.core.breaker import BreakerView, State, Transition
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Match, Policy, Service

@@ -19,9 +19,9 @@ from tests.harness.checking import Here
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.policy_process import parent
 from webhook.adapters.policy_process.parent import PolicyProcess
-from webhook.core.admission.review import BadReviewError
 from webhook.core.document import DocumentError, LoadResult, Purpose, load
 from webhook.core.document.configmap import ConfigMap
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_admission.check_codec import Outcome, encode
 from webhook.core.policy_admission.policy_review import PolicyReview, Question, weigh
@@ -69,7 +69,7 @@ async def test_a_bad_document_comes_back_with_the_problems_that_lint_finds(check
 async def test_it_is_checked_for_who_asks(check: PolicyCheck) -> None:
     raw = document(5).replace("namespaces: [payments]", "namespaceSelector: {matchLabels: {a: b}}").encode()
     await check.load(raw, Purpose.SERVE)
-    with pytest.raises(DocumentError, match="`serve` has no cluster to ask"):
+    with pytest.raises(DocumentError, match="`serve` runs without a cluster"):
         await check.load(raw, Purpose.SERVE_ALONE)
 
 

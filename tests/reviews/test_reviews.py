@@ -17,8 +17,8 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Half
-from webhook.core.admission.review import BadReviewError
 from webhook.core.document import Purpose, load
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy_admission.policy_review import judge
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers

@@ -4,7 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from webhook.authentication.tokens import jwt
-from webhook.core.kubernetes import pod_bounds
+from webhook.core.kubernetes import pod_size
 from webhook.core.placement import required
 from webhook.outcomes import endpoint
 from webhook.policy import active_policy
@@ -32,11 +32,11 @@ def test_every_setting_that_bounds_a_caller_is_documented_with_its_default() -> 
 
 def test_every_bound_of_a_pod_is_documented() -> None:
     assert {bound: int(value) for bound, value, *_ in rows("Pods")} == {
-        "containers": pod_bounds.CONTAINERS_MAX,
-        "entries": pod_bounds.ENTRIES_MAX,
+        "containers": pod_size.CONTAINERS_MAX,
+        "entries": pod_size.ENTRIES_MAX,
         "terms of required node affinity": required.MOST_TERMS,
     }
-    assert f"above {pod_bounds.LARGE_BYTES >> 10} KiB" in PAGE
+    assert f"above {pod_size.LARGE_BYTES >> 10} KiB" in PAGE
     assert f"{active_policy.AT_A_TIME} services at a time" in PAGE
 
 

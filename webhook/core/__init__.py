@@ -1,1 +1,1 @@
-"""The pure decision core: no I/O, no clock, no environment, no logging. Time and facts come in as arguments."""
+"""The pure decision core: no I/O, no clock, no environment, no logging. Time and facts are arguments."""

@@ -1,4 +1,4 @@
-"""Compiled policy: a loaded one with its matcher, its services by name, what they count, and all plans worked out."""
+"""Compiled policy: a loaded policy with its matcher, services by name, counted resources and plans."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from webhook.core.quota.pod_cost import counted
 
 
 class CompiledService(NamedTuple):
-    """One service of a policy, as a review needs it. `counted`: the resources that its Pods are charged for."""
+    """One service of a policy, ready for reviews. `counted`: the resources that its Pods are charged for."""
 
     service: Service
     plan: CounterPlan
@@ -24,12 +24,12 @@ class CompiledService(NamedTuple):
 
 
 class CompiledPolicy:
-    """A policy, ready for reviews; never changed."""
+    """A policy, ready for reviews. Immutable."""
 
     def __init__(self, loaded: LoadedPolicy, parts: Mapping[str, CompiledService] | None = None) -> None:
-        """Take `parts`, what `compiling` yields of every service; without them they are made here."""
+        """Compile `loaded`; `parts` are its services already compiled, by name."""
         if parts is None:
-            parts = {one.service.name: one for one in compiling(loaded)}
+            parts = {one.service.name: one for one in compile_services(loaded)}
         self.loaded = loaded
         self.policy = loaded.policy
         self.hash = loaded.hash
@@ -39,20 +39,20 @@ class CompiledPolicy:
         self.plans: Mapping[str, CounterPlan] = {name: one.plan for name, one in parts.items()}
         self.counted: Mapping[str, tuple[str, ...]] = {name: one.counted for name, one in parts.items()}
 
-    def labelled(self, pod: Pod) -> Service | None:
-        """Return the service that a Pod's label names, whoever wrote it."""
+    def named_by_label(self, pod: Pod) -> Service | None:
+        """Return the service that a Pod's label names; a tenant may have written the label."""
         return self.services.get(pod.labels.get(SERVICE_LABEL, ""))
 
-    def believed(self, pod: Pod, namespace: str, namespace_labels: Mapping[str, str]) -> Service | None:
-        """Return the service that a Pod's label names, where that service may own Pods of the namespace."""
-        service = self.labelled(pod)
+    def owner_by_label(self, pod: Pod, namespace: str, namespace_labels: Mapping[str, str]) -> Service | None:
+        """Return the service that a Pod's label names, if that service may own Pods in the namespace."""
+        service = self.named_by_label(pod)
         if service is None or not self.matcher.may_own(service, namespace, namespace_labels):
             return None
         return service
 
 
-def compiling(loaded: LoadedPolicy, only: Collection[str] | None = None) -> Iterator[CompiledService]:
-    """Yield the services of a policy one by one, all of them or `only` these, so that others may have turns between."""
+def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) -> Iterator[CompiledService]:
+    """Yield the compiled services of a policy, all or `only` these, one by one: the caller may pause in between."""
     pools = {pool.name: pool for pool in loaded.policy.pools}
     open_max = breakers_open_max(loaded.policy)
     for service in loaded.policy.services:
@@ -64,25 +64,25 @@ def compiling(loaded: LoadedPolicy, only: Collection[str] | None = None) -> Iter
             open_max=open_max if _may_refuse(service) else None,
             forcing=loaded.forcings.get(service.name),
         )
-        _ = service.placement_plan, service.degraded_placement_plan, service.range_plan  # kept by the service itself
+        _ = service.placement_plan, service.degraded_placement_plan, service.range_plan  # cached on the service
         yield CompiledService(service, plan, counted(plan))
 
 
-def compiling_under(
+def compile_overridden(
     base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], known: Collection[str]
 ) -> Iterator[CompiledService]:
-    """Yield the services of a policy that overrides make others than in `base`, but for those that are `known`."""
+    """Yield the compiled services that overrides change from `base`, without those in `known`."""
     loaded = overridden(base.loaded, entries)
     changed = {name for name in entries if name in base.services}.difference(known)
     if breakers_open_max(loaded.policy) != breakers_open_max(base.policy):
         changed.update(name for name, one in base.parts.items() if one.plan.breaker is not None)
-    return compiling(loaded, changed)
+    return compile_services(loaded, changed)
 
 
-def under(
+def with_overrides(
     base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], changed: Mapping[str, CompiledService]
 ) -> CompiledPolicy:
-    """Return a policy as it is under overrides, with `changed` in place of what `base` has."""
+    """Return `base` under overrides, with the `changed` services replaced."""
     if not changed:
         return base
     parts = {**base.parts, **changed}
@@ -92,12 +92,12 @@ def under(
 
 
 def breakers_open_max(policy: Policy) -> int | None:
-    """Return how many breakers breakerGuard lets open, None without it."""
+    """Return how many breakers may be open at one time by breakerGuard, None without it."""
     guard = policy.breaker_guard
     return None if guard is None else guard.open_max(sum(map(_may_refuse, policy.services)))
 
 
 def _may_refuse(service: Service) -> bool:
-    """Whether an open breaker of the service keeps Pods out; breakerGuard is for no others."""
+    """Whether an open breaker of the service denies Pods; breakerGuard counts only those."""
     breaker = service.breaker
     return breaker is not None and service.modes.breaker is Mode.ENFORCE and breaker.when_open is not WhenOpen.DEGRADE

@@ -1,4 +1,4 @@
-"""What a Pod owes its service's policy, field by field, before anybody has said how strictly it is meant."""
+"""Violations of a policy by a Pod's fields, and their stable codes. Independent of the service's modes."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Code(StrEnum):
 
 
 class Violation(NamedTuple):
-    """One thing that is owed; `owed` names it whatever the Pod has in its stead."""
+    """One violated requirement; `owed` identifies the requirement, regardless of the Pod's actual value."""
 
     code: Code
     field: str

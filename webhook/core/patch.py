@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902) as small values: add, replace, remove, copy."""
+"""JSON Patch (RFC 6902): the operations add, replace, remove and copy."""
 
 from collections.abc import Iterable, Sequence, Sized
 from functools import lru_cache
@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 
 class PatchOperation(Struct, frozen=True):
-    """One operation; `path` is an escaped JSON Pointer. A removal has no value, a copy has where it comes from."""
+    """One operation; `path` is an escaped JSON Pointer. A removal has no value, a copy has a `source`."""
 
     op: str
     path: str
@@ -40,16 +40,16 @@ def copy(source: str, *path: str | int) -> PatchOperation:
 
 
 def append(values: Sequence[Any], existing: Sized | None, *path: str | int) -> list[PatchOperation]:
-    """Return the operations that put `values` at the end of a list: the whole list if there is none."""
+    """Return the operations that append `values` to a list, or add the whole list if there is none."""
     if not values:
         return []
     return [add(list(values), *path)] if existing is None else [add(value, *path, "-") for value in values]
 
 
 def apply(operations: Iterable[PatchOperation], document: Any) -> None:
-    """Carry out `operations` on a JSON document, in place. LookupError: one of them does not fit it.
+    """Apply `operations` to a JSON document, in place. LookupError: an operation does not fit the document.
 
-    Values are copied: a policy's plan stands in every patch that is made of it.
+    Values are copied: patches share the values of a policy's plan.
     """
     for operation in operations:
         parent, token = _place(document, operation.path)
@@ -68,9 +68,9 @@ def apply(operations: Iterable[PatchOperation], document: Any) -> None:
 
 
 def _place(document: Any, path: str) -> tuple[Any, Any]:
-    """Return the map or list that a pointer ends in, and the key or place there; `-` is the end of a list."""
-    *way, last = tokens_of(path)
-    for token in way:
+    """Return the map or list that a pointer ends in, and the key or index in it; `-` is the end of a list."""
+    *parents, last = tokens_of(path)
+    for token in parents:
         document = document[int(token) if isinstance(document, list) else token]
     if not isinstance(document, list):
         return document, last
@@ -83,7 +83,7 @@ def tokens_of(path: str) -> tuple[str, ...]:
 
 
 def set_keys(path: tuple[str, ...], existing: dict[str, str] | None, wanted: dict[str, str]) -> list[PatchOperation]:
-    """Return the operations that give a map the `wanted` entries: the whole map if there is none, else by key."""
+    """Return the operations that set the `wanted` entries of a map: the whole map if there is none, else by key."""
     if existing is None:
         return [add(wanted, *path)] if wanted else []
     return [

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from webhook.core.container_resources.container_cache import LONGEST_NAME
+from webhook.core.container_resources.container_plan import LONGEST_NAME
 from webhook.core.kubernetes.pod_requests import cut
 from webhook.support import sanitize
 

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from webhook.core.admission.decision import ALLOWED, Decision, Dependence, Half, ResponseStatus, StageNote, Verdict
-from webhook.core.admission.review import BadReviewError
+from webhook.core.admission.decision import Decision, Dependence, Half, StageNote, Verdict
+from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
 from webhook.core.patch import PatchOperation
 from webhook.errors import UserError
 from webhook.interceptor import Answer

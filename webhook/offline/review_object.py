@@ -7,9 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision, Half, Verdict
-from webhook.core.admission.review import BadReviewError
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.explanation import Note, explain
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.errors import UserError
 from webhook.interceptor import UnknownNamespaceError
 from webhook.offline import decode_errors

@@ -15,7 +15,7 @@ import jsonpatch
 import msgspec
 
 from webhook.core.admission.decision import Decision, Half
-from webhook.core.admission.review import BadReviewError
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod_templates import WorkloadKind
 from webhook.errors import UserError
 from webhook.interceptor import Answer

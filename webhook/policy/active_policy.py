@@ -13,9 +13,9 @@ from webhook.core.compiled_policy import (
     CompiledPolicy,
     CompiledService,
     breakers_open_max,
-    compiling,
-    compiling_under,
-    under,
+    compile_overridden,
+    compile_services,
+    with_overrides,
 )
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
@@ -57,7 +57,9 @@ class ActivePolicy:
     async def prepare(self, loaded: LoadedPolicy) -> None:
         """Compile a policy that is to be in force, in parts."""
         with put_off():
-            base = self._bases.pop(loaded.hash, None) or CompiledPolicy(loaded, await _in_parts(compiling(loaded)))
+            base = self._bases.pop(loaded.hash, None) or CompiledPolicy(
+                loaded, await _in_parts(compile_services(loaded))
+            )
             self._keep(base)  # as the newest, also where it was in force before
             await self._prepare(base, self._overrides.current().entries)
 
@@ -81,12 +83,12 @@ class ActivePolicy:
             return coming._replace(entries=entries)
         base = self._bases.get(loaded.hash) or self._keep(CompiledPolicy(loaded))
         known = self._known(base, entries)
-        parts = {one.service.name: one for one in compiling_under(base, entries, known)}
+        parts = {one.service.name: one for one in compile_overridden(base, entries, known)}
         return _active(base, entries, {**known, **parts})
 
     async def _prepare(self, base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]]) -> None:
         known = self._known(base, entries)
-        parts = await _in_parts(compiling_under(base, entries, known))
+        parts = await _in_parts(compile_overridden(base, entries, known))
         if base.hash in self._bases:  # else others have come meanwhile, and it is kept no longer
             self._coming[base.hash] = _active(base, entries, {**known, **parts})
 
@@ -109,12 +111,12 @@ class ActivePolicy:
 def _active(
     base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], changed: Mapping[str, CompiledService]
 ) -> _Active:
-    return _Active(entries, changed, under(base, entries, changed))
+    return _Active(entries, changed, with_overrides(base, entries, changed))
 
 
-async def _in_parts(compiling: Iterator[CompiledService]) -> dict[str, CompiledService]:
+async def _in_parts(compile_services: Iterator[CompiledService]) -> dict[str, CompiledService]:
     found: dict[str, CompiledService] = {}
-    for one in compiling:
+    for one in compile_services:
         found[one.service.name] = one
         if len(found) % AT_A_TIME == 0:
             await asyncio.sleep(0)

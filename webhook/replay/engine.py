@@ -8,9 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from webhook.app.offline import Offline
-from webhook.core.admission.review import BadReviewError
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import Scope
 from webhook.core.quota import CounterPlan

@@ -16,7 +16,7 @@ from webhook.authentication.authenticator import require_role
 from webhook.authentication.identities import Role
 from webhook.authentication.strategies import AuthenticationStrategy
 from webhook.core.admission.decision import Half
-from webhook.core.admission.review import BadReviewError
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.outcomes.report import BadOutcomesError
 from webhook.errors import AuthenticationError, CallRefusedError, CheckFailedError, NoPolicyError
 from webhook.interceptor import Interceptor, UnknownNamespaceError

@@ -60,7 +60,7 @@ async def test_an_open_breaker_leaves_out_what_is_only_preferred_and_says_so() -
     assert (prefers(before), prefers(decision)) == (True, False)
     assert "degraded" not in before.audit
     assert decision.audit["degraded"] == "breaker OPEN"
-    assert "breaker OPEN: what is only preferred is left out" in [one.found for one in decision.steps]
+    assert "breaker OPEN: preferred terms are left out" in [one.found for one in decision.steps]
     assert (decision.verdict, decision.allowed, decision.warnings) == (Verdict.ADMIT, True, ())
     response = msgspec.json.decode(answer.body)["response"]
     assert response["auditAnnotations"]["degraded"] == "breaker OPEN"
@@ -100,7 +100,7 @@ async def test_a_breaker_that_is_not_enforced_leaves_nothing_out(mode: str) -> N
     assert prefers(decision)
     assert (decision.degraded, decision.would_degrade) == ("", mode != "Disabled")
     assert "degraded" not in decision.audit
-    said = f"{mode}: breaker OPEN: what is only preferred would be left out"
+    said = f"{mode}: breaker OPEN: preferred terms would be left out"
     assert (said in [one.found for one in decision.steps]) == (mode != "Disabled")
 
 

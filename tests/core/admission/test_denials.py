@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
 from tests.core.reviewing import ALICE, NOW_US, REPLICA_SETS
-from webhook.core.admission.decision import Finding, ResponseStatus
+from webhook.core.admission.decision import Finding
 from webhook.core.admission.denials import breaker_finding, counter_findings, status_of, store_finding, utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Breaker, Denial, Mode, Quota, RetryAfter, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import DeniedBy, Holder, Receipt, Use
@@ -110,7 +111,7 @@ def test_live_pods_and_a_window_have_a_moment_and_a_condition() -> None:
 
 def test_what_asks_more_than_hard_and_surge_can_never_pass() -> None:
     (found,) = counter_findings(service(), refused(replace(LIVE, asked=251, free_at_us=None), free_at_us=None))
-    assert found.message.endswith("; it asks for more than the whole limit and can never pass")
+    assert found.message.endswith("; the request exceeds the whole limit and can never pass")
 
 
 def test_nobody_is_told_how_long_to_wait_for_others_to_end() -> None:
@@ -154,7 +155,7 @@ def test_an_open_breaker_says_how_long_and_why() -> None:
     found = breaker_finding(service(), OPEN)
     assert str(found) == (
         "BreakerOpen: service web: the breaker is open until 2027-01-15T08:01:30.001Z (quotaExceeded: 10 within 1m);"
-        " probes are let in from then on: wait, or have an admin run podgate breaker close|reset web"
+        " probes are admitted from then on: wait, or have an admin run podgate breaker close|reset web"
     )
     assert status_of(found, service(), None, ALICE) == ResponseStatus(503, "ServiceUnavailable")
 
@@ -162,8 +163,10 @@ def test_an_open_breaker_says_how_long_and_why() -> None:
 def test_an_open_breaker_says_what_tripped_it_first_and_that_a_rollback_would_cure_it() -> None:
     again = replace(OPEN, reason="probe failed", tripped_at_us=1, tripped_by=OPEN.reason, early=1, failed=("x",))
     message = breaker_finding(service(), again).message
-    assert "(probe failed; tripped by quotaExceeded: 10 within 1m); probes are let in from then on" in message
-    assert "wait, or roll back (a controller without a part in the failures may probe early), or have an adm" in message
+    assert "(probe failed; tripped by quotaExceeded: 10 within 1m); probes are admitted from then on" in message
+    assert (
+        "wait, or roll back (a controller that did not cause the failures may probe early), or have an adm" in message
+    )
     once = breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason)).message
     assert once.count("quotaExceeded") == 1
     assert "roll back" not in once
@@ -173,8 +176,8 @@ def test_one_that_was_opened_by_hand_says_why_until_when_and_who_can_end_it() ->
     forced = BreakerView(State.FORCED_OPEN, 2, NOW_US, NOW_US + 90_000_001, "INC-1", tripped_by="errorRate: 9 of 9")
     found = breaker_finding(service(), forced)
     assert str(found) == (
-        "BreakerOpen: service web: the breaker was opened by hand until 2027-01-15T08:01:30.001Z (INC-1);"
-        " whoever may override ends it: podgate breaker reset web"
+        "BreakerOpen: service web: the breaker was forced open until 2027-01-15T08:01:30.001Z (INC-1);"
+        " an admin can end it: podgate breaker reset web"
     )
     assert status_of(found, service(), None, ALICE) == ResponseStatus(503, "ServiceUnavailable")
 
@@ -190,7 +193,7 @@ def test_a_half_open_breaker_says_that_its_probes_are_out() -> None:
     found = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3))
     assert found.code is Code.BREAKER_PROBING
     since = "2027-01-15T08:00:00.000Z"
-    said = f"service web: the breaker is half-open since {since} and all its probes are out: try again soon"
+    said = f"service web: the breaker is half-open since {since} and all its probes are in flight: try again soon"
     assert found.message == said
     later = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=2, probes_succeeded=1))
     assert later == found, "equal Events are counted, others are listed one by one"
@@ -214,4 +217,4 @@ def test_where_the_store_is_away_the_text_is_the_same_from_call_to_call_and_name
     plan = plan_of(window(60, pods=1), when_unavailable=WhenStoreUnavailable.DENY)
     found = store_finding(service(), plan, f"timeout: {waited}")
     assert found is not None
-    assert found.message == "service web: the counters cannot be asked (timeout): try again soon"
+    assert found.message == "service web: the counters are unavailable (timeout): try again soon"

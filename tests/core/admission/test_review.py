@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
 from tests.core.strategies import PROPERTY, Json, pods
-from webhook.core.admission.decision import ALLOWED, Decision, Half, ResponseStatus, Verdict
-from webhook.core.admission.review import BadReviewError, _at_once, _step_by_step, decode, encode
+from webhook.core.admission.decision import Decision, Half, Verdict
+from webhook.core.admission.review import _in_one_pass, _in_steps, decode, encode
+from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.patch import add
 
@@ -112,7 +114,7 @@ def test_an_error_repeats_only_a_little_of_what_it_was_sent() -> None:
 
 @pytest.mark.parametrize(
     ("amount", "says"),
-    [("lots", "cpu: 'lots': not a Kubernetes quantity"), ("-1", "cpu: '-1': a quantity below 0")],
+    [("lots", "cpu: 'lots': not a Kubernetes quantity"), ("-1", "cpu: '-1': a quantity must not be negative")],
 )
 async def test_an_unreadable_amount_is_the_callers_fault(amount: str, says: str) -> None:
     gate = Gate(WEB)
@@ -161,7 +163,7 @@ def test_of_equal_keys_the_last_one_counts_as_for_the_api_server_itself() -> Non
     """No API server sends any: it has read the object itself before, and writes what it has read."""
     twice = GOOD.replace(b'"default-scheduler"', b'"first","schedulerName":"second"')
     assert twice != GOOD
-    for read in (_at_once, _step_by_step):
+    for read in (_in_one_pass, _in_steps):
         request = read(twice)
         assert request is not None
         assert request.pod is not None
@@ -242,9 +244,9 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
 )
 def test_one_pass_over_a_review_reads_what_two_read(raw: Json, old: Json | None, asked: tuple[str, str]) -> None:
     sent = body(object=raw, oldObject=old, operation=asked[0], subResource=asked[1], dryRun=old is None)
-    at_once = _at_once(sent)
+    at_once = _in_one_pass(sent)
     assert (at_once is not None) == (asked in {("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
-    assert decode(sent) == (at_once or _step_by_step(sent)) == _step_by_step(sent)
+    assert decode(sent) == (at_once or _in_steps(sent)) == _in_steps(sent)
 
 
 @PROPERTY

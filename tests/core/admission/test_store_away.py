@@ -42,7 +42,7 @@ async def test_the_service_says_what_holds_while_the_store_is_away(service: str,
     assert (decision.verdict is Verdict.ADMIT, decision.uncounted) == (admitted, admitted)
     if not admitted:
         assert (decision.status.code, decision.status.reason) == (503, "ServiceUnavailable")
-        message = "StoreUnavailable: service web: the counters cannot be asked (no answer within 50 ms): try again soon"
+        message = "StoreUnavailable: service web: the counters are unavailable (no answer within 50 ms): try again soon"
         assert decision.status.message == message
 
 
@@ -96,5 +96,5 @@ async def test_a_share_is_named_as_such() -> None:
     assert decision.status.code == 429
     assert decision.status.message == (
         "QuotaExceeded: service web: pods in 1m: hard 1, used 1, asked 1; could pass from 1970-01-01T00:00:02.000Z,"
-        " or when the counters can be asked again: until then this replica has these shares of the limits"
+        " or when the counters are available again; until then these are this replica's shares of the limits"
     )

@@ -13,8 +13,8 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedPolicy
 from webhook.core.admission import workloads
 from webhook.core.admission.decision import Decision, Half, Verdict
-from webhook.core.admission.review import BadReviewError
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import Mode
 from webhook.interceptor import UnknownNamespaceError
@@ -131,7 +131,9 @@ async def test_a_template_whose_pods_would_fit_no_node_is_told_so(loaded: Loaded
     decision = await advised(loaded, template(affinity=affinity))
     assert [found.code for found in decision.findings] == [Code.PLACEMENT_CONTRADICTION]
     warning, *_ = decision.warnings
-    assert warning.startswith("PlacementContradiction: in Pods of deployment.apps/web: service web: no node can fit: ")
+    assert warning.startswith(
+        "PlacementContradiction: in Pods of deployment.apps/web: service web: no node can match: "
+    )
 
 
 def ranged(when_outside: str) -> LoadedPolicy:

@@ -14,7 +14,7 @@ from webhook.core.configurations.conditions import JUDGED_WHILE_GATED
 from webhook.core.configurations.names import Names
 from webhook.core.configurations.regions import METADATA_NAME, all_regions, regions
 from webhook.core.document import Purpose, load
-from webhook.core.kubernetes.name_patterns import fits
+from webhook.core.kubernetes.name_patterns import matches_pattern
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 from webhook.core.policy.matching import Matcher
@@ -83,7 +83,9 @@ policies = st.builds(
 def wanted(policy: Policy, namespace: str, namespace_labels: dict[str, str]) -> str:
     """Say which entry a namespace belongs into by what the server does: its own matching, no regions."""
     matcher = Matcher(policy)
-    if namespace in BUILT_IN_EXEMPT_NAMESPACES or any(fits(one, namespace) for one in policy.exemptions.namespaces):
+    if namespace in BUILT_IN_EXEMPT_NAMESPACES or any(
+        matches_pattern(one, namespace) for one in policy.exemptions.namespaces
+    ):
         return ""
     owners = [one for one in policy.services if matcher.may_own(one, namespace, namespace_labels)]
     acting = [one for one in owners if not one.modes.all_disabled()]
@@ -112,7 +114,7 @@ def test_sets_of_names_mean_what_their_patterns_say(
     inside: frozenset[str], outside: frozenset[str], other: frozenset[str], name: str
 ) -> None:
     def fit(some: frozenset[str]) -> bool:
-        return any(fits(pattern, name) for pattern in some)
+        return any(matches_pattern(pattern, name) for pattern in some)
 
     some = Names.of(inside, outside)
     assert (name in some) is (fit(inside) and not fit(outside))

@@ -12,7 +12,7 @@ from tests.core.generating.words import Json
 from tests.core.ranges_model import Box, all_boxes, all_settled, amount, is_ignored, named, owed
 from tests.core.resource_strategies import LADDERS, pod_resources, resource_rules
 from tests.core.strategies import examples
-from webhook.core.container_resources import RangePlan, lacks, operations, qos_change, qos_class
+from webhook.core.container_resources import RangePlan, operations, qos_change, qos_class, violations
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
@@ -111,7 +111,7 @@ def test_all_else_stays_as_it_was(pod: Json, rules: Json) -> None:
 def test_what_is_owed_is_what_the_model_owes(pod: Json, rules: Json) -> None:
     for state in (pod, rewritten(pod, rules)):
         told = set()
-        for lack in lacks(decoded(state), plan_of(rules)):
+        for lack in violations(decoded(state), plan_of(rules)):
             who = "user" if lack.code is Code.RESOURCES_OUTSIDE else "rewrite"
             word, _, rest = lack.owed.partition("[")
             name, _, places = rest.partition("] of ")
@@ -123,13 +123,13 @@ def test_what_is_owed_is_what_the_model_owes(pod: Json, rules: Json) -> None:
 @given(any_pods | real_pods, any_rules)
 def test_after_a_rewrite_only_the_users_own_is_owed(pod: Json, rules: Json) -> None:
     for state in (rewritten(pod, rules), api_server.defaulted(rewritten(pod, rules))):
-        assert {lack.code for lack in lacks(decoded(state), plan_of(rules))} <= {Code.RESOURCES_OUTSIDE}
+        assert {lack.code for lack in violations(decoded(state), plan_of(rules))} <= {Code.RESOURCES_OUTSIDE}
 
 
 @PROPERTY
 @given(any_pods, any_rules)
 def test_a_rewrite_is_owed_exactly_where_the_api_server_would_not_write_the_same(pod: Json, rules: Json) -> None:
-    codes = {lack.code for lack in lacks(decoded(pod), plan_of(rules))}
+    codes = {lack.code for lack in violations(decoded(pod), plan_of(rules))}
     assert (Code.RESOURCES_UNFULFILLED in codes) == (meaning(rewritten(pod, rules)) != meaning(pod))
 
 
@@ -177,4 +177,4 @@ def test_the_qos_class_is_kubernetes_own_before_and_after(pod: Json, rules: Json
 @PROPERTY
 @given(any_pods, any_rules)
 def test_a_pod_that_did_not_change_is_never_newly_outside(pod: Json, rules: Json) -> None:
-    assert lacks(decoded(pod), plan_of(rules), decoded(pod)) == []
+    assert violations(decoded(pod), plan_of(rules), decoded(pod)) == []

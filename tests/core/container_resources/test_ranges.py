@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.core.generating.words import Json
-from webhook.core.container_resources import RangePlan, lacks, operations, qos_change, qos_class
+from webhook.core.container_resources import RangePlan, operations, qos_change, qos_class, violations
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
@@ -52,7 +52,7 @@ def became(resources: Json | None, plan: RangePlan) -> Json | None:
 
 
 def texts(spec: Json, plan: RangePlan) -> list[str]:
-    return [f"{lack.code}: {lack.text}" for lack in lacks(decoded(spec), plan)]
+    return [f"{lack.code}: {lack.text}" for lack in violations(decoded(spec), plan)]
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_a_finding_names_the_container_the_value_and_the_expectation(
 def test_a_finding_names_the_field() -> None:
     plan = in_range(max={"cpu": "8"})
     spec = {"containers": [], "initContainers": [{"name": "wait", "resources": asks({"cpu": "9"}, {"cpu": "9"})}]}
-    assert lacks(decoded(spec), plan) == [
+    assert violations(decoded(spec), plan) == [
         Violation(
             OUTSIDE,
             "spec.initContainers[0].resources.limits[cpu]",
@@ -412,7 +412,10 @@ def test_findings_are_few_and_short_whatever_a_tenant_sends() -> None:
     ("resources", "says"),
     [
         (asks({"cpu": "much"}), r"^container main: resources\.requests\[cpu\]: 'much': not a Kubernetes quantity"),
-        (asks(limits={"memory": "-1"}), r"^container main: resources\.limits\[memory\]: '-1': a quantity below 0"),
+        (
+            asks(limits={"memory": "-1"}),
+            r"^container main: resources\.limits\[memory\]: '-1': a quantity must not be negative",
+        ),
         (
             asks(limits={"memory": "x" * 99}),
             r"^container main: resources\.limits\[memory\]: 'x{40}\.\.\.': not a Kubernetes",
@@ -421,14 +424,14 @@ def test_findings_are_few_and_short_whatever_a_tenant_sends() -> None:
 )
 def test_an_unreadable_amount_names_the_container_the_field_and_the_value(resources: Json, says: str) -> None:
     plan = in_range(max={"cpu": "8"})
-    for judge in (operations, lacks, qos_change):
+    for judge in (operations, violations, qos_change):
         with pytest.raises(ValueError, match=says):
             judge(decoded(one(resources)), plan)
 
 
 def test_an_unreadable_amount_of_the_pod_as_a_whole_names_the_field() -> None:
     with pytest.raises(ValueError, match=r"^the Pod as a whole: cpu: 'much': not a Kubernetes quantity"):
-        lacks(decoded({**one(), "resources": asks(limits={"cpu": "much"})}), in_range(max={"cpu": "8"}))
+        violations(decoded({**one(), "resources": asks(limits={"cpu": "much"})}), in_range(max={"cpu": "8"}))
 
 
 def test_the_text_that_is_written_does_not_depend_on_what_was_seen_before() -> None:
@@ -515,13 +518,13 @@ def test_a_pods_total_is_the_schedulers_and_is_never_clamped(spec: Json, found: 
 def test_a_total_names_the_containers_or_the_pods_own_field() -> None:
     plan = pod_range(max={"memory": "1Gi"})
     spec = {"containers": boxes(("2Gi", "2Gi"))}
-    assert [lack.field for lack in lacks(decoded(spec), plan)] == ["spec.containers[*].resources.limits[memory]"]
+    assert [lack.field for lack in violations(decoded(spec), plan)] == ["spec.containers[*].resources.limits[memory]"]
     own = {**spec, "resources": asks(limits={"memory": "2Gi"})}
-    assert [lack.field for lack in lacks(decoded(own), plan)] == ["spec.resources.limits[memory]"]
+    assert [lack.field for lack in violations(decoded(own), plan)] == ["spec.resources.limits[memory]"]
 
 
 def resized(before: Json, after: Json, plan: RangePlan) -> list[str]:
-    return [lack.text for lack in lacks(decoded(after), plan, decoded(before))]
+    return [lack.text for lack in violations(decoded(after), plan, decoded(before))]
 
 
 def test_a_resize_answers_for_what_is_newly_outside_only() -> None:
@@ -602,5 +605,5 @@ def test_a_pods_own_resources_decide_its_class_alone() -> None:
 def test_an_empty_stanza_says_nothing() -> None:
     plan = plan_of({})
     assert operations(decoded(one()), plan) == []
-    assert lacks(decoded(one(asks(limits={"cpu": "0"}))), plan) == []
+    assert violations(decoded(one(asks(limits={"cpu": "0"}))), plan) == []
     assert qos_change(decoded(one()), plan) is None

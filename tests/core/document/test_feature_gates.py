@@ -30,7 +30,7 @@ def test_starts_of_pods_are_refused_as_outcomes_only_where_there_is_no_cluster_t
         [refusal] = problems(POD_START, purpose)
         place = "7:16: services[0].breaker.outcomes.source: PodStart"
         assert refusal == (
-            f"{place}: `serve` has no cluster whose Pods it could watch: give it --kubeconfig, or write Pushed"
+            f"{place}: `serve` runs without a cluster, whose Pods it could watch: give it --kubeconfig, or write Pushed"
         )
     for purpose in set(Purpose) - ALONE:
         assert problems(POD_START, purpose) == []
@@ -40,7 +40,7 @@ def test_starts_of_pods_are_refused_as_outcomes_only_where_there_is_no_cluster_t
 def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask() -> None:
     for purpose in ALONE:
         [refusal] = problems(SELECTOR, purpose)
-        assert "services[0].match.namespaceSelector: {...}: `serve` has no cluster to ask: give it --k" in refusal
+        assert "services[0].match.namespaceSelector: {...}: `serve` runs without a cluster: give it --k" in refusal
     for purpose in set(Purpose) - ALONE:
         assert problems(SELECTOR, purpose) == []
     assert warnings(SELECTOR) == []
@@ -49,7 +49,10 @@ def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask(
 def test_limits_on_live_pods_are_refused_only_where_there_is_no_cluster_to_watch() -> None:
     for purpose in ALONE:
         [refusal] = problems(STANDING, purpose)
-        assert "quota.standing: {...}: `serve` has no cluster whose Pods it could watch: give it --kubec" in refusal
+        assert (
+            "quota.standing: {...}: `serve` runs without a cluster, whose Pods it could watch: give it --kubec"
+            in refusal
+        )
     for purpose in set(Purpose) - ALONE:
         assert problems(STANDING, purpose) == []
     assert warnings(STANDING) == []
@@ -58,8 +61,8 @@ def test_limits_on_live_pods_are_refused_only_where_there_is_no_cluster_to_watch
 def test_fleet_is_refused_only_where_counters_are_one_servers_own() -> None:
     for purpose in IN_PROCESS:
         [of_the_pool, of_the_member] = problems(FLEET, purpose)
-        assert "pools[0].scope: Fleet: `serve --store memory` counts for this server alone: give it --st" in of_the_pool
-        assert "services[0].quota.scope: Fleet: `serve --store memory` counts for this server" in of_the_member
+        assert "pools[0].scope: Fleet: `serve --store memory` counts only its own Pods: give it --st" in of_the_pool
+        assert "services[0].quota.scope: Fleet: `serve --store memory` counts only its own" in of_the_member
     for purpose in set(Purpose) - IN_PROCESS:
         assert problems(FLEET, purpose) == []
     assert warnings(FLEET) == []

@@ -52,8 +52,8 @@ def test_a_policy_is_refused_exactly_where_no_node_can_fit_and_advised_where_one
         assert any("contradicts topology" in line for line in found)
     elif any(fitting):
         assert found == []
-        about = [line for line in warnings(document(terms, selector, topology)) if "no node can fit" in line]
+        about = [line for line in warnings(document(terms, selector, topology)) if "no node can match" in line]
         assert len(about) == fitting.count(False)
     else:
-        assert [line for line in found if "no node can fit" not in line] == []
+        assert [line for line in found if "no node can match" not in line] == []
         assert len(found) == len(terms)

@@ -33,7 +33,7 @@ def warned(stanza: str) -> list[str]:
             [
                 (
                     'container.defaultRequest["v.io/gpu"]: 1: below default "2" of v.io/gpu in line 6, and Kubernetes'
-                    " takes it only where both are equal: keep one of the two"
+                    " requires both to be equal: keep one of the two"
                 )
             ],
         ),
@@ -42,7 +42,7 @@ def warned(stanza: str) -> list[str]:
             [
                 (
                     "container.defaultRequest.hugepages-2Mi: 2Mi: below default 4Mi of hugepages-2Mi in line 6, and"
-                    " Kubernetes takes it only where both are equal: keep one of the two"
+                    " Kubernetes requires both to be equal: keep one of the two"
                 )
             ],
         ),
@@ -50,7 +50,7 @@ def warned(stanza: str) -> list[str]:
             "{default: {v.io/gpu: 1500m}}",
             [
                 (
-                    'container.default["v.io/gpu"]: 1500m: Kubernetes takes whole numbers of an extended resource:'
+                    'container.default["v.io/gpu"]: 1500m: an extended resource is a whole number in Kubernetes:'
                     " write a whole number"
                 )
             ],
@@ -118,7 +118,7 @@ def test_what_kubernetes_takes_is_taken(container: str) -> None:
             [
                 (
                     'container.max.cpu: "8": a container that asks for nothing gets all of it as its limit and as its'
-                    " request, for want of a default: write default of cpu too, which may be the same"
+                    " request, because there is no default: write default of cpu too, which may be the same"
                 )
             ],
         ),
@@ -126,7 +126,7 @@ def test_what_kubernetes_takes_is_taken(container: str) -> None:
             "{pod: {max: {memory: 4Gi, cpu: 4, v.io/gpu: 4}}, container: {default: {cpu: 1}}}",
             [
                 (
-                    "pod.max.memory: 4Gi: containers without a limit count nothing here, and take what they find:"
+                    "pod.max.memory: 4Gi: containers without a limit count as 0 here, and are unbounded:"
                     " write container.default or container.max of memory too"
                 )
             ],
@@ -144,8 +144,8 @@ def test_what_kubernetes_takes_is_taken(container: str) -> None:
             "{container: {default: {hugepages-2Mi: 2Mi, ephemeral-storage: 1Gi}}}",
             [
                 (
-                    "container.default.hugepages-2Mi: 2Mi: Kubernetes takes huge pages only beside cpu or memory: who"
-                    " asks for neither gets none: write a default of cpu or memory too"
+                    "container.default.hugepages-2Mi: 2Mi: Kubernetes allows huge pages only with cpu or memory:"
+                    " a container without both gets none: write a default of cpu or memory too"
                 )
             ],
         ),

@@ -228,7 +228,7 @@ def test_an_expression_that_no_node_fits_alone_is_not_blamed_on_another() -> Non
     alone = '{key: a, operator: Gt, values: ["9223372036854775808"]}'
     term = f"[{{matchExpressions: [{{key: a, operator: Exists}}, {alone}]}}]"
     [line] = problems(with_service(f"  placement: {{affinity: {required_terms(term)}}}\n"))
-    assert "no node can fit a Gt [9223372036854775808]: " in line
+    assert "no node can match a Gt [9223372036854775808]: " in line
 
 
 def test_what_contradicts_only_together_names_the_nearest() -> None:
@@ -236,7 +236,7 @@ def test_what_contradicts_only_together_names_the_nearest() -> None:
     term = f"[{{matchExpressions: [{ways}]}}]"
     stanzas = f"  placement: {{topology: [{{key: a, in: [x, y]}}], affinity: {required_terms(term)}}}\n"
     [line] = problems(with_service(stanzas))
-    assert "a NotIn [y] contradicts topology in line 6, a In [x, y]: no node can fit all that is asked" in line
+    assert "a NotIn [y] contradicts topology in line 6, a In [x, y]: no node can match both" in line
 
 
 PODS = "labelSelector: {matchLabels: {app: x}}"
@@ -285,4 +285,4 @@ def test_a_number_is_to_be_quoted_only_where_the_text_would_be_taken() -> None:
 def test_no_amount_is_more_than_kubernetes_holds() -> None:
     assert problems(with_service(f"  resources: {{container: {{max: {{memory: {2**63 - 1}}}}}}}\n")) == []
     [line] = problems(with_service("  resources: {container: {max: {memory: 8Ei}}}\n"))
-    assert "8Ei: above 2^63 - 1, the most that Kubernetes holds: write a smaller amount" in line
+    assert "8Ei: above 2^63 - 1, the largest quantity in Kubernetes: write a smaller amount" in line

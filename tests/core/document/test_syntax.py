@@ -17,9 +17,9 @@ PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if hasattr(yaml, "CSafeLoader")
 BROKEN = {
     "- a\n\t- b: c\n": (2, 1, "a tab cannot indent YAML", "use spaces"),
     "a:\n\tb: c\n": (2, 1, "a tab cannot indent YAML", "use spaces"),
-    "a: b: c\n": (1, 5, "a colon where no field can begin", "quote the value, or mend the indentation"),
-    "a: 1\n b: 2\n": (2, 3, "a colon where no field can begin", "quote the value, or mend the indentation"),
-    "a: @b\n": (1, 4, "no plain value begins with this character", "quote the value"),
+    "a: b: c\n": (1, 5, "a colon where no field can begin", "quote the value, or fix the indentation"),
+    "a: 1\n b: 2\n": (2, 3, "a colon where no field can begin", "quote the value, or fix the indentation"),
+    "a: @b\n": (1, 4, "a plain value cannot begin with this character", "quote the value"),
     "a: *\n": (1, 5, "* begins an alias, and no name follows", "quote the value"),
     "a: &\n": (1, 5, "& begins an anchor, and no name follows", "quote the value"),
     'a: "b\nc: d\n': (3, 1, "the quote is never closed (it began in line 1)", "close it"),
@@ -38,7 +38,7 @@ BROKEN = {
         "not aligned with the fields above",
         "align it with the fields that it belongs to",
     ),
-    'a: "\\q"\n': (1, 5, "double quotes know no such escape", "write the backslash twice, or use single quotes"),
+    'a: "\\q"\n': (1, 5, "not an escape sequence of double quotes", "write the backslash twice, or use single quotes"),
     "a: {{ .Values.x }}\n": (1, 4, "this looks like a Helm or Go template", "render it first, and give the result"),
     "{{- if .x }}\na: b\n{{- end }}\n": (
         1,

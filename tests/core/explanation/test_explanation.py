@@ -52,7 +52,7 @@ def test_what_is_owed_in_the_end_is_told_where_the_check_finds_it(pair: Pair) ->
     notes = explain(pair.pod, pair.service, HASH)
     final = decoded(rewritten(pair.pod, pair.service))
     plan = pair.service.placement_plan
-    lacks = [] if plan is None else placement.lacks(final, plan)
+    lacks = [] if plan is None else placement.violations(final, plan)
     assert any(note.owed for note in notes) == bool(lacks)
     assert {lack.code for note in notes for lack in note.owed} == {lack.code for lack in lacks}
 
@@ -100,7 +100,7 @@ def test_every_change_of_the_resources_is_told_and_nothing_else(
     assert told_places(notes) == changed_places(document, after)
     plan = service.range_plan
     assert plan is not None
-    lacks = container_resources.lacks(decoded(after), plan)
+    lacks = container_resources.violations(decoded(after), plan)
     assert any(note.owed for note in notes) == bool(lacks)
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.core.kubernetes.timestamps import microseconds, written
+from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 
 
 @pytest.mark.parametrize(
@@ -30,5 +30,5 @@ def test_anything_else_is_refused_with_an_example(text: str) -> None:
 
 
 def test_a_time_is_written_in_whole_seconds_and_never_too_early() -> None:
-    assert written(1_796_097_600_000_000) == "2026-12-01T04:00:00Z"
-    assert written(1_796_097_600_000_001) == "2026-12-01T04:00:01Z"
+    assert rfc3339(1_796_097_600_000_000) == "2026-12-01T04:00:00Z"
+    assert rfc3339(1_796_097_600_000_001) == "2026-12-01T04:00:01Z"

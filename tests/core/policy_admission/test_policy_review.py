@@ -3,8 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from webhook.core.admission.review import BadReviewError
 from webhook.core.document import Purpose
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy_admission.policy_review import PolicyReview, judge
 
 GOOD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n- {name: a, match: {namespaces: [shop]}}\n"
@@ -115,7 +115,7 @@ def test_a_policy_is_judged_by_what_kind_of_server_will_act_on_it() -> None:
     body = msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
     assert judge(body).errors == ()
     [line] = judge(body, Purpose.SERVE_IN_PROCESS).errors
-    assert "counts for this server alone" in line
+    assert "counts only its own Pods" in line
 
 
 def test_selectors_that_cannot_be_told_apart_are_a_warning() -> None:

@@ -93,7 +93,7 @@ async def test_one_opened_by_hand_refuses_everybody_also_a_controller_without_a_
     gate.store.asked.clear()
     decision = await asked(gate, "u", "r3")
     assert (decision.status.code, gate.store.asked) == (503, [])
-    assert "was opened by hand until 2027-01-15T08:01:00.000Z" in decision.status.message
+    assert "was forced open until 2027-01-15T08:01:00.000Z" in decision.status.message
     gate.clock.set(NOW_US + 60_000_000)
     assert (await asked(gate, "v", "r3")).allowed, "its time has passed, whoever notices"
 

@@ -109,7 +109,7 @@ def test_overhead_is_no_limit_where_there_is_none() -> None:
 def test_an_unreadable_amount_names_the_resource_and_the_value() -> None:
     with pytest.raises(ValueError, match=r"^cpu: 'much': not a Kubernetes quantity: .* such as 500m"):
         cpu({"containers": [box("much")]})
-    with pytest.raises(ValueError, match=r"^cpu: '-1': a quantity below 0"):
+    with pytest.raises(ValueError, match=r"^cpu: '-1': a quantity must not be negative"):
         cpu({"containers": [box("-1")]})
 
 

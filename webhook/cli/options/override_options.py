@@ -16,7 +16,7 @@ from webhook.cli.status import NoSuchServiceError
 from webhook.core.document import DocumentError
 from webhook.core.document.loading import unproved
 from webhook.core.kubernetes.quantity import Duration
-from webhook.core.kubernetes.timestamps import microseconds, written
+from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 from webhook.core.overrides import Override, combined, merged, remarks
 from webhook.core.overrides_document import OverridesDocument, cleared, displaced, drafted, load, placed
 from webhook.core.overrides_document import written as document_of
@@ -111,7 +111,7 @@ def _end(length: str | None, until: str | None, default: str | None) -> str:
         return until
     text = length or default or ""
     try:
-        return written(now_us() + Duration.parse(text).us)
+        return rfc3339(now_us() + Duration.parse(text).us)
     except (ValueError, OverflowError) as error:
         raise UserError(f"--for: {text!r}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""A decision is a value: what was found, in which stage, for which reason, with the patch. Observers read it later."""
+"""Decision: the record of one review, with findings, stage notes, status and patch. Observers read it later."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -6,13 +6,14 @@ from enum import StrEnum
 from msgspec import Struct
 
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
 from webhook.core.patch import PatchOperation
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt
 
 
 class Verdict(StrEnum):
-    """The word that metrics, logs, `review` and `replay` use for a decision."""
+    """Outcome of a review, as metrics, logs, `review` and `replay` name it."""
 
     ADMIT = "Admit"
     DENY = "Deny"
@@ -20,18 +21,18 @@ class Verdict(StrEnum):
     UNMATCHED = "Unmatched"
     EXEMPT = "Exempt"
     DEPENDS = "Depends"
-    """Of a workload alone: which service owns its Pods depends on labels that only the Pods themselves have."""
+    """Workloads only: which service owns the Pods depends on labels that are known only once a Pod exists."""
 
 
 class Half(StrEnum):
-    """Which webhook was called: the mutating half patches or stays silent, the validating half judges and charges."""
+    """The webhook that was called: mutating (patches) or validating (checks and charges)."""
 
     MUTATE = "mutate"
     VALIDATE = "validate"
 
 
 class Finding(Struct, frozen=True):
-    """Something that the policy objects to. `mode` says what follows: Enforce denies, Warn warns, Audit only counts."""
+    """A violation of the policy. By its `mode`: Enforce denies, Warn warns, Audit only counts."""
 
     code: Code
     concern: str
@@ -39,14 +40,14 @@ class Finding(Struct, frozen=True):
     message: str
     field: str = ""
     is_advice: bool = False
-    """It is only told: Enforce would let the Pod pass all the same."""
+    """Reported only: Enforce would admit the Pod."""
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
 
 class WouldWrite(Struct, frozen=True):
-    """What Enforce would write into a new Pod, and admit it, of one concern that is in Warn or Audit."""
+    """Fields that Enforce would write into a new Pod, for one concern in Warn or Audit."""
 
     concern: str
     mode: Mode
@@ -57,20 +58,8 @@ class WouldWrite(Struct, frozen=True):
 
 
 def enforced(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return those that deny."""
+    """Return the findings that deny."""
     return tuple([finding for finding in findings if finding.mode is Mode.ENFORCE])
-
-
-class ResponseStatus(Struct, frozen=True):
-    """What a refused caller is told: an HTTP code, Kubernetes' reason word, a message."""
-
-    code: int
-    reason: str = ""
-    message: str = ""
-    retry_after_seconds: int | None = None
-
-
-ALLOWED = ResponseStatus(200)
 
 
 class StageNote(Struct, frozen=True):
@@ -81,9 +70,9 @@ class StageNote(Struct, frozen=True):
 
 
 class Dependence(Struct, frozen=True):
-    """A service that may own the Pods of a workload, None: no service; and the labels that decide it.
+    """A service (None: no service) that may own the Pods of a workload, and the labels that decide it.
 
-    `denied`: Pods that it owns would be.
+    `denied`: its Pods would be denied.
     """
 
     service: str | None
@@ -95,14 +84,14 @@ class Dependence(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Dependence":
-        """Read what `str` writes."""
+        """Parse the text that `str` returns."""
         service, _, rest = text.partition("(")
         labels, _, denied = rest.partition(")")
         return cls(service or None, tuple(labels.split()), bool(denied))
 
 
 class Decision(Struct, frozen=True):
-    """The record of one review, complete. Nothing in it is secret.
+    """The complete record of one review. It holds no secrets.
 
     With a `workload` (`deployment.apps/web`) it is about the Pods of its template, which do not exist yet.
     """
@@ -122,12 +111,12 @@ class Decision(Struct, frozen=True):
     policy_hash: str = ""
     exemption: str = ""
     degraded: str = ""
-    """Why the Pod was rewritten without what its placement only prefers, such as `breaker OPEN`."""
+    """Why the rewrite left out preferred placement terms, such as `breaker OPEN`."""
     would_degrade: bool = False
-    """It would have been, were the breaker's mode Enforce."""
+    """It would have left them out if the breaker's mode were Enforce."""
     would_write: tuple[WouldWrite, ...] = ()
     depends_on: tuple[Dependence, ...] = ()
-    """In the order of the policy; the last one has no labels, and owns the Pods where none of the others does."""
+    """In the policy's order; the last one has no labels, and owns the Pods that none of the others owns."""
     status: ResponseStatus = ALLOWED
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -135,7 +124,7 @@ class Decision(Struct, frozen=True):
     audit: Mapping[str, str] = {}
     receipt: Receipt | None = None
     uncounted: bool = False
-    """The counters could not be asked, and the Pod is admitted without them."""
+    """The counters were unavailable, and the Pod is admitted without a charge."""
     steps: tuple[StageNote, ...] = ()
 
     @property
@@ -144,7 +133,7 @@ class Decision(Struct, frozen=True):
 
     @property
     def pods_allowed(self) -> bool | None:
-        """Whether the Pods that it is about are; None where that depends on which service owns them."""
+        """Whether the Pods are allowed; None if that depends on which service owns them."""
         if not self.depends_on:
             return self.allowed
         return False if all(one.denied for one in self.depends_on) else None

@@ -1,12 +1,13 @@
-"""The words of a refusal by the counters: a stable code, the figures, and the moment from which it could pass."""
+"""Denials by quota, breaker or store: a stable code, the figures, and the time from which the Pod could pass."""
 
 from datetime import UTC, datetime
 from functools import lru_cache
 from http import HTTPStatus
 
-from webhook.core.admission.decision import Finding, ResponseStatus
+from webhook.core.admission.decision import Finding
 from webhook.core.breaker import BreakerView, State
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_spec import Denial, Mode, RetryAfter, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import CounterPlan, DeniedBy, Holder, Receipt, Use
@@ -22,7 +23,7 @@ def utc(at_us: int) -> str:
 
 
 def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
-    """Return what breaker and quota objected to, each under its own mode."""
+    """Return the findings of breaker and quota, each under its own mode."""
     if receipt.refused is None and not receipt.would_refuse:
         return ()
     objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
@@ -36,53 +37,53 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
 
 
 def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding | None:
-    """Return what stands against a Pod that could not be counted; None where the service lets it in uncounted.
+    """Return the denial of a Pod that could not be counted; None if the service admits it uncounted.
 
-    A quota says so itself, and under `Local` nobody comes here whom a replica could judge by its share; the rest,
-    which is services without a quota in force, goes by failureMode.
+    A quota decides by whenStoreUnavailable. Services without a quota in force, and Pods that under `Local` could not
+    be checked against the replica's share, go by failureMode.
     """
     has_quota = bool(plan.limits)
-    lets_in = service.failure_mode is FailureMode.OPEN or not (has_quota or plan.breaker)
+    admits = service.failure_mode is FailureMode.OPEN or not (has_quota or plan.breaker)
     if has_quota and plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
-        lets_in = plan.when_unavailable is WhenStoreUnavailable.ALLOW
-    if lets_in:
+        admits = plan.when_unavailable is WhenStoreUnavailable.ALLOW
+    if admits:
         return None
     concern, mode = ("quota", plan.quota_mode) if has_quota else ("breaker", plan.breaker_mode)
-    kind, _, _ = reason.partition(": ")  # what follows differs from call to call, and names our servers
-    message = f"service {service.name}: the counters cannot be asked ({kind}): try again soon"
+    kind, _, _ = reason.partition(": ")  # the rest differs from call to call, and names servers
+    message = f"service {service.name}: the counters are unavailable ({kind}): try again soon"
     return Finding(Code.STORE_UNAVAILABLE, concern, mode, message)
 
 
 def breaker_finding(service: Service, view: BreakerView) -> Finding:
-    """Say that the breaker stands in the way, until when, why, and what would cure it.
+    """Return the denial by an open or probing breaker: until when, why, and the remedy.
 
-    The text stays as it is while the breaker does: Kubernetes counts equal Events, and lists others one by one.
+    The text is the same while the breaker's state is: Kubernetes counts equal Events, and lists others one by one.
     """
     return _breaker_finding(service.name, service.modes.breaker, view)
 
 
-@lru_cache(maxsize=1024)  # thousands of Pods are refused by one and the same view
+@lru_cache(maxsize=1024)  # thousands of Pods are denied by the same view
 def _breaker_finding(name: str, mode: Mode, view: BreakerView) -> Finding:
     code = Code.BREAKER_OPEN
     if view.state is State.FORCED_OPEN:
         text = (
-            f"was opened by hand until {utc(view.open_until_us)} ({view.reason});"
-            f" whoever may override ends it: podgate breaker reset {name}"
+            f"was forced open until {utc(view.open_until_us)} ({view.reason});"
+            f" an admin can end it: podgate breaker reset {name}"
         )
     elif view.state is State.OPEN:
-        rollback = "roll back (a controller without a part in the failures may probe early), or " if view.early else ""
+        rollback = "roll back (a controller that did not cause the failures may probe early), or " if view.early else ""
         text = (
-            f"is open until {utc(view.open_until_us)} ({_why(view)}); probes are let in from then on:"
+            f"is open until {utc(view.open_until_us)} ({_why(view)}); probes are admitted from then on:"
             f" wait, or {rollback}have an admin run podgate breaker close|reset {name}"
         )
     else:
         code = Code.BREAKER_PROBING
-        text = f"is half-open since {utc(view.since_us)} and all its probes are out: try again soon"
+        text = f"is half-open since {utc(view.since_us)} and all its probes are in flight: try again soon"
     return Finding(code, "breaker", mode, f"service {name}: the breaker {text}")
 
 
 def _why(view: BreakerView) -> str:
-    """Return what opened it last, and the figures that tripped it where that was not the last."""
+    """Return why it opened last, and, if different, the figures that tripped it."""
     if not view.tripped_by or view.tripped_by == view.reason:
         return view.reason
     return f"{view.reason}; tripped by {view.tripped_by}"
@@ -91,7 +92,7 @@ def _why(view: BreakerView) -> str:
 def _quota_finding(service: Service, receipt: Receipt) -> Finding:
     denial = service.quota.denial if service.quota else Denial()
     if denial.status == HTTPStatus.FORBIDDEN:
-        # ResourceQuota's own phrase, which clients already look for; it has one figure a resource, and no window.
+        # ResourceQuota's own phrase, which clients already parse; it has one figure per resource, and no window.
         figures = [
             f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(receipt.over))
             for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
@@ -128,13 +129,13 @@ def _amount(use: Use, field: str) -> int | str:
 
 def _when(receipt: Receipt) -> str:
     if receipt.free_at_us is None:
-        return "it asks for more than the whole limit and can never pass"
+        return "the request exceeds the whole limit and can never pass"
     others = "enough of the service's live Pods have ended" if _waits_for_others(receipt) else ""
     if not receipt.free_at_us:
         return f"could pass when {others}"
     text = f"could pass from {utc(receipt.free_at_us)}" + (f", if {others} by then" if others else "")
     if receipt.local:
-        text += ", or when the counters can be asked again: until then this replica has these shares of the limits"
+        text += ", or when the counters are available again; until then these are this replica's shares of the limits"
     return text
 
 
@@ -148,15 +149,15 @@ def status_of(finding: Finding, service: Service | None, receipt: Receipt | None
         return ResponseStatus(503, "ServiceUnavailable")
     if finding.code is not Code.QUOTA_EXCEEDED or service is None or receipt is None:
         return ResponseStatus(403, "Forbidden")
-    denial = service.quota.denial if service.quota else Denial()  # a pool may be all that it has
+    denial = service.quota.denial if service.quota else Denial()  # the limit may be a pool's
     reason = "Forbidden" if denial.status == HTTPStatus.FORBIDDEN else "TooManyRequests"
     return ResponseStatus(denial.status, reason, retry_after_seconds=_retry_after(denial, receipt, user))
 
 
 def _retry_after(denial: Denial, receipt: Receipt, user: str) -> int | None:
-    """Return whole seconds for a person's client only: controllers that wait stall all of their workers.
+    """Return whole seconds for human users only: a controller that waits stalls all of its workers.
 
-    Service accounts, nodes and kube-controller-manager itself are all `system:`.
+    Service accounts, nodes and kube-controller-manager all have names that begin with `system:`.
     """
     if denial.retry_after is RetryAfter.NEVER or user.startswith("system:"):
         return None

@@ -1,4 +1,4 @@
-"""One review on its way to a Decision: what the stages found so far, and the finished record."""
+"""Evaluation: the mutable state of one review while the stages run, and the Decision made from it."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -7,20 +7,20 @@ from msgspec import Struct
 
 from webhook.core.admission import denials
 from webhook.core.admission.decision import (
-    ALLOWED,
     Decision,
     Dependence,
     Finding,
     Half,
-    ResponseStatus,
     StageNote,
     Verdict,
     WouldWrite,
     enforced,
 )
-from webhook.core.admission.review import BadReviewError, Request
+from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import PatchOperation
 from webhook.core.policy.model import Service
@@ -29,14 +29,14 @@ from webhook.core.quota import CounterPlan, Receipt
 
 
 class Evaluation(Struct):
-    """One review on its way to a Decision."""
+    """State of one review: what the stages have found so far."""
 
     half: Half
     request: Request
     compiled: CompiledPolicy
     hash_known: bool = True
     is_large: bool = False
-    """Its body is."""
+    """The request body is above LARGE_BYTES."""
     verdict: Verdict | None = None
     service: Service | None = None
     depends_on: tuple[Dependence, ...] = ()
@@ -47,7 +47,7 @@ class Evaluation(Struct):
     would_write: tuple[WouldWrite, ...] = ()
     patch: tuple[PatchOperation, ...] = ()
     overwritten: tuple[str, ...] = ()
-    """Warnings about what the rewrite replaced of the user's own."""
+    """Warnings about values of the user's that the rewrite replaced."""
     qos_change: str = ""
     receipt: Receipt | None = None
     uncounted: bool = False
@@ -55,7 +55,7 @@ class Evaluation(Struct):
 
     @property
     def pod(self) -> Pod:
-        """The Pod under review; `own` has made sure that there is one."""
+        """The Pod under review."""
         if self.request.pod is None:
             raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of pods need it")
         return self.request.pod
@@ -66,7 +66,7 @@ class Evaluation(Struct):
 
     @property
     def owner(self) -> Service:
-        """The service that `own` found; a later stage runs only where there is one."""
+        """The service that owns the Pod; stages after "own" run only if there is one."""
         if self.service is None:
             raise LookupError("no service owns this Pod")
         return self.service
@@ -74,12 +74,12 @@ class Evaluation(Struct):
     def note(self, stage: str, found: str) -> None:
         self.steps.append(StageNote(stage, found))
 
-    def settle(self, verdict: Verdict, stage: str, found: str) -> None:
+    def decide(self, verdict: Verdict, stage: str, found: str) -> None:
         self.verdict = verdict
         self.note(stage, found)
 
-    def object_to(self, stage: str, findings: tuple[Finding, ...]) -> None:
-        """Take findings in: an enforced one settles a denial, others only speak."""
+    def add_findings(self, stage: str, findings: tuple[Finding, ...]) -> None:
+        """Add findings; an enforced one makes the verdict Deny."""
         if not findings:
             return
         self.findings += findings
@@ -90,7 +90,7 @@ class Evaluation(Struct):
 
 
 class _Messages(NamedTuple):
-    """What an answer says of its findings: to whom it refuses or warns, and in the audit log."""
+    """The findings as texts of the response: denial, message, warnings, audit annotation."""
 
     denial: Finding | None
     message: str
@@ -98,11 +98,11 @@ class _Messages(NamedTuple):
     audit: str
 
 
-_NOTHING = _Messages(None, "", (), "")
+_NO_MESSAGES = _Messages(None, "", (), "")
 
 
-@lru_cache(maxsize=1024)  # of many Pods that are refused at one time, most are told the same
-def _told(findings: tuple[Finding, ...]) -> _Messages:
+@lru_cache(maxsize=1024)  # Pods that are denied together mostly get the same messages
+def _messages(findings: tuple[Finding, ...]) -> _Messages:
     enforced_findings = enforced(findings)
     return _Messages(
         denial=enforced_findings[0] if enforced_findings else None,
@@ -113,24 +113,24 @@ def _told(findings: tuple[Finding, ...]) -> _Messages:
 
 
 def _note(evaluation: Evaluation, would_write: tuple[WouldWrite, ...]) -> tuple[str, ...]:
-    """Return the one warning about what is in Warn, and Enforce would write."""
+    """Return the one warning about fields that Enforce would write, of concerns in Warn."""
     fields = [field for write in would_write if write.mode is Mode.WARN for field in write.fields]
     if not fields:
         return ()
     of_workload = f"in Pods of {evaluation.request.workload.name}: " if evaluation.request.workload is not None else ""
-    said = f"{of_workload}service {evaluation.owner.name}: Enforce would write {', '.join(fields)}"
-    return (f"{Code.WOULD_REWRITE}: {said}",)
+    text = f"{of_workload}service {evaluation.owner.name}: Enforce would write {', '.join(fields)}"
+    return (f"{Code.WOULD_REWRITE}: {text}",)
 
 
 def conclude(evaluation: Evaluation, client_id: str) -> Decision:
-    """Return the finished record."""
+    """Return the decision record of a finished evaluation."""
     request, pod = evaluation.request, evaluation.request.pod
     findings = tuple(evaluation.findings)
-    told = _told(findings) if findings else _NOTHING
+    messages = _messages(findings) if findings else _NO_MESSAGES
     status = ALLOWED
-    if told.denial is not None:
-        status = denials.status_of(told.denial, evaluation.service, evaluation.receipt, request.user)
-        status = ResponseStatus(status.code, status.reason, told.message, status.retry_after_seconds)
+    if messages.denial is not None:
+        status = denials.status_of(messages.denial, evaluation.service, evaluation.receipt, request.user)
+        status = ResponseStatus(status.code, status.reason, messages.message, status.retry_after_seconds)
     verdict = evaluation.verdict or Verdict.ADMIT
     name = evaluation.service.name if evaluation.service else None
     audit = {"decision": str(verdict), "policy-hash": evaluation.compiled.hash, "client-id": client_id}
@@ -145,7 +145,7 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     if evaluation.qos_change:
         audit["qos-class"] = evaluation.qos_change
     if findings:
-        audit["findings"] = told.audit
+        audit["findings"] = messages.audit
     would_write = evaluation.would_write if status is ALLOWED else ()
     if would_write:
         audit["would-rewrite"] = ",".join([f"{write.concern}/{write.mode}" for write in would_write])
@@ -169,7 +169,7 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         status=status,
         findings=findings,
         would_write=would_write,
-        warnings=(*told.warnings, *_note(evaluation, would_write), *evaluation.overwritten),
+        warnings=(*messages.warnings, *_note(evaluation, would_write), *evaluation.overwritten),
         patch=evaluation.patch,
         audit=audit,
         receipt=evaluation.receipt,

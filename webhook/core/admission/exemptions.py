@@ -1,7 +1,7 @@
-"""Exemptions: the Pods that no policy applies to, and the reason for each."""
+"""Exemptions: Pods that no policy applies to, with the reason."""
 
 from webhook.core.admission.review import Request
-from webhook.core.kubernetes.name_patterns import any_fits
+from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, Policy
 
@@ -11,7 +11,7 @@ DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller
 
 
 def is_exempt_namespace(namespace: str, policy: Policy) -> bool:
-    return namespace in BUILT_IN_EXEMPT_NAMESPACES or any_fits(policy.exemptions.namespaces, namespace)
+    return namespace in BUILT_IN_EXEMPT_NAMESPACES or matches_any(policy.exemptions.namespaces, namespace)
 
 
 def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
@@ -19,7 +19,7 @@ def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
 
 
 def exemption(request: Request, pod: Pod, policy: Policy) -> str:
-    """Return why a Pod is left alone, "" where it is not. Of what tenants write, only runtime classes count."""
+    """Return why a Pod is exempt, "" if it is not. Of what tenants write, only runtimeClassName counts."""
     exempt = policy.exemptions
     if is_exempt_namespace(request.namespace, policy):
         return "namespace"
@@ -29,7 +29,7 @@ def exemption(request: Request, pod: Pod, policy: Policy) -> str:
         return "runtimeClass"
     if exempt.daemon_sets and request.user == DAEMON_SET_CONTROLLER:
         return "daemonSet"
-    # A tenant can write the annotation too: only the kubelet's own word makes a mirror Pod.
+    # A tenant can write the annotation too: only a kubelet creates mirror Pods.
     if MIRROR_ANNOTATION in pod.annotations and request.user.startswith("system:node:"):
         return "mirror"
     return ""

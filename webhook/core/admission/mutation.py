@@ -1,4 +1,4 @@
-"""The mutating half's patch: what a Pod lacks of its service's policy, added once and never again."""
+"""Mutation: the JSON Patch that gives a new Pod its service's policy. Idempotent."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ HASH_ANNOTATION = "podgate.io/policy-hash"
 _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
 DISOWN = (remove("metadata", "labels", SERVICE_LABEL),)
-"""Takes a service's label off a Pod that no service owns: it would pass for theirs later."""
+"""Removes the service label from a Pod that no service owns: it would later count as that service's Pod."""
 
 
 def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False) -> tuple[PatchOperation, ...]:
-    """Return the patch that makes the Pod its service's; empty where it already is. f(f(x)) = f(x).
+    """Return the patch that applies the service's policy; empty if the Pod already has it. f(f(x)) = f(x).
 
-    `degraded`: what the placement only prefers is not looked at. ValueError: an unreadable quantity.
+    `degraded`: without preferred placement terms. ValueError: an unreadable quantity.
     """
     if service.modes.all_disabled():
         return ()
@@ -35,18 +35,18 @@ def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = Fa
 
 
 def placed(pod: Pod, service: Service, *, degraded: bool = False) -> list[PatchOperation]:
-    """Return what gives the Pod its service's placement, whatever the mode."""
+    """Return the operations that apply the service's placement, regardless of its mode."""
     plan = service.degraded_placement_plan if degraded else service.placement_plan
     return [] if plan is None else placement.operations(pod, plan)
 
 
 def ranged(pod: Pod, service: Service) -> list[PatchOperation]:
-    """Return what gives the Pod its service's resources, whatever the mode. ValueError: an unreadable quantity."""
+    """Return the operations that apply the service's resources, regardless of mode. ValueError: unreadable quantity."""
     return [] if service.range_plan is None else container_resources.operations(pod, service.range_plan)
 
 
 def patched(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
-    """Return the Pod that the operations make of it."""
+    """Return the Pod with `operations` applied."""
     if not operations:
         return pod
     document = msgspec.json.decode(_encoder.encode(pod))
@@ -55,7 +55,7 @@ def patched(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
 
 
 def qos_change(pod: Pod, service: Service) -> tuple[str, str] | None:
-    """Return the QoS class before and after the rewrite, None where it stays: who is evicted first goes by it."""
+    """Return the QoS class before and after the rewrite, None if it does not change: it decides the eviction order."""
     plan = service.range_plan
     return (
         None

@@ -1,7 +1,7 @@
-"""What a record keeps of a review: one event of `replay`, made of what policies look at, and of nothing else.
+"""Replay record: one event of `replay` per review, with only the fields that policies read.
 
-What is kept is named here, field by field. Environment, arguments, commands, volumes, images, other annotations are
-not left out: they are never put in. Labels, names and selectors are kept as they are, for policies match them.
+This module lists the recorded fields one by one, so that environment, arguments, commands, volumes, images and other
+annotations can never be recorded. Labels, names and selectors are recorded unchanged, because policies match them.
 """
 
 import re
@@ -24,7 +24,7 @@ from webhook.core.kubernetes.pod import (
 _HASH = re.compile(r"[0-9a-f]{16}")
 _SECOND_US = 1_000_000
 LONGEST_MEAN_SECONDS = 3600
-"""Of a line of `outcomes`: with it the sum over two million requests is exact in a double, in microseconds."""
+"""Largest mean in a line of `outcomes`: the sum over two million requests in microseconds stays exact in a double."""
 _PLACEMENT = {
     "schedulerName": "scheduler_name",
     "nodeName": "node_name",
@@ -39,18 +39,18 @@ _PLACEMENT = {
     "schedulingGates": "scheduling_gates",
     "overhead": "overhead",
 }
-"""Fields of `spec` that are kept whole, by their name in Kubernetes."""
+"""Fields of `spec` that are recorded whole, by their name in Kubernetes."""
 
 
 def is_kept(request: Request) -> bool:
-    """Whether a review says what a quota spends: a new Pod, or a resize. Another UPDATE is charged nothing."""
+    """Whether a review is recorded: a new Pod, or a resize. Other updates are not charged."""
     if request.pod is None or request.workload is not None:
         return False
     return request.operation == "CREATE" or request.sub_resource == "resize"
 
 
 def pod_event(request: Request, at_us: int) -> dict[str, Any]:
-    """Return the event of a request that `is_kept`; `at_us` counts from the record's 0."""
+    """Return the event of a request that `is_kept`; `at_us` counts from the start of the record."""
     pod = request.pod
     if pod is None:
         raise ValueError("a request without a Pod is no event")
@@ -70,12 +70,12 @@ def pod_event(request: Request, at_us: int) -> dict[str, Any]:
 
 
 def outcomes_event(service: str, heard: Outcomes, at_us: int) -> dict[str, Any]:
-    """Return the event of one Pod's outcome, or of many requests'. A generation would be another one in the replay."""
+    """Return the event of one Pod's outcome, or of sums of requests. Without the generation: a replay has others."""
     total = heard.succeeded + heard.failed
     latency = min(heard.latency_us / total / _SECOND_US, LONGEST_MEAN_SECONDS) if total else 0
     if heard.uid is not None:
-        told = {"service": service, "ok": not heard.failed, "latency": latency, "uid": heard.uid}
-        return {"at": at_us / _SECOND_US, "outcome": told}
+        outcome = {"service": service, "ok": not heard.failed, "latency": latency, "uid": heard.uid}
+        return {"at": at_us / _SECOND_US, "outcome": outcome}
     sums = {"service": service, "succeeded": heard.succeeded, "failed": heard.failed, "latency": latency}
     return {"at": at_us / _SECOND_US, "outcomes": sums}
 
@@ -94,7 +94,7 @@ def _metadata(metadata: PodMetadata) -> dict[str, Any]:
     if _HASH.fullmatch(annotations.get(HASH_ANNOTATION, "")):
         kept[HASH_ANNOTATION] = annotations[HASH_ANNOTATION]
     if MIRROR_ANNOTATION in annotations:
-        kept[MIRROR_ANNOTATION] = ""  # that it is there says it all
+        kept[MIRROR_ANNOTATION] = ""  # its presence matters, not its value
     return _given(
         name=metadata.name,
         generateName=metadata.generate_name,
@@ -137,5 +137,5 @@ def _resources(resources: Resources) -> dict[str, Any]:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Return what says anything: to a decision, an empty text, list or mapping is as good as an absent one."""
+    """Leave out empty values: to a decision they are the same as absent ones."""
     return {name: value for name, value in fields.items() if value}

@@ -1,4 +1,4 @@
-"""The validating half's checks: the final Pod keeps its service's policy, and our own fields are untouched."""
+"""Validation: the final Pod satisfies its service's policy, and Podgate's own fields are unchanged."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from webhook.core.admission.decision import Finding
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_bounds import OversizedPod
+from webhook.core.kubernetes.pod_size import OversizedPod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_spec import Mode
@@ -17,15 +17,15 @@ from webhook.core.policy_spec import Mode
 USERS_OWN = frozenset(
     {Code.PLACEMENT_CONFLICT, Code.PLACEMENT_CONTRADICTION, Code.NODE_NAME_SET, Code.RESOURCES_OUTSIDE}
 )
-"""What the user asked for himself; all else was never written, or was undone."""
+"""Violations written by the user; all others mean that the rewrite is missing or was undone."""
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 _ANNOTATION = f"metadata.annotations[{HASH_ANNOTATION}]"
 
 
 def own_mode(service: Service) -> Mode:
-    """Return how strictly our own label and annotation are guarded: as strictly as the strictest stanza in force.
+    """Return the mode for Podgate's own label and annotation: the strictest mode of the service's stanzas.
 
-    A stanza that is absent is not in force, whatever its mode: who only tries things out must see nothing denied.
+    Absent stanzas do not count: a service that only tries a policy out must see nothing denied.
     """
     modes = service.modes
     stanzas = (service.placement, service.resources, service.quota or service.pool, service.breaker)
@@ -35,11 +35,11 @@ def own_mode(service: Service) -> Mode:
 
 
 def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...]:
-    """Return everything that keeps a new Pod from its service's policy.
+    """Return all violations of a service's policy by a new Pod.
 
-    Where a concern is in Warn or Audit the Pod is to be as Enforce would have written it: see `unenforced`.
-    `hash_known`: the policy that we judge by is the one that the Pod was rewritten by. Where it is not, a missing
-    rewrite cannot be told from another policy's, and is not called MutationMissing.
+    For concerns in Warn or Audit, `pod` must be as Enforce would have written it: see `enforcement_preview`.
+    `hash_known`: the Pod was rewritten by the same policy. If not, a missing rewrite cannot be told from another
+    policy's rewrite, and is not reported as MutationMissing.
     """
     if service.modes.all_disabled():
         return ()
@@ -47,7 +47,7 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
     skipped = SERVICE_LABEL not in labels or HASH_ANNOTATION not in pod.annotations
     unfulfilled = tuple(_unfulfilled(pod, service))
     if skipped and hash_known:
-        # What is merely missing was never written; what the user asked for himself can be judged all the same.
+        # The rewrite never happened: report only what the user wrote.
         return (_mutation_missing(pod, service), *(found for found in unfulfilled if found.code in USERS_OWN))
     if skipped or labels[SERVICE_LABEL] == service.name:
         return unfulfilled
@@ -55,7 +55,7 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
 
 
 def _unfulfilled(pod: Pod, service: Service) -> Iterator[Finding]:
-    """Yield what the Pod's fields leave unfulfilled, field by field; ValueError: an unreadable quantity."""
+    """Yield the violations in the Pod's fields. ValueError: an unreadable quantity."""
     for concern in ("placement", "resources"):
         mode, lacks = _owed(pod, service, concern)
         yield from _findings(lacks, service, concern, mode)
@@ -63,22 +63,22 @@ def _unfulfilled(pod: Pod, service: Service) -> Iterator[Finding]:
     if plan is not None and (plan.required or plan.node_selector) and mode is not Mode.DISABLED:
         hopeless = placement.contradiction(pod)
         if hopeless is not None:
-            # Affinity never conflicts, it is ANDed: the Pod is kept from every wrong node, and somebody should know.
+            # Affinity terms are ANDed, so such a Pod is never scheduled to a wrong node: a warning is enough.
             (found,) = _findings([hopeless], service, "placement", Mode.AUDIT if mode is Mode.AUDIT else Mode.WARN)
             yield replace(found, is_advice=True)
 
 
 def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> tuple[Mode, list[Violation]]:
-    """Return what is owed of one concern, but for what `old` owed already, and how strictly that is meant."""
+    """Return the mode of one concern and its violations, without those that `old` already had."""
     if concern == "placement":
         mode, plan = service.modes.placement, service.placement_plan
-        lacks = [] if plan is None or mode is Mode.DISABLED else placement.lacks(pod, plan)
+        lacks = [] if plan is None or mode is Mode.DISABLED else placement.violations(pod, plan)
         if plan is not None and old is not None and lacks:
-            known = {lack.owed for lack in placement.lacks(old, plan)}
+            known = {lack.owed for lack in placement.violations(old, plan)}
             lacks = [lack for lack in lacks if lack.owed not in known]
         return mode, lacks
     mode, ranged = service.modes.resources, service.range_plan
-    return mode, [] if ranged is None or mode is Mode.DISABLED else container_resources.lacks(pod, ranged, old)
+    return mode, [] if ranged is None or mode is Mode.DISABLED else container_resources.violations(pod, ranged, old)
 
 
 def _findings(lacks: Iterable[Violation], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
@@ -87,7 +87,7 @@ def _findings(lacks: Iterable[Violation], service: Service, concern: str, mode: 
 
 
 def check_size(service: Service, excess: OversizedPod) -> tuple[Finding, ...]:
-    """Return what is wrong with a Pod of which not all is read; one that was as large before stays as it is."""
+    """Return the finding about an oversized Pod; an UPDATE of a Pod that was oversized before is only warned about."""
     if service.modes.all_disabled():
         return ()
     mode = own_mode(service)
@@ -97,7 +97,7 @@ def check_size(service: Service, excess: OversizedPod) -> tuple[Finding, ...]:
 
 
 def check_unowned(named: Service) -> tuple[Finding, ...]:
-    """Return what is wrong with a new Pod of no service that carries the label of the service `named`."""
+    """Return the finding about a new Pod of no service that carries the label of the service `named`."""
     message = (
         f"{_LABEL} is {named.name!r}, and service {named.name} does not match this Pod:"
         " leave the label out, Podgate writes it"
@@ -106,22 +106,22 @@ def check_unowned(named: Service) -> tuple[Finding, ...]:
 
 
 def _immutable(service: Service, field: str, message: str) -> Finding:
-    """Say that a field of ours was touched."""
+    """Return the finding about a changed field of Podgate's."""
     return Finding(Code.IMMUTABLE, "placement", own_mode(service), message, field)
 
 
 def _mutation_missing(pod: Pod, service: Service) -> Finding:
     missing = [f"label {SERVICE_LABEL}"] * (SERVICE_LABEL not in pod.labels)
     missing += [f"annotation {HASH_ANNOTATION}"] * (HASH_ANNOTATION not in pod.annotations)
-    mode, lets_in = own_mode(service), service.failure_mode is FailureMode.OPEN
+    mode, admits = own_mode(service), service.failure_mode is FailureMode.OPEN
     return Finding(
         Code.MUTATION_MISSING,
         "placement",
-        Mode.WARN if mode is Mode.ENFORCE and lets_in else mode,
+        Mode.WARN if mode is Mode.ENFORCE and admits else mode,
         f"service {service.name}: the Pod was not rewritten ({' and '.join(missing)} missing): the mutating call was"
-        " skipped or undone; try again, and see whether the webhook podgate is reachable",
+        " skipped or undone; try again, and check that the webhook podgate is reachable",
         "metadata",
-        is_advice=lets_in,
+        is_advice=admits,
     )
 
 
@@ -134,9 +134,9 @@ def _label(carried: str, service: Service) -> Finding:
 
 
 def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tuple[Finding, ...]:
-    """Return what an UPDATE may not do: touch our label or annotation, loosen a gated Pod's placement, leave its range.
+    """Return the violations by an UPDATE: changed label or annotation, placement of a gated Pod, resize out of range.
 
-    A Pod may outlive the policy that it was made under: what it lacked before is not held against it.
+    A Pod may be older than the policy: violations that it already had are not reported.
     """
     if service.modes.all_disabled():
         return ()

@@ -1,15 +1,16 @@
-"""What the Pods of a workload object will be told, said where somebody reads it: as warnings, never as a refusal."""
+"""Workload objects: warnings about the Pods of their templates. A workload object is never denied."""
 
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from webhook.core.admission import exemptions, mutation, overwritten, stages, validation
+from webhook.core.admission import exemptions, mutation, ownership, rewrite_warnings, stages, validation
 from webhook.core.admission.decision import Decision, Dependence, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.evaluation import conclude as conclude_review
-from webhook.core.admission.review import BadReviewError, Request, WorkloadRequest
+from webhook.core.admission.review import Request, WorkloadRequest
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.placement import SERVICE_LABEL
@@ -21,44 +22,44 @@ _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 
 
 def asked(policy: Policy) -> tuple[WorkloadKind, ...]:
-    """Return the kinds that are worth asking about: those whose controller's Pods are not all left alone."""
-    nobody = Pod(PodMetadata(), PodSpec())
+    """Return the workload kinds to review: those whose controller's Pods are not all exempt."""
+    empty = Pod(PodMetadata(), PodSpec())
     return tuple(
         source
         for source in WORKLOAD_KINDS
         if not exemptions.exemption(
-            Request("", "CREATE", "pods", "", "", source.controller, dry_run=False, pod=nobody, old_pod=None),
-            nobody,
+            Request("", "CREATE", "pods", "", "", source.controller, dry_run=False, pod=empty, old_pod=None),
+            empty,
             policy,
         )
     )
 
 
-def leave_alone(evaluation: Evaluation) -> None:
-    """Settle what is no business of ours; a template is never rewritten, its Pods are."""
+def exempt(evaluation: Evaluation) -> None:
+    """Decide requests that no policy applies to. Templates are never rewritten: their Pods are."""
     if evaluation.half is Half.MUTATE:
-        return evaluation.settle(Verdict.UNMATCHED, "own", "templates are not rewritten, their Pods are")
-    return stages.leave_alone(evaluation)
+        return evaluation.decide(Verdict.UNMATCHED, "own", "templates are not rewritten, their Pods are")
+    return ownership.exempt(evaluation)
 
 
-def own(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
-    """Find whose Pods they will be; where that depends on labels that are not known yet, no verdict is given."""
+def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
+    """Find the service that will own the Pods; the verdict is Depends if unresolved labels decide it."""
     namespace = evaluation.request.namespace
     labels = {NAME_LABEL: namespace, **namespace_labels}
     found = evaluation.compiled.matcher.possible_owners(
-        namespace, labels, evaluation.pod.labels, _workload(evaluation).unsettled
+        namespace, labels, evaluation.pod.labels, _workload(evaluation).unresolved
     )
     if len(found) == 1:
-        return stages.own(evaluation, namespace_labels)
-    told = []
+        return ownership.find_owner(evaluation, namespace_labels)
+    by_service = []
     for one in found:
         possible = Evaluation(evaluation.half, evaluation.request, evaluation.compiled, service=one.service)
-        findings = stages.unowned(possible, labels) if one.service is None else _objections(possible)
-        told.append((one.service, findings))
+        findings = ownership.unowned(possible, labels) if one.service is None else _objections(possible)
+        by_service.append((one.service, findings))
         dependence = Dependence(_name_of(one.service), one.labels, any(map(_denies, findings)))
         evaluation.depends_on = (*evaluation.depends_on, dependence)
-    evaluation.findings = [advice for service, findings in told for advice in _advice(findings, evaluation, service)]
-    return evaluation.settle(Verdict.DEPENDS, "own", _whose(evaluation))
+    evaluation.findings = [one for service, findings in by_service for one in _advice(findings, evaluation, service)]
+    return evaluation.decide(Verdict.DEPENDS, "own", _whose(evaluation))
 
 
 def _name_of(service: Service | None) -> str | None:
@@ -66,10 +67,10 @@ def _name_of(service: Service | None) -> str | None:
 
 
 def _whose(evaluation: Evaluation) -> str:
-    """Say what the owner depends on: `service canary, depending on label pod-template-hash; else service web`."""
+    """Describe the possible owners: `service canary, depending on label pod-template-hash; else service web`."""
     *others, last = evaluation.depends_on
-    told = [f"service {one.service}, depending on {_labels(one.labels)}" for one in others]
-    return "; else ".join((*told, f"service {last.service}" if last.service else "no service"))
+    texts = [f"service {one.service}, depending on {_labels(one.labels)}" for one in others]
+    return "; else ".join((*texts, f"service {last.service}" if last.service else "no service"))
 
 
 def _labels(keys: tuple[str, ...]) -> str:
@@ -77,9 +78,9 @@ def _labels(keys: tuple[str, ...]) -> str:
 
 
 def check(evaluation: Evaluation) -> None:
-    """Judge the Pod that the template would have become: what is left after our own rewriting is the user's doing."""
+    """Check the template's Pod after the rewrite that it would get: the findings left are the user's."""
     findings = _objections(evaluation)
-    evaluation.object_to("check", findings)
+    evaluation.add_findings("check", findings)
     if not findings:
         evaluation.note("check", "nothing in the template contradicts the policy")
 
@@ -88,7 +89,9 @@ def _objections(evaluation: Evaluation) -> tuple[Finding, ...]:
     service, pod = evaluation.owner, evaluation.pod
     try:
         patch = mutation.rewrite(pod, service, evaluation.compiled.hash)
-        evaluation.overwritten = overwritten.warnings(pod, service, patch, f"in Pods of {_workload(evaluation).name}: ")
+        evaluation.overwritten = rewrite_warnings.warnings(
+            pod, service, patch, f"in Pods of {_workload(evaluation).name}: "
+        )
         rewritten = mutation.patched(pod, patch)
         return (*_forged_label(pod, service), *stages.check_new(evaluation, rewritten, hash_known=True))
     except ValueError as error:
@@ -104,7 +107,7 @@ def _forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
 
 
 def conclude(evaluation: Evaluation, client_id: str) -> Decision:
-    """Return the finished record: whatever was found, the object is admitted."""
+    """Return the decision record: the object is always admitted."""
     workload = _workload(evaluation)
     if evaluation.verdict is not Verdict.DEPENDS:
         evaluation.findings = _advice(evaluation.findings, evaluation, evaluation.service)
@@ -126,28 +129,28 @@ def _workload(evaluation: Evaluation) -> WorkloadRequest:
 
 
 def _advice(findings: Iterable[Finding], evaluation: Evaluation, service: Service | None) -> list[Finding]:
-    """Word findings for whoever reads them before there is a Pod, perhaps among those about many objects.
+    """Return findings as warnings about Pods that do not exist yet; each names the workload.
 
-    What holds only if `service` owns the Pods is told as such.
+    If other services may own the Pods, the warning states the condition under which `service` does.
     """
     workload, condition = _workload(evaluation).name, ""
     if evaluation.depends_on:
-        # Whoever comes later in the list owns the Pods only where nobody before does.
+        # A service owns the Pods only if no earlier one in the list does.
         names = [one.service for one in evaluation.depends_on]
         earlier = evaluation.depends_on[: names.index(_name_of(service)) + 1]
         keys = dict.fromkeys(key for one in earlier for key in one.labels)
         whose = "no service" if service is None else f"service {service.name}"
         condition = f" if {whose} owns them, which depends on {_labels(tuple(keys))}"
-    told = []
+    advice = []
     for finding in findings:
         if finding.mode not in {Mode.ENFORCE, Mode.WARN}:
             continue
         denied = f"Pods of {workload} will be denied{condition}"
         pods = denied if _denies(finding) else f"in Pods of {workload}{condition}"
-        told.append(replace(finding, mode=Mode.WARN, message=f"{pods}: {finding.message}"))
-    return told
+        advice.append(replace(finding, mode=Mode.WARN, message=f"{pods}: {finding.message}"))
+    return advice
 
 
 def _denies(finding: Finding) -> bool:
-    """Say whether a finding keeps Pods out: our label is written over, or taken off, before the Pod is judged."""
+    """Whether a finding will deny the Pods. A forged label will not: the rewrite replaces or removes it first."""
     return finding.mode is Mode.ENFORCE and finding.code is not Code.IMMUTABLE

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from webhook.core.kubernetes.selectors import Constraint, Constraints
+from webhook.core.kubernetes.label_constraints import Constraint, Constraints
 from webhook.core.kubernetes.types import Requirement
 
 _OPPOSITE = {"In": "NotIn", "NotIn": "In", "Exists": "DoesNotExist", "DoesNotExist": "Exists"}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from webhook.core.kubernetes.name_patterns import any_fits
+from webhook.core.kubernetes.name_patterns import matches_any
 
 Patterns = frozenset[str]
 EVERY = "*"
@@ -28,7 +28,7 @@ class Names:
         return bool(self.inside)
 
     def __contains__(self, name: str) -> bool:
-        return any_fits(self.inside, name) and not any_fits(self.outside, name)
+        return matches_any(self.inside, name) and not matches_any(self.outside, name)
 
     def within(self, patterns: Patterns) -> Self:
         """Return those that fit one of `patterns`."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from webhook.core.configurations.labels import contradictions, narrowed, requirements
 from webhook.core.configurations.names import EVERY, NONE, Names, Patterns
+from webhook.core.kubernetes.label_constraints import Constraint, Constraints, constraints
 from webhook.core.kubernetes.selector_match import selects
-from webhook.core.kubernetes.selectors import Constraint, Constraints, constraints
 from webhook.core.kubernetes.types import LabelSelector, Requirement
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, Exemptions, FailureMode, Policy, Service, Unmatched
 

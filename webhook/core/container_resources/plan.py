@@ -1,10 +1,10 @@
-"""What a service's `resources` mean for any Pod, worked out once: one rule for each resource, ready to compare."""
+"""Resource plan: a service's `resources`, precomputed as one rule per resource."""
 
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.container_resources.kinds import COMPUTE, DECIDE_QOS, overcommits
+from webhook.core.container_resources.resource_kinds import COMPUTE, DECIDE_QOS, overcommits
 from webhook.core.kubernetes.name_patterns import split
 from webhook.core.kubernetes.pod_requests import nano
 from webhook.core.kubernetes.quantity import Quantity
@@ -22,10 +22,10 @@ ZERO = Amount(0, "0")
 
 
 class ResourceRule(Struct, frozen=True):
-    """What holds for one resource of a container.
+    """Range and defaults of one resource of a container.
 
-    `limit`: what an absent limit becomes. `request`: what an absent request becomes where the limit is absent too;
-    where it is None the request is the limit, as the API server makes it.
+    `limit`: default of an absent limit. `request`: default of an absent request if the limit is absent too; None
+    means the limit, as in the API server.
     """
 
     name: str
@@ -40,20 +40,20 @@ class ResourceRule(Struct, frozen=True):
     def of(cls, name: str, container: ContainerRange) -> "ResourceRule":
         low, high = _amount(container.min.get(name)), _amount(container.max.get(name))
         if low is not None and low.nano == 0:
-            low = None  # nobody is below it, and it asks for nothing
+            low = None  # no amount is below 0
         limit, request = _amount(container.default.get(name)), _amount(container.default_request.get(name))
         if not overcommits(name):
-            # Kubernetes takes them equal only, so that either word means both.
+            # Kubernetes requires them to be equal, so either default sets both.
             limit, request = limit or request, None
         elif name in COMPUTE:
-            # As LimitRange fills its own words in: max is the default limit, and that one the default request.
+            # As LimitRange defaults itself: max is the default limit, and the default limit the default request.
             limit = limit or high
             request = request or (None if limit else low)
         return cls(name, low, high, limit, request, overcommits(name), name in COMPUTE)
 
 
 class PodBounds(NamedTuple):
-    """What a whole Pod may take of one resource."""
+    """The range of one resource for a whole Pod."""
 
     name: str
     low: Amount | None
@@ -61,7 +61,10 @@ class PodBounds(NamedTuple):
 
 
 class RangePlan(Struct, frozen=True, eq=False):
-    """Compared by identity, which makes it a cheap key. `names`: all resources that are read of a container."""
+    """A service's `resources`, precomputed. `names`: all resources that are read from a container.
+
+    Compared by identity, which makes it a cheap key.
+    """
 
     rules: tuple[ResourceRule, ...]
     pod: tuple[PodBounds, ...]

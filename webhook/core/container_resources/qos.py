@@ -1,13 +1,13 @@
-"""A Pod's QoS class, by Kubernetes' own rule: what is evicted first when a node runs out.
+"""QoS class of a Pod, by Kubernetes' own rule. It decides the eviction order of a node under pressure.
 
-Source: k8s.io/kubernetes/pkg/apis/core/v1/helper/qos (ComputePodQOS), 1.36. It sums over the containers; where no
-request is above its limit, as the API server demands, that is the same as asking each of them.
+Source: k8s.io/kubernetes/pkg/apis/core/v1/helper/qos (ComputePodQOS), 1.36. It sums over the containers; as no
+request is above its limit, checking each container gives the same class.
 """
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from webhook.core.container_resources.kinds import DECIDE_QOS
+from webhook.core.container_resources.resource_kinds import DECIDE_QOS
 from webhook.core.kubernetes.pod import Pod, Resources
 from webhook.core.kubernetes.pod_requests import amount_of, of_containers
 
@@ -19,11 +19,11 @@ class QosClass(StrEnum):
 
 
 Amounts = Mapping[str, tuple[int | None, int | None]]
-"""Request and limit of cpu and of memory, in billionths; a request that is absent is its limit."""
+"""Request and limit of cpu and of memory, in billionths; an absent request is the limit."""
 
 
 def class_of(amounts: Amounts) -> QosClass:
-    """Return the class of what one container, or a Pod as a whole, asks."""
+    """Return the class by the amounts of one container, or of a whole Pod."""
     asked = [amounts[name] for name in DECIDE_QOS]
     if not any(request or limit for request, limit in asked):
         return QosClass.BEST_EFFORT
@@ -33,13 +33,13 @@ def class_of(amounts: Amounts) -> QosClass:
 
 
 def common(classes: Iterable[QosClass]) -> QosClass:
-    """Return a Pod's class by its containers': the one that all of them have."""
+    """Return a Pod's class by its containers': the common one, else Burstable."""
     found = set(classes)
     return QosClass.BURSTABLE if len(found) > 1 else next(iter(found), QosClass.BEST_EFFORT)
 
 
 def qos_class(pod: Pod) -> QosClass:
-    """Return the class of a Pod as it stands. ValueError: an unreadable quantity."""
+    """Return the class of a Pod. ValueError: an unreadable quantity."""
     if pod.spec.resources is not None:
         return class_of({name: _of_the_whole(pod, pod.spec.resources, name) for name in DECIDE_QOS})
     containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
@@ -55,7 +55,7 @@ def _of_one(resources: Resources | None, name: str) -> tuple[int | None, int | N
 
 
 def _of_the_whole(pod: Pod, own: Resources, name: str) -> tuple[int | None, int | None]:
-    """Return the Pod's own request and limit; the API server adds the requests up where some limit is given."""
+    """Return the Pod-level request and limit; with any Pod-level limit, the API server sums absent requests."""
     request, limit = _of_one(own, name)
     if request is None and own.limits:
         request = of_containers(pod, "requests", name) or None

@@ -1,8 +1,8 @@
-"""The patch of a Pod's resources: what is missing is added, and under Clamp what is outside is brought to the bound."""
+"""Patch of a Pod's resources: defaults for absent amounts, and under Clamp the bound for amounts out of range."""
 
 from functools import lru_cache
 
-from webhook.core.container_resources.container_cache import ContainerPlan, ResourceChange, shapes
+from webhook.core.container_resources.container_plan import ContainerPlan, ResourceChange, container_plans
 from webhook.core.container_resources.plan import RangePlan
 from webhook.core.container_resources.qos import common
 from webhook.core.kubernetes.pod import Pod, Resources
@@ -12,31 +12,31 @@ _NO_LIMITS, _NO_REQUESTS, _NOTHING = 1, 2, 4
 
 
 def operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
-    """Return what gives each container its amounts; empty where it has them. f(f(x)) = f(x).
+    """Return the operations that set each container's amounts; empty if none is needed. f(f(x)) = f(x).
 
-    A request that is its limit is written as well, though the API server would: object and patch are what is stored.
-    ValueError: an unreadable quantity.
+    Requests that equal the limit are written too, although the API server would default them: the patched Pod is then
+    exactly what is stored. ValueError: an unreadable quantity.
     """
     if not plan.rules:
         return []
     found: list[PatchOperation] = []
-    for field, index, container, shape in shapes(pod, plan):
+    for field, index, container, shape in container_plans(pod, plan):
         if shape.limits or shape.requests:
             found += _of_one(field, index, shape, _form(container.resources))
     return found
 
 
 def qos_change(pod: Pod, plan: RangePlan) -> tuple[str, str] | None:
-    """Return a Pod's QoS class before and after these operations, None where they leave it."""
+    """Return a Pod's QoS class before and after these operations, None if it does not change."""
     if not plan.rules or pod.spec.resources is not None:
-        return None  # the Pod's own resources come first, and are never rewritten
-    classes = {shape.classes for _, _, _, shape in shapes(pod, plan)}
+        return None  # Pod-level resources decide the class, and are never rewritten
+    classes = {shape.classes for _, _, _, shape in container_plans(pod, plan)}
     before, after = (common(one[side] for one in classes) for side in (0, 1))
     return None if before is after else (before, after)
 
 
 def _form(resources: Resources | None) -> int:
-    """Return which maps a container lacks."""
+    """Return which maps a container does not have."""
     if resources is None:
         return _NOTHING
     return (_NO_LIMITS if resources.limits is None else 0) | (_NO_REQUESTS if resources.requests is None else 0)
@@ -44,7 +44,7 @@ def _form(resources: Resources | None) -> int:
 
 @lru_cache(maxsize=8192)
 def _of_one(field: str, index: int, shape: ContainerPlan, form: int) -> tuple[PatchOperation, ...]:
-    """Return the operations of one container: whole maps where there are none, each with values of its own."""
+    """Return the operations of one container; maps that it does not have are added whole."""
     place = pointer("spec", field, index)
     if form == _NOTHING:
         sides = {"limits": _map(shape.limits), "requests": _map(shape.requests)}

@@ -1,11 +1,11 @@
-"""What one container owes its range, in words: what a rewrite gives it, and what the user asked beyond it."""
+"""Shortfalls of one container: missing defaults, and amounts out of range, as text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from webhook.core.container_resources.bounds import OutOfRange, PodLevel, RequestAndLimit, Word, outside
 from webhook.core.container_resources.plan import Amount, RangePlan, ResourceRule
+from webhook.core.container_resources.ranges import OutOfRange, PodLevel, RequestAndLimit, Word, out_of_range
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod_requests import Side, cut
 
@@ -14,9 +14,9 @@ _SIDES: tuple[Side, ...] = ("limits", "requests")
 
 
 class Shortfall(NamedTuple):
-    """One word of the range that one resource breaks, by its limit, its request, or both.
+    """One bound (min, max or default) that one resource violates, by its limit, its request, or both.
 
-    `excess`: how far each side is out, in billionths; 0 where it is missing.
+    `excess`: distance of each side from the bound in billionths; 0 if the amount is missing.
     """
 
     code: Code
@@ -29,11 +29,11 @@ class Shortfall(NamedTuple):
 def shortfalls(
     plan: RangePlan, asked: Mapping[str, RequestAndLimit], after: Mapping[str, RequestAndLimit], level: PodLevel
 ) -> Iterator[Shortfall]:
-    """Yield what is missing, and what is outside: the user's own unless the rewrite changes it."""
+    """Yield missing amounts and amounts out of range; the latter are the user's unless the rewrite changes them."""
     for rule in plan.rules:
         before, wanted = asked[rule.name], after[rule.name]
         yield from _missing(rule.name, before, wanted)
-        for word, group in groupby(outside(rule, before, level), key=lambda one: one.word):
+        for word, group in groupby(out_of_range(rule, before, level), key=lambda one: one.word):
             yield _outside(rule, before, wanted, word, tuple(group))
 
 
@@ -42,7 +42,7 @@ def _missing(name: str, before: RequestAndLimit, wanted: RequestAndLimit) -> Ite
         side: getattr(wanted, side) for side in _SIDES if getattr(before, side) is None and getattr(wanted, side)
     }
     if before.limits is not None or wanted.requests == wanted.limits:
-        lacking.pop("requests", None)  # the API server makes it of the limit
+        lacking.pop("requests", None)  # the API server defaults it to the limit
     if lacking:
         text = " and ".join(f"{side}[{name}] is missing, expected {cut(give.text)!r}" for side, give in lacking.items())
         yield Shortfall(Code.RESOURCES_UNFULFILLED, name, "default", tuple((side, 0) for side in lacking), text)
@@ -60,13 +60,13 @@ def _outside(
 
 
 def _shown(rule: ResourceRule, side: Side, amount: Amount) -> str:
-    """Return the value that a person wrote, or what it means where that is not what it looks like."""
+    """Return the written value, or its meaning: a limit of 0 is no limit."""
     is_no_limit = side == "limits" and amount.nano == 0 and rule.zero_is_no_limit
     return NO_LIMIT if is_no_limit else repr(cut(amount.text))
 
 
 def in_words(name: str, shown: Mapping[Side, str], word: Word, bound: Amount, *, is_lost: bool = False) -> str:
-    """Say which values are beyond `bound`; whoever wrote them himself is told what to do."""
+    """Describe the values beyond `bound`, with a remedy if the user wrote them."""
     values = " and ".join(f"{side}[{name}] is {value}" for side, value in shown.items())
     least, remedy = ("at most", "ask for less") if word == "max" else ("at least", "ask for more")
     if is_lost:

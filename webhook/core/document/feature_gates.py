@@ -53,7 +53,7 @@ def _service(*path: str, word: str | None = None) -> Stanza:
 
 
 def _fleet(*path: str) -> Stanza:
-    reason = "`serve --store memory` counts for this server alone"
+    reason = "`serve --store memory` counts only its own Pods"
     return Stanza(path, _WITH_A_SHARED_STORE, "Fleet", lacks=(reason, "give it --store redis://..., or write Cluster"))
 
 
@@ -61,7 +61,7 @@ NOT_EVERYWHERE = (
     Stanza(
         ("services", "*", "match", "namespaceSelector"),
         _WITH_A_CLUSTER,
-        lacks=("`serve` has no cluster to ask", "give it --kubeconfig, or remove this"),
+        lacks=("`serve` runs without a cluster", "give it --kubeconfig, or remove this"),
     ),
     _fleet("pools", "*", "scope"),
     _fleet("services", "*", "quota", "scope"),
@@ -69,7 +69,7 @@ NOT_EVERYWHERE = (
     Stanza(
         ("services", "*", "quota", "standing"),
         _WITH_A_CLUSTER,
-        lacks=("`serve` has no cluster whose Pods it could watch", "give it --kubeconfig, or remove this"),
+        lacks=("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or remove this"),
     ),
     _service("quota", "whenExceeded", word="Queue"),
     _service("quota", "queue"),
@@ -77,7 +77,7 @@ NOT_EVERYWHERE = (
         ("services", "*", "breaker", "outcomes", "source"),
         _WITH_A_CLUSTER,
         "PodStart",
-        lacks=("`serve` has no cluster whose Pods it could watch", "give it --kubeconfig, or write Pushed"),
+        lacks=("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or write Pushed"),
     ),
     _service("breaker", "whenOpen", word="Queue"),
 )

@@ -74,7 +74,7 @@ def _quantity(value: object) -> None:
     except ValueError as error:
         reason, _, remedy = str(error).partition(": ")
         raise FormatError(reason, remedy or "write a number from 0, such as 500m, 4 or 16Gi") from None
-    _must(amount <= _LARGEST_AMOUNT, "above 2^63 - 1, the most that Kubernetes holds", "write a smaller amount")
+    _must(amount <= _LARGEST_AMOUNT, "above 2^63 - 1, the largest quantity in Kubernetes", "write a smaller amount")
 
 
 def _is_subdomain(text: str) -> bool:
@@ -111,9 +111,7 @@ def _label_value(text: str) -> None:
 
 
 def _namespace_pattern(text: str) -> None:
-    _must(
-        text != "*", "a bare * would be every namespace", "name them, or write `anyNamespace: true` in `match` instead"
-    )
+    _must(text != "*", "* alone matches every namespace", "name them, or write `anyNamespace: true` in `match` instead")
     remedy = "write a namespace's name, or the beginning of one and a single * at the end"
     _must(
         _LABEL.fullmatch(text) or _PREFIX.fullmatch(text), "not a namespace, nor a prefix with one trailing *", remedy
@@ -142,7 +140,7 @@ def _quota_resource(text: str) -> None:
         raise FormatError("an extended resource is counted by its requests", f"write requests.{text}")
     meant = close_to(text, QUOTA_RESOURCES)
     known = f"use {', '.join(QUOTA_RESOURCES)}, hugepages-SIZE or requests.DOMAIN/NAME"
-    raise FormatError("not a resource that Pods take", f"did you mean {meant}?" if meant else known)
+    raise FormatError("not a resource of Pods", f"did you mean {meant}?" if meant else known)
 
 
 def _container_resource(text: str) -> None:

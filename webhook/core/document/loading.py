@@ -93,10 +93,10 @@ def _refuse_what_is_no_policy(root: Node) -> None:
     """Say plainly what is wrong where every single line would be."""
     if not isinstance(root.value, dict):
         remedy = "begin with apiVersion: podgate.io/v1alpha1, kind: Policy and services:"
-        raise DocumentError([root.problem("a policy is a mapping of fields", remedy)])
+        raise DocumentError([root.problem("a policy must be a mapping of fields", remedy)])
     kind = root.value.get("kind")
     if kind is not None and kind.value == "ConfigMap":
-        remedy = 'give the document alone: what stands under data["policy.yaml"]'
+        remedy = 'give the document alone: the text under data["policy.yaml"]'
         raise DocumentError([kind.problem("a ConfigMap, which only carries a policy", remedy)])
 
 

@@ -126,7 +126,7 @@ def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
         kind = "no value" if node.value is None else "not a single word"
         yield Mistake(node.problem(f"{kind}, where {choice} belongs", f"use {choice}"), path)
     elif len(words) == 1:
-        yield Mistake(node.problem("not a value that this version reads", f"write {words[0]}"), path)
+        yield Mistake(node.problem("not a value that this version supports", f"write {words[0]}"), path)
     else:
         yield Mistake(node.problem("not one of its values", suggestion(node.text, words, "use")), path)
 
@@ -147,7 +147,7 @@ def _unknown(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
             continue
         inner = node.child(name)
         if path == ("defaults",) and name in NO_DEFAULT:
-            reason, remedy = "not something that services can share", f"write {name} in each service"
+            reason, remedy = "services cannot share it", f"write {name} in each service"
             wrong: list[Path] = [(*path, name)]
         else:
             reason, remedy = "unknown field", _remedy_for_unknown(name, absent)

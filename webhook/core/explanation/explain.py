@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from webhook.core import container_resources, placement
-from webhook.core.admission import field_names
+from webhook.core.admission import field_paths
 from webhook.core.explanation import words
 from webhook.core.explanation.attribution import Case, credited
 from webhook.core.explanation.changes import Piece
 from webhook.core.explanation.entries import Entry, entries
 from webhook.core.findings import Violation
-from webhook.core.kubernetes.name_patterns import any_fits
+from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import node_name
 from webhook.core.policy.model import Service
@@ -93,7 +93,7 @@ def _marks(entry: Entry, case: Case, mine: frozenset[Piece]) -> tuple[Mark, ...]
     return tuple(
         Mark(
             at,
-            field_names.in_words(case.pod if change.after is None else case.after, at),
+            field_paths.in_words(case.pod if change.after is None else case.after, at),
             (shared if change.after is not None else "")
             or words.of_change(
                 entry,
@@ -111,8 +111,8 @@ def _marks(entry: Entry, case: Case, mine: frozenset[Piece]) -> tuple[Mark, ...]
 def _owed(entry: Entry, pod: Pod) -> list[Violation]:
     plan, ranged = entry.alone.placement_plan, entry.alone.range_plan
     return [
-        *([] if plan is None else placement.lacks(pod, plan)),
-        *([] if ranged is None else container_resources.lacks(pod, ranged)),
+        *([] if plan is None else placement.violations(pod, plan)),
+        *([] if ranged is None else container_resources.violations(pod, ranged)),
     ]
 
 
@@ -124,7 +124,7 @@ def _identity(case: Case, service: Service) -> Note:
     marks = tuple(
         Mark(
             at,
-            field_names.in_words(case.after, at),
+            field_paths.in_words(case.after, at),
             _OURS[part] + ("" if change.former is None else ", overrides what the Pod had"),
             is_removal=False,
         )
@@ -145,7 +145,7 @@ def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
     plan, own = service.placement_plan, pod.spec.node_name
     if plan is None or not own or service.modes.placement is Mode.DISABLED:
         return
-    rule, owed = "placement.allowNodeName", tuple(node_name.lacks(pod, plan))
+    rule, owed = "placement.allowNodeName", tuple(node_name.violations(pod, plan))
     if owed:
         yield Note(rule, Act.LEFT, f"false: spec.nodeName {own} is not allowed", owed=owed, is_checked=True)
     else:
@@ -159,7 +159,7 @@ def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
     if rules is None or plan is None or service.modes.resources is Mode.DISABLED:
         return
     containers = (*(case.pod.spec.containers or ()), *(case.pod.spec.init_containers or ()))
-    ignored = [one.name for one in containers if any_fits(rules.container.ignore, one.name)]
+    ignored = [one.name for one in containers if matches_any(rules.container.ignore, one.name)]
     if ignored:
         yield Note("resources.container.ignore", Act.NOTHING, f"leaves {', '.join(ignored)} alone")
     moved = container_resources.qos_change(case.pod, plan)

@@ -10,9 +10,9 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm, Toleration
 from webhook.core.placement import (
     canonical_form,
-    display,
     node_terms,
     required,
+    requirement_text,
     scalar_fields,
     toleration_match,
     tolerations,
@@ -49,7 +49,7 @@ def _own(entry: Entry, pod: Pod) -> str | None:
     """Return the Pod's own value where a field has a single one."""
     plan = entry.alone.placement_plan
     if plan is not None and entry.kind is Kind.SINGLE:
-        return scalar_fields.singles(pod, plan)[0].own
+        return scalar_fields.scalar_fields_of(pod, plan)[0].own
     return (pod.spec.node_selector or {}).get(entry.key) if entry.kind is Kind.NODE_SELECTOR else None
 
 
@@ -72,7 +72,7 @@ def _satisfied(entry: Entry, pod: Pod, placement: Placement) -> str:
 
 def _implied(pod: Pod, placement: Placement) -> str:
     """Name the Pod's own expressions from which the required ones follow."""
-    fitting = [term for term in required.own_terms(pod) or () if node_terms.said(term) is not None]
+    fitting = [term for term in required.own_terms(pod) or () if node_terms.term_constraints(term) is not None]
     if not fitting:
         return "left: no node fits the Pod's own required node affinity"
     wanted = set(map(_plain, _wanted(placement)))
@@ -80,7 +80,7 @@ def _implied(pod: Pod, placement: Placement) -> str:
     own = [one for term in fitting for one in _requirements(term) if one.key in keys]
     if all(_plain(one) in wanted for one in own):
         return _SO
-    return f"implied by {', '.join(list(dict.fromkeys(map(display.of_requirement, own)))[:_MOST_SHOWN])}"
+    return f"implied by {', '.join(list(dict.fromkeys(map(requirement_text.of_requirement, own)))[:_MOST_SHOWN])}"
 
 
 def _wanted(placement: Placement) -> list[NodeRequirement]:
@@ -137,7 +137,7 @@ def of_change(entry: Entry, pod: Pod, change: Change, at: str, value: Any) -> st
     if plan is None:
         return _of_amount(entry, change, at, value)
     if entry.kind is Kind.SINGLE and own:
-        (single,) = scalar_fields.singles(pod, plan)
+        (single,) = scalar_fields.scalar_fields_of(pod, plan)
         return (
             f"overrides {own} (onConflict Override)" if single.is_users else f"{own} is only the default, no conflict"
         )

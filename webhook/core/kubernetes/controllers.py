@@ -1,8 +1,8 @@
-"""Whose Pod it is that somebody makes for others: the owning controller, as far as it can be believed."""
+"""Owning controllers of Pods, trusted only if a Kubernetes controller made the request."""
 
 from webhook.core.kubernetes.pod import OwnerReference, Pod
 
-# Who makes Pods for others: only their word on the owning controller is believed, a tenant can write ownerReferences.
+# Only these users are trusted with ownerReferences: a tenant can write them too.
 _KUBE_CONTROLLERS = frozenset(
     {"system:kube-controller-manager"}
     | {
@@ -12,11 +12,11 @@ _KUBE_CONTROLLERS = frozenset(
 )
 
 CONTROLLER = "controller:"
-"""Begins a source of quota events and failures that is a controller; its uid follows."""
+"""Prefix of a source of quota events and failures that is a controller; its uid follows."""
 
 
 def owning_controller(user: str, pod: Pod) -> OwnerReference | None:
-    """Return the controller that owns the Pod; None where it has none, or `user` is no kube controller."""
+    """Return the controller that owns the Pod; None if it has none, or `user` is not a Kubernetes controller."""
     if user not in _KUBE_CONTROLLERS:
         return None
     for reference in pod.metadata.owner_references or ():

@@ -1,23 +1,23 @@
-"""Names by pattern, as the policy writes them: exact, or the beginning of one and a single `*` at the end."""
+"""Name patterns of the policy: an exact name, or a prefix followed by one `*`."""
 
 from collections.abc import Iterable
 
 
-def fits(pattern: str, text: str) -> bool:
-    """Return whether `text` is `pattern`, which may end in one `*`."""
+def matches_pattern(pattern: str, text: str) -> bool:
+    """Return whether `text` matches `pattern`."""
     return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
 
 
-def any_fits(patterns: Iterable[str], text: str) -> bool:
-    return any(fits(pattern, text) for pattern in patterns)
+def matches_any(patterns: Iterable[str], text: str) -> bool:
+    return any(matches_pattern(pattern, text) for pattern in patterns)
 
 
 def split(patterns: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the exact names and the beginnings, for who asks often: `in` the one, `startswith` the other."""
-    exact, beginnings = set(), []
+    """Return the exact names and the prefixes, for frequent checks with `in` and `startswith`."""
+    exact, prefixes = set(), []
     for pattern in patterns:
         if pattern.endswith("*"):
-            beginnings.append(pattern[:-1])
+            prefixes.append(pattern[:-1])
         else:
             exact.add(pattern)
-    return frozenset(exact), tuple(beginnings)
+    return frozenset(exact), tuple(prefixes)

@@ -1,4 +1,4 @@
-"""A Pod as a decision sees it: only the fields that are read, decoded in one pass, everything else skipped."""
+"""Pod: the fields that decisions read, decoded in one pass; all others are skipped."""
 
 from msgspec import Raw, Struct
 
@@ -7,7 +7,7 @@ from webhook.core.kubernetes.types import Affinity, Toleration, TopologySpreadCo
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 Amounts = dict[str, str | int | float | None]
-"""Resource name to quantity as it travels; numbers, and nulls for what is absent, occur in hand-written files."""
+"""Resource name to quantity as written; hand-written files also have numbers, and null for absent."""
 
 
 class Resources(Struct, frozen=True, gc=False):
@@ -74,7 +74,7 @@ class PodCondition(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ContainerStateDetail(Struct, frozen=True, gc=False):
-    """Why a container waits, or has ended."""
+    """Details of a waiting or terminated container."""
 
     reason: str | None = None
 
@@ -113,5 +113,5 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def shown_name(self) -> str:
-        """What a person would call this Pod; a generated name is not known before the validating half."""
+        """The Pod's name for people; `PREFIX*` while a generated name is not known yet."""
         return self.metadata.name or f"{self.metadata.generate_name}*"

@@ -1,4 +1,4 @@
-"""What a Pod takes of one resource, by the scheduler's own formula, in exact integers: billionths of its unit.
+"""Resource requests and limits of a whole Pod by the scheduler's own formula, in exact billionths of a unit.
 
 Source: k8s.io/component-helpers/resource (PodRequests, PodLimits), Kubernetes 1.36: init containers run one after the
 other, sidecars (init containers with restartPolicy Always) go on running beside everything that starts later.
@@ -34,7 +34,7 @@ def _nano(text: str) -> int:
 
 
 def amount_of(amounts: Amounts | None, name: str) -> int | None:
-    """Return one amount, None where it is absent. ValueError: it is unreadable."""
+    """Return one amount, None if it is absent. ValueError: it is unreadable."""
     found = amounts.get(name) if amounts else None
     if found is None:
         return None
@@ -45,21 +45,21 @@ def amount_of(amounts: Amounts | None, name: str) -> int | None:
 
 
 def total(pod: Pod, side: Side, name: str) -> int:
-    """Return what the whole Pod takes of one resource. ValueError: an unreadable quantity."""
+    """Return the whole Pod's request or limit of one resource. ValueError: an unreadable quantity."""
     return whole(pod, side, name, of_containers(pod, side, name))
 
 
 def of_containers(pod: Pod, side: Side, name: str) -> int:
-    """Return what the containers take at their worst moment."""
+    """Return the most that the containers take at one time."""
     running = [_taken(container.resources, side, name) for container in pod.spec.containers or ()]
     starting = [
         (_taken(container.resources, side, name), is_sidecar(container)) for container in pod.spec.init_containers or ()
     ]
-    return together(running, starting)
+    return combined(running, starting)
 
 
-def together(running: Iterable[int], starting: Iterable[tuple[int, bool]]) -> int:
-    """Add up what runs together; of init containers, in their order: the share, and whether it is a sidecar."""
+def combined(running: Iterable[int], starting: Iterable[tuple[int, bool]]) -> int:
+    """Return the most at one time. `starting`: init containers in order, with whether each is a sidecar."""
     beside = sum(running)
     worst, sidecars = beside, 0
     for share, stays in starting:
@@ -72,10 +72,10 @@ def together(running: Iterable[int], starting: Iterable[tuple[int, bool]]) -> in
 
 
 def whole(pod: Pod, side: Side, name: str, containers: int) -> int:
-    """Return what a Pod takes whose containers take `containers`: its own resources come first, overhead is added."""
+    """Return a Pod's total by its containers' total: Pod-level resources take precedence, overhead is added."""
     taken = containers
     if pod.spec.resources is not None:
-        # A request that is absent is what the containers ask together; where none of them names it, it is the limit.
+        # An absent request is the sum of the containers'; if none of them names the resource, it is the limit.
         own = amount_of(getattr(pod.spec.resources, side), name)
         if own is not None:
             taken = own
@@ -87,7 +87,7 @@ def whole(pod: Pod, side: Side, name: str, containers: int) -> int:
 
 
 def _names(pod: Pod, name: str) -> bool:
-    """Whether any container says something of a resource, be it 0."""
+    """Whether any container names a resource, even with 0."""
     return any(
         name in (amounts or ())
         for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
@@ -101,7 +101,7 @@ def is_sidecar(container: Container) -> bool:
 
 
 def _taken(resources: Resources | None, side: Side, name: str) -> int:
-    """Return one container's share; a request that is absent is its limit, as the API server defaults it."""
+    """Return one container's share; an absent request is its limit, as the API server defaults it."""
     if resources is None:
         return 0
     if side == "limits":
@@ -111,12 +111,12 @@ def _taken(resources: Resources | None, side: Side, name: str) -> int:
 
 
 def cut(text: str) -> str:
-    """Return a tenant's text as an error repeats it."""
+    """Shorten a tenant's text for an error message."""
     return text if len(text) <= LONGEST_ECHO else f"{text[:LONGEST_ECHO]}..."
 
 
 def in_digits(amount: int) -> str:
-    """Return a whole number; one that no resource has, by its size alone."""
+    """Write a whole number; one too large to be real is shown by its magnitude."""
     text = str(amount)
     return text if len(text) <= LONGEST_ECHO else f"{text[0]}.{text[1:3]}e{len(text) - 1}"
 
@@ -133,8 +133,8 @@ def in_bytes(amount: int) -> str:
     return in_digits(amount)
 
 
-def written(name: str, amount: int) -> str:
-    """Return billionths of a container's resource as Kubernetes would write them, exactly."""
+def quantity_text(name: str, amount: int) -> str:
+    """Write billionths of a container's resource as an exact Kubernetes quantity."""
     if name == "cpu" and amount % _MILLI == 0:
         return in_millicores(amount // _MILLI)
     if amount % NANO:

@@ -1,4 +1,4 @@
-"""Workload objects: the kinds that Pods are made from, where their template stands, and who makes the Pods."""
+"""Workload kinds: the path of their Pod template, and the controller that creates the Pods."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ _CONTROLLERS = "system:serviceaccount:kube-system:"
 
 
 class WorkloadKind(NamedTuple):
-    """One kind; `controller` is the user that its Pods are made by, `maker` the kind that owns them."""
+    """One kind; `controller` is the user that creates its Pods, `maker` the kind that owns them, if another."""
 
     group: str
     resource: str

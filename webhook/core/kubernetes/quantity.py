@@ -1,4 +1,4 @@
-"""Go durations and Kubernetes quantities, read exactly: no float ever touches an amount."""
+"""Go durations and Kubernetes quantities as exact fractions, never floats."""
 
 import re
 from fractions import Fraction
@@ -22,15 +22,15 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _LONGEST = 64  # characters of a duration; a longer one is a mistake or an attack
 CACHED = 64
-"""Characters of a quantity that a cache may keep. The API server takes as many digits as fit into a request."""
+"""Longest quantity text that is cached. The API server takes as many digits as fit into a request."""
 _LARGEST_EXPONENT = 1000
-"""A quantity of 10^1000 and more counts 10^1000; what is smaller than 10^-1000, and not 0, counts 10^-1000."""
-_MOST_DIGITS = 2 * _LARGEST_EXPONENT  # what is behind them is rounded up
+"""Quantities above 10^1000 count as 10^1000; those above 0 and below 10^-1000 count as 10^-1000."""
+_MOST_DIGITS = 2 * _LARGEST_EXPONENT  # further digits are rounded up
 _LONGEST_EXPONENT = 9  # digits; a request holds fewer than 10^9 characters that could make up for it
 
 
 class _Parsed:
-    """A value that remembers the text it was written as. Equal by value, not by text."""
+    """A value with the text that it was parsed from. Equal by value, not by text."""
 
     __slots__ = ("text", "value")
 
@@ -58,7 +58,7 @@ class Duration(_Parsed):
 
     @classmethod
     def parse(cls, text: str) -> "Duration":
-        """Read `text`; ValueError with a sentence for the user when it is no duration above 0."""
+        """Parse `text`. ValueError, with a message for the user: not a duration above 0."""
         sign, rest, total = "", text, Fraction(0)
         if text[:1] in {"+", "-"}:
             sign, rest = text[0], text[1:]
@@ -78,7 +78,7 @@ class Duration(_Parsed):
         if sign == "-" or not total:
             raise ValueError(f"not above 0: {_UNITS}")
         if total.denominator != 1:
-            raise ValueError(f"finer than 1us, the least that counts: {_UNITS}")
+            raise ValueError(f"finer than 1us, the smallest unit: {_UNITS}")
         return cls(text, total)
 
     @property
@@ -94,15 +94,15 @@ class Quantity(_Parsed):
 
     @classmethod
     def parse(cls, text: str) -> "Quantity":
-        """Read `text`; ValueError with a sentence for the user when it is no non-negative quantity."""
+        """Parse `text`. ValueError, with a message for the user: not a quantity, or negative."""
         return cls(text, quantity_value(text))
 
 
 def quantity_value(text: str) -> Fraction:
-    """Return the exact value of a quantity's text, within bounds. A negative one is an error: nothing may be below 0.
+    """Return the exact value of a quantity, within bounds. ValueError: not a quantity, or negative.
 
-    The API server takes `1e10000000` and numbers of thousands of digits. Here they cost bounded work: what is far
-    beyond any real amount is cut.
+    The API server takes `1e10000000` and numbers of thousands of digits. Amounts far beyond any real one are cut, so
+    that parsing takes bounded time.
     """
     found = _QUANTITY.fullmatch(text)
     if found is None or not (found[2] or found[3]):
@@ -112,7 +112,7 @@ def quantity_value(text: str) -> Fraction:
     if not digits:
         return Fraction(0)
     if found[1] == "-":
-        raise ValueError("a quantity below 0 has no meaning here")
+        raise ValueError("a quantity must not be negative")
     shift = _BINARY.get(suffix, 0)
     exponent = 0 if shift else _DECIMAL[suffix] if suffix in _DECIMAL else _exponent(suffix[1:])
     magnitude = len(digits) - len(part) + exponent  # 10^(magnitude - 1) <= the decimal number < 10^magnitude
@@ -124,7 +124,7 @@ def quantity_value(text: str) -> Fraction:
 
 
 def _exponent(text: str) -> int:
-    """Return the number behind an `e`; one of many digits is cut before anything is raised to it."""
+    """Return the number after the `e`; one of many digits is cut first."""
     digits = text.lstrip("+-").lstrip("0") or "0"
     size = int(digits) if len(digits) <= _LONGEST_EXPONENT else 10**_LONGEST_EXPONENT
     return -size if text.startswith("-") else size

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from webhook.core.kubernetes.types import LabelSelector, Requirement
-from webhook.core.kubernetes.unsettled_labels import Unsettled, UnsettledLabels
+from webhook.core.kubernetes.unresolved_labels import UnresolvedLabel, UnresolvedLabels
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Judge one expression as Kubernetes does: NotIn and DoesNotExist hold where the key is absent."""
+    """Evaluate one expression as Kubernetes does: NotIn and DoesNotExist hold if the key is absent."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -21,7 +21,7 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Return whether all of a selector holds; none, and an empty one, select everything."""
+    """Return whether a selector matches; None and an empty selector match everything."""
     if selector is None:
         return True
     return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
@@ -29,18 +29,18 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     )
 
 
-def depends_on(
-    selector: LabelSelector | None, labels: Mapping[str, str], unsettled: UnsettledLabels
+def deciding_labels(
+    selector: LabelSelector | None, labels: Mapping[str, str], unresolved: UnresolvedLabels
 ) -> tuple[str, ...] | None:
-    """Return the labels that decide whether a selector holds: () where it holds in any case, None where in none.
+    """Return the labels that decide whether a selector matches: () if it always does, None if it never does.
 
-    Each expression is judged alone: two that ask for one label, or for labels that go together, may depend on them
-    where together they never hold.
+    Each expression is evaluated alone: two expressions on the same or on related labels may be reported as undecided
+    although together they never match.
     """
     deciding: list[str] = []
     for requirement in _requirements(selector):
-        value = unsettled.get(requirement.key)
-        found = holds(requirement, labels) if value is None else _holds_unsettled(requirement, value)
+        value = unresolved.get(requirement.key)
+        found = holds(requirement, labels) if value is None else _holds_unresolved(requirement, value)
         if found is False:
             return None
         if found is None:
@@ -55,7 +55,7 @@ def _requirements(selector: LabelSelector | None) -> Iterator[Requirement]:
         yield from selector.match_expressions or ()
 
 
-def _holds_unsettled(requirement: Requirement, value: Unsettled) -> bool | None:
+def _holds_unresolved(requirement: Requirement, value: UnresolvedLabel) -> bool | None:
     match requirement.operator:
         case "In":
             return value.among(requirement.values or ())

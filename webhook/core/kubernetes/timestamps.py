@@ -1,4 +1,4 @@
-"""Points in time as people write them: RFC 3339, read to the microsecond."""
+"""RFC 3339 timestamps, read to the microsecond."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ _US = timedelta(microseconds=1)
 
 
 def microseconds(text: str) -> int:
-    """Return a time as microseconds since the Unix epoch; ValueError with a sentence for the user where it is none."""
+    """Return microseconds since the Unix epoch. ValueError, with a message for the user: not a time."""
     remedy = "write one such as 2026-12-01T04:00:00Z"
     try:
         moment = datetime.fromisoformat(text) if _WRITTEN.fullmatch(text) else None
@@ -23,6 +23,6 @@ def microseconds(text: str) -> int:
     return (moment - _EPOCH) // _US
 
 
-def written(at_us: int) -> str:
+def rfc3339(at_us: int) -> str:
     """Return a time in UTC, in whole seconds, never earlier than `at_us`."""
     return (_EPOCH + timedelta(seconds=-(-at_us // 1_000_000))).strftime("%Y-%m-%dT%H:%M:%SZ")

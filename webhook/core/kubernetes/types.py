@@ -1,6 +1,6 @@
-"""Kubernetes' own types, as far as a decision reads them. Lax on purpose: what we do not know we leave alone.
+"""Kubernetes API types, as far as decisions read them. Unknown fields and values are accepted.
 
-Enumerations are plain strings to the decoder (a new Kubernetes may bring new ones) and strict in the policy's schema,
+Enumerations are plain strings to the decoder (a newer Kubernetes may add values) and strict in the policy's schema,
 which reads `extra_json_schema`. Source: k8s.io/api core/v1 and meta/v1, 1.36.
 """
 

@@ -71,7 +71,7 @@ def _checked(raw: bytes) -> OverridesDocument:
             raise DocumentError(reading.problems)
         return OverridesDocument()
     if not isinstance(root.value, list):
-        raise DocumentError([root.problem("the overrides are a list of entries", "begin each with `- service: `")])
+        raise DocumentError([root.problem("overrides must be a list of entries", "begin each with `- service: `")])
     found = list(mistakes(root, _Entries))
     problems = [*reading.problems, *(mistake.problem for mistake in found)]
     whole = Part(root, (), Wrong(path for mistake in found for path in mistake.wrong))
@@ -94,7 +94,7 @@ def _windows_differ(entry: Part) -> Iterator[Problem]:
     for window in entry.select("grant", "*", "window"):
         there = first.setdefault(window.read(Duration), window)
         if there is not window:
-            reason = f"as long as the window {there.node.shown} in line {there.node.line}"
+            reason = f"the same length as the window {there.node.shown} in line {there.node.line}"
             yield window.wrong(reason, "put both grants under one window")
 
 
@@ -111,4 +111,6 @@ def _amounts_are_exact(entry: Part) -> Iterator[Problem]:
                 yield part.wrong("above 2^53, beyond which counters are not exact", "write a smaller amount")
             elif units.denominator != 1:
                 finest = "1m" if is_cpu(resource) else "1"
-                yield part.wrong(f"finer than {finest}, the least that is counted", f"write a multiple of {finest}")
+                yield part.wrong(
+                    f"finer than {finest}, the smallest unit that is counted", f"write a multiple of {finest}"
+                )

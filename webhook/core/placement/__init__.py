@@ -1,6 +1,6 @@
-"""Where a service's Pods may go: for each field of a Pod, what is written and what is owed. One module a field.
+"""Placement of a service's Pods: for each Pod field, the patch operations and the violations. One module per field.
 
-The order is that of the patch.
+Fields are in the order of the patch.
 """
 
 from webhook.core.findings import Violation
@@ -9,14 +9,14 @@ from webhook.core.patch import PatchOperation
 from webhook.core.placement import affinity, node_name, required, scalar_fields, spread, tolerations
 from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
 
-__all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "lacks", "operations", "replaced_single"]
+__all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "operations", "replaced_single", "violations"]
 
 contradiction = required.contradiction
-replaced_single = scalar_fields.replaced_single
+replaced_single = scalar_fields.replaced_scalar
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
-    """Return what gives a Pod its service's placement; empty where it has it. f(f(x)) = f(x)."""
+    """Return the operations that apply a service's placement; empty if the Pod has it. f(f(x)) = f(x)."""
     return [
         *scalar_fields.operations(pod, plan),
         *affinity.operations(pod, plan),
@@ -25,13 +25,13 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     ]
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
-    """Return what a Pod owes of what is required."""
+def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    """Return the violations of the required placement."""
     return [
-        *node_name.lacks(pod, plan),
-        *scalar_fields.lacks(pod, plan),
-        *required.lacks(pod, plan),
-        *affinity.lacks(pod, plan),
-        *spread.lacks(pod, plan),
-        *tolerations.lacks(pod, plan),
+        *node_name.violations(pod, plan),
+        *scalar_fields.violations(pod, plan),
+        *required.violations(pod, plan),
+        *affinity.violations(pod, plan),
+        *spread.violations(pod, plan),
+        *tolerations.violations(pod, plan),
     ]

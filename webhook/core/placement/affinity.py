@@ -1,4 +1,4 @@
-"""The Pod's `affinity` as one patch: what is not there comes in the largest piece that is missing."""
+"""Affinity: the patch of the Pod's `affinity`, in the largest missing pieces, and violations of pod affinity."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -7,8 +7,8 @@ from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import PodAffinity, PodAffinityTerm
 from webhook.core.patch import PatchOperation, add, append
-from webhook.core.placement import canonical_form, display, required
-from webhook.core.placement.plan import PlacementPlan, PodTerms, Wanted
+from webhook.core.placement import canonical_form, required, requirement_text
+from webhook.core.placement.plan import PlacementPlan, PlannedEntry, PodTerms
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ _WORDS = {"podAffinity": "required pod affinity", "podAntiAffinity": "required p
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
-    """Return what gives the Pod the affinity that the policy asks for, required and preferred."""
+    """Return the operations that apply the policy's affinity, required and preferred."""
     if not plan.has_affinity:
         return []
     affinity = pod.spec.affinity
@@ -46,7 +46,7 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
 
 
 class _Parts(NamedTuple):
-    """Fields that the Pod has nothing of yet, and operations on those that it has."""
+    """Fields that the Pod does not have yet, and operations on those that it has."""
 
     new: dict[str, Any]
     changes: list[PatchOperation]
@@ -94,28 +94,30 @@ def _pod_terms(pod: Pod, plan: PlacementPlan, kind: str) -> _Parts:
 
 
 def _sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[PodTerms, PodAffinity]:
-    """Return what the policy wants, and what the Pod has."""
+    """Return the policy's terms and the Pod's."""
     affinity = pod.spec.affinity
     if kind == "podAffinity":
         return plan.pod_affinity, (affinity.pod_affinity if affinity is not None else None) or _NOTHING
     return plan.pod_anti_affinity, (affinity.pod_anti_affinity if affinity is not None else None) or _NOTHING
 
 
-def _lacking(own: Sequence[T] | None, wanted: Sequence[Wanted[T]], mean: Callable[[T], Hashable]) -> list[Any]:
-    """Return, as JSON, what is wanted and not there by meaning."""
+def _lacking(own: Sequence[T] | None, wanted: Sequence[PlannedEntry[T]], mean: Callable[[T], Hashable]) -> list[Any]:
+    """Return, as JSON, the wanted entries without an equivalent in `own`."""
     return [one.plain for one in _missing(own, wanted, mean)]
 
 
-def _missing(own: Sequence[T] | None, wanted: Sequence[Wanted[T]], mean: Callable[[T], Hashable]) -> list[Wanted[T]]:
+def _missing(
+    own: Sequence[T] | None, wanted: Sequence[PlannedEntry[T]], mean: Callable[[T], Hashable]
+) -> list[PlannedEntry[T]]:
     if not own:
         return list(wanted)
     known = {mean(entry) for entry in own}
-    # Its namespaces, and what label keys may have merged, can mean something else for this very Pod.
-    return [one for one in wanted if one.meant not in known and mean(one.entry) not in known]
+    # The Pod's namespace and the labels merged by matchLabelKeys may change what an entry means for this Pod.
+    return [one for one in wanted if one.canonical not in known and mean(one.entry) not in known]
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
-    """Return what required pod affinity and anti-affinity owe; node terms have a module of their own."""
+def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    """Return the violations of required pod affinity and anti-affinity; for node affinity see `required`."""
     return [
         Violation(
             Code.PLACEMENT_UNFULFILLED,
@@ -138,4 +140,4 @@ def _owed(pod: Pod, plan: PlacementPlan, kind: str) -> list[str]:
 
 
 def _in_words(term: PodAffinityTerm) -> str:
-    return f"{term.topology_key} {display.of_selector(term.label_selector)}"
+    return f"{term.topology_key} {requirement_text.of_selector(term.label_selector)}"

@@ -1,13 +1,13 @@
-"""What terms and constraints mean, as values that are equal where the scheduler sees no difference.
+"""Canonical forms of terms and constraints: hashable values, equal if the scheduler sees no difference.
 
-The API server merges the Pod's labels of `matchLabelKeys` and `mismatchLabelKeys` into the selector between our two
-halves. `labels` are the Pod's: what was merged, or might have been, is not looked at.
+Between the mutating and the validating call, the API server merges the Pod's labels of `matchLabelKeys` and
+`mismatchLabelKeys` into the selector. `labels` are the Pod's: merged expressions are ignored.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
 from types import MappingProxyType
 
-from webhook.core.kubernetes.selectors import constraints
+from webhook.core.kubernetes.label_constraints import constraints
 from webhook.core.kubernetes.types import (
     LabelSelector,
     NodeRequirement,
@@ -28,7 +28,7 @@ def of_selector(
     match: Iterable[str] = (),
     mismatch: Iterable[str] = (),
 ) -> Hashable:
-    """None selects no Pod, an empty selector every Pod."""
+    """Return the form of a selector: None selects no Pod, an empty one every Pod."""
     if selector is None:
         return None
     merged = {
@@ -51,7 +51,7 @@ def _of_requirements(requirements: Iterable[NodeRequirement] | None) -> Hashable
 
 
 def of_pod_term(term: PodAffinityTerm, namespace: str = "", labels: Labels = NO_LABELS) -> Hashable:
-    """`namespace`: the Pod's own, which is meant where a term names none; here it goes by the name ""."""
+    """Return the form of a term. `namespace`: the Pod's own, the default of a term; here it is written ""."""
     keys, others = frozenset(term.match_label_keys or ()), frozenset(term.mismatch_label_keys or ())
     namespaces = frozenset("" if name == namespace else name for name in term.namespaces or ())
     if not namespaces and term.namespace_selector is None:
@@ -84,5 +84,5 @@ def of_spread(constraint: TopologySpreadConstraint, labels: Labels = NO_LABELS) 
 
 
 def spread_key(constraint: TopologySpreadConstraint) -> tuple[str, str]:
-    """Return what a Pod can have only one constraint of."""
+    """Return the key by which a Pod's constraints must be unique."""
     return constraint.topology_key, constraint.when_unsatisfiable

@@ -1,7 +1,7 @@
-"""A Pod that names its node: no scheduler sees it, so that neither spread constraints nor NoSchedule taints hold.
+"""spec.nodeName: a Pod that sets it bypasses the scheduler, with spread constraints and NoSchedule taints.
 
-The kubelet of that node still looks at required node affinity and nodeSelector. Only a new Pod is judged by its
-`nodeName`: later it is the scheduler's.
+The node's kubelet still checks required node affinity and nodeSelector. Only new Pods are checked: later the
+scheduler sets the field.
 """
 
 from webhook.core.findings import Code, Violation
@@ -11,7 +11,7 @@ from webhook.core.placement.plan import PlacementPlan
 _FIELD = "spec.nodeName"
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     own = pod.spec.node_name
     if not own or plan.allow_node_name:
         return []

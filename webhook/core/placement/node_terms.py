@@ -1,7 +1,7 @@
-"""Terms of node affinity by what they say: which nodes can fit one, and which term implies another.
+"""Node selector terms: whether a node can match one, and which requirements a term implies.
 
 Source: k8s.io/component-helpers/scheduling/corev1/nodeaffinity: expressions and fields are ANDed, terms are ORed, a
-term with neither fits no node.
+term with neither matches no node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,21 +10,21 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from webhook.core.kubernetes.selectors import ANYTHING, Constraint, Constraints, told
+from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, Constraints, constraints_of
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
 
-_FIELD = "field:"  # no label's key has a colon
+_FIELD = "field:"  # label keys have no colon
 
 
-def said(term: NodeSelectorTerm, node_selector: Mapping[str, str] | None = None) -> Constraints | None:
-    """Return what a term says of a node, by label and field; None where it fits no node at all.
+def term_constraints(term: NodeSelectorTerm, node_selector: Mapping[str, str] | None = None) -> Constraints | None:
+    """Return a term's constraints on a node, by label and field; None if no node can match.
 
-    Of a `node_selector` what concerns the same labels: the others fit some node in any case.
+    Of `node_selector` only entries on the same labels are added: the others cannot contradict the term.
     """
     if not term.match_expressions and not term.match_fields:
         return None
-    found = told(term.match_expressions or ())
-    for key, constraint in told(term.match_fields or ()).items():
+    found = constraints_of(term.match_expressions or ())
+    for key, constraint in constraints_of(term.match_fields or ()).items():
         found[_FIELD + key] = constraint
     selected = node_selector or {}
     for key in [key for key in found if key in selected]:
@@ -33,7 +33,7 @@ def said(term: NodeSelectorTerm, node_selector: Mapping[str, str] | None = None)
 
 
 class NodeCondition(Struct, frozen=True):
-    """One expression, or one field, that the policy asks of a node: as it reads, as it is judged, as it is written."""
+    """One expression or field that the policy requires of a node: typed, as a constraint, and as JSON."""
 
     requirement: NodeRequirement
     key: str
@@ -54,19 +54,19 @@ class NodeCondition(Struct, frozen=True):
         return cls(requirement, key, constraint, msgspec.to_builtins(requirement), is_field)
 
 
-def missing(said: Constraints, asked: Iterable[NodeCondition]) -> list[NodeCondition]:
-    """Return what is asked and not implied by what is said already."""
-    return [one for one in asked if not said.get(one.key, ANYTHING).implies(one.constraint)]
+def missing(term_constraints: Constraints, asked: Iterable[NodeCondition]) -> list[NodeCondition]:
+    """Return the conditions that the term's constraints do not imply."""
+    return [one for one in asked if not term_constraints.get(one.key, ANYTHING).implies(one.constraint)]
 
 
-def least(said: Constraints, asked: Sequence[NodeCondition]) -> list[NodeCondition]:
-    """Leave out what is implied by the others together with what is said already: of Exists and In, Exists."""
+def without_implied(term_constraints: Constraints, asked: Sequence[NodeCondition]) -> list[NodeCondition]:
+    """Leave out conditions that the term and the other conditions imply: of Exists and In, Exists."""
     kept = list(asked)
     if len({one.key for one in kept}) == len(kept):
         return kept
     for one in asked:
         others = [other for other in kept if other is not one]
-        told_otherwise = said.get(one.key, ANYTHING)
+        told_otherwise = term_constraints.get(one.key, ANYTHING)
         for other in others:
             if other.key == one.key:
                 told_otherwise = told_otherwise.narrowed(
@@ -77,8 +77,8 @@ def least(said: Constraints, asked: Sequence[NodeCondition]) -> list[NodeConditi
     return kept
 
 
-def with_asked(term: NodeSelectorTerm, asked: Iterable[NodeCondition]) -> NodeSelectorTerm:
-    """Return a term that asks for all of `asked` as well."""
+def with_conditions(term: NodeSelectorTerm, asked: Iterable[NodeCondition]) -> NodeSelectorTerm:
+    """Return the term with all of `asked` added."""
     more = list(asked)
     return NodeSelectorTerm(
         (*(term.match_expressions or ()), *(one.requirement for one in more if not one.is_field)) or None,
@@ -86,10 +86,10 @@ def with_asked(term: NodeSelectorTerm, asked: Iterable[NodeCondition]) -> NodeSe
     )
 
 
-def joined(term: NodeSelectorTerm, more: Iterable[NodeRequirement]) -> NodeSelectorTerm:
-    """Return a term that asks for `more` as well; what it implies already is not repeated."""
-    constraints = said(term)
+def with_expressions(term: NodeSelectorTerm, more: Iterable[NodeRequirement]) -> NodeSelectorTerm:
+    """Return the term with `more` added, without what it implies already."""
+    constraints = term_constraints(term)
     if constraints is None:
         return term
     asked = NodeCondition.each(NodeSelectorTerm(match_expressions=tuple(more)))
-    return with_asked(term, missing(constraints, asked))
+    return with_conditions(term, missing(constraints, asked))

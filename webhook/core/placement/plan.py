@@ -1,4 +1,4 @@
-"""What a service's placement means for any Pod, worked out once: ready to compare, and ready to be written."""
+"""Placement plan: a service's placement, precomputed for comparison with Pods and for patches."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -18,73 +18,80 @@ from webhook.core.kubernetes.types import (
     WeightedPodAffinityTerm,
 )
 from webhook.core.placement import canonical_form
-from webhook.core.placement.node_terms import NodeCondition, joined, least, said, with_asked
+from webhook.core.placement.node_terms import (
+    NodeCondition,
+    term_constraints,
+    with_conditions,
+    with_expressions,
+    without_implied,
+)
 from webhook.core.placement.toleration_match import reduced
 from webhook.core.policy_spec import ConflictRules, OnConflict, Placement, TopologyEntry
 
 SERVICE_LABEL = "podgate.io/service"
 DO_NOT_SCHEDULE = "DoNotSchedule"
-"""Of a spread constraint's `whenUnsatisfiable`: it is required. The other one, ScheduleAnyway, only prefers."""
+"""The `whenUnsatisfiable` of required spread constraints; those with ScheduleAnyway are preferences."""
 
 T = TypeVar("T")
 
 
-class Wanted(Struct, Generic[T], frozen=True):
-    """One entry of a list: as a type, as what it means for any Pod, as the JSON to write."""
+class PlannedEntry(Struct, Generic[T], frozen=True):
+    """One entry of a list: typed, in canonical form, and as JSON."""
 
     entry: T
-    meant: Hashable
+    canonical: Hashable
     plain: Any
 
     @classmethod
-    def each(cls, entries: Sequence[T] | None, mean: Callable[[T], Hashable]) -> "tuple[Wanted[T], ...]":
-        """Return the entries, of those that mean the same the first."""
+    def each(cls, entries: Sequence[T] | None, mean: Callable[[T], Hashable]) -> "tuple[PlannedEntry[T], ...]":
+        """Return the entries; of equivalent ones only the first."""
         different = {mean(entry): entry for entry in reversed(entries or ())}
         return tuple(cls(entry, meant, msgspec.to_builtins(entry)) for meant, entry in reversed(different.items()))
 
 
 class RequiredTerm(Struct, frozen=True):
-    """One of the ORed terms of required node affinity, taken apart."""
+    """One of the ORed terms of required node affinity, as JSON and as conditions."""
 
     plain: Any
     asked: tuple[NodeCondition, ...]
 
     @classmethod
     def of(cls, term: NodeSelectorTerm) -> "RequiredTerm":
-        asked = tuple(least({}, NodeCondition.each(term)))
-        return cls(msgspec.to_builtins(with_asked(NodeSelectorTerm(), asked)), asked)
+        asked = tuple(without_implied({}, NodeCondition.each(term)))
+        return cls(msgspec.to_builtins(with_conditions(NodeSelectorTerm(), asked)), asked)
 
 
 class PodTerms(Struct, frozen=True):
-    """Of podAffinity, or of podAntiAffinity: all required terms hold together."""
+    """Terms of podAffinity or podAntiAffinity; required terms are ANDed."""
 
-    required: tuple[Wanted[PodAffinityTerm], ...] = ()
-    preferred: tuple[Wanted[WeightedPodAffinityTerm], ...] = ()
+    required: tuple[PlannedEntry[PodAffinityTerm], ...] = ()
+    preferred: tuple[PlannedEntry[WeightedPodAffinityTerm], ...] = ()
 
     @classmethod
     def of(cls, terms: PodAffinity | None) -> "PodTerms":
         if terms is None:
             return cls()
         return cls(
-            Wanted.each(terms.required, canonical_form.of_pod_term),
-            Wanted.each(terms.preferred, canonical_form.of_weighted),
+            PlannedEntry.each(terms.required, canonical_form.of_pod_term),
+            PlannedEntry.each(terms.preferred, canonical_form.of_weighted),
         )
 
 
 class PlacementPlan(Struct, frozen=True):
-    """`required`: ORed terms of node affinity, topology ANDed into each; none where any node will do.
+    """A service's placement, precomputed.
 
-    `tolerations`: none that another one covers, the longest last.
+    `required`: ORed terms of node affinity with topology ANDed into each; empty without requirements on nodes.
+    `tolerations`: without those that another one covers, the longest last.
     """
 
     scheduler_name: str | None
     node_selector: Mapping[str, str]
     required: tuple[RequiredTerm, ...]
-    preferred: tuple[Wanted[PreferredSchedulingTerm], ...]
+    preferred: tuple[PlannedEntry[PreferredSchedulingTerm], ...]
     pod_affinity: PodTerms
     pod_anti_affinity: PodTerms
-    spreads: tuple[Wanted[TopologySpreadConstraint], ...]
-    tolerations: tuple[Wanted[Toleration], ...]
+    spreads: tuple[PlannedEntry[TopologySpreadConstraint], ...]
+    tolerations: tuple[PlannedEntry[Toleration], ...]
     priority_class_name: str | None
     runtime_class_name: str | None
     allow_node_name: bool
@@ -93,11 +100,11 @@ class PlacementPlan(Struct, frozen=True):
 
     @classmethod
     def of(cls, service: str, placement: Placement) -> "PlacementPlan":
-        """Return the plan of a service by its name: a spread without a selector means its own Pods."""
+        """Return the plan of a service. A spread constraint without a selector selects the service's own Pods."""
         affinity, node_affinity = placement.affinity, placement.affinity.node_affinity
         native = node_affinity.preferred if node_affinity is not None else None
         required = _required(placement)
-        preferred = Wanted.each((*(native or ()), *_preferred(placement.topology)), canonical_form.of_preferred)
+        preferred = PlannedEntry.each((*(native or ()), *_preferred(placement.topology)), canonical_form.of_preferred)
         pod_affinity, pod_anti_affinity = PodTerms.of(affinity.pod_affinity), PodTerms.of(affinity.pod_anti_affinity)
         return cls(
             scheduler_name=placement.scheduler_name,
@@ -106,10 +113,10 @@ class PlacementPlan(Struct, frozen=True):
             preferred=preferred,
             pod_affinity=pod_affinity,
             pod_anti_affinity=pod_anti_affinity,
-            spreads=Wanted.each(
+            spreads=PlannedEntry.each(
                 [_own_pods(service, one) for one in placement.topology_spread_constraints], canonical_form.of_spread
             ),
-            tolerations=Wanted.each(reduced(placement.tolerations), lambda toleration: toleration),
+            tolerations=PlannedEntry.each(reduced(placement.tolerations), lambda toleration: toleration),
             priority_class_name=placement.priority_class_name,
             runtime_class_name=placement.runtime_class_name,
             allow_node_name=placement.allow_node_name,
@@ -118,7 +125,7 @@ class PlacementPlan(Struct, frozen=True):
         )
 
     def without_preferences(self) -> "PlacementPlan":
-        """Return what of it is required; the plan itself where it prefers nothing."""
+        """Return the plan without preferences; the plan itself if it has none."""
         pod_affinity, pod_anti_affinity = (
             PodTerms(required=terms.required) for terms in (self.pod_affinity, self.pod_anti_affinity)
         )
@@ -133,7 +140,7 @@ class PlacementPlan(Struct, frozen=True):
         return self if plan == self else plan
 
     def rule_for(self, field: str) -> OnConflict:
-        """Return what to do where the Pod's own `field` contradicts the policy."""
+        """Return the onConflict rule for the Pod's own `field`."""
         return self.on_conflict[field]
 
 
@@ -142,13 +149,15 @@ def _required(placement: Placement) -> tuple[RequiredTerm, ...]:
     node_affinity = placement.affinity.node_affinity
     if node_affinity is None or node_affinity.required is None:
         return (RequiredTerm.of(NodeSelectorTerm(match_expressions=expressions)),) if expressions else ()
-    terms = [joined(term, expressions) for term in node_affinity.required.node_selector_terms or ()]
-    # One that fits no node adds nothing. The document's rules refuse it where none is left.
-    return tuple(RequiredTerm.of(term) for term in [term for term in terms if said(term) is not None] or terms)
+    terms = [with_expressions(term, expressions) for term in node_affinity.required.node_selector_terms or ()]
+    # Terms that match no node are left out. The document's rules reject a policy in which none is left.
+    return tuple(
+        RequiredTerm.of(term) for term in [term for term in terms if term_constraints(term) is not None] or terms
+    )
 
 
 def required_expressions(topology: Sequence[TopologyEntry]) -> tuple[NodeRequirement, ...]:
-    """Return the required topology as node expressions, one a label: entries on the same label are intersected."""
+    """Return the required topology as node expressions, one per label: entries on the same label are intersected."""
     by_label: dict[str, tuple[str, ...]] = {}
     for entry in topology:
         if entry.preferred_weight is None:
@@ -174,5 +183,5 @@ def _own_pods(service: str, constraint: TopologySpreadConstraint) -> TopologySpr
 
 
 def _rules(rules: ConflictRules) -> dict[str, OnConflict]:
-    """Return the rule of each field, its own or the default one."""
+    """Return the rule of each field, its own or the default."""
     return {field: getattr(rules, field) or rules.default for field in ConflictRules.__struct_fields__}

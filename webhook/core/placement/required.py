@@ -1,33 +1,33 @@
-"""Required node affinity: what the policy asks is ANDed into every term of the Pod's, because terms are ORed.
+"""Required node affinity: the policy's requirements ANDed into each of the Pod's terms.
 
-A term that is left out, or a term of ours beside the Pod's, would be a way to escape.
+Terms are ORed: a Pod's term without the policy's requirements would allow other nodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from webhook.core.findings import Code, Violation
+from webhook.core.kubernetes.label_constraints import Constraints, constraints_of
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.selectors import Constraints, told
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
 from webhook.core.patch import PatchOperation, append, copy, pointer
 from webhook.core.placement import node_terms
-from webhook.core.placement.display import of_requirement
 from webhook.core.placement.node_terms import NodeCondition
 from webhook.core.placement.plan import PlacementPlan, RequiredTerm
+from webhook.core.placement.requirement_text import of_requirement
 
 MOST_TERMS = 1000
-"""Of one Pod, before and after. Nobody needs as many, and to read more would hold up everybody else's reviews."""
+"""Most terms of one Pod, before and after the rewrite. More would delay other reviews."""
 MOST_SHOWN = 8
 MOST_COMPARED = 8
-"""Terms of a policy that are compared with each other, for each term of a Pod; of more, all are written."""
+"""Most terms of a policy that are compared with each other, per term of a Pod; with more, all are written."""
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PATH = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 _TERMS = ".".join(_PATH)
 
 
 def own_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
-    """Return the Pod's own terms; None where it has no required node affinity."""
+    """Return the Pod's own terms; None if it has no required node affinity."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
         return None
@@ -35,21 +35,21 @@ def own_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
 
 
 def as_new(plan: PlacementPlan) -> dict[str, Any]:
-    """Return what a Pod without required node affinity gets, to be set under `nodeAffinity`."""
+    """Return the fields to set under `nodeAffinity` of a Pod without required node affinity."""
     return {REQUIRED: {"nodeSelectorTerms": [one.plain for one in plan.required]}} if plan.required else {}
 
 
 def narrowed(terms: Sequence[NodeSelectorTerm], plan: PlacementPlan) -> list[PatchOperation]:
     """Return the operations that AND one of the policy's terms into each of the Pod's, another into a copy of it."""
     if len(terms) > MOST_TERMS:
-        return []  # the validating half refuses it
+        return []  # the validating webhook denies it
     open_terms = [(index, _needed(terms[index], missing)) for index, missing in _open(terms, plan.required)]
     if len(terms) + sum(len(missing) - 1 for _, missing in open_terms) > MOST_TERMS:
         return []
     operations: list[PatchOperation] = []
     end = len(terms)
     for index, missing in open_terms:
-        # Copies first: of the term as the user wrote it.
+        # Copies first, of the user's unchanged term.
         operations += [copy(pointer(*_PATH, index), *_PATH, "-") for _ in missing[1:]]
         operations += _joined(terms[index], missing[0], index)
         for place, more in enumerate(missing[1:], end):
@@ -61,28 +61,28 @@ def narrowed(terms: Sequence[NodeSelectorTerm], plan: PlacementPlan) -> list[Pat
 def _open(
     terms: Sequence[NodeSelectorTerm], wanted: Sequence[RequiredTerm]
 ) -> Iterator[tuple[int, list[list[NodeCondition]]]]:
-    """Yield the terms that let other nodes in, and what each lacks of every wanted one.
+    """Yield the terms that allow other nodes, with what each misses of every wanted term.
 
-    A term that fits no node is none of them.
+    Terms that match no node are skipped.
     """
     for index, term in enumerate(terms):
-        said = node_terms.said(term)
+        said = node_terms.term_constraints(term)
         if said is not None:
-            missing = [node_terms.least(said, node_terms.missing(said, one.asked)) for one in wanted]
+            missing = [node_terms.without_implied(said, node_terms.missing(said, one.asked)) for one in wanted]
             if all(missing):
                 yield index, missing
 
 
 def _needed(term: NodeSelectorTerm, missing: list[list[NodeCondition]]) -> list[list[NodeCondition]]:
-    """Return, of what makes a term each of the wanted ones, what lets some node in that none of the others does.
+    """Leave out additions that allow no node which the others do not allow.
 
-    Where no node is left by any of them, one stays: the term as it is would let in others.
+    If no addition leaves any node, one is kept: the unchanged term would allow other nodes.
     """
     if not 1 < len(missing) <= MOST_COMPARED:
         return missing
     needed: list[tuple[Constraints, list[NodeCondition]]] = []
     for lacking in sorted(missing, key=len):
-        said = node_terms.said(node_terms.with_asked(term, lacking))
+        said = node_terms.term_constraints(node_terms.with_conditions(term, lacking))
         if said is not None and not any(not node_terms.missing(said, other) for _, other in needed):
             needed.append((said, lacking))
     kept = [
@@ -102,8 +102,8 @@ def _joined(term: NodeSelectorTerm, missing: Sequence[NodeCondition], place: int
     ]
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
-    """Return what the Pod's terms owe: one lack a requirement, however many terms miss it; a tenant chooses those."""
+def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    """Return one violation per requirement, however many terms miss it: a tenant chooses how many there are."""
     if not plan.required:
         return []
     terms = own_terms(pod)
@@ -142,26 +142,26 @@ def _either(wanted: Sequence[RequiredTerm]) -> str:
 
 
 def contradiction(pod: Pod) -> Violation | None:
-    """Return why no node at all can fit the Pod's nodeSelector and required terms; None where one might."""
+    """Return why no node can match the Pod's nodeSelector and required terms; None if one may."""
     terms = own_terms(pod)
     if (
         not terms
         or len(terms) > MOST_TERMS
-        or any(node_terms.said(term, pod.spec.node_selector) is not None for term in terms)
+        or any(node_terms.term_constraints(term, pod.spec.node_selector) is not None for term in terms)
     ):
         return None
     words = _contradicting(terms[0], pod.spec.node_selector or {}) or "nothing, in a term without expressions"
-    more = f" (terms that fit no node: {len(terms)})" if len(terms) > 1 else ""
-    text = f"no node can fit: required node affinity and nodeSelector ask for {words}{more}"
+    more = f" (terms that match no node: {len(terms)})" if len(terms) > 1 else ""
+    text = f"no node can match: required node affinity and nodeSelector ask for {words}{more}"
     return Violation(Code.PLACEMENT_CONTRADICTION, _TERMS, _TERMS, text)
 
 
 def _contradicting(term: NodeSelectorTerm, node_selector: Mapping[str, str]) -> str:
-    """Return, in words, all that is asked of the first label that cannot be."""
+    """Return the text of all requirements on the first label with a contradiction."""
     selected = [NodeRequirement(key, "In", (value,)) for key, value in node_selector.items()]
     asked = (*selected, *(term.match_expressions or ()))
     for group in (asked, term.match_fields or ()):
-        for key, constraint in told(group).items():
+        for key, constraint in constraints_of(group).items():
             if constraint.impossible:
                 return " with ".join([of_requirement(one) for one in group if one.key == key][:MOST_SHOWN])
     return ""

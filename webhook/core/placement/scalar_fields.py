@@ -1,8 +1,8 @@
-"""Fields of a single value, and the map nodeSelector: set where they are free, by rule where the Pod has its own.
+"""Scalar fields (schedulerName, priorityClassName, runtimeClassName) and nodeSelector: set, or resolved by onConflict.
 
-priorityClassName and runtimeClassName bring fields along that admission plugins of the API server fill in, before us
-and, as we have changed the Pod, once more after us. What they made of the former name must go with it: the second round
-refuses a Pod whose priority, preemptionPolicy or overhead disagrees.
+Admission plugins of the API server fill in fields that depend on priorityClassName and runtimeClassName, once before
+the webhooks and, after a change, once more. The values for the former name must be removed: the second run rejects a
+Pod whose priority, preemptionPolicy or overhead disagrees.
 """
 
 import msgspec
@@ -18,8 +18,8 @@ DEFAULT_SCHEDULER = "default-scheduler"
 _DEFAULTS = {"schedulerName": DEFAULT_SCHEDULER}
 
 
-class Single(Struct, frozen=True):
-    """One field: what the policy wants, what the Pod has, and whether the user himself asked for that."""
+class ScalarField(Struct, frozen=True):
+    """One field: the policy's value, the Pod's own, and whether the user wrote it."""
 
     name: str
     rule: OnConflict
@@ -29,7 +29,7 @@ class Single(Struct, frozen=True):
 
     @property
     def is_due(self) -> bool:
-        """Whether the policy's value must stand in the end, whatever the Pod has now."""
+        """Whether the Pod must end up with the policy's value, and does not have it."""
         return (
             self.wanted is not None and self.own != self.wanted and not (self.is_users and self.rule is OnConflict.KEEP)
         )
@@ -39,33 +39,35 @@ class Single(Struct, frozen=True):
         return self.is_due and self.is_users and self.rule is OnConflict.DENY
 
 
-def singles(pod: Pod, plan: PlacementPlan) -> list[Single]:
+def scalar_fields_of(pod: Pod, plan: PlacementPlan) -> list[ScalarField]:
     """Return the fields that the policy sets."""
     return [found for of in _SINGLES.values() if (found := of(pod, plan)) is not None]
 
 
-def _scheduler_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+def _scheduler_name(pod: Pod, plan: PlacementPlan) -> ScalarField | None:
     own, wanted = pod.spec.scheduler_name, plan.scheduler_name
     if wanted is None:
         return None
-    # The API server has defaulted an empty name already.
+    # The API server has already defaulted an empty name.
     is_users = (own or DEFAULT_SCHEDULER) not in {DEFAULT_SCHEDULER, wanted}
-    return Single("schedulerName", plan.rule_for("scheduler_name"), wanted, own, is_users)
+    return ScalarField("schedulerName", plan.rule_for("scheduler_name"), wanted, own, is_users)
 
 
-def _priority_class_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+def _priority_class_name(pod: Pod, plan: PlacementPlan) -> ScalarField | None:
     own, wanted = pod.spec.priority_class_name, plan.priority_class_name
     if wanted is None:
         return None
     is_users = bool(own) and own != wanted and not _is_the_default(pod.metadata)
-    return Single("priorityClassName", plan.rule_for("priority_class_name"), wanted, own, is_users)
+    return ScalarField("priorityClassName", plan.rule_for("priority_class_name"), wanted, own, is_users)
 
 
-def _runtime_class_name(pod: Pod, plan: PlacementPlan) -> Single | None:
+def _runtime_class_name(pod: Pod, plan: PlacementPlan) -> ScalarField | None:
     own, wanted = pod.spec.runtime_class_name, plan.runtime_class_name
     if wanted is None:
         return None
-    return Single("runtimeClassName", plan.rule_for("runtime_class_name"), wanted, own, bool(own) and own != wanted)
+    return ScalarField(
+        "runtimeClassName", plan.rule_for("runtime_class_name"), wanted, own, bool(own) and own != wanted
+    )
 
 
 _SINGLES = {
@@ -77,7 +79,7 @@ _SINGLES = {
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     found: list[PatchOperation] = []
-    for single in singles(pod, plan):
+    for single in scalar_fields_of(pod, plan):
         if single.is_due and not single.is_conflict:
             found.append((add if single.own is None else replace)(single.wanted, "spec", single.name))
             found += _companions(pod, single.name)
@@ -87,14 +89,14 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     return found + set_keys(("spec", "nodeSelector"), own, dict(wanted))
 
 
-def replaced_single(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
-    """Return the user's own value of a field that the policy overrides; None where it was not the user's."""
+def replaced_scalar(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
+    """Return the user's own value of a field that the policy overrides; None if the user did not write it."""
     single = _SINGLES[name](pod, plan) if plan is not None and name in _SINGLES else None
     return single.own if single is not None and single.is_users else None
 
 
 def _companions(pod: Pod, name: str) -> list[PatchOperation]:
-    """Take out what a plugin made of the former name."""
+    """Remove the values that a plugin filled in for the former name."""
     spec = pod.spec
     if name == "priorityClassName":
         own: dict[str, object] = {"priority": spec.priority, "preemptionPolicy": spec.preemption_policy}
@@ -105,16 +107,16 @@ def _companions(pod: Pod, name: str) -> list[PatchOperation]:
     return [remove("spec", field) for field, value in own.items() if value is not None]
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     found = [
         differs(f"spec.{one.name}", one.own or _DEFAULTS.get(one.name), one.wanted or "", is_users=one.is_conflict)
-        for one in singles(pod, plan)
+        for one in scalar_fields_of(pod, plan)
         if one.is_due
     ]
     if _has_no_priority(pod, plan):
         text = (
-            "spec.priority is missing: priorityClassName was set when the API server had computed priorities for the"
-            " last time; try again, or see which webhook changes it"
+            "spec.priority is missing: priorityClassName was set after the API server last computed priorities;"
+            " try again, or check which webhook changes it"
         )
         found.append(Violation(Code.PLACEMENT_UNFULFILLED, "spec.priority", "spec.priority", text))
     if plan.node_selector:
@@ -128,10 +130,10 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def _has_no_priority(pod: Pod, plan: PlacementPlan) -> bool:
-    """Say whether nobody computed the priority of the class that we set.
+    """Return whether the priority of the policy's class was never computed.
 
-    The API server runs its plugins twice: what we write in the second round, because the first call was lost or a later
-    webhook had changed it, no plugin sees. A Pod without uid or managedFields is not on its way to be stored.
+    The API server runs its plugins twice. No plugin sees what Podgate writes in the second round, after the first
+    call was lost or another webhook changed the field. A Pod without uid or managedFields is not being stored.
     """
     spec, metadata = pod.spec, pod.metadata
     is_ours = plan.priority_class_name is not None and spec.priority_class_name == plan.priority_class_name
@@ -139,7 +141,7 @@ def _has_no_priority(pod: Pod, plan: PlacementPlan) -> bool:
 
 
 def differs(field: str, own: str | None, wanted: str, *, is_users: bool) -> Violation:
-    """Tell the user's own contradiction from a rewrite that got lost: the remedies differ."""
+    """Return the violation: a conflict if the user wrote the value, else a lost rewrite. The remedies differ."""
     is_text = "is missing" if own is None else f"is {own!r}"
     if is_users:
         remedy = f"the policy sets {wanted!r}; remove the field from the Pod or set it to {wanted!r}"
@@ -159,9 +161,9 @@ _managers = msgspec.json.Decoder(tuple[_Manager, ...] | None)
 
 
 def _is_the_default(metadata: PodMetadata) -> bool:
-    """Say whether the Priority plugin chose the class: the API server notes what a user writes before plugins act.
+    """Return whether the Priority plugin set the class: managedFields record what the user wrote before plugins ran.
 
-    Where nothing is noted, as in a file, all is the user's own.
+    Without managedFields, as in a file, every value counts as the user's.
     """
     managers = _managers_of(metadata)
     return bool(managers) and not any("f:priorityClassName" in manager.fields.spec for manager in managers)

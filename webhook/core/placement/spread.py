@@ -1,4 +1,4 @@
-"""Topology spread constraints: united by meaning; a Pod can have one for each topologyKey and whenUnsatisfiable."""
+"""Topology spread constraints: merged by canonical form; a Pod may have one per topologyKey and whenUnsatisfiable."""
 
 from collections.abc import Hashable
 
@@ -6,8 +6,8 @@ from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import TopologySpreadConstraint
 from webhook.core.patch import PatchOperation, append, replace
-from webhook.core.placement import canonical_form, display
-from webhook.core.placement.plan import DO_NOT_SCHEDULE, PlacementPlan, Wanted
+from webhook.core.placement import canonical_form, requirement_text
+from webhook.core.placement.plan import DO_NOT_SCHEDULE, PlacementPlan, PlannedEntry
 from webhook.core.policy_spec import OnConflict
 
 _FIELD = "topology_spread_constraints"
@@ -15,7 +15,7 @@ _PATH = ("spec", "topologySpreadConstraints")
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
-    """Append what is missing, replace what contradicts where the policy overrides."""
+    """Append missing constraints; under Override, replace contradicting ones."""
     if not plan.spreads:
         return []
     own, labels = pod.spec.topology_spread_constraints, pod.labels
@@ -31,8 +31,8 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     return changes + append(lacking, own, *_PATH)
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
-    """Return what is owed: DoNotSchedule as it is wanted, and none of either kind that contradicts under Deny."""
+def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    """Return missing DoNotSchedule constraints, and under Deny contradicting constraints of either kind."""
     found: list[Violation] = []
     rule = plan.rule_for(_FIELD)
     for wanted in plan.spreads:
@@ -56,10 +56,10 @@ def _same_key(
 
 
 def _is_equal(
-    own: TopologySpreadConstraint, wanted: Wanted[TopologySpreadConstraint], labels: canonical_form.Labels
+    own: TopologySpreadConstraint, wanted: PlannedEntry[TopologySpreadConstraint], labels: canonical_form.Labels
 ) -> bool:
     meant = canonical_form.of_spread(own, labels)
-    return meant == wanted.meant or meant == canonical_form.of_spread(wanted.entry, labels)
+    return meant == wanted.canonical or meant == canonical_form.of_spread(wanted.entry, labels)
 
 
 def _contradicts(pod: Pod, index: int, wanted: TopologySpreadConstraint, *, is_users: bool) -> Violation:
@@ -74,7 +74,7 @@ def _contradicts(pod: Pod, index: int, wanted: TopologySpreadConstraint, *, is_u
 def _differing(
     own: TopologySpreadConstraint, wanted: TopologySpreadConstraint, labels: canonical_form.Labels
 ) -> tuple[str, str]:
-    """Return, in words, what each of two constraints says where they differ."""
+    """Return the text of the differing fields of two constraints."""
     theirs, ours = _parts(own, labels), _parts(wanted, labels)
     differing = [name for name in ours if theirs[name][0] != ours[name][0]]
     theirs_said, ours_said = (", ".join(f"{name} {parts[name][1]}" for name in differing) for parts in (theirs, ours))
@@ -82,12 +82,12 @@ def _differing(
 
 
 def _parts(constraint: TopologySpreadConstraint, labels: canonical_form.Labels) -> dict[str, tuple[Hashable, str]]:
-    """Return what each field but the key's own means, and how it reads."""
+    """Return the canonical value and the text of each field outside the key."""
     keys = constraint.match_label_keys or ()
     selector = constraint.label_selector
     return {
         "maxSkew": (constraint.max_skew, str(constraint.max_skew)),
-        "labelSelector": (canonical_form.of_selector(selector, labels, keys), display.of_selector(selector)),
+        "labelSelector": (canonical_form.of_selector(selector, labels, keys), requirement_text.of_selector(selector)),
         "minDomains": (constraint.min_domains or 1, str(constraint.min_domains or 1)),
         **{
             name: (said, said)

@@ -1,14 +1,14 @@
-"""What one toleration bears beside another: which taints, and for how long."""
+"""Comparison of tolerations: which taints they tolerate, and for how long."""
 
 from collections.abc import Sequence
 from math import inf
 
-from webhook.core.kubernetes.selectors import integer
+from webhook.core.kubernetes.label_constraints import integer
 from webhook.core.kubernetes.types import Toleration
 
 
 def covers(own: Toleration, wanted: Toleration) -> bool:
-    """Say whether every taint that `wanted` tolerates is tolerated by `own`, for at least as long."""
+    """Return whether `own` tolerates every taint that `wanted` tolerates, for at least as long."""
     key = own.key == wanted.key or (own.key == "" and own.operator == "Exists")
     value = own.operator == "Exists" or ((own.operator or "Equal") == wanted.operator and _reaches(own, wanted))
     effect = own.effect in {"", wanted.effect}
@@ -16,7 +16,7 @@ def covers(own: Toleration, wanted: Toleration) -> bool:
 
 
 def _reaches(own: Toleration, wanted: Toleration) -> bool:
-    """Say whether every taint's value that fits `wanted` fits `own`, which has the same operator."""
+    """Return whether `own`, with the same operator, matches every taint value that `wanted` matches."""
     if own.value == wanted.value or own.operator not in {"Lt", "Gt"}:
         return own.value == wanted.value
     ours, theirs = integer(own.value), integer(wanted.value)
@@ -26,7 +26,7 @@ def _reaches(own: Toleration, wanted: Toleration) -> bool:
 
 
 def shortens(own: Toleration, wanted: Toleration) -> bool:
-    """Say whether `own` may bear a taint that `wanted` tolerates, and for less time."""
+    """Return whether `own` may tolerate a taint that `wanted` tolerates for a shorter time."""
     if seconds(own) >= seconds(wanted):
         return False
     key = own.key == wanted.key or "" in {own.key, wanted.key}
@@ -35,7 +35,7 @@ def shortens(own: Toleration, wanted: Toleration) -> bool:
 
 
 def _meet(own: Toleration, wanted: Toleration) -> bool:
-    """Say whether there is a taint's value that fits both."""
+    """Return whether some taint value matches both."""
     if "Exists" in {own.operator, wanted.operator}:
         return True
     if "Equal" in {one := own.operator or "Equal", other := wanted.operator or "Equal"}:
@@ -52,12 +52,12 @@ def _meet(own: Toleration, wanted: Toleration) -> bool:
 
 
 def seconds(toleration: Toleration) -> float:
-    """Return for how long a taint is borne."""
+    """Return for how long a taint is tolerated."""
     return inf if toleration.toleration_seconds is None else toleration.toleration_seconds
 
 
 def reduced(tolerations: Sequence[Toleration]) -> list[Toleration]:
-    """Return them without those that another one covers, the longest last."""
+    """Return the tolerations without those that another one covers, the longest last."""
     needed = [
         wanted
         for index, wanted in enumerate(tolerations)

@@ -1,7 +1,7 @@
-"""Tolerations: united by what they cover. One that the Pod bears already, for at least as long, is not added.
+"""Tolerations: the policy's added to the Pod's, without those that the Pod already covers for at least as long.
 
-The first toleration that fits a taint decides when to evict, so that a shorter one in front takes the effect of a
-longer one behind it. DefaultTolerationSeconds has put 300 s for not-ready and unreachable into most Pods before us.
+The first toleration that matches a taint decides when to evict: a shorter one in front cancels a longer one behind it.
+DefaultTolerationSeconds has already added 300 s for not-ready and unreachable to most Pods.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from webhook.core.placement.toleration_match import covers, shortens
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
-    """Append what is missing; what a shorter one would take the effect of comes first."""
+    """Append missing tolerations; prepend those that a shorter one of the Pod's would cancel."""
     own = pod.spec.tolerations
     patched = list(own or ())
     found: list[PatchOperation] = []
-    for wanted in plan.tolerations:  # the longest last: each is in front of what it prolongs
+    for wanted in plan.tolerations:  # the longest last, so that it ends up in front
         if _holds(patched, wanted.entry):
             continue
         in_front = any(shortens(have, wanted.entry) for have in patched)
@@ -31,7 +31,7 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     return found
 
 
-def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     own = pod.spec.tolerations or ()
     return [
         Violation(Code.PLACEMENT_UNFULFILLED, "spec.tolerations", words, f"spec.tolerations lacks {words}")
@@ -40,7 +40,7 @@ def lacks(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def _holds(own: Iterable[Toleration], wanted: Toleration) -> bool:
-    """Say whether every taint that `wanted` tolerates is borne as long: the first that has a say decides."""
+    """Return whether `own` tolerates all that `wanted` does, for as long: the first that matches decides."""
     for have in own:
         if covers(have, wanted):
             return True

@@ -59,7 +59,7 @@ def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str
     if _is_left_alone(pod, compiled):
         return None
     labels = {"kubernetes.io/metadata.name": namespace, **namespace_labels}
-    service, is_labelled = compiled.believed(pod, namespace, labels), True
+    service, is_labelled = compiled.owner_by_label(pod, namespace, labels), True
     if service is None:
         service, is_labelled = compiled.matcher.owner(namespace, labels, pod.labels), False
     if service is None:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from webhook.core.kubernetes.name_patterns import any_fits
-from webhook.core.kubernetes.selector_match import depends_on, selects
-from webhook.core.kubernetes.unsettled_labels import SETTLED, UnsettledLabels
+from webhook.core.kubernetes.name_patterns import matches_any
+from webhook.core.kubernetes.selector_match import deciding_labels, selects
+from webhook.core.kubernetes.unresolved_labels import RESOLVED, UnresolvedLabels
 from webhook.core.policy.model import Match, Policy, Service
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -15,7 +15,7 @@ _NAMESPACES_REMEMBERED = 10_000
 
 def _may_own(match: Match, namespace: str) -> bool:
     """Judge the part of a match that a namespace's name decides alone."""
-    return not match.namespaces or any_fits(match.namespaces, namespace)
+    return not match.namespaces or matches_any(match.namespaces, namespace)
 
 
 def _selects_by_name(match: Match, namespace: str) -> bool | None:
@@ -61,7 +61,7 @@ class Matcher:
         labels: Mapping[str, str],
         *,
         to_be_named: bool,
-        unsettled: UnsettledLabels = SETTLED,
+        unresolved: UnresolvedLabels = RESOLVED,
     ) -> bool:
         """Return whether the owner of a Pod with these labels depends on labels of its namespace.
 
@@ -72,7 +72,7 @@ class Matcher:
         candidates = self.candidates(namespace)
         for service in candidates:
             selected = _selects_by_name(service.match, namespace)
-            deciding = depends_on(service.match.pod_selector, labels, unsettled)
+            deciding = deciding_labels(service.match.pod_selector, labels, unresolved)
             if selected is not False and deciding is not None and (selected is None or not deciding):
                 return selected is None
         named = {_selects_by_name(one.match, namespace) for one in candidates if not one.match.any_namespace}
@@ -95,14 +95,14 @@ class Matcher:
         namespace: str,
         namespace_labels: Mapping[str, str],
         labels: Mapping[str, str],
-        unsettled: UnsettledLabels,
+        unresolved: UnresolvedLabels,
     ) -> tuple[PossibleOwner, ...]:
         """Return, in order, every service that may turn out to be the first that matches; one where that is settled."""
         found = []
         for service in self.candidates(namespace):
             if not selects(service.match.namespace_selector, namespace_labels):
                 continue
-            deciding = depends_on(service.match.pod_selector, labels, unsettled)
+            deciding = deciding_labels(service.match.pod_selector, labels, unresolved)
             if deciding is None:
                 continue
             found.append(PossibleOwner(service, deciding))

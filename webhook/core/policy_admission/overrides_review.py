@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from webhook.core.admission.decision import ALLOWED, ResponseStatus
-from webhook.core.admission.review import respond
 from webhook.core.document import DocumentError
 from webhook.core.document.configmap import OVERRIDES_KEY, ConfigMap, NoDocumentError, document_of
+from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus, respond
 from webhook.core.overrides import Override, remarks
 from webhook.core.overrides_document import OverridesDocument, load
 from webhook.core.policy.model import Policy

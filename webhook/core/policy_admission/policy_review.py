@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from webhook.core.admission.decision import ALLOWED, ResponseStatus
-from webhook.core.admission.review import BadReviewError, object_of, request_of, respond
 from webhook.core.configurations import ClientConfig, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, OVERRIDES, ConfigMap, NoDocumentError, document_of
 from webhook.core.document.loading import unproved
+from webhook.core.kubernetes.admission_request import BadReviewError, object_of, request_of
+from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus, respond
 from webhook.core.policy.model import Policy
 from webhook.core.quota.counter_resets import starts_empty
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from webhook.core.kubernetes.pod_templates import WorkloadKind
-from webhook.core.kubernetes.unsettled_labels import Unsettled, UnsettledLabels
+from webhook.core.kubernetes.unresolved_labels import UnresolvedLabel, UnresolvedLabels
 from webhook.core.simulation.daemon_sets import of_daemon_set
 from webhook.core.simulation.jobs import of_cron_job, of_job
 from webhook.core.simulation.stateful_sets import of_stateful_set
@@ -23,11 +23,11 @@ _COPIED = frozenset({"labels", "annotations", "finalizers"})
 class SimulatedPod(NamedTuple):
     """A Pod as its controller sends it. What cannot be known beforehand stands in angle brackets.
 
-    `unsettled` holds those of its labels whose value is not known, or differs from Pod to Pod.
+    `unresolved` holds those of its labels whose value is not known, or differs from Pod to Pod.
     """
 
     document: dict[str, Any]
-    unsettled: UnsettledLabels
+    unresolved: UnresolvedLabels
 
 
 def simulate(
@@ -43,9 +43,9 @@ def simulate(
     name = GeneratedName.of(metadata, is_stored=is_stored)
     workload = WorkloadObject(source, name, metadata, spec, template, is_stored)
     added = _CONTROLLERS[source.kind](workload)
-    unsettled = {key: value for key, value in added.labels.items() if isinstance(value, Unsettled)}
+    unresolved = {key: value for key, value in added.labels.items() if isinstance(value, UnresolvedLabel)}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(workload, added, namespace)}
-    return SimulatedPod({**pod, "spec": _with(template.get("spec"), added.spec)}, unsettled)
+    return SimulatedPod({**pod, "spec": _with(template.get("spec"), added.spec)}, unresolved)
 
 
 def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any:
@@ -56,7 +56,9 @@ def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any
     own = {key: value for key, value in (given or {}).items() if key in _COPIED}
     more: dict[str, Any] = {}
     if added.labels:
-        settled = {key: value.sample if isinstance(value, Unsettled) else value for key, value in added.labels.items()}
+        settled = {
+            key: value.sample if isinstance(value, UnresolvedLabel) else value for key, value in added.labels.items()
+        }
         more["labels"] = _with(own.get("labels"), settled)
     if added.annotations:
         more["annotations"] = _with(own.get("annotations"), added.annotations)
@@ -94,7 +96,7 @@ def _owner(workload: WorkloadObject, maker: GeneratedName) -> dict[str, Any]:
 
 def _of_deployment(workload: WorkloadObject) -> Additions:
     shown = f"<{HASH_LABEL}>"
-    return Additions(workload.name.plus(f"-{shown}", f"-{HASH}"), {HASH_LABEL: Unsettled(shown, HASH)})
+    return Additions(workload.name.plus(f"-{shown}", f"-{HASH}"), {HASH_LABEL: UnresolvedLabel(shown, HASH)})
 
 
 def _of_replicas(workload: WorkloadObject) -> Additions:

@@ -5,7 +5,7 @@ Source: pkg/controller/daemon/util/daemonset_util.go of Kubernetes 1.36.
 
 from typing import Any
 
-from webhook.core.kubernetes.unsettled_labels import Unsettled
+from webhook.core.kubernetes.unresolved_labels import UnresolvedLabel
 from webhook.core.simulation.workload import HASH, REVISION_LABEL, Additions, Json, WorkloadObject, items, mapping
 
 GENERATION_LABEL = "pod-template-generation"
@@ -16,8 +16,8 @@ def of_daemon_set(workload: WorkloadObject) -> Additions:
     generation = mapping(workload.metadata.get("annotations")).get(_GENERATION_ANNOTATION)
     known = generation if workload.is_stored and isinstance(generation, str) else None
     labels = {
-        REVISION_LABEL: Unsettled(f"<{REVISION_LABEL}>", HASH),
-        GENERATION_LABEL: known or Unsettled(f"<{GENERATION_LABEL}>", "[1-9][0-9]*"),
+        REVISION_LABEL: UnresolvedLabel(f"<{REVISION_LABEL}>", HASH),
+        GENERATION_LABEL: known or UnresolvedLabel(f"<{GENERATION_LABEL}>", "[1-9][0-9]*"),
     }
     spec = workload.pod_spec
     added = {"tolerations": _daemon_tolerations(spec), "affinity": _on_one_node(spec)}

@@ -6,7 +6,7 @@ Source: pkg/registry/batch/job/strategy.go and pkg/controller/job of Kubernetes 
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.kubernetes.unsettled_labels import Unsettled
+from webhook.core.kubernetes.unresolved_labels import UnresolvedLabel
 from webhook.core.simulation.workload import (
     GENERATED_FROM_MAX,
     Additions,
@@ -39,23 +39,23 @@ def _job_pods(workload: WorkloadObject, name: GeneratedName) -> Additions:
     """Return what the API server writes into a Job's template, and what the controller makes of an Indexed one."""
     given = mapping(mapping(workload.template.get("metadata")).get("labels"))
     uid = workload.metadata.get("uid")
-    labels: dict[str, str | Unsettled] = {}
+    labels: dict[str, str | UnresolvedLabel] = {}
     if workload.spec.get("manualSelector") is not True:
         generated = {**dict.fromkeys(JOB_NAME_LABELS, name.label())}
-        generated |= dict.fromkeys(JOB_UID_LABELS, Unsettled("<uid>", _UID))
+        generated |= dict.fromkeys(JOB_UID_LABELS, UnresolvedLabel("<uid>", _UID))
         # A dry run has filled in a name and a uid that are nobody's.
         passing = () if workload.is_stored else (uid, workload.metadata.get("name"))
         labels = {
             key: value
             for key, value in generated.items()
-            if key not in given or (isinstance(value, Unsettled) and given[key] in passing)
+            if key not in given or (isinstance(value, UnresolvedLabel) and given[key] in passing)
         }
     if workload.spec.get("completionMode") != "Indexed":
         return Additions(name, labels, finalizers=(_FINALIZER,))
     labels[COMPLETION_INDEX] = "0"
     indexes = range(max(1, whole(workload.spec.get("completions"), 1)))
     if len(indexes) > 1:
-        labels[COMPLETION_INDEX] = Unsettled("0", numbers=indexes)
+        labels[COMPLETION_INDEX] = UnresolvedLabel("0", numbers=indexes)
     annotations = {COMPLETION_INDEX: "0"}
     if workload.spec.get("backoffLimitPerIndex") is not None:
         annotations[_INDEX_FAILURES] = "0"

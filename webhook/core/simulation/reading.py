@@ -7,7 +7,7 @@ import msgspec
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_templates import WorkloadKind
-from webhook.core.kubernetes.unsettled_labels import UnsettledLabels
+from webhook.core.kubernetes.unresolved_labels import UnresolvedLabels
 from webhook.core.simulation import simulate
 from webhook.core.simulation.workload import Json, mapping
 
@@ -19,7 +19,7 @@ class PodTemplate(NamedTuple):
 
     pod: Pod
     owner: str
-    unsettled: UnsettledLabels
+    unresolved: UnresolvedLabels
 
 
 def pod_of(document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool) -> PodTemplate | None:
@@ -33,7 +33,7 @@ def pod_of(document: Json, source: WorkloadKind, namespace: str, *, is_stored: b
     except msgspec.ValidationError as error:
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
-    return PodTemplate(pod, f"{source.shown}/{_shown_name(document)}", simulated.unsettled)
+    return PodTemplate(pod, f"{source.shown}/{_shown_name(document)}", simulated.unresolved)
 
 
 def _template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:

@@ -5,7 +5,7 @@ Source: pkg/controller/statefulset/stateful_set_utils.go of Kubernetes 1.36.
 
 from typing import Any
 
-from webhook.core.kubernetes.unsettled_labels import Unsettled
+from webhook.core.kubernetes.unresolved_labels import UnresolvedLabel
 from webhook.core.simulation.workload import HASH, REVISION_LABEL, Additions, WorkloadObject, items, mapping, whole
 
 POD_NAME_LABEL, POD_INDEX_LABEL = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
@@ -17,16 +17,16 @@ def of_stateful_set(workload: WorkloadObject) -> Additions:
     ordinals = range(start, start + max(1, whole(spec.get("replicas"), 1)))
     pod = name.plus(f"-{start}")
     revision = name.plus(f"-<{REVISION_LABEL}>", f"-{HASH}")
-    labels: dict[str, str | Unsettled] = {
+    labels: dict[str, str | UnresolvedLabel] = {
         POD_NAME_LABEL: pod.label(),
         POD_INDEX_LABEL: str(start),
         REVISION_LABEL: revision.label(),
     }
     if len(ordinals) > 1:
-        labels[POD_INDEX_LABEL] = Unsettled(str(start), numbers=ordinals)
-        any_pod = Unsettled(pod.shown, f"{name.pattern}-[0-9]+")
+        labels[POD_INDEX_LABEL] = UnresolvedLabel(str(start), numbers=ordinals)
+        any_pod = UnresolvedLabel(pod.shown, f"{name.pattern}-[0-9]+")
         labels[POD_NAME_LABEL] = (
-            Unsettled(pod.shown, prefix=f"{name.shown}-", numbers=ordinals) if name.is_known else any_pod
+            UnresolvedLabel(pod.shown, prefix=f"{name.shown}-", numbers=ordinals) if name.is_known else any_pod
         )
     claims = [one for item in items(spec.get("volumeClaimTemplates")) if (one := _claim_name(item))]
     volumes = [{"name": one, "persistentVolumeClaim": {"claimName": f"{one}-{pod.shown}"}} for one in claims]

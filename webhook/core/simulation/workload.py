@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod_templates import WorkloadKind
-from webhook.core.kubernetes.unsettled_labels import Unsettled
+from webhook.core.kubernetes.unresolved_labels import UnresolvedLabel
 
 Json = Mapping[str, Any]
 
@@ -40,8 +40,8 @@ class GeneratedName(NamedTuple):
     def plus(self, shown: str, pattern: str = "") -> "GeneratedName":
         return GeneratedName(self.shown + shown, self.pattern + (pattern or re.escape(shown)))
 
-    def label(self) -> str | Unsettled:
-        return self.shown if self.is_known else Unsettled(self.shown, self.pattern)
+    def label(self) -> str | UnresolvedLabel:
+        return self.shown if self.is_known else UnresolvedLabel(self.shown, self.pattern)
 
 
 class WorkloadObject(NamedTuple):
@@ -69,7 +69,7 @@ class Additions(Struct, frozen=True, gc=False):
     """
 
     maker: GeneratedName
-    labels: Mapping[str, str | Unsettled] = {}
+    labels: Mapping[str, str | UnresolvedLabel] = {}
     annotations: Mapping[str, str] = {}
     finalizers: tuple[str, ...] = ()
     name: GeneratedName | None = None

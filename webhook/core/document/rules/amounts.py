@@ -42,9 +42,9 @@ def _is_meant(resource: str, part: Part, *, is_quota: bool) -> Iterator[Problem]
     if name in _LEAST_BYTES and value < _LEAST_BYTES[name]:
         how_many = "less than a byte" if value < 1 else "1 byte" if value == 1 else f"{float(value):g} bytes"
         remedy = f"write a unit, such as {digits}Mi or {digits}Gi"
-        yield part.wrong(f"{how_many}, less than any container takes", remedy)
+        yield part.wrong(f"{how_many}, less than any container needs", remedy)
     elif name == "cpu" and value > (_MOST_CORES_OF_A_FLEET if is_quota else _MOST_CORES):
         remedy = f"write cores, such as {digits}, or thousandths, such as {digits}m"
         yield part.wrong(f"{int(value)} cores", remedy)
     elif name == "cpu" and value * 1000 < 1 and not is_quota:
-        yield part.wrong("finer than 1m, the least that a container is given", "write 1m or more")
+        yield part.wrong("finer than 1m, the smallest unit of a container's cpu", "write 1m or more")

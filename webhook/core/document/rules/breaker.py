@@ -25,7 +25,7 @@ def outcomes_are_heard(service: Part) -> Iterator[Problem]:
         part = breaker.get(trigger)
         if part is not None:
             remedy = "add outcomes, whose source is Pushed or PodStart, or remove it"
-            yield part.wrong_field("needs outcomes, and this breaker hears of none", remedy)
+            yield part.wrong_field("needs outcomes, and this breaker has none", remedy)
 
 
 def a_source_has_its_own_fields(service: Part) -> Iterator[Problem]:
@@ -36,7 +36,7 @@ def a_source_has_its_own_fields(service: Part) -> Iterator[Problem]:
     reporters, deadline = outcomes.get("reporters"), outcomes.get("startDeadline")
     if source.read(OutcomeSource) is OutcomeSource.PUSHED:
         if reporters is None or reporters.is_empty:
-            reason = "nobody may push outcomes"
+            reason = "no client may push outcomes"
             remedy = "list the client_ids that report, such as reporters: [edge-gateway]"
             yield outcomes.lacks("reporters", reason, remedy) if reporters is None else reporters.wrong(reason, remedy)
         if deadline is not None:
@@ -69,4 +69,4 @@ def quota_events_can_happen(service: Part) -> Iterator[Problem]:
         yield trigger.wrong_field(reason, "add quota.windows or quota.standing, or remove it")
     elif modes is not None and modes.read(Modes).quota is not Mode.ENFORCE:
         reason = f"never trips: only enforced denials count, and modes.quota is {modes.read(Modes).quota}"
-        yield trigger.wrong_field(reason, "write modes.quota: Enforce once you mean it")
+        yield trigger.wrong_field(reason, "write modes.quota: Enforce")

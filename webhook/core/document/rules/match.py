@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from webhook.core.document.yaml.fields import Part, WrongError, sound
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.kubernetes.selectors import Constraints, constraints, coverers, imply
+from webhook.core.kubernetes.label_constraints import Constraints, constraints, covering_patterns, imply
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy.model import Match
 
@@ -38,7 +38,7 @@ def a_match_says_where(service: Part) -> Iterator[Problem]:
         yield selector.wrong_field(reason, "give it labels, or write `anyNamespace: true` instead")
     elif not match.namespaces and selector is None:
         remedy = "add namespaces, namespaceSelector or `anyNamespace: true`"
-        yield part.wrong_field("does not say in which namespaces", remedy)
+        yield part.wrong_field("selects no namespaces", remedy)
 
 
 def selectors_make_sense(service: Part) -> Iterator[Problem]:
@@ -75,7 +75,7 @@ def _can_match(selector: Part) -> Iterator[Problem]:
     for key, constraint in constraints(label_selector).items():
         if constraint.impossible:
             reason = f"contradicts itself about {key}: nothing can match"
-            yield selector.wrong_field(reason, f"mend what it says of {key}")
+            yield selector.wrong_field(reason, f"fix its requirements on {key}")
 
 
 class _Reach:
@@ -104,7 +104,7 @@ class _Reach:
         )
 
     def _is_named_in(self, patterns: frozenset[str]) -> bool:
-        return not any(patterns.isdisjoint(coverers(name)) for name in self.namespaces)
+        return not any(patterns.isdisjoint(covering_patterns(name)) for name in self.namespaces)
 
 
 def every_service_can_be_reached(document: Part) -> Iterator[Problem]:
@@ -122,19 +122,19 @@ def every_service_can_be_reached(document: Part) -> Iterator[Problem]:
 
 def _shadowed(reach: _Reach, earlier: dict[str, list[_Reach]]) -> Iterator[Problem]:
     # Whoever covers all of our namespaces covers the first.
-    patterns = ["", *(coverers(reach.namespaces[0]) if reach.namespaces else ())]
+    patterns = ["", *(covering_patterns(reach.namespaces[0]) if reach.namespaces else ())]
     candidates = [other for pattern in patterns for other in earlier.get(pattern, ())]
     shadow = min((other for other in candidates if reach.within(other)), key=lambda other: other.order, default=None)
     if shadow is not None:
         line = shadow.part.node.key_line
-        reason = f"service {shadow.name} above (line {line}) matches every Pod that this one could"
+        reason = f"service {shadow.name} above (line {line}) matches every Pod that this one would match"
         yield reach.part.wrong_field(reason, f"move it above {shadow.name}, or narrow {shadow.name}'s match")
 
 
 def any_namespace_is_wide(service: Part) -> Iterator[Problem]:
     chosen = service.get("match", "anyNamespace")
     if chosen is not None and chosen.read(bool):
-        reason = "the webhook will be asked about Pods of every namespace that is not exempt"
+        reason = "the webhook will be called for Pods of every namespace that is not exempt"
         yield chosen.wrong_field(reason, "name the namespaces, or select them by label, where you can")
 
 
@@ -143,6 +143,6 @@ def namespaces_do_not_overlap(service: Part) -> Iterator[Problem]:
         names = [(part, part.read(str)) for part in namespaces.items()]
         listed = {name for _, name in names}
         for part, name in names:
-            wider = next((other for other in coverers(name) if other != name and other in listed), None)
+            wider = next((other for other in covering_patterns(name) if other != name and other in listed), None)
             if wider is not None:
-                yield part.wrong(f"{wider} covers it already", "remove it")
+                yield part.wrong(f"{wider} already covers it", "remove it")

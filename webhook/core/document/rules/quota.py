@@ -27,7 +27,7 @@ def windows_differ(document: Part) -> Iterator[Problem]:
             length = window.read(Duration)
             if length in first:
                 there = first[length].node
-                reason = f"as long as the window {there.shown} in line {there.line}"
+                reason = f"the same length as the window {there.shown} in line {there.line}"
                 yield window.wrong(reason, "put both limits under one window")
             first.setdefault(length, window)
 
@@ -55,7 +55,9 @@ def _is_exact(resource: str, part: Part) -> Iterator[Problem]:
         yield part.wrong("above 2^53, beyond which counters are not exact", "write a smaller limit, or remove it")
     elif units.denominator != 1:
         hint = " (m means thousandths: was M or Mi meant?)" if part.node.text.endswith("m") and finest == "1" else ""
-        yield part.wrong(f"finer than {finest}, the least that is counted{hint}", f"write a multiple of {finest}")
+        yield part.wrong(
+            f"finer than {finest}, the smallest unit that is counted{hint}", f"write a multiple of {finest}"
+        )
 
 
 def a_quota_limits_something(service: Part) -> Iterator[Problem]:
@@ -73,7 +75,9 @@ def surge_has_its_measure(service: Part) -> Iterator[Problem]:
     if surge is None or hard is None or isinstance(surge.node.value, str):
         return
     if surge.read(int) and hard.get("pods") is None:
-        yield surge.wrong("a count is of Pods, and hard has no pods", "write a percentage, or add pods to hard")
+        yield surge.wrong(
+            "a count is a number of Pods, and hard has no pods", "write a percentage, or add pods to hard"
+        )
 
 
 def waiting_has_its_rules(service: Part) -> Iterator[Problem]:

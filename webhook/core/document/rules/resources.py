@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from webhook.core.container_resources.kinds import (
+from webhook.core.container_resources.resource_kinds import (
     COMPUTE,
     DECIDE_QOS,
     is_extended,
@@ -53,7 +53,7 @@ def defaults_do_not_overcommit(service: Part) -> Iterator[Problem]:
         limit = limits[resource]
         if part.read(Quantity).value < limit.read(Quantity).value:
             reason = f"below default {limit.node.shown} of {resource} in line {limit.node.line}"
-            yield part.wrong(f"{reason}, and Kubernetes takes it only where both are equal", "keep one of the two")
+            yield part.wrong(f"{reason}, and Kubernetes requires both to be equal", "keep one of the two")
 
 
 def implied_limits_fit_the_pod(service: Part) -> Iterator[Problem]:
@@ -79,7 +79,7 @@ def amounts_can_be_written(service: Part) -> Iterator[Problem]:
 def _can_be_written(resource: str, part: Part) -> Iterator[Problem]:
     value = part.read(Quantity).value
     if is_extended(resource) and value.denominator != 1:
-        yield part.wrong("Kubernetes takes whole numbers of an extended resource", "write a whole number")
+        yield part.wrong("an extended resource is a whole number in Kubernetes", "write a whole number")
     if is_huge_pages(resource):
         size = page_size(resource)
         if size is None:
@@ -95,7 +95,7 @@ def limits_are_meant(service: Part) -> Iterator[Problem]:
     for resource, part in _amounts(service, "max").items():
         if resource in COMPUTE and resource not in given:
             gets = "limit" if resource in _amounts(service, "defaultRequest") else "limit and as its request"
-            reason = f"a container that asks for nothing gets all of it as its {gets}, for want of a default"
+            reason = f"a container that asks for nothing gets all of it as its {gets}, because there is no default"
             yield part.wrong(reason, f"write default of {resource} too, which may be the same")
 
 
@@ -104,7 +104,7 @@ def totals_see_every_container(service: Part) -> Iterator[Problem]:
     bounded = {*_amounts(service, "default"), *_amounts(service, "max")}
     for resource, part in _amounts(service, "max", of="pod").items():
         if resource in COMPUTE and resource not in bounded:
-            reason = "containers without a limit count nothing here, and take what they find"
+            reason = "containers without a limit count as 0 here, and are unbounded"
             yield part.wrong(reason, f"write container.default or container.max of {resource} too")
 
 
@@ -122,7 +122,7 @@ def huge_pages_have_company(service: Part) -> Iterator[Problem]:
     for word in ("defaultRequest", "default"):
         for resource, part in _amounts(service, word).items():
             if is_huge_pages(resource) and given.isdisjoint(DECIDE_QOS):
-                reason = "Kubernetes takes huge pages only beside cpu or memory: who asks for neither gets none"
+                reason = "Kubernetes allows huge pages only with cpu or memory: a container without both gets none"
                 yield part.wrong_field(reason, "write a default of cpu or memory too")
 
 

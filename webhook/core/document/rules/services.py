@@ -6,7 +6,7 @@ import msgspec
 
 from webhook.core.document.yaml.fields import Part, sound
 from webhook.core.document.yaml.problems import Problem, suggestion
-from webhook.core.kubernetes.selectors import coverers
+from webhook.core.kubernetes.label_constraints import covering_patterns
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
 
 _NAMED = ("services", "pools", "slaClasses")
@@ -28,8 +28,8 @@ def names_are_unique(document: Part) -> Iterator[Problem]:
         for name in document.select(collection, "*", "name"):
             text = name.read(str)
             if text in first:
-                reason = f"the name is taken, in line {first[text].node.line}"
-                yield name.wrong(reason, "give each one a name of its own")
+                reason = f"the name is already used in line {first[text].node.line}"
+                yield name.wrong(reason, "give each a unique name")
             first.setdefault(text, name)
 
 
@@ -58,7 +58,7 @@ def _class_exists(service: Part, classes: list[str]) -> Iterator[Problem]:
         yield chosen.wrong("no such SLA class", suggestion(chosen.read(str), classes, "slaClasses has"))
     elif chosen is None and "bronze" not in classes:
         remedy = suggestion("bronze", classes, "write one of slaClasses:")
-        yield service.lacks("slaClass", "it would be bronze, which slaClasses does not have", remedy)
+        yield service.lacks("slaClass", "the default is bronze, which is not in slaClasses", remedy)
 
 
 def no_service_is_exempt(document: Part) -> Iterator[Problem]:
@@ -70,8 +70,8 @@ def no_service_is_exempt(document: Part) -> Iterator[Problem]:
 
 def _is_exempt(namespaces: Part, exempt: set[str]) -> Iterator[Problem]:
     names = namespaces.read(list[str])
-    if names and not any(exempt.isdisjoint(coverers(name)) for name in names):
-        reason = "all of these namespaces are exempt: the service can own no Pod"
+    if names and not any(exempt.isdisjoint(covering_patterns(name)) for name in names):
+        reason = "all of these namespaces are exempt: the service would own no Pods"
         yield namespaces.wrong_field(reason, "name other namespaces, or take these out of exemptions")
 
 

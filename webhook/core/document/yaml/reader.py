@@ -100,11 +100,11 @@ class _Composer:
     def _aliased(self, event: Any, here: Node) -> Node:
         here.value = here.text = f"*{event.anchor}"
         if event.anchor not in self._anchors:
-            problem = here.problem("there is no such anchor above", "define the anchor above its first use")
+            problem = here.problem("the anchor is not defined above", "define the anchor above its first use")
             raise DocumentError([*self.problems, problem])
         there = self._anchors[event.anchor]
         if there is None:
-            problem = here.problem("the alias stands inside what it refers to", "write the value out")
+            problem = here.problem("the alias is inside the value that it refers to", "write the value out")
             raise DocumentError([*self.problems, problem])
         self._count(here, there.size)
         # The field is the alias's own; the value, and all that is in it, stays where it was written.
@@ -147,7 +147,7 @@ class _Composer:
             self.problems.append(here.problem(reason, f'quote it: "{here.text}"'))
         elif here.text == "<<" and not here.quoted:
             remedy = "use `defaults` for what services share, or an alias for a whole value"
-            self.problems.append(here.problem("merge keys are not read", remedy))
+            self.problems.append(here.problem("merge keys are not supported", remedy))
         else:
             return here.text
         return None

@@ -17,13 +17,13 @@ _INDENT = "align it with the fields that it belongs to"
 _WORDS: tuple[tuple[str, str, str], ...] = (
     # a part of what either parser says, the reason, the remedy; the first that fits
     ("tab character", "a tab cannot indent YAML", "use spaces"),
-    ("found undefined alias", "there is no such anchor above", "define the anchor above its first use"),
+    ("found undefined alias", "the anchor is not defined above", "define the anchor above its first use"),
     ("while scanning an alias", "* begins an alias, and no name follows", "quote the value"),
     ("while scanning an anchor", "& begins an anchor, and no name follows", "quote the value"),
     ("while scanning a quoted scalar: found unexpected end", "the quote is never closed", "close it"),
     (
         "unknown escape character",
-        "double quotes know no such escape",
+        "not an escape sequence of double quotes",
         "write the backslash twice, or use single quotes",
     ),
     ("escape code", "not the code of a character", "write the character itself"),
@@ -39,18 +39,18 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ("for merging", "a merge key takes a mapping", "write `<<: *ALIAS`"),
     ("characters are not allowed", "a character that YAML does not allow", "remove it"),
     ("could not find expected ':'", "a line without a colon, where a field belongs", "write `NAME: VALUE`"),
-    ("mapping values are not allowed", "a colon where no field can begin", "quote the value, or mend the indentation"),
+    ("mapping values are not allowed", "a colon where no field can begin", "quote the value, or fix the indentation"),
     ("while parsing a block mapping", "not aligned with the fields above", _INDENT),
     ("while parsing a block collection", "not aligned with the list above", "align it with the entries of the list"),
     ("block sequence entries are not allowed", "a list cannot begin here", "begin it on a line of its own"),
     ("while parsing a flow node", "a value or a closing bracket is missing", "write it"),
     ("expected node content", "a value is missing", "write it"),
     ("expected the node content", "a value is missing", "write it"),
-    ("document start", "more text behind the end of the document", "remove it, or begin a new document with `---`"),
+    ("document start", "text after the end of the document", "remove it, or begin a new document with `---`"),
     ("while scanning a directive", "% at the beginning of a line is a directive", "remove the line"),
-    ("directive", "not a directive that this version reads", "remove the line"),
-    ("incompatible YAML document", "not a version of YAML that is read", "remove the line"),
-    ("cannot start any token", "no plain value begins with this character", "quote the value"),
+    ("directive", "not a directive that this version supports", "remove the line"),
+    ("incompatible YAML document", "not a supported version of YAML", "remove the line"),
+    ("cannot start any token", "a plain value cannot begin with this character", "quote the value"),
 )
 
 
@@ -86,7 +86,7 @@ def in_words(error: yaml.YAMLError, text: str) -> Syntax:
     remedy = remedy or (
         "quote the value"
         if here[column : column + 1] in set(_INDICATORS)
-        else "mend brackets, quotes, colons and indentation here or in the line above"
+        else "fix brackets, quotes, colons and indentation here or in the line above"
     )
     return Syntax(line + 1, column + 1, " ".join(reason.split()), remedy)
 

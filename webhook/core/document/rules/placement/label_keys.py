@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from webhook.core.document.yaml.fields import Part
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.kubernetes.selectors import constraints
+from webhook.core.kubernetes.label_constraints import constraints
 from webhook.core.kubernetes.types import LabelSelector
 
 _MATCH, _MISMATCH = "matchLabelKeys", "mismatchLabelKeys"
@@ -22,17 +22,17 @@ def label_keys_are_kubernetes(term: Part, default: Collection[str] | None = None
         if keys is None or keys.is_empty:
             continue
         if selected is None:
-            yield keys.wrong_field("counts only beside a labelSelector", "add labelSelector, or remove it")
+            yield keys.wrong_field("has no effect without a labelSelector", "add labelSelector, or remove it")
         yield from _listed_once(keys)
     for key in () if match is None else match.items():
         name = key.read(str)
         if selector is None and name in (selected or ()):
             yield key.wrong("an absent labelSelector selects by it already", "remove it, or write a labelSelector")
         elif name in (selected or ()):
-            reason = f"the labelSelector speaks of {name} already, and Kubernetes takes only one of the two"
+            reason = f"the labelSelector already selects by {name}, and Kubernetes allows only one of the two"
             yield key.wrong(reason, "remove it here or there")
         elif name in unwanted:
-            yield key.wrong(f"in {_MISMATCH}, too", "remove it here or there")
+            yield key.wrong(f"also in {_MISMATCH}", "remove it here or there")
 
 
 def _listed_once(keys: Part) -> Iterator[Problem]:

@@ -15,9 +15,9 @@ def topology_names_one_label(service: Part) -> Iterator[Problem]:
 def _names_one_label(entry: Part) -> Iterator[Problem]:
     level, key = entry.get("level"), entry.get("key")
     if level is None and key is None:
-        yield entry.wrong_field("does not say which label", "add level: Region, level: Zone, or key: LABEL")
+        yield entry.wrong_field("names no label", "add level: Region, level: Zone, or key: LABEL")
     elif level is not None and key is not None:
-        yield key.wrong_field("level says which label already", "remove level or key")
+        yield key.wrong_field("level already names the label", "remove level or key")
 
 
 def topology_can_be_fulfilled(service: Part) -> Iterator[Problem]:
@@ -31,7 +31,7 @@ def topology_can_be_fulfilled(service: Part) -> Iterator[Problem]:
             text = value.read(str)
             if label in allowed and allowed[label] and text not in allowed[label]:
                 reason = f"contradicts topology in line {first[label].node.key_line}, which requires another {label}"
-                yield value.wrong(reason, f"use {' or '.join(sorted(allowed[label]))}, or mend topology")
+                yield value.wrong(reason, f"use {' or '.join(sorted(allowed[label]))}, or fix topology")
 
 
 def _topology(part: Part, allowed: dict[str, frozenset[str]], first: dict[str, Part]) -> Iterator[Problem]:
@@ -65,4 +65,4 @@ def conflicts_can_happen(document: Part) -> Iterator[Problem]:
     for place, rule in unused.items():
         if place not in used:
             name = str(rule.path[-1])
-            yield rule.wrong_field(f"decides nothing: placement sets no {name}", f"set {name}, or remove it")
+            yield rule.wrong_field(f"has no effect: placement sets no {name}", f"set {name}, or remove it")

@@ -60,7 +60,7 @@ def no_required_term_is_empty(service: Part) -> Iterator[Problem]:
     for required in service.select(*_NODE_AFFINITY, REQUIRED):
         terms = required.get("nodeSelectorTerms")
         if terms is None or terms.is_empty:
-            reason, remedy = "Kubernetes takes at least one term", f"write one, or remove {REQUIRED}"
+            reason, remedy = "Kubernetes requires at least one term", f"write one, or remove {REQUIRED}"
             yield required.lacks("nodeSelectorTerms", reason, remedy) if terms is None else terms.wrong(reason, remedy)
             continue
         for term in terms.items():
@@ -70,4 +70,4 @@ def no_required_term_is_empty(service: Part) -> Iterator[Problem]:
 def _is_empty(part: Part) -> Iterator[Problem]:
     term = part.read(NodeSelectorTerm)
     if not term.match_expressions and not term.match_fields:
-        yield part.wrong_field("a term without expressions fits no node", "write matchExpressions, or remove it")
+        yield part.wrong_field("a term without expressions matches no node", "write matchExpressions, or remove it")

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from webhook.core.document.rules.placement.node_affinity import mistakes
 from webhook.core.document.yaml.fields import Part
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.kubernetes.selectors import ANYTHING, Constraint
+from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint
 from webhook.core.kubernetes.types import NodeRequirement
-from webhook.core.placement.display import of_requirement
 from webhook.core.placement.plan import required_expressions
 from webhook.core.placement.required import REQUIRED
+from webhook.core.placement.requirement_text import of_requirement
 from webhook.core.policy_spec import TopologyEntry
 
 _FIELDS = ("matchExpressions", "matchFields")
@@ -99,7 +99,7 @@ def _contradiction(own: list[_Demand], others: list[_Demand]) -> Problem | None:
             culprit = next((one for one in own if one.narrowing(demand.narrowing(ANYTHING)).impossible), own[-1])
             return _names_both(culprit, demand)
         if constraint.impossible and demand.narrowing(ANYTHING).impossible:
-            return demand.at.wrong_field(f"no node can fit {of_requirement(demand.requirement)}", "mend its values")
+            return demand.at.wrong_field(f"no node can match {of_requirement(demand.requirement)}", "fix its values")
         if constraint.impossible:
             other = next((one for one in before if one.narrowing(demand.narrowing(ANYTHING)).impossible), before[-1])
             return _names_both(demand, other)
@@ -108,5 +108,5 @@ def _contradiction(own: list[_Demand], others: list[_Demand]) -> Problem | None:
 
 
 def _names_both(culprit: _Demand, other: _Demand) -> Problem:
-    reason = f"{of_requirement(culprit.requirement)} contradicts {other.shown}: no node can fit all that is asked"
-    return culprit.at.wrong_field(reason, "mend one of the two")
+    reason = f"{of_requirement(culprit.requirement)} contradicts {other.shown}: no node can match both"
+    return culprit.at.wrong_field(reason, "fix one of the two")

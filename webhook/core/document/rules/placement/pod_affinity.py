@@ -24,7 +24,7 @@ def pod_terms_are_kubernetes(service: Part) -> Iterator[Problem]:
 def some_pod_can_be_near(service: Part) -> Iterator[Problem]:
     """Refuse what asks to be near Pods of which there can be none: it keeps every Pod Pending."""
     for term in _terms(service, "podAffinity", *_WAYS[0]):
-        yield from sound(_selects(service, term, "selects no Pod, and every Pod would wait for one"))
+        yield from sound(_selects(service, term, "selects no Pod, so every Pod would stay Pending"))
 
 
 def pods_cannot_be_near_and_away(service: Part) -> Iterator[Problem]:
@@ -34,7 +34,7 @@ def pods_cannot_be_near_and_away(service: Part) -> Iterator[Problem]:
     for term in _terms(service, "podAntiAffinity", *_WAYS[0]):
         other = near.get(_meant(term))
         if other is not None:
-            reason = f"required podAffinity in line {other.node.key_line} asks to be near the same Pods"
+            reason = f"required podAffinity in line {other.node.key_line} requires the same Pods nearby"
             yield term.wrong_field(reason, "remove one of the two")
 
 

@@ -7,7 +7,7 @@ from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import NodeSelectorTerm, PreferredSchedulingTerm
 from webhook.core.placement import PlacementPlan, canonical_form
 from webhook.core.placement.affinity import PREFERRED
-from webhook.core.placement.node_terms import joined, said
+from webhook.core.placement.node_terms import term_constraints, with_expressions
 from webhook.core.placement.plan import required_expressions
 from webhook.core.policy_spec import Placement, TopologyEntry
 
@@ -25,9 +25,9 @@ def preferences_can_count(service: Part) -> Iterator[Problem]:
         for part, wanted in preferences:
             preference = wanted.preference
             if not preference.match_expressions and not preference.match_fields:
-                yield part.wrong_field("prefers every node alike", "write matchExpressions, or remove it")
+                yield part.wrong_field("prefers every node equally", "write matchExpressions, or remove it")
             elif not _fits_any(preference, required, whole.node_selector):
-                yield part.wrong_field("prefers what the required entries rule out", "remove it, or mend its values")
+                yield part.wrong_field("prefers what the required entries rule out", "remove it, or fix its values")
 
 
 def preferences_differ(service: Part) -> Iterator[Problem]:
@@ -36,7 +36,7 @@ def preferences_differ(service: Part) -> Iterator[Problem]:
         for part, wanted in _preferences(placement):
             earlier = first.setdefault(canonical_form.of_preferred(wanted), part)
             if earlier is not part:
-                reason = f"means the same as line {earlier.node.key_line}, and weighs once"
+                reason = f"is equivalent to line {earlier.node.key_line}, and counts once"
                 yield part.wrong_field(reason, "remove one of the two, and give the other more weight")
 
 
@@ -55,13 +55,13 @@ def _required(placement: Placement) -> list[NodeSelectorTerm]:
     topology = required_expressions(placement.topology)
     of_nodes = placement.affinity.node_affinity
     native = of_nodes.required.node_selector_terms if of_nodes is not None and of_nodes.required is not None else None
-    return [joined(term, topology) for term in native] if native else [NodeSelectorTerm(topology)]
+    return [with_expressions(term, topology) for term in native] if native else [NodeSelectorTerm(topology)]
 
 
 def _fits_any(
     preference: NodeSelectorTerm, required: Sequence[NodeSelectorTerm], node_selector: Mapping[str, str]
 ) -> bool:
-    return any(said(_both(term, preference), node_selector) is not None for term in required)
+    return any(term_constraints(_both(term, preference), node_selector) is not None for term in required)
 
 
 def _both(one: NodeSelectorTerm, other: NodeSelectorTerm) -> NodeSelectorTerm:

@@ -44,4 +44,4 @@ def terms_say_something_new(service: Part) -> Iterator[Problem]:
             for term in terms.items():
                 earlier = first.setdefault(mean(term.read(kind)), term)
                 if earlier is not term:
-                    yield term.wrong_field(f"means the same as line {earlier.node.key_line}", "remove one of the two")
+                    yield term.wrong_field(f"is equivalent to line {earlier.node.key_line}", "remove one of the two")

@@ -27,5 +27,5 @@ def _spread(part: Part, first: dict[tuple[str, str], Part]) -> Iterator[Problem]
     first.setdefault(pair, part)
     if domains is not None and pair[1] != "DoNotSchedule":
         yield domains.wrong_field(
-            "counts only with DoNotSchedule", "write whenUnsatisfiable: DoNotSchedule, or remove it"
+            "has no effect without DoNotSchedule", "write whenUnsatisfiable: DoNotSchedule, or remove it"
         )

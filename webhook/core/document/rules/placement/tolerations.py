@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from webhook.core.document.formats import FormatError, check
 from webhook.core.document.yaml.fields import Part, sound
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.kubernetes.selectors import integer
+from webhook.core.kubernetes.label_constraints import integer
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.placement.toleration_match import covers
 
@@ -25,7 +25,7 @@ def _toleration(part: Part) -> Iterator[Problem]:
     if rule.operator == "Exists" and value is not None and rule.value:
         yield value.wrong_field("Exists takes no value", "remove value, or use Equal")
     elif not rule.key and rule.operator != "Exists":
-        yield part.wrong_field("no key means every taint, which only Exists can say", "add key, or operator: Exists")
+        yield part.wrong_field("without a key, only the operator Exists is allowed", "add key, or operator: Exists")
     elif rule.operator == "Equal" and value is not None:
         try:
             check(rule.value, "label-value")
@@ -36,7 +36,7 @@ def _toleration(part: Part) -> Iterator[Problem]:
         reason = f"{rule.operator} compares whole numbers, without plus or leading zeros"
         yield at.wrong_field(reason, 'write one, such as value: "4"')
     if seconds is not None and rule.effect != "NoExecute":
-        yield seconds.wrong_field("counts only for the effect NoExecute", "write effect: NoExecute, or remove it")
+        yield seconds.wrong_field("has no effect without the effect NoExecute", "write effect: NoExecute, or remove it")
 
 
 def _is_number(text: str) -> bool:
@@ -49,7 +49,7 @@ def tolerations_need_no_gate(service: Part) -> Iterator[Problem]:
         word = operator.read(str)
         if word in _COMPARING:
             reason = (
-                f"the API server refuses every Pod with {word}, unless its TaintTolerationComparisonOperators is on"
+                f"the API server rejects every Pod with {word}, unless its TaintTolerationComparisonOperators is on"
             )
             yield operator.wrong(reason, "turn that feature gate on, or use Equal or Exists")
 
@@ -60,6 +60,6 @@ def tolerations_add_something(service: Part) -> Iterator[Problem]:
         for index, (part, entry) in enumerate(entries):
             for place, (other, wider) in enumerate(entries):
                 if place != index and covers(wider, entry) and (place < index or not covers(entry, wider)):
-                    reason = f"adds nothing: line {other.node.key_line} tolerates all that it does"
+                    reason = f"has no effect: line {other.node.key_line} tolerates the same taints"
                     yield part.wrong_field(reason, "remove it")
                     break

@@ -1,4 +1,4 @@
-"""What a plan makes of one container, remembered by what the container asks: most containers ask the same."""
+"""Container plan: changes and shortfalls of one container's resources, cached by its requests and limits."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.container_resources.bounds import PodLevel, RequestAndLimit, settled
-from webhook.core.container_resources.kinds import DECIDE_QOS, is_huge_pages
 from webhook.core.container_resources.plan import Amount, RangePlan
 from webhook.core.container_resources.qos import QosClass, class_of
+from webhook.core.container_resources.ranges import PodLevel, RequestAndLimit, applied
+from webhook.core.container_resources.resource_kinds import DECIDE_QOS, is_huge_pages
 from webhook.core.container_resources.shortfalls import Shortfall, shortfalls
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, Resources
 from webhook.core.kubernetes.pod_requests import Side, cut, nano
@@ -17,14 +17,14 @@ from webhook.core.kubernetes.quantity import CACHED
 from webhook.core.patch import pointer
 
 Value = str | int | float | None
-LONGEST_NAME = 63  # characters: a container's name is a DNS label, which nobody has checked yet
+LONGEST_NAME = 63  # characters of a DNS label; the API server has not validated container names yet
 _NOTHING = Resources()
 _NO_AMOUNTS: Amounts = {}
 _NO_POD_LEVEL = PodLevel()
 
 
 class ResourceChange(NamedTuple):
-    """One amount to write; `path` is below the container."""
+    """One amount to write; `path` is relative to the container."""
 
     operation: Literal["add", "replace"]
     path: str
@@ -33,10 +33,10 @@ class ResourceChange(NamedTuple):
 
 
 class ContainerPlan(Struct, frozen=True, eq=False):
-    """What follows from what one container asks. Compared by identity, which makes it a cheap key.
+    """The result for one container's requests and limits. Compared by identity, which makes it a cheap key.
 
-    `taken`: its share of each resource that the plan bounds for whole Pods, requests and limits in turn.
-    `classes`: what it would make of its Pod's QoS class, before and after the changes.
+    `taken`: its share of each resource that the plan bounds for whole Pods, request and limit alternating.
+    `classes`: its QoS class before and after the changes.
     """
 
     limits: tuple[ResourceChange, ...]
@@ -46,8 +46,8 @@ class ContainerPlan(Struct, frozen=True, eq=False):
     classes: tuple[QosClass, QosClass]
 
 
-def shapes(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Container, ContainerPlan]]:
-    """Yield each container: its list, its place there, itself, its shape. ValueError: an unreadable quantity."""
+def container_plans(pod: Pod, plan: RangePlan) -> Iterator[tuple[str, int, Container, ContainerPlan]]:
+    """Yield each container: name of its list, index, container, plan. ValueError: an unreadable quantity."""
     spec, names = pod.spec, plan.names
     level = _pod_level(pod, plan)
     ignores = plan.ignored or plan.ignored_prefixes
@@ -83,14 +83,14 @@ def _pod_level(pod: Pod, plan: RangePlan) -> PodLevel:
     return PodLevel(limited.union(name for name in plan.names if requests.get(name) is not None), limited)
 
 
-class _NotKeptError(Exception):
-    """These values are no key of a cache: texts too long to be kept, or numbers, of which 1 and 1.0 are one key."""
+class _UncacheableError(Exception):
+    """The values are no cache key: texts too long, or numbers (1 and 1.0 would be the same key)."""
 
 
 def _shape(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
     try:
         return _known(plan, values, level)
-    except _NotKeptError:
+    except _UncacheableError:
         pass
     return _worked_out(plan, values, level)
 
@@ -98,12 +98,12 @@ def _shape(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -
 @lru_cache(maxsize=4096)
 def _known(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
     if not all(value is None or (isinstance(value, str) and len(value) <= CACHED) for value in values):
-        raise _NotKeptError
+        raise _UncacheableError
     return _worked_out(plan, values, level)
 
 
 def _worked_out(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | None) -> ContainerPlan:
-    """Work a container out: `values` are all its requests, then all its limits. Without a level it is left alone."""
+    """Compute a container's plan. `values`: all requests, then all limits. Without `level` the container is ignored."""
     requests, limits = values[: len(plan.names)], values[len(plan.names) :]
     asked = {
         name: RequestAndLimit(_read("requests", name, request), _read("limits", name, limit))
@@ -120,9 +120,9 @@ def _worked_out(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | No
 
 
 def _settled(plan: RangePlan, asked: dict[str, RequestAndLimit], level: PodLevel) -> dict[str, RequestAndLimit]:
-    after = asked | {rule.name: settled(rule, asked[rule.name], level, clamps=plan.clamps) for rule in plan.rules}
+    after = asked | {rule.name: applied(rule, asked[rule.name], level, clamps=plan.clamps) for rule in plan.rules}
     if all(after[name] == RequestAndLimit() for name in DECIDE_QOS):
-        # "HugePages require cpu or memory", says the API server: a default must not make a Pod that it refuses.
+        # The API server rejects huge pages without cpu or memory: do not default them for such a Pod.
         after |= {name: own for name, own in asked.items() if own == RequestAndLimit() and is_huge_pages(name)}
     return after
 
@@ -140,7 +140,7 @@ def _changes(
 
 
 def _shares(asked: RequestAndLimit) -> tuple[int, int]:
-    """Return request and limit as the scheduler counts them; a request that is absent is its limit."""
+    """Return request and limit as the scheduler counts them; an absent request is the limit."""
     limit = asked.limits.nano if asked.limits else 0
     return asked.requests.nano if asked.requests else limit, limit
 
@@ -157,7 +157,7 @@ def _in_nano(asked: RequestAndLimit) -> tuple[int | None, int | None]:
 def _read(side: Side, name: str, value: Value) -> Amount | None:
     if value is None:
         return None
-    text = str(value).removesuffix(".0")  # of a number, the shortest text that means exactly it
+    text = str(value).removesuffix(".0")  # the shortest exact text of a number
     try:
         return Amount(nano(text), text)
     except ValueError as error:

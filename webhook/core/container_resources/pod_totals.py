@@ -1,23 +1,23 @@
-"""What a Pod takes as a whole, held against `pod`. It is never brought to the bound: nobody knows which container."""
+"""Totals of a whole Pod, checked against `resources.pod`. Never clamped: no single container is to blame."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from webhook.core.container_resources.bounds import BEYOND_ALL, Word
-from webhook.core.container_resources.kinds import COMPUTE
 from webhook.core.container_resources.plan import Amount, PodBounds, RangePlan
+from webhook.core.container_resources.ranges import BEYOND_ALL, Word
+from webhook.core.container_resources.resource_kinds import COMPUTE
 from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, in_words
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_requests import Side, amount_of, together, whole, written
+from webhook.core.kubernetes.pod_requests import Side, amount_of, combined, quantity_text, whole
 
 Shares = tuple[int, ...]
-"""One container's share of each resource in `RangePlan.pod`, requests and limits in turn, in billionths."""
+"""One container's share of each resource in `RangePlan.pod`, request and limit alternating, in billionths."""
 
 
-def of_the_whole(
+def pod_shortfalls(
     pod: Pod, plan: RangePlan, running: Sequence[Shares], starting: Sequence[tuple[Shares, bool]]
 ) -> Iterator[Shortfall]:
-    """Yield what is outside. ValueError: an unreadable quantity."""
+    """Yield the totals outside their range. ValueError: an unreadable quantity."""
     boundless = _boundless(pod)
     for index, bounds in enumerate(plan.pod):
         requests = _total(pod, "requests", bounds.name, 2 * index, running, starting)
@@ -30,7 +30,7 @@ def of_the_whole(
 
 
 def _boundless(pod: Pod) -> frozenset[str]:
-    """Return what the Pod's own limit of 0 lets it take without limit: its containers may not have one then."""
+    """Return the resources that a Pod-level limit of 0 makes unbounded: the containers may have no limit then."""
     limits = pod.spec.resources.limits if pod.spec.resources is not None else None
     return frozenset(name for name in COMPUTE if amount_of(limits, name) == 0) if limits else frozenset()
 
@@ -43,14 +43,14 @@ def _total(
     running: Sequence[Shares],
     starting: Sequence[tuple[Shares, bool]],
 ) -> int:
-    containers = together(
+    containers = combined(
         [shares[column] for shares in running], [(shares[column], stays) for shares, stays in starting]
     )
     return whole(pod, side, name, containers)
 
 
 def _outside(bounds: PodBounds, requests: int, limits: int) -> Iterator[Shortfall]:
-    """Judge the limits by max, the requests by min and max."""
+    """Check limits against max, and requests against min and max."""
     low, high = bounds.low, bounds.high
     totals: dict[Side, int] = {"limits": limits, "requests": requests}
     if high is not None:
@@ -64,6 +64,7 @@ def _shortfall(name: str, word: Word, bound: Amount, totals: Mapping[Side, int])
     if totals:
         excess = tuple((side, abs(total - bound.nano)) for side, total in totals.items())
         shown = {
-            side: NO_LIMIT if total == BEYOND_ALL else repr(written(name, total)) for side, total in totals.items()
+            side: NO_LIMIT if total == BEYOND_ALL else repr(quantity_text(name, total))
+            for side, total in totals.items()
         }
         yield Shortfall(Code.RESOURCES_OUTSIDE, name, word, excess, in_words(name, shown, word, bound))

@@ -1,4 +1,4 @@
-"""What one container's request and limit of one resource become: defaults where there are none, and the range."""
+"""Ranges of one resource of one container: defaults, clamping, and amounts out of range."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -8,18 +8,18 @@ from webhook.core.kubernetes.pod_requests import Side
 
 Word = Literal["min", "max", "default"]
 BEYOND_ALL = 1 << 256
-"""No limit at all: farther out than any that can be written."""
+"""Stands for "no limit": above every amount that can be written."""
 
 
 class RequestAndLimit(NamedTuple):
-    """One resource of one container; None where the container does not say."""
+    """Request and limit of one resource of one container; None: absent."""
 
     requests: Amount | None = None
     limits: Amount | None = None
 
 
 class OutOfRange(NamedTuple):
-    """One side that is out of its range, by which bound of it, and by how many billionths."""
+    """A request or limit that is out of range: the bound, and the distance in billionths."""
 
     word: Word
     bound: Amount
@@ -28,21 +28,21 @@ class OutOfRange(NamedTuple):
 
 
 class PodLevel(NamedTuple):
-    """Which resources the Pod sets for all its containers together: by request or limit, and by a limit.
+    """Pod-level resources: those with a request or limit (`governed`), and those with a limit (`limited`).
 
-    The API server refuses containers that ask for more than their Pod, so that nothing of these is raised. What has a
-    limit needs no default one; what has only a request does, or nothing would bound the containers.
+    The API server rejects containers that ask for more than their Pod, so governed resources are never raised. Limited
+    ones need no default limit; those with only a request do, because nothing else bounds the containers.
     """
 
     governed: frozenset[str] = frozenset()
     limited: frozenset[str] = frozenset()
 
 
-def settled(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clamps: bool) -> RequestAndLimit:
-    """Return what the rule makes of one resource; settled again it stays as it is."""
+def applied(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clamps: bool) -> RequestAndLimit:
+    """Apply the rule's defaults and, if it `clamps`, its range. Idempotent."""
     governed = rule.name in level.governed
     limited = rule.name in level.limited or (governed and not rule.overcommits)
-    # A limit alone is the request as well: what the API server would make of it is written out.
+    # A limit alone is also the request, as the API server defaults it.
     limit, request = asked.limits, asked.requests or asked.limits
     if clamps:
         low = None if governed else rule.low
@@ -56,10 +56,10 @@ def settled(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clam
     return RequestAndLimit(request, limit)
 
 
-def outside(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel) -> Iterator[OutOfRange]:
-    """Yield what is above max or below min."""
+def out_of_range(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel) -> Iterator[OutOfRange]:
+    """Yield amounts above max or below min."""
     low, high = rule.low, rule.high
-    absent = 0 if rule.name in level.governed else None  # what an amount that the Pod asks for it counts
+    absent = 0 if rule.name in level.governed else None  # 0 is allowed if the Pod sets the amount
     sides: tuple[tuple[Side, Amount | None], ...] = (("limits", asked.limits), ("requests", asked.requests))
     for side, amount in sides:
         if high is not None and side == "limits" and is_no_limit(rule, amount, level):
@@ -71,7 +71,7 @@ def outside(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel) -> Iter
 
 
 def is_no_limit(rule: ResourceRule, limit: Amount | None, level: PodLevel) -> bool:
-    """Say whether a limit that is there binds nothing: the kubelet takes 0 for none. A limit of the Pod's own would."""
+    """Return whether a limit has no effect: the kubelet treats 0 as no limit, unless a Pod-level limit exists."""
     return limit is not None and limit.nano == 0 and rule.zero_is_no_limit and rule.name not in level.limited
 
 
@@ -84,14 +84,14 @@ def _within(amount: Amount | None, low: Amount | None, high: Amount | None) -> A
 
 
 def _not_below(limit: Amount | None, request: Amount | None, *, equal: bool) -> Amount | None:
-    """Return a default limit that the request fits under: the API server refuses a limit below its request."""
+    """Return a default limit not below the request: the API server rejects a limit below its request."""
     if limit is None or request is None:
         return limit
     return request if equal or request.nano > limit.nano else limit
 
 
 def _request(rule: ResourceRule, limit: Amount | None, *, governed: bool) -> Amount | None:
-    """Return the default request beside the default limit."""
+    """Return the default request for a container with the given limit."""
     if governed:
         return None if limit is None else ZERO
     return limit if rule.request is None else rule.request

@@ -1,4 +1,4 @@
-"""Places of a Pod as a person names them: `container "vllm": limits.memory`, `spec.schedulerName`."""
+"""Readable paths of Pod fields: `container "vllm": limits.memory`, `spec.schedulerName`."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ _OF_A_CONTAINER = 4  # spec, containers, index, and something in it
 
 
 def in_words(pod: Pod, pointer: str) -> str:
-    """Name the place of a JSON Pointer; containers by their names, which an index would make people count for."""
+    """Return the readable path of a JSON Pointer; containers are named, not numbered."""
     tokens = tokens_of(pointer)
     kind = _KINDS.get(tokens[1]) if tokens[0] == "spec" and len(tokens) >= _OF_A_CONTAINER else None
     if kind is not None:

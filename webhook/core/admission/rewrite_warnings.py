@@ -1,8 +1,8 @@
-"""Warnings about values of the user's own that a rewrite replaced: amounts by Clamp, placement by Override."""
+"""Warnings about user values that a rewrite replaced: amounts by Clamp, placement by Override."""
 
 from collections.abc import Iterable, Sequence
 
-from webhook.core.admission.field_names import in_words
+from webhook.core.admission.field_paths import in_words
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import cut, nano
@@ -12,25 +12,25 @@ from webhook.core.policy.model import Service
 
 _MOST = 10
 _LONGEST = 120
-"""Characters of a warning that API clients are advised to show."""
+"""Length in characters up to which API clients are advised to show a warning."""
 
 
 def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose: str = "") -> tuple[str, ...]:
-    """Return one warning for each replaced value, at most ten; none where the patch only adds.
+    """Return one warning per replaced value, at most ten; none if the patch only adds.
 
-    `pod` is as it came; `whose` names the workload whose Pods it stands for.
+    `pod` is the Pod before the patch; `whose` names its workload, for a Pod of a template.
     """
-    said = [
-        told
+    replaced = [
+        text
         for one in patch
-        if one.op == "replace" and one.path.startswith("/spec/") and (told := _told(pod, service, one)) is not None
+        if one.op == "replace" and one.path.startswith("/spec/") and (text := _replacement(pod, service, one))
     ]
-    if not said:
+    if not replaced:
         return ()
     head = f"{Code.REWRITTEN}: {whose}"
-    found = [_bounded(f"{head}{what}", f" ({rule})") for what, rule in said[:_MOST]]
-    if len(said) > _MOST:
-        found.append(f"{head}{len(said) - _MOST} more values")
+    found = [_bounded(f"{head}{what}", f" ({rule})") for what, rule in replaced[:_MOST]]
+    if len(replaced) > _MOST:
+        found.append(f"{head}{len(replaced) - _MOST} more values")
     return tuple(found)
 
 
@@ -41,8 +41,8 @@ def _bounded(what: str, rule: str) -> str:
     return what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
 
 
-def _told(pod: Pod, service: Service, operation: PatchOperation) -> tuple[str, str] | None:
-    """Return what became of one value, and by which rule; None where it was not the user's own."""
+def _replacement(pod: Pod, service: Service, operation: PatchOperation) -> tuple[str, str] | None:
+    """Describe one replacement, and the rule behind it; None if the old value was not the user's."""
     _, field, *rest = tokens_of(operation.path)
     if field in {"containers", "initContainers"}:
         return _of_amount(pod, field, rest, operation)

@@ -14,8 +14,8 @@ from tests.core.rewriting import applied, patch_of, read
 from tests.core.strategies import Json, Pair, examples, pairs
 from webhook.adapters.metrics import Metrics
 from webhook.core.admission.decision import Half, WouldWrite
+from webhook.core.admission.enforcement_preview import enforced_pod
 from webhook.core.admission.mutation import patched
-from webhook.core.admission.unenforced import tried
 from webhook.core.admission.validation import check
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Quantity
@@ -219,7 +219,7 @@ def judged(raw: Json, service: Service, mode: Mode) -> tuple[set[str], bool]:
     """Return what denies a Pod under Enforce, would deny it else; and whether it is, or would be, written into."""
     acting = replace(service, modes=Modes(placement=mode, resources=mode))
     patch = patch_of(raw, acting)
-    trial = tried(read(applied(raw, patch)), acting)
+    trial = enforced_pod(read(applied(raw, patch)), acting)
     findings = check(trial.pod, acting, hash_known=True)
     writes = any(one.path.startswith("/spec/") and one.op != "remove" for one in patch) or bool(trial.writes)
     return {f"{one.code} {one.message}" for one in findings if not one.is_advice and one.mode is mode}, writes

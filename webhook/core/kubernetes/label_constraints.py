@@ -1,4 +1,4 @@
-"""What selectors say of one label, put together: can anything fit at all, does one imply another? Syntax alone."""
+"""Label constraints: the expressions of a selector combined per label, with satisfiability and implication."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ _INT64 = 2**63
 
 
 class Constraint(Struct, frozen=True, gc=False):
-    """All that is said of one label. `allowed` None: any value. Gt and Lt (nodes only) ask for a whole number."""
+    """All requirements on one label. `allowed` None: any value. Gt and Lt (nodes only) require a whole number."""
 
     present: bool = False
     absent: bool = False
@@ -21,8 +21,8 @@ class Constraint(Struct, frozen=True, gc=False):
     below: int | None = None
 
     def narrowed(self, operator: str, values: frozenset[str]) -> "Constraint":
-        """Add one expression. An operator that is not known here says nothing."""
-        if operator == "In" and self is ANYTHING:  # most labels are spoken of once
+        """Add one expression. An unknown operator is ignored."""
+        if operator == "In" and self is ANYTHING:  # most labels occur in one expression
             return Constraint(present=True, allowed=values)
         match operator:
             case "In":
@@ -39,20 +39,20 @@ class Constraint(Struct, frozen=True, gc=False):
                 return self
         if found.allowed is None:
             return found
-        # Where values are listed, what is left of them says all.
+        # With listed values, the remaining values are the whole constraint.
         left = frozenset(value for value in found.allowed if not found.rules_out(value))
         return Constraint(found.present, found.absent, left)
 
     def _bounded(self, operator: str, values: frozenset[str]) -> "Constraint":
         bound = integer(next(iter(values))) if len(values) == 1 else None
-        if bound is None:  # the scheduler cannot read it, and takes no node
+        if bound is None:  # not a number: the scheduler matches no node
             return replace(self, present=True, allowed=frozenset())
         if operator == "Gt":
             return replace(self, present=True, above=bound if self.above is None else max(self.above, bound))
         return replace(self, present=True, below=bound if self.below is None else min(self.below, bound))
 
     def rules_out(self, value: str) -> bool:
-        """Say whether a label of this value does not fit."""
+        """Return whether a label of this value violates the constraint."""
         if value in self.denied or (self.allowed is not None and value not in self.allowed):
             return True
         if self.above is None and self.below is None:
@@ -73,7 +73,7 @@ class Constraint(Struct, frozen=True, gc=False):
         return self.above is not None and self.below is not None and self.below - self.above < 2  # noqa: PLR2004  nothing lies between neighbours
 
     def implies(self, other: "Constraint") -> bool:
-        """Return whether whatever fits us fits `other`."""
+        """Return whether everything that satisfies this constraint satisfies `other`."""
         if (other.present and not self.present) or (other.absent and not self.absent):
             return False
         if self.allowed is not None:
@@ -88,7 +88,7 @@ class Constraint(Struct, frozen=True, gc=False):
 
 
 def integer(text: str) -> int | None:
-    """Read a whole number as Go's ParseInt does; None where it would not."""
+    """Parse a whole number as Go's ParseInt does; None if it would fail."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not (digits.isascii() and digits.isdecimal()) or len(digits.lstrip("0")) > len(str(_INT64)):
         return None
@@ -100,8 +100,8 @@ Constraints = dict[str, Constraint]
 ANYTHING = Constraint()
 
 
-def told(expressions: Iterable[Requirement | NodeRequirement]) -> Constraints:
-    """Return what expressions say together, by label."""
+def constraints_of(expressions: Iterable[Requirement | NodeRequirement]) -> Constraints:
+    """Return the combined constraints of ANDed expressions, by label."""
     by_key: dict[str, list[Requirement | NodeRequirement]] = {}
     for expression in expressions:
         by_key.setdefault(expression.key, []).append(expression)
@@ -109,7 +109,7 @@ def told(expressions: Iterable[Requirement | NodeRequirement]) -> Constraints:
 
 
 def _together(expressions: Sequence[Requirement | NodeRequirement]) -> Constraint:
-    """Return what expressions say of one label. A tenant may write any number: lists of values are joined once."""
+    """Combine the expressions on one label. A tenant may write any number: lists of values are joined once."""
     if len(expressions) == 1:
         return ANYTHING.narrowed(expressions[0].operator, frozenset(expressions[0].values or ()))
     found, denied, allowed = ANYTHING, set[str](), None
@@ -127,20 +127,20 @@ def _together(expressions: Sequence[Requirement | NodeRequirement]) -> Constrain
 
 
 def constraints(selector: LabelSelector | None) -> Constraints:
-    """Return what a selector says, by label."""
+    """Return the constraints of a selector, by label."""
     if selector is None:
         return {}
     exact = (Requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items())
-    return told((*exact, *(selector.match_expressions or ())))
+    return constraints_of((*exact, *(selector.match_expressions or ())))
 
 
 def imply(narrow: Constraints, wide: Constraints) -> bool:
-    """Return whether all that `narrow` selects is selected by `wide`."""
+    """Return whether `wide` selects everything that `narrow` selects."""
     return all(narrow.get(key, ANYTHING).implies(constraint) for key, constraint in wide.items())
 
 
-def coverers(name: str) -> list[str]:
-    """Return every pattern that fits all that `name` fits, widest first; each is exact, or ends in one `*`."""
+def covering_patterns(name: str) -> list[str]:
+    """Return every pattern that matches all that `name` matches, widest first."""
     base = name.removesuffix("*")
     prefixes = [f"{base[:length]}*" for length in range(1, len(base) + 1)]
     return prefixes if name.endswith("*") else [*prefixes, name]

@@ -1,4 +1,4 @@
-"""Expressions and selectors as a person would write them; of what a tenant wrote, only so much."""
+"""Readable text of expressions and selectors, with long lists cut."""
 
 from webhook.core.kubernetes.types import LabelSelector, NodeRequirement, Requirement
 
@@ -15,7 +15,7 @@ def of_requirement(requirement: NodeRequirement | Requirement) -> str:
 def of_selector(selector: LabelSelector | None) -> str:
     if selector is None:
         return "for no Pods"
-    said = [f"{key}={value}" for key, value in (selector.match_labels or {}).items()]
-    said += [of_requirement(one) for one in selector.match_expressions or ()]
-    more = [f"{len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
-    return f"for Pods of {', '.join([*said[:_SHOWN], *more]) or 'any label'}"
+    parts = [f"{key}={value}" for key, value in (selector.match_labels or {}).items()]
+    parts += [of_requirement(one) for one in selector.match_expressions or ()]
+    more = [f"{len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []
+    return f"for Pods of {', '.join([*parts[:_SHOWN], *more]) or 'any label'}"

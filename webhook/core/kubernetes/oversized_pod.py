@@ -1,4 +1,4 @@
-"""Short Pod: of one that is beyond its bounds, only what says whose it is and whether it is left alone."""
+"""Decoder of oversized Pods: only the fields that identify their owner and decide exemptions."""
 
 from typing import Protocol, TypeVar
 
@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod, PodMetadata, PodSpec
-from webhook.core.kubernetes.pod_bounds import OversizedPod
+from webhook.core.kubernetes.pod_size import OversizedPod
 
 T_co = TypeVar("T_co", covariant=True)
 _MIRROR = f'"{MIRROR_ANNOTATION}":'.encode()
@@ -26,29 +26,29 @@ class _Spec(Struct, frozen=True, gc=False, rename="camel"):
     runtime_class_name: str | None = None
 
 
-class _ShortPod(Struct, frozen=True, gc=False):
+class _IdentityFields(Struct, frozen=True, gc=False):
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
 
-_short_pod = msgspec.json.Decoder(_ShortPod)
+_identity = msgspec.json.Decoder(_IdentityFields)
 _labels = msgspec.json.Decoder(dict[str, str] | None)
 
 
 class Decoder(Protocol[T_co]):
-    """A decoder of msgspec's, or what stands in for one."""
+    """A msgspec decoder, or a class with the same method."""
 
     def decode(self, raw: bytes | Raw, /) -> T_co: ...
 
 
-class ShortPodDecoder:
-    """A `Decoder` of Pods with an excess."""
+class OversizedPodDecoder:
+    """A `Decoder` of oversized Pods."""
 
     def __init__(self, excess: OversizedPod) -> None:
         self._has_labels = excess.has_labels
 
     def decode(self, raw: bytes | Raw, /) -> Pod:
-        found = _short_pod.decode(raw)
+        found = _identity.decode(raw)
         own = found.metadata
         metadata = PodMetadata(
             own.name,

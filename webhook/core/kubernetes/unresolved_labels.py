@@ -1,4 +1,4 @@
-"""Labels that every Pod of a workload carries, with a value that is not known before the Pod exists."""
+"""Unresolved labels: labels of a workload's Pods whose value is not known before the Pod exists."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 
-class Unsettled(Struct, frozen=True, gc=False):
-    """The value that a label may have. `sample` stands in for it in a simulated Pod.
+class UnresolvedLabel(Struct, frozen=True, gc=False):
+    """The values that a label may have. `sample` is its value in a simulated Pod.
 
-    With `numbers` the value is `prefix` and one of these, and each of them occurs; else it is what fits `pattern`.
+    With `numbers` the value is `prefix` and one of these, and each of them occurs; else it matches `pattern`.
     """
 
     sample: str
@@ -18,7 +18,7 @@ class Unsettled(Struct, frozen=True, gc=False):
     numbers: range | None = None
 
     def among(self, values: Sequence[str]) -> bool | None:
-        """Say whether the value is one of `values`; None where that depends on the Pod."""
+        """Return whether the value is one of `values`; None if that depends on the Pod."""
         if self.numbers is None:
             return None if any(re.fullmatch(self.pattern, value) for value in values) else False
         found = {number for value in values if (number := self._number(value)) in self.numbers}
@@ -30,5 +30,5 @@ class Unsettled(Struct, frozen=True, gc=False):
         return int(digits) if is_one else None
 
 
-UnsettledLabels = Mapping[str, Unsettled]
-SETTLED: UnsettledLabels = {}
+UnresolvedLabels = Mapping[str, UnresolvedLabel]
+RESOLVED: UnresolvedLabels = {}

@@ -1,6 +1,6 @@
-"""What Enforce would do to a new Pod of a service that is in Warn or Audit: write into it and admit it, or deny it.
+"""Preview of Enforce for concerns in Warn or Audit: the fields that it would write into a new Pod.
 
-Who tries a policy out wants to know what it would deny. What is merely not written yet is no objection.
+A field that Enforce would write is not reported as missing: a trial of a policy shows only what Enforce would deny.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,28 +19,22 @@ _TRIED = frozenset({Mode.WARN, Mode.AUDIT})
 _MOST_SHOWN = 3
 
 
-class EnforcedPod(NamedTuple):
-    """A new Pod as the check is to see it, and what of it was not really written."""
+class EnforcementPreview(NamedTuple):
+    """A new Pod as Enforce would have written it, and the writes that did not really happen."""
 
     pod: Pod
     writes: tuple[WouldWrite, ...]
 
     def admitted(self, findings: Collection[Finding]) -> tuple[WouldWrite, ...]:
-        """Return what Enforce would write and admit: nothing of a concern that it would deny by `findings`.
-
-        Nor of a Pod that the mutating half never saw.
-        """
+        """Return the writes of concerns that Enforce would not deny; none for a Pod that was not mutated."""
         if any(finding.code is Code.MUTATION_MISSING for finding in findings):
             return ()
         objecting = {finding.concern for finding in findings if not finding.is_advice}
         return tuple(write for write in self.writes if write.concern not in objecting)
 
 
-def tried(pod: Pod, service: Service) -> EnforcedPod:
-    """Return the Pod as it is, but for what is in Warn or Audit: that is as Enforce would have written it.
-
-    ValueError: an unreadable quantity.
-    """
+def enforced_pod(pod: Pod, service: Service) -> EnforcementPreview:
+    """Apply to the Pod what Enforce would write for concerns in Warn or Audit. ValueError: an unreadable quantity."""
     modes = service.modes
     operations: list[PatchOperation] = []
     writes: list[WouldWrite] = []
@@ -48,16 +42,16 @@ def tried(pod: Pod, service: Service) -> EnforcedPod:
         ("placement", modes.placement, mutation.placed),
         ("resources", modes.resources, mutation.ranged),
     ):
-        # What a removal takes out, such as the priority of a former class, the API server fills in anew.
+        # The API server fills in again what a removal takes out, such as the priority of the former class.
         found = [one for one in written(pod, service) if one.op != "remove"] if mode in _TRIED else []
         if found:
             operations += found
             writes.append(WouldWrite(concern, mode, _fields(pod, found)))
-    return EnforcedPod(mutation.patched(pod, operations), tuple(writes))
+    return EnforcementPreview(mutation.patched(pod, operations), tuple(writes))
 
 
 def _fields(pod: Pod, operations: Iterable[PatchOperation]) -> tuple[str, ...]:
-    """Return, in a few words, what is written: fields of the spec, and of containers whose resources."""
+    """Name what is written: fields of the spec, and the containers whose resources are set."""
     fields: dict[str, None] = {}
     containers: dict[str, None] = {}
     for operation in operations:

@@ -15,10 +15,10 @@ from webhook.core.admission import stages
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import rewrite
-from webhook.core.kubernetes import pod_bounds
+from webhook.core.kubernetes import pod_size
+from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, constraints_of
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_bounds import CONTAINERS_MAX, ENTRIES_MAX, LARGE_BYTES
-from webhook.core.kubernetes.selectors import ANYTHING, Constraint, told
+from webhook.core.kubernetes.pod_size import CONTAINERS_MAX, ENTRIES_MAX, LARGE_BYTES
 from webhook.core.kubernetes.types import NodeRequirement
 
 SERVICES = """\
@@ -150,11 +150,11 @@ async def test_others_are_answered_while_a_large_pod_is_judged(
     name = "rewrite" if half is Half.MUTATE else "check"
     stage = getattr(stages, name)
 
-    def slow(draft: Evaluation, *more: Any) -> None:
-        if draft.is_large:
+    def slow(evaluation: Evaluation, *more: Any) -> None:
+        if evaluation.is_large:
             begun.set()
             assert may_go_on.wait(60)
-        stage(draft, *more)
+        stage(evaluation, *more)
 
     monkeypatch.setattr(stages, name, slow)
     gate = Gate(gate.loaded)
@@ -170,13 +170,13 @@ async def test_others_are_answered_while_a_large_pod_is_judged(
 async def test_others_have_a_turn_between_counting_and_decoding(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
-    def counted(given: bytes) -> pod_bounds.OversizedPod | None:
+    def counted(given: bytes) -> pod_size.OversizedPod | None:
         asyncio.get_running_loop().call_soon(order.append, "another turn")
         order.append("counted")
-        return pod_bounds.excess(given)
+        return pod_size.excess(given)
 
     monkeypatch.setattr("webhook.interceptor.excess", counted)
-    monkeypatch.setattr("webhook.core.admission.review._at_once", lambda _: order.append("decoded"))
+    monkeypatch.setattr("webhook.core.admission.review._in_one_pass", lambda _: order.append("decoded"))
     await gate.mutate(object=pod({"app": "web"}, containers=containers(CONTAINERS_MAX)))
     assert order == ["counted", "another turn", "decoded"]
 
@@ -193,13 +193,13 @@ async def test_others_have_a_turn_between_counting_and_decoding(gate: Gate, monk
     ],
 )
 def test_what_is_no_review_has_no_excess(given: bytes) -> None:
-    assert pod_bounds.excess(given) is None
+    assert pod_size.excess(given) is None
 
 
 def test_of_other_objects_nothing_is_beyond() -> None:
     deployment = {"spec": {"template": pod(**BEYOND["containers"])}}
-    assert pod_bounds.excess(msgspec.json.encode(envelope(object=deployment))) is None
-    assert pod_bounds.excess(body(object=pod(**BEYOND["containers"]))) is not None
+    assert pod_size.excess(msgspec.json.encode(envelope(object=deployment))) is None
+    assert pod_size.excess(body(object=pod(**BEYOND["containers"]))) is not None
 
 
 EXPRESSIONS = st.lists(
@@ -218,7 +218,7 @@ def test_expressions_joined_say_what_they_say_one_after_another(expressions: lis
     found = ANYTHING
     for one in expressions:
         found = found.narrowed(one.operator, frozenset(one.values or ()))
-    joined = told(expressions).get("k", ANYTHING)
+    joined = constraints_of(expressions).get("k", ANYTHING)
     assert joined.impossible == found.impossible
     assert [joined.rules_out(value) for value in ("1", "2", "3", "x", "y")] == [
         found.rules_out(value) for value in ("1", "2", "3", "x", "y")
@@ -234,11 +234,11 @@ def test_lists_of_values_of_one_label_are_joined_once_however_many_there_are(
     calls = 0
     narrowed = Constraint.narrowed
 
-    def counted(self: Constraint, *told: Any) -> Constraint:
+    def counted(self: Constraint, *constraints_of: Any) -> Constraint:
         nonlocal calls
         calls += 1
-        return narrowed(self, *told)
+        return narrowed(self, *constraints_of)
 
     monkeypatch.setattr(Constraint, "narrowed", counted)
-    told([NodeRequirement("k", operator, (f"v{n}",)) for n in range(1_000)])
+    constraints_of([NodeRequirement("k", operator, (f"v{n}",)) for n in range(1_000)])
     assert calls == 1

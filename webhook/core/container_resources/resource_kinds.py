@@ -1,10 +1,10 @@
-"""Kinds of container resources, told by their names as Kubernetes does (k8s.io/kubernetes/pkg/apis/core/helper)."""
+"""Kinds of container resources by name, as in k8s.io/kubernetes/pkg/apis/core/helper."""
 
 from webhook.core.kubernetes.pod_requests import HUGE_PAGES
 from webhook.core.kubernetes.quantity import quantity_value
 
 COMPUTE = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""A limit of 0, or none, lets a container take what it finds."""
+"""Resources without a limit, or with a limit of 0, are unbounded."""
 DECIDE_QOS = ("cpu", "memory")
 _NATIVE_DOMAIN = "kubernetes.io/"
 
@@ -14,7 +14,7 @@ def is_huge_pages(name: str) -> bool:
 
 
 def page_size(name: str) -> int | None:
-    """Return the bytes of one of these huge pages, None where the name has no such size."""
+    """Return the size of one huge page in bytes, None if the name has no valid size."""
     try:
         size = quantity_value(name.removeprefix(HUGE_PAGES))
     except ValueError:
@@ -23,10 +23,10 @@ def page_size(name: str) -> int | None:
 
 
 def is_extended(name: str) -> bool:
-    """Say whether a resource is a device plugin's or the like: counted in whole numbers."""
+    """Return whether a resource is an extended resource, such as a device plugin's: counted in whole numbers."""
     return "/" in name and _NATIVE_DOMAIN not in name
 
 
 def overcommits(name: str) -> bool:
-    """Say whether a limit may be above its request; where it may not, Kubernetes takes them equal only."""
+    """Return whether a limit may be above its request; for other resources Kubernetes requires them to be equal."""
     return not is_extended(name) and not is_huge_pages(name)

@@ -1,14 +1,14 @@
-"""Bounds of a Pod: how much of one is read, counted in a large body before anything of it is decoded into types.
+"""Size limits of a Pod, counted in a large body before the Pod is decoded into types.
 
-No real Pod comes near them, and etcd takes none of more than 1.5 MiB; but the mutating half sees whatever an API
-server accepts as a request (3 MiB), and a hundred thousand labels or containers would hold up everybody else's reviews.
+No real Pod is near them, and etcd stores at most 1.5 MiB. But the mutating webhook receives any request that the API
+server accepts (3 MiB), and a hundred thousand labels or containers would delay all other reviews.
 """
 
 import msgspec
 from msgspec import Raw, Struct
 
 LARGE_BYTES = 64 << 10
-"""Of a body. A smaller one holds too little to hold anybody up: it is not counted, and judged at once."""
+"""Body size above which a Pod is counted first. Smaller bodies cannot delay other reviews."""
 
 CONTAINERS_MAX = 2_000
 ENTRIES_MAX = 20_000
@@ -20,9 +20,9 @@ _COUNTED = (
 
 
 class OversizedPod(Struct, frozen=True):
-    """What of a Pod is beyond its bounds.
+    """A Pod above the size limits. `text` states which limit.
 
-    `has_labels`: few enough to be read, so that its owner can be found. `was_before`: an UPDATE of one that was beyond.
+    `has_labels`: its labels are few enough to be read. `was_before`: an UPDATE, and the old Pod was oversized too.
     """
 
     text: str
@@ -70,11 +70,11 @@ _review = msgspec.json.Decoder(_Review)
 
 
 def excess(body: bytes) -> OversizedPod | None:
-    """Return what is beyond the bounds in an AdmissionReview of a Pod; None where nothing is, or it is none."""
+    """Return the excess of an AdmissionReview's Pod over the size limits; None without one, or without a Pod."""
     try:
         request = _review.decode(body).request
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None  # whoever decodes it says what is wrong
+        return None  # reported where the body is decoded
     if request is None:
         return None
     now, before = ("" if pod is None else _beyond(pod) for pod in (request.object, request.old_object))
@@ -102,10 +102,10 @@ def _beyond(pod: _Pod) -> str:
 
 
 def _pairs(raw: Raw) -> int:
-    """Count the entries of a map of strings: a comma between two quotes stands in no text, where quotes are escaped."""
+    """Count the entries of a map of strings by `","`, which occurs in no JSON string: quotes are escaped there."""
     return bytes(raw).count(b'","')
 
 
 def _commas(raw: Raw) -> int:
-    """Count what lists and maps hold all together, at most: nothing that is valid there has a comma in it."""
+    """Return an upper bound of the entries in nested lists and maps; no valid value there contains a comma."""
     return bytes(raw).count(b",")

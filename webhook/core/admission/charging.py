@@ -1,0 +1,68 @@
+"""The stage "charge": the request to the counter store, and the decision by its receipt or its failure."""
+
+from webhook.core.admission import denials
+from webhook.core.admission.decision import Verdict
+from webhook.core.admission.evaluation import Evaluation
+from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.kubernetes.controllers import CONTROLLER, owning_controller
+from webhook.core.quota import Acquire, Receipt, pod_cost
+
+
+def acquire(evaluation: Evaluation) -> Acquire:
+    """Return the store request: the Pod's cost under its uid. Raises BadReviewError without a uid."""
+    pod, request, plan = evaluation.pod, evaluation.request, evaluation.plan
+    if not pod.metadata.uid:
+        raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
+    try:
+        names = evaluation.compiled.counted[plan.service]
+        taken = pod_cost.taken(pod, names)
+        before = pod_cost.taken(request.old_pod, names) if request.sub_resource and request.old_pod else None
+    except ValueError as error:
+        raise unreadable_resources(error) from None
+    return Acquire(
+        plan,
+        request.namespace,
+        pod.metadata.uid,
+        taken,
+        event_source(evaluation),
+        peek=request.dry_run,
+        resize_from=before,
+        name=pod.metadata.name,
+    )
+
+
+def unreadable_resources(error: ValueError) -> BadReviewError:
+    return BadReviewError(f"AdmissionReview.request.object.spec: resources: {error}")
+
+
+def event_source(evaluation: Evaluation) -> str:
+    """Return the source of a quota event: the owning controller if a kube controller made the Pod, else the user."""
+    controller = owning_controller(evaluation.request.user, evaluation.pod)
+    return f"user:{evaluation.request.user}" if controller is None else f"{CONTROLLER}{controller.uid}"
+
+
+def record_receipt(evaluation: Evaluation, receipt: Receipt) -> None:
+    """Record the store's receipt, and decide by it."""
+    evaluation.receipt = receipt
+    evaluation.add_findings("charge", denials.counter_findings(evaluation.owner, receipt))
+    if evaluation.verdict is None:
+        evaluation.decide(Verdict.ADMIT, "charge", _charge_in_words(evaluation, receipt))
+
+
+def admit_or_deny_uncounted(evaluation: Evaluation, reason: str) -> None:
+    """Decide without the store, which failed, by the service's whenStoreUnavailable or failureMode."""
+    finding = denials.store_finding(evaluation.owner, evaluation.plan, reason)
+    evaluation.add_findings("charge", () if finding is None else (finding,))
+    if evaluation.verdict is None:
+        evaluation.uncounted = True
+        evaluation.decide(Verdict.ADMIT, "charge", f"not counted: {reason}")
+
+
+def _charge_in_words(evaluation: Evaluation, receipt: Receipt) -> str:
+    if evaluation.request.dry_run:
+        return "not charged (dry run)"
+    if receipt.repeated:
+        return "repeated uid"
+    if receipt.local:
+        return "within this replica's share: the counters are unavailable"
+    return "charged" if receipt.charged else "nothing to charge"

@@ -1,0 +1,102 @@
+"""The stages "exempt" and "own": requests outside any policy, exempt Pods, and the service that owns a Pod."""
+
+from collections.abc import Mapping
+
+from webhook.core.admission import exemptions, mutation, validation
+from webhook.core.admission.decision import Finding, Half, Verdict
+from webhook.core.admission.evaluation import Evaluation
+from webhook.core.findings import Code
+from webhook.core.kubernetes.unresolved_labels import RESOLVED
+from webhook.core.policy.matching import NAME_LABEL
+from webhook.core.policy.model import Service, Unmatched
+from webhook.core.policy_spec import Mode
+
+
+def exempt(evaluation: Evaluation) -> None:
+    """Decide requests that no policy applies to: other resources, exempt Pods, and Pods that are being deleted."""
+    request = evaluation.request
+    if request.resource != "pods" or request.operation not in {"CREATE", "UPDATE"}:
+        return evaluation.decide(
+            Verdict.UNMATCHED, "own", f"{request.operation} of {request.resource} is not handled by Podgate"
+        )
+    if request.sub_resource not in {"", "resize"}:
+        return evaluation.decide(Verdict.UNMATCHED, "own", f"pods/{request.sub_resource} is not handled by Podgate")
+    evaluation.exemption = exemptions.exemption(request, evaluation.pod, evaluation.compiled.policy)
+    if evaluation.exemption:
+        return evaluation.decide(Verdict.EXEMPT, "own", f"exempt by {evaluation.exemption}")
+    if request.operation == "UPDATE" and evaluation.pod.metadata.deletion_timestamp is not None:
+        return evaluation.decide(Verdict.ADMIT, "own", "the Pod is being deleted")
+    return None
+
+
+def needs_namespace_labels(evaluation: Evaluation) -> bool:
+    """Return whether the Pod's owner depends on labels of its namespace."""
+    matcher, namespace = evaluation.compiled.matcher, evaluation.request.namespace
+    if evaluation.request.operation == "UPDATE" or _has_unread_labels(evaluation):
+        return matcher.needs_labels(namespace)
+    is_strict = evaluation.compiled.policy.unmatched is not Unmatched.ADMIT
+    workload = evaluation.request.workload
+    unresolved = RESOLVED if workload is None else workload.unresolved
+    return matcher.labels_decide(namespace, evaluation.pod.labels, to_be_named=is_strict, unresolved=unresolved)
+
+
+def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
+    """Find the service that owns the Pod; without one, apply `unmatched`."""
+    request = evaluation.request
+    labels = {NAME_LABEL: request.namespace, **namespace_labels}
+    if request.operation == "UPDATE":
+        evaluation.service = _owner_of_existing(evaluation, labels)
+    else:
+        # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
+        own_labels = None if _has_unread_labels(evaluation) else evaluation.pod.labels
+        evaluation.service = evaluation.compiled.matcher.owner(request.namespace, labels, own_labels)
+    if evaluation.service is not None:
+        return evaluation.note("own", f"service {evaluation.service.name}")
+    return _unmatched(evaluation, labels)
+
+
+def _has_unread_labels(evaluation: Evaluation) -> bool:
+    return evaluation.request.excess is not None and not evaluation.request.excess.has_labels
+
+
+def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
+    """Return the service that the immutable label names; without one, the service that matches today.
+
+    CREATE removes the label from a Pod of no service. A label written while the webhook was down counts only if its
+    service may own Pods in the namespace: otherwise a resize could charge another namespace's service.
+    """
+    request = evaluation.request
+    old = request.old_pod or evaluation.pod
+    for pod in (old, evaluation.pod):
+        service = evaluation.compiled.owner_by_label(pod, request.namespace, labels)
+        if service is not None:
+            return service
+    return evaluation.compiled.matcher.owner(request.namespace, labels, old.labels)
+
+
+def _unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:
+    if evaluation.request.operation == "CREATE" and evaluation.half is Half.MUTATE:
+        evaluation.patch = mutation.DISOWN if evaluation.compiled.named_by_label(evaluation.pod) is not None else ()
+    elif evaluation.request.operation == "CREATE":
+        evaluation.add_findings("own", unowned(evaluation, labels))
+    if evaluation.verdict is None:
+        evaluation.decide(Verdict.UNMATCHED, "own", "no service matches")
+
+
+def unowned(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Return the findings about a new Pod that no service owns."""
+    named = evaluation.compiled.named_by_label(evaluation.pod)
+    return (() if named is None else validation.check_unowned(named)) + _no_service(evaluation, labels)
+
+
+def _no_service(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Apply `unmatched` to a new Pod of no service, in a namespace that some service names."""
+    policy, namespace = evaluation.compiled.policy, evaluation.request.namespace
+    if policy.unmatched is Unmatched.ADMIT or not evaluation.compiled.matcher.names(namespace, labels):
+        return ()
+    mode = Mode.ENFORCE if policy.unmatched is Unmatched.DENY else Mode.WARN
+    message = (
+        f"no service of the policy matches the labels of this Pod in namespace {namespace}:"
+        " label it for one of the namespace's services, or ask the policy's owner for one"
+    )
+    return (Finding(Code.UNMATCHED, "unmatched", mode, message),)

@@ -1,0 +1,87 @@
+"""Violations of a service's `resources`: per container, then of the whole Pod."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from webhook.core.container_resources.container_plan import container_plans, shown_name
+from webhook.core.container_resources.plan import RangePlan
+from webhook.core.container_resources.pod_totals import Shares, pod_shortfalls
+from webhook.core.container_resources.shortfalls import Shortfall
+from webhook.core.findings import Code, Violation
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_requests import is_sidecar
+
+_KINDS = {"containers": "container", "initContainers": "init container"}
+_WHOLE = "the Pod as a whole"
+
+
+class _LocatedShortfall(NamedTuple):
+    """A shortfall with its field path, and the name of its container; the whole Pod has no name."""
+
+    place: str
+    kind: str
+    name: str
+    shortfall: Shortfall
+
+
+def violations(pod: Pod, plan: RangePlan, old: Pod | None = None) -> list[Violation]:
+    """Return one violation per bound and resource, however many containers violate it.
+
+    Shortfalls that `old` already had, and as large, are left out. ValueError: an unreadable quantity.
+    """
+    shortfalls = _shortfalls(pod, plan)
+    if shortfalls and old is not None:
+        known = {key: far for one in _shortfalls(old, plan) for key, far in _excess(one)}
+        shortfalls = [one for one in shortfalls if any(known.get(key, -1) < far for key, far in _excess(one))]
+    return [_violation(group) for group in _grouped(shortfalls)] if shortfalls else []
+
+
+def _shortfalls(pod: Pod, plan: RangePlan) -> list[_LocatedShortfall]:
+    found: list[_LocatedShortfall] = []
+    if not plan.rules and not plan.pod:
+        return found
+    running: list[Shares] = []
+    starting: list[tuple[Shares, bool]] = []
+    for field, index, container, shape in container_plans(pod, plan):
+        for shortfall in shape.shortfalls:
+            place = f"spec.{field}[{index}].resources"
+            found.append(_LocatedShortfall(place, _KINDS[field], shown_name(container), shortfall))
+        if field == "containers":
+            running.append(shape.taken)
+        else:
+            starting.append((shape.taken, is_sidecar(container)))
+    if plan.pod or pod.spec.resources is not None:
+        place = "spec.containers[*].resources" if pod.spec.resources is None else "spec.resources"
+        try:
+            found += [_LocatedShortfall(place, _WHOLE, "", one) for one in pod_shortfalls(pod, plan, running, starting)]
+        except ValueError as error:
+            raise ValueError(f"{_WHOLE}: {error}") from None
+    return found
+
+
+def _excess(one: _LocatedShortfall) -> Iterator[tuple[tuple[str, str, str, str], int]]:
+    """Yield the distance of each side from its bound, by field, resource and bound."""
+    for side, far in one.shortfall.excess:
+        yield (one.place, side, one.shortfall.name, one.shortfall.word), far
+
+
+def _grouped(shortfalls: Iterable[_LocatedShortfall]) -> Iterable[list[_LocatedShortfall]]:
+    """Group equal shortfalls of several containers: a tenant chooses how many containers there are."""
+    groups: dict[tuple[str, Code, str, str], list[_LocatedShortfall]] = {}
+    for one in shortfalls:
+        shortfall = one.shortfall
+        groups.setdefault((one.kind, shortfall.code, shortfall.name, shortfall.word), []).append(one)
+    return groups.values()
+
+
+def _violation(shortfalls: list[_LocatedShortfall]) -> Violation:
+    """Return one violation: the first container's text, and the number of others."""
+    first, shortfall = shortfalls[0], shortfalls[0].shortfall
+    whose = f"{first.kind} {first.name}".rstrip() + (f" and {len(shortfalls) - 1} more" if len(shortfalls) > 1 else "")
+    side = shortfall.excess[0][0]
+    return Violation(
+        code=shortfall.code,
+        field=f"{first.place}.{side}[{shortfall.name}]",
+        owed=f"{shortfall.word}[{shortfall.name}] of {', '.join(one.place for one in shortfalls)}",
+        text=f"{whose}: {shortfall.text}",
+    )

@@ -1,0 +1,71 @@
+"""AdmissionReview v1 response: status, warnings, audit annotations and JSON Patch, encoded.
+
+Source: k8s.io/api/admission/v1.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.kubernetes.admission_request import API_VERSION, KIND
+
+_encoder = msgspec.json.Encoder()
+
+
+class ResponseStatus(Struct, frozen=True):
+    """Status of a response: HTTP code, Kubernetes' `reason` word, message."""
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    retry_after_seconds: int | None = None
+
+
+ALLOWED = ResponseStatus(200)
+
+
+class _Details(Struct, frozen=True, gc=False, rename="camel"):
+    retry_after_seconds: int
+
+
+class _Status(Struct, frozen=True, gc=False, omit_defaults=True):
+    code: int
+    reason: str
+    message: str
+    details: _Details | None = None
+
+
+class _Response(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """`patch` and `patchType` are set together or not at all; bytes are encoded as base64."""
+
+    uid: str
+    allowed: bool
+    patch_type: str | None = None
+    patch: bytes | None = None
+    status: _Status | None = None
+    warnings: Sequence[str] | None = None
+    audit_annotations: Mapping[str, str] | None = None
+
+
+class _Review(Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    api_version: str = API_VERSION
+    kind: str = KIND
+    response: _Response
+
+
+def respond(
+    uid: str,
+    status: ResponseStatus,
+    warnings: Sequence[str] = (),
+    audit: Mapping[str, str] | None = None,
+    patch: bytes | None = None,
+) -> bytes:
+    """Return the encoded AdmissionReview; any status but ALLOWED denies. `patch` is an encoded JSON Patch."""
+    denial = None
+    if status is not ALLOWED:
+        details = None if status.retry_after_seconds is None else _Details(status.retry_after_seconds)
+        denial = _Status(status.code, status.reason, status.message, details)
+    kind = None if patch is None else "JSONPatch"
+    response = _Response(uid, denial is None, kind, patch, denial, warnings or None, audit or None)
+    return _encoder.encode(_Review(response=response))
