@@ -1,8 +1,10 @@
-"""What stands behind the ports of the offline commands: a clock that only they move, and counters in process."""
+"""Runner of `review` and `replay`: the evaluation with a virtual clock and its own counters."""
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webhook.adapters.clocks import VirtualClock
@@ -13,16 +15,18 @@ from webhook.core.policy.model import LoadedPolicy
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
 from webhook.ports import WatchReports
+from webhook.replay.engine import Replay
+from webhook.replay.policy import load_replay_policy
 from webhook.settings import MEMORY
 
 if TYPE_CHECKING:
     from webhook.adapters.redis_store import RedisStore
 
-_PATIENCE_SECONDS = 30.0  # nobody waits for an admission here
+_STORE_SECONDS = 30.0  # no admission waits for the store here
 
 
 class Offline:
-    """The evaluation over virtual time: for `replay` and `review`. Counters are in process, or in Redis by its URL."""
+    """Adapters of an evaluation over virtual time. Counters are in process, or in the Redis of a URL."""
 
     def __init__(
         self, loaded: LoadedPolicy, namespaces: Mapping[str, Mapping[str, str]] | None = None, store: str = MEMORY
@@ -36,7 +40,7 @@ class Offline:
 
     @asynccontextmanager
     async def counting(self) -> AsyncIterator[None]:
-        """Count within this block: nothing is left in Redis after it. StoreUnavailableError where there is none."""
+        """Use the store within this block, and delete its keys afterwards. StoreUnavailableError if Redis fails."""
         if self._redis is None:
             yield
             return
@@ -48,12 +52,21 @@ class Offline:
             await self._redis.close()
 
     def compiled(self, policy_hash: str = "") -> CompiledPolicy:
-        """Return the policy in force, or the one that a decision was made by, which may be a moment older."""
+        """Return the policy of a decision, or the current one."""
         return self.interceptor.compiled(self.policies.by_hash(policy_hash) or self.policies.loaded)
 
 
+@asynccontextmanager
+async def open_replay(policy: Path, folder: Path, store: str) -> AsyncIterator[Replay]:
+    """Yield a replay of events from `folder`; UserError for a bad policy."""
+    load = partial(load_replay_policy, is_shared=store != MEMORY)
+    offline = Offline(load(policy), store=store)
+    async with offline.counting():
+        yield Replay(offline, load, folder)
+
+
 def _redis(url: str, clock: VirtualClock) -> "RedisStore":
-    """Return the server's store under a name of its own and with a time that only this replay knows."""
+    """Return a Redis store for a cluster with a random name, on virtual time."""
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
 
     return redis_store.RedisStore(
@@ -61,10 +74,10 @@ def _redis(url: str, clock: VirtualClock) -> "RedisStore":
         f"replay-{secrets.token_hex(4)}",
         clock,
         WatchReports(_nothing, _nothing, _nothing),
-        deadline_seconds=_PATIENCE_SECONDS,
+        deadline_seconds=_STORE_SECONDS,
         time_us=clock.now_us,
     )
 
 
 def _nothing(*_: str) -> None:
-    """Say nothing: whoever replays sees the error itself."""
+    """Ignore a report: the command shows the error itself."""

@@ -3,12 +3,14 @@
 import asyncio
 from codecs import BOM_UTF8
 from collections import Counter
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 import msgspec
 
+from webhook.app.offline import open_replay
 from webhook.cli.status import table
 from webhook.errors import StoreUnavailableError, UserError
 from webhook.replay.engine import Replay
@@ -30,23 +32,23 @@ def replay(events: Path, policy: Path, store: str) -> None:
     `-` reads standard input. A bad line stops the replay with exit 2 and is named on stderr.
     """
     folder = Path() if str(events) == "-" else events.parent
-    player = Replay(policy, folder, store)
+    opened = open_replay(policy, folder, store)
     if str(events) == "-":
-        asyncio.run(_play(player, standard_input(), "-"))
+        asyncio.run(_play(opened, standard_input(), "-"))
     else:
         try:
             lines = events.open("rb")
         except OSError as error:
             raise UserError(f"{events}: {error.strerror}", "give a readable file of JSON lines") from None
         with lines:
-            asyncio.run(_play(player, lines, str(events)))
+            asyncio.run(_play(opened, lines, str(events)))
 
 
-async def _play(player: Replay, lines: BinaryIO, name: str) -> None:
+async def _play(opened: AbstractAsyncContextManager[Replay], lines: BinaryIO, name: str) -> None:
     """Play all lines, in process or with the real scripts in a real Redis, and sum up."""
     counts: Counter[str] = Counter()
     try:
-        async with player.counting():
+        async with opened as player:
             await _play_lines(player, lines, name, counts)
             breakers = await player.breakers()
     except StoreUnavailableError as error:

@@ -46,15 +46,15 @@ class DriftRepair:
             self._reports.on_watched(len(self._tracker.index))
             await self.round()
 
-    async def round(self) -> None:
-        """Repair each service that is due."""
+    async def round(self, *, is_early: bool = False) -> None:
+        """Repair each service that is due; `is_early`: all services, due or not."""
         compiled, listed = self._tracker.compiled, self._tracker.listed_turn
         if compiled is None or listed is None:
             return
         plans = {plan.service: plan for plan in compiled.plans.values() if plan.standing is not None}
         self._repaired = {service: repaired for service, repaired in self._repaired.items() if service in plans}
         self._suspects = {service: uids for service, uids in self._suspects.items() if service in plans}
-        due = [plan for plan in plans.values() if self._is_due(plan, listed)]
+        due = [plan for plan in plans.values() if is_early or self._is_due(plan, listed)]
         live = self._live({plan.service for plan in due}) if due else {}
         for plan in due:
             pause_seconds = self._timing.repair_seconds

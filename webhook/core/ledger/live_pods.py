@@ -60,7 +60,7 @@ class Roll:
 
     def live(self, plan: CounterPlan, scope: str, now_us: int) -> list[str]:
         """Return who stands and is not waited for."""
-        return [uid for uid in self._of(plan, scope) if self._waiting.get(uid, 0) <= now_us - WAITED_US]
+        return [uid for uid in self._of(plan, scope) if self._waiting.get(uid, -WAITED_US) <= now_us - WAITED_US]
 
     def scopes(self, plan: CounterPlan) -> Iterator[str]:
         for (service, fleet, scope), live in self._live.items():

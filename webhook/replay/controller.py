@@ -1,0 +1,129 @@
+"""Controller of a replay: the real pod tracker, senders and drift repair, run after each event over virtual time."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.controller.drift_repair import DriftRepair
+from webhook.controller.outcome_sender import StartOutcomeSender
+from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.reports import ControllerReports, ControllerTiming
+from webhook.controller.sighting_sender import SightingSender
+from webhook.core.breaker import Transition
+from webhook.core.breaker.outcome import Settlement
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.pod import Pod, PodStatus
+from webhook.core.pods.start_outcome import StartResult
+from webhook.ports import Clock, NamespaceLabels
+from webhook.replay.store_switch import ReplayStore
+
+
+class ReplayController:
+    """Watches the Pods that the replay has admitted. While the store is down, their states and outcomes wait."""
+
+    def __init__(
+        self,
+        store: ReplayStore,
+        is_down: Callable[[], bool],
+        clock: Clock,
+        policy: Callable[[], CompiledPolicy],
+        namespaces: NamespaceLabels,
+        on_transition: Callable[[Transition], None],
+    ) -> None:
+        self._is_down = is_down
+        self._pods: dict[str, Pod] = {}
+        self._settlement: str | None = None
+        reports, timing = self._reports(on_transition), ControllerTiming()
+        self._tracker = PodTracker(policy, namespaces, clock, lambda: None, reports)
+        self._sightings = SightingSender(self._tracker, store, clock, reports, timing)
+        self._drift_repair = DriftRepair(self._tracker, self._sightings, store, clock, reports, timing)
+        self._outcomes = StartOutcomeSender(store, clock, policy, reports, timing)
+
+    async def admitted(self, uid: str, pod: Mapping[str, Any]) -> None:
+        """Show a Pod that was admitted or resized, as the API server stores it.
+
+        It has no creation time: admission has charged it, so the store must not charge it again.
+        """
+        stored = msgspec.convert(pod, Pod)
+        metadata = replace(stored.metadata, uid=uid, creation_timestamp=None, deletion_timestamp=None)
+        self._pods[uid] = replace(stored, metadata=metadata, status=PodStatus())
+        await self._tracker.changed(self._pods[uid], gone=False)
+        await self._send()
+
+    async def deleted(self, uid: str) -> None:
+        """Show the deletion of a Pod."""
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            await self._tracker.changed(pod, gone=True)
+            await self._send()
+
+    async def started(self, service: str, uid: str, *, ok: bool, latency_us: int) -> str | None:
+        """Report the outcome of a Pod's start; return why the store dropped it, None where it did not."""
+        self._settlement = None
+        self._outcomes.enqueue(service, uid, StartResult.OK if ok else StartResult.FAILED, latency_us)
+        await self._send()
+        return self._settlement
+
+    async def round(self) -> None:
+        """Run what the controller does each second."""
+        if self._tracker.needs_new_list():
+            await self.list_all()
+        self._tracker.enqueue_ended()
+        await self._send()
+        await self._repair()
+
+    async def list_all(self) -> None:
+        """List all Pods again, as after a change of the policy, and send what differs."""
+        await self._tracker.begin()
+        await self._tracker.listed(tuple(self._pods.values()))
+        await self._tracker.complete()
+        await self._send()
+        await self._repair()
+        await self._repair(is_early=True)  # a surplus is corrected in the second round, for the watch may lag; not here
+
+    async def _send(self) -> None:
+        if self._is_down():
+            return
+        while await self._sightings.send() or await self._outcomes.send():
+            pass
+
+    async def _repair(self, *, is_early: bool = False) -> None:
+        """Run drift repair with the sender beside it: it waits until what it has corrected is sent."""
+        if self._is_down():
+            return
+        sending = asyncio.create_task(self._sightings.run())
+        try:
+            await self._drift_repair.round(is_early=is_early)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    def _reports(self, on_transition: Callable[[Transition], None]) -> ControllerReports:
+        def dropped(_: str, settlement: str) -> None:
+            self._settlement = settlement
+
+        return ControllerReports(
+            on_refunded=_ignore,
+            on_unproven=_ignore,
+            on_charged_afterwards=_ignore,
+            on_raised=_ignore,
+            on_label_ignored=_ignore,
+            on_drift=_ignore,
+            on_watched=_ignore,
+            on_started=_ignore,
+            on_start_dropped=dropped,
+            on_quota_events_suppressed=_ignore,
+            on_transition=on_transition,
+        )
+
+
+def is_unknown(settlement: str | None) -> bool:
+    """Say whether the store dropped an outcome because it did not know the Pod."""
+    return settlement == Settlement.UNKNOWN
+
+
+def _ignore(*_: object) -> None:
+    """Ignore a finding: the lines of the replay show its effect."""

@@ -1,0 +1,53 @@
+"""Environment of a replay: its virtual clock, store, policies and Namespace labels, all set by events."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from webhook.core.policy.model import LoadedPolicy
+from webhook.ports import Clock, NamespaceLabels, PolicySource
+from webhook.replay.store_switch import ReplayStore
+
+
+class SettableClock(Clock, Protocol):
+    """A clock that only events move."""
+
+    def set(self, at_us: int) -> None:
+        """Move to `at_us`; never back."""
+        ...
+
+
+class SettablePolicy(PolicySource, Protocol):
+    """A policy source that only events change."""
+
+    @property
+    def loaded(self) -> LoadedPolicy:
+        """The current policy."""
+        ...
+
+    def set(self, loaded: LoadedPolicy) -> None:
+        """Replace the current policy."""
+        ...
+
+
+class SettableNamespaces(NamespaceLabels, Protocol):
+    """Namespace labels that only events change."""
+
+    def update(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Set the labels of some Namespaces."""
+        ...
+
+
+class ReplayEnvironment(Protocol):
+    """The parts behind a replay."""
+
+    @property
+    def clock(self) -> SettableClock: ...
+
+    @property
+    def policies(self) -> SettablePolicy: ...
+
+    @property
+    def namespaces(self) -> SettableNamespaces: ...
+
+    @property
+    def store(self) -> ReplayStore: ...
