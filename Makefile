@@ -25,12 +25,13 @@ test: setup
 	$(BIN)/python -m tests.cluster build
 	$(BIN)/pytest -n $(WORKERS) --all-tiers --junitxml=$(RESULTS)/test.xml
 
+# A tenth of the examples, and of the stores only the one in memory.
 check: setup
-	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 2 --junitxml=$(RESULTS)/check.xml tests/architecture tests/core tests/reviews tests/contract
+	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 2 --junitxml=$(RESULTS)/check.xml -k "not redis- and not valkey-" tests/architecture tests/core tests/reviews tests/contract
 
 # The long form of what `make test` proves in short.
 soak: setup
-	PODGATE_TEST_DEEDS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 $(BIN)/pytest -s tests/contract
+	PODGATE_TEST_DEEDS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 PODGATE_TEST_REDIS=all $(BIN)/pytest -s tests/contract
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/admission/test_pairs.py
 	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/app/test_redis_serving.py -k stands_still
 	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/adapters/redis_store/test_outages.py tests/adapters/redis_store/test_partitions.py
@@ -41,7 +42,8 @@ soak: setup
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_killed.py -k storm
 	PODGATE_TEST_EXAMPLES=500 $(BIN)/pytest -s tests/cluster/test_generated_workloads.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
-	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli --ignore tests/core/admission/test_pairs.py
+	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/offline tests/store --ignore tests/core/admission/test_pairs.py --ignore tests/store/test_fallback_bound.py
+	PODGATE_TEST_REDIS=all $(BIN)/pytest tests/app tests/cli/test_demo.py tests/cluster/test_shared.py tests/offline/test_remote_server.py
 
 # `make bench BEFORE=REVISION` measures the server of another commit beside today's.
 bench: setup

@@ -13,12 +13,12 @@ import pytest
 
 from tests.harness.serving import Files, Serving, pod, serving
 from tests.harness.spinner import spinning
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, usual_names
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
-pytestmark = pytest.mark.parametrize("redis_program", ["redis-8.2"], indirect=True)  # the stores' own tests run on all
+pytestmark = pytest.mark.parametrize("redis_program", usual_names(), indirect=True)  # the stores' own tests run on all
 
 TRIPS = int(os.environ.get("PODGATE_TEST_TRIPS", "0"))
 """How many trips `make soak` measures; a test without it makes a few, and looks at no time."""

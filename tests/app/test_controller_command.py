@@ -15,7 +15,7 @@ import pytest
 
 from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, until
 from tests.harness.serving import Files, Serving, serving
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, usual_names
 from tests.redis_servers.inventory import names
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
@@ -132,6 +132,7 @@ def used(look: ServiceSnapshot, window: str) -> int:
     return next(use.used for uses in look.uses.values() for use in uses if use.window == window)
 
 
+@pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_what_stands_in_redis_is_what_is_there(
     fake: FakeApiServer, tmp_path: Path, redis_server: RedisServer
 ) -> None:

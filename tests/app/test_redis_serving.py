@@ -15,7 +15,7 @@ import pytest
 
 from tests.harness.serving import Files, Serving, pod, serving
 from tests.harness.spinner import spinning
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, usual_names
 from webhook.core.admission.decision import Half
 from webhook.errors import UserError
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
@@ -71,6 +71,7 @@ async def create(server: Serving, namespace: str) -> dict[str, Any]:
     return await server.create(Ask(pod(), namespace, f"uid-{next(_numbers)}", "alice"))
 
 
+@pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_replicas_share_quota_and_breaker(tmp_path: Path, redis_server: RedisServer) -> None:
     files, shared = Files.create(tmp_path, POLICY), [*on(redis_server), *PATIENTLY]
     async with serving(files, *shared) as one, serving(files, *shared) as other:
@@ -87,6 +88,7 @@ async def test_replicas_share_quota_and_breaker(tmp_path: Path, redis_server: Re
         assert (status["store"]["kind"], status["store"]["healthy"], status["store"]["error"]) == ("redis", True, None)
 
 
+@pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_replicas_that_are_alone_divide_what_was_left(tmp_path: Path, own_redis_server: RedisServer) -> None:
     files, shared = Files.create(tmp_path, POLICY), [*on(own_redis_server), *PATIENTLY, "--replicas", "2"]
     async with serving(files, *shared) as one, serving(files, *shared, "--ordinal", "1") as other:
@@ -228,6 +230,7 @@ async def _all_shared(server: Serving) -> None:
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_while_redis_stands_still_each_service_goes_by_its_own_rule_and_afterwards_the_counters_converge(
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:

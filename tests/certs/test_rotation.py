@@ -5,13 +5,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.authority import BACKDATED, Authority, server_names
 from certs.lifetimes import Lifetimes, renewal
 from certs.rotation import Adopt, Drop, Issue, Make, MarkPublished, Publish, Step, due
 from tests.certs.world import LEAF, NAME, PLACES, START, World, mishap, names_of
+from tests.core.strategies import examples
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
 USUAL = Lifetimes.of(365 * DAY, 14 * DAY, MINUTE)
@@ -33,7 +34,7 @@ def at_rest(lives: Lifetimes) -> World:
     return world
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(lives=lifetimes, seed=st.integers(0, 2**32))
 def test_the_leaf_verifies_against_every_published_bundle_at_every_moment_whatever_is_interrupted(
     lives: Lifetimes, seed: int
@@ -53,7 +54,7 @@ def test_the_leaf_verifies_against_every_published_bundle_at_every_moment_whatev
             assert world.failing() == ""
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(lives=lifetimes, seed=st.integers(0, 2**32), jumps=st.lists(st.floats(-3, 3), min_size=1, max_size=6))
 def test_after_a_suspend_of_days_or_a_clock_put_right_one_look_sets_all_right(
     lives: Lifetimes, seed: int, jumps: list[float]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import BIN, TRACE, Done, installed
-from tests.redis_servers import RedisServer, names, program
+from tests.redis_servers import RedisServer, program, usual_names
 
 pytestmark = pytest.mark.usefixtures("demos")  # the stories go on while the short tests run
 
@@ -104,7 +104,9 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
             return started("--once", "--redis", server.url), server
 
         theirs = "a setting of some real server, none of the demo's business"
-        yield Demos(started("--once", PODGATE_STORE=theirs), started(), {name: in_redis(name) for name in names()})
+        yield Demos(
+            started("--once", PODGATE_STORE=theirs), started(), {name: in_redis(name) for name in usual_names()}
+        )
 
 
 def read_until(demo: Demo, words: str) -> str:
@@ -165,7 +167,7 @@ def assert_story(done: Done) -> None:
         at = found.end()
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", usual_names())
 def test_the_same_story_comes_true_in_redis(demos: Demos, name: str) -> None:
     demo, redis_server = demos.in_redis[name]
     done = demo.done()

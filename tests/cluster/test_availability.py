@@ -18,6 +18,8 @@ from tests.redis_servers import RedisServer
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CALLERS = 6
+PAUSE_SECONDS = 0.05
+"""Between two calls of one of them."""
 PRE_STOP_SECONDS = 1.0
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
@@ -39,6 +41,7 @@ async def loaded(plane: ControlPlane, namespace: str) -> AsyncIterator[Load]:
         while True:
             async with session.post(url, json=POD) as response:
                 load.add(response.status, await response.json())
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=plane.api.context)) as session:
         callers = [asyncio.create_task(create(session)) for _ in range(CALLERS)]
@@ -67,7 +70,7 @@ async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fail
             # Now, for the end of the load cuts what is under way.
             assert all(server.total("podgate_refused_calls_total") == 0 for server in found.servers)
         assert load.failures == {}
-        assert load.admitted > 1000
+        assert load.admitted > 300
         assert found.servers[0].total("podgate_reviews_total") > 0, "it has taken over from the second"
         for server in list(found.servers):
             found.stop_server(server, kill=True)  # nobody calls any more: a drain would wait for idle connections
@@ -75,7 +78,7 @@ async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fail
 
 async def served_more(load: Load) -> None:
     """Wait until the load has gone on for a while, whatever that takes here."""
-    wanted = load.admitted + 200
+    wanted = load.admitted + 60
     async with asyncio.timeout(120):
         while load.admitted < wanted:
             await asyncio.sleep(0.05)

@@ -117,6 +117,7 @@ def test_a_rotation_under_load_with_the_controller_killed_in_the_middle_loses_no
     while kills < 2 or any(bundle((first,)) in one for one in kept.bundles()):
         answers.update(kept.create_pod() for _ in range(5))
         assert set(answers) == {201}, (answers, kept.found.log(controller, 30))
+        time.sleep(0.1)  # else the machine does nothing but this
         line = kept.line()
         seen |= {one.certificate for one in line}
         if kills < 2 and len(line) > 1 and len(seen) == kills + 2 and not line[-1].is_signing:
@@ -300,7 +301,7 @@ async def test_two_who_both_believe_that_they_lead_break_nothing(kept: Keeping) 
         await asyncio.to_thread(kept.wait, lambda: kept.leaf(CLIENT) is not None and kept.leaf() is not None, "leaves")
         until, cas = time.monotonic() + 20, set()
         while time.monotonic() < until:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
             cas |= await asyncio.to_thread(understand_each_other, kept)
         assert len(cas) > 3
     finally:

@@ -33,7 +33,7 @@ LIVES = (
     if SOAKS
     else Lives(serving_ca="90s", serving="45s", client_ca="1h", client="12m", token="2m", token_key="2m")
 )
-DRY_RUNS, REAL = 50, 1
+DRY_RUNS, REAL = (50, 1) if SOAKS else (10, 1)
 """Pods a second."""
 NAMESPACE = "rotating"
 POLICY = f"""\

@@ -2,10 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import installed
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, usual_names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -21,6 +23,7 @@ services:
 """
 
 
+@pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 def test_twenty_replicas_find_room_for_seven_not_for_fourteen(
     plane: ControlPlane, identities: Identities, redis_server: RedisServer
 ) -> None:

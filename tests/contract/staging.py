@@ -1,6 +1,7 @@
 """A store on one connection and one event loop for many examples: to connect takes longer than what one asks."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,12 +13,25 @@ from webhook.ports import Clock, CounterStore, WatchReports
 
 MEMORY = "memory"
 STORES = (MEMORY, *names())
+WHOLE = (MEMORY, "redis-8.2")
+"""Where all examples are tried; the other servers get a sixth of them, and in `make soak` all."""
+
+_EXAMPLES = os.environ.get("PODGATE_TEST_EXAMPLES")
+_IS_SHORT = "PODGATE_TEST_SHORT" in os.environ
+
+
+def examples_on(kind: str, usual: int) -> int:
+    """Return how many examples to try on a store of that kind."""
+    if _EXAMPLES:
+        return int(_EXAMPLES)
+    return usual if kind in WHOLE and not _IS_SHORT else usual // 6
 
 
 @dataclass
 class Stage:
     """Each example takes names that nobody had before: what the others left does not count then."""
 
+    kind: str
     store: CounterStore
     runner: asyncio.Runner
     told: list[str] = field(default_factory=list)
@@ -34,7 +48,7 @@ def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer], 
     """Yield a stage with a store of that kind, whose time is `clock`."""
     with asyncio.Runner() as runner:
         if kind == MEMORY:
-            yield Stage(MemoryStore(clock, late_us=late_us), runner)
+            yield Stage(kind, MemoryStore(clock, late_us=late_us), runner)
             return
         told: list[str] = []
         redis = RedisStore(
@@ -48,6 +62,6 @@ def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer], 
             on_loss=lambda: told.append("lost"),
         )
         try:
-            yield Stage(redis, runner, told)
+            yield Stage(kind, redis, runner, told)
         finally:
             runner.run(redis.close())

@@ -3,7 +3,6 @@
 `make soak` takes more than 100,000 steps on every store; `make test` some thousands.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from tests.contract.staging import STORES, Stage, staged
+from tests.contract.staging import STORES, Stage, examples_on, staged
 from tests.contract.test_counter_store import HandClock
 from tests.core import plans as counter_plans
 from tests.core.breaker.test_random_walks import offered, plain, plans, told
@@ -29,7 +28,7 @@ from webhook.store.local_breakers import LocalBreakers
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-EXAMPLES = int(os.environ.get("PODGATE_TEST_EXAMPLES", "60"))
+EXAMPLES = 60
 STEPS = 60
 LATE_US = 7
 START_US = HandClock().us
@@ -414,8 +413,9 @@ def test_a_breaker_stays_one_with_its_model(stage: Stage, clock: HandClock, requ
         pass
 
     Staged.stage, Staged.clock = stage, clock
+    examples = examples_on(stage.kind, EXAMPLES)
     run_state_machine_as_test(
-        Staged, settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS, deadline=None)
+        Staged, settings=settings(max_examples=examples, stateful_step_count=STEPS, deadline=None)
     )
     print(f"\n{request.node.callspec.id}: {Staged.steps} steps")  # noqa: T201  what `make soak` is asked for
-    assert Staged.steps > EXAMPLES
+    assert Staged.steps > examples

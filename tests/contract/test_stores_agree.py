@@ -1,6 +1,5 @@
 """The script against the pure ledger: whatever happens in whatever order, both answer the same, word for word."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.contract.staging import Stage, staged
+from tests.contract.staging import Stage, examples_on, staged
 from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS, START_US
 from tests.contract.store_steps import BREAKER_STEPS, GUARD_STEPS, LIVE_STEPS, STEPS, TEN_MINUTES_US, Step, Store, done
 from tests.contract.test_counter_store import SECOND_US, HandClock
@@ -19,8 +18,8 @@ from webhook.core.quota import CounterPlan
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-EXAMPLES = int(os.environ.get("PODGATE_TEST_EXAMPLES", "150"))
-"""`make soak` tries thousands."""
+EXAMPLES = 150
+"""On one generation of Redis; `make soak` tries thousands on each."""
 
 
 def named(plan: CounterPlan, name: str) -> CounterPlan:
@@ -91,13 +90,16 @@ def stage(
         yield on
 
 
-@given(steps=st.lists(STEPS, min_size=10, max_size=60))
-@settings(max_examples=EXAMPLES)
-def test_both_stores_answer_the_same(stage: Stage, clock: HandClock, steps: list[Step]) -> None:
-    name, clock.us = stage.name(), START_US
-    stage.told.clear()
-    stage.runner.run(agree(stage.store, clock, [named(plan, name) for plan in PLANS], steps))
-    assert stage.told == []
+def test_both_stores_answer_the_same(stage: Stage, clock: HandClock) -> None:
+    @given(steps=st.lists(STEPS, min_size=10, max_size=60))
+    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    def agreed(steps: list[Step]) -> None:
+        name, clock.us = stage.name(), START_US
+        stage.told.clear()
+        stage.runner.run(agree(stage.store, clock, [named(plan, name) for plan in PLANS], steps))
+        assert stage.told == []
+
+    agreed()
 
 
 # Who has ended before anybody charged it never stood, nor was there ever one too many because of it.
@@ -113,15 +115,18 @@ DEAD_BEFORE_CHARGED: list[Step] = [
 ]
 
 
-@given(first=st.sampled_from(LIVE_PLANS), steps=st.lists(LIVE_STEPS, min_size=20, max_size=60))
-@example(first=LIVE_PLANS[0], steps=DEAD_BEFORE_CHARGED)
-@settings(max_examples=EXAMPLES)
-def test_both_stores_agree_on_who_lives(stage: Stage, clock: HandClock, first: int, steps: list[Step]) -> None:
-    name, clock.us = stage.name(), START_US
-    stage.told.clear()
-    known: list[Step] = [("plan", first), ("mark_complete",)]
-    stage.runner.run(agree(stage.store, clock, [named(plan, name) for plan in PLANS], known + steps))
-    assert stage.told == []
+def test_both_stores_agree_on_who_lives(stage: Stage, clock: HandClock) -> None:
+    @given(first=st.sampled_from(LIVE_PLANS), steps=st.lists(LIVE_STEPS, min_size=20, max_size=60))
+    @example(first=LIVE_PLANS[0], steps=DEAD_BEFORE_CHARGED)
+    @settings(max_examples=examples_on(stage.kind, EXAMPLES))
+    def agreed(first: int, steps: list[Step]) -> None:
+        name, clock.us = stage.name(), START_US
+        stage.told.clear()
+        known: list[Step] = [("plan", first), ("mark_complete",)]
+        stage.runner.run(agree(stage.store, clock, [named(plan, name) for plan in PLANS], known + steps))
+        assert stage.told == []
+
+    agreed()
 
 
 @pytest.fixture(scope="module", params=names())
@@ -150,23 +155,29 @@ RESET_AFTER_A_REFUND: list[Step] = [
 ]
 
 
-@given(first=st.sampled_from(BREAKER_PLANS), steps=st.lists(BREAKER_STEPS, min_size=20, max_size=60))
-@example(first=0, steps=CLOCK_BACK_AFTER_A_RESET)
-@example(first=0, steps=RESET_AFTER_A_REFUND)
-@settings(max_examples=EXAMPLES)
-def test_both_stores_agree_on_breakers(late_stage: Stage, clock: HandClock, first: int, steps: list[Step]) -> None:
-    name, clock.us = late_stage.name(), START_US
-    late_stage.told.clear()
-    plans = [named(plan, name) for plan in PLANS]
-    late_stage.runner.run(agree(late_stage.store, clock, plans, [("plan", first), *steps], LATE_US))
-    assert late_stage.told == []
+def test_both_stores_agree_on_breakers(late_stage: Stage, clock: HandClock) -> None:
+    @given(first=st.sampled_from(BREAKER_PLANS), steps=st.lists(BREAKER_STEPS, min_size=20, max_size=60))
+    @example(first=0, steps=CLOCK_BACK_AFTER_A_RESET)
+    @example(first=0, steps=RESET_AFTER_A_REFUND)
+    @settings(max_examples=examples_on(late_stage.kind, EXAMPLES))
+    def agreed(first: int, steps: list[Step]) -> None:
+        name, clock.us = late_stage.name(), START_US
+        late_stage.told.clear()
+        plans = [named(plan, name) for plan in PLANS]
+        late_stage.runner.run(agree(late_stage.store, clock, plans, [("plan", first), *steps], LATE_US))
+        assert late_stage.told == []
+
+    agreed()
 
 
-@given(steps=st.lists(GUARD_STEPS, min_size=20, max_size=60))
-@settings(max_examples=EXAMPLES)
-def test_both_stores_hold_the_same_trips_back(late_stage: Stage, clock: HandClock, steps: list[Step]) -> None:
-    name, clock.us = late_stage.name(), START_US
-    late_stage.told.clear()
-    plans = [named(plan, name) for plan in GUARDED]
-    late_stage.runner.run(agree_on_who_is_held_back(late_stage.store, clock, plans, steps))
-    assert late_stage.told == []
+def test_both_stores_hold_the_same_trips_back(late_stage: Stage, clock: HandClock) -> None:
+    @given(steps=st.lists(GUARD_STEPS, min_size=20, max_size=60))
+    @settings(max_examples=examples_on(late_stage.kind, EXAMPLES))
+    def agreed(steps: list[Step]) -> None:
+        name, clock.us = late_stage.name(), START_US
+        late_stage.told.clear()
+        plans = [named(plan, name) for plan in GUARDED]
+        late_stage.runner.run(agree_on_who_is_held_back(late_stage.store, clock, plans, steps))
+        assert late_stage.told == []
+
+    agreed()

@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
 from tests.controller.starting import DEADLINE, GATE, Starting
 from tests.controller.world import SECOND_US
+from tests.core.strategies import examples
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.start_outcome import StartResult
 
@@ -222,7 +223,7 @@ async def live(sequence: list[tuple[str, int]]) -> None:
     assert len({uid for uid, *_ in heard}) == len(heard), "once at most"
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(deeds)
 def test_a_start_is_heard_once_at_most_and_never_from_a_list(sequence: list[tuple[str, int]]) -> None:
     asyncio.run(live(sequence))

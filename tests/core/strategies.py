@@ -50,9 +50,13 @@ __all__ = [
 ]
 
 
+_LEAST = int(os.environ.get("PODGATE_TEST_EXAMPLES", "0"))
+_PART = 10 if os.environ.get("PODGATE_TEST_SHORT") else 2
+
+
 def examples(usual: int) -> settings:
-    """Return how often to try: no deadline, for nothing here is timed. `make soak` sets a number for all."""
-    return settings(deadline=None, max_examples=max(usual, int(os.environ.get("PODGATE_TEST_EXAMPLES", "0"))))
+    """Return how often to try: `usual` at least in `make soak`, half of it in `make test`, a tenth in `make check`."""
+    return settings(deadline=None, max_examples=max(usual, _LEAST) if _LEAST else max(usual // _PART, 5))
 
 
 PROPERTY = examples(100)

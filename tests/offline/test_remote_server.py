@@ -12,7 +12,7 @@ import pytest
 from certs.files import write_key_pair
 from tests.cli.running import BIN, Done
 from tests.harness.serving import POLICY, Files, Serving, pod, serving
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, usual_names
 from webhook.offline.simulator import Ask
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -129,6 +129,7 @@ async def test_nothing_is_charged_and_what_is_used_up_already_is_told(server: Se
     await charges_nothing_and_tells_what_is_used_up(server)
 
 
+@pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_nothing_is_charged_in_redis_either(tmp_path: Path, redis_server: RedisServer) -> None:
     async with serving(files_in(tmp_path), "--store", redis_server.url, "--store-deadline", "30s") as running:
         await charges_nothing_and_tells_what_is_used_up(running)

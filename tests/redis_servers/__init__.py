@@ -1,7 +1,7 @@
 """Real Redis and Valkey servers for the tests: fetched once, started on loopback, left behind by nobody."""
 
 from tests.redis_servers.cluster import RedisCluster
-from tests.redis_servers.inventory import RedisProgram, names, program, programs
+from tests.redis_servers.inventory import RedisProgram, names, program, programs, usual_names
 from tests.redis_servers.sentinel import SERVICE, SentinelGroup
 from tests.redis_servers.server import RedisServer
 from tests.redis_servers.tls import behind_tls
@@ -16,4 +16,5 @@ __all__ = [
     "names",
     "program",
     "programs",
+    "usual_names",
 ]

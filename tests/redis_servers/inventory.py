@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 import platform
 import re
 import shutil
@@ -38,6 +39,11 @@ def names() -> tuple[str, ...]:
     """Return what `programs` returns, by name, without fetching anything: for the parameters of tests."""
     given = _on_path()
     return tuple(sorted({*_fetched_names(), *([_name(given)] if given else [])}))
+
+
+def usual_names() -> tuple[str, ...]:
+    """Return one server, for tests that have another subject than the server; in `make soak` all."""
+    return names() if os.environ.get("PODGATE_TEST_REDIS") == "all" else ("redis-8.2",)
 
 
 def programs() -> tuple[RedisProgram, ...]:

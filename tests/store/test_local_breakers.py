@@ -6,12 +6,13 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.contract.test_counter_store import BREAKER
 from tests.core.plans import plan_of, window
+from tests.core.strategies import examples
 from tests.store.test_fallback import World
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import EXPIRED, BreakerView, Forcing, QuotaEventPlan, State, Transition
@@ -639,7 +640,7 @@ PROBING_AND_CLOSED = [
 """One is closed, trips again and probes; the other fails, probes again and is closed: both of generation 5."""
 
 
-@settings(max_examples=60)
+@examples(60)
 @example(PROBING_AND_CLOSED)
 @given(STEPS)
 def test_two_replicas_come_to_one_state_whoever_is_back_first(steps: list[tuple[str, int]]) -> None:

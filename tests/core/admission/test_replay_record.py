@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.strategies import examples
 from webhook.core.admission import review
 from webhook.core.admission.decision import Half
 from webhook.core.admission.replay_record import is_kept, labels_event, pod_event
@@ -155,7 +156,7 @@ NOT_TEXT = {*FREE_TEXT, "annotations", "deletionTimestamp", "managedFields"}
 KNOWN_SPEC = {*POD["spec"]} - {"volumes", "imagePullSecrets", "hostAliases", "securityContext", "dnsConfig"}
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(hostile(SECRETS), hostile(SECRETS), hostile(SECRETS))
 def test_no_secret_comes_out_of_any_field_that_policies_do_not_look_at(
     container: dict[str, Any], spec: dict[str, Any], metadata: dict[str, Any]

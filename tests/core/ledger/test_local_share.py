@@ -1,11 +1,12 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
+from tests.core.strategies import examples
 from webhook.core.ledger import local_share
 from webhook.core.ledger.local_share import LocalLedger
 from webhook.core.policy_spec import Mode
@@ -214,7 +215,7 @@ EVENTS = st.lists(
     used_ages=st.lists(st.integers(0, 64 * SECOND_US - 1), max_size=10),
     replicas=st.integers(1, 4),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_replicas_apart_oversell_by_less_than_one_largest_pod_each(
     events: list[tuple[int, int, int]], used_ages: list[int], replicas: int
 ) -> None:
@@ -295,7 +296,7 @@ def test_the_largest_number_since_the_last_reply_counts() -> None:
     used=st.integers(0, 10),
     replicas=st.integers(1, 4),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_who_leaves_oversells_nothing_and_who_comes_at_most_a_share(
     events: list[tuple[str, int, int, int]], used: int, replicas: int
 ) -> None:

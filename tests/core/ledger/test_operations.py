@@ -5,11 +5,12 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
+from tests.core.strategies import examples
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.ledger import breaker_operations, operations
@@ -423,7 +424,7 @@ class Log:
         )
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(st.lists(deeds, max_size=70))
 def test_never_more_than_hard_in_any_window_and_never_a_denial_without_a_cause(walk: list[Any]) -> None:
     service, log = Ledger(HARD), Log()

@@ -1,9 +1,10 @@
 """The ring against an exact log: it never counts less than a trailing window holds, nor anything older than 65/64."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.strategies import examples
 from webhook.core.ledger.window_ring import Ring
 
 SECONDS = 4
@@ -85,7 +86,7 @@ def test_reading_leaves_no_trace_even_after_buckets_have_left() -> None:
     assert not ring.idle(START_US)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.lists(st.tuples(gaps, st.integers(0, 5), st.integers(0, 30)), max_size=80))
 def test_used_lies_between_the_exact_window_and_its_65_64(steps: list[tuple[int, int, int]]) -> None:
     ring, now_us = Ring(SECONDS), START_US
@@ -105,7 +106,7 @@ def test_used_lies_between_the_exact_window_and_its_65_64(steps: list[tuple[int,
         assert used <= sum(amount for at_us, amount in log if at_us > now_us - WINDOW_US * 65 // 64)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.lists(st.tuples(gaps, st.integers(1, 5)), min_size=1, max_size=40), st.integers(0, 12), st.integers(1, 12))
 def test_free_at_is_the_exact_moment(steps: list[tuple[int, int]], hard: int, asked: int) -> None:
     ring, now_us = Ring(SECONDS), START_US

@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.strategies import examples
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.compiled_policy import CompiledPolicy
@@ -132,7 +133,7 @@ def named(use: Use, lines: list[str], path: str) -> bool:
     return at in starts or f"{at}.hard.{use.resource}" in starts
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(WRITTEN, WRITTEN)
 async def test_a_store_counts_from_nothing_exactly_where_a_line_says_so(old: Written, new: Written) -> None:
     before, after = old.policy(), new.policy()
