@@ -59,7 +59,7 @@ WOULD_BE_DENIED = replace(
 
 @pytest.fixture
 def metrics() -> Metrics:
-    metrics = Metrics("0.1.0")
+    metrics = Metrics("0.1.0", refusal_reasons=REASONS)
     metrics.policy_loaded(policy("payment-api", "ledger"))
     return metrics
 
@@ -332,7 +332,7 @@ def test_no_reason_stands_in_the_code_that_is_not_on_the_list() -> None:
         r'|\bawait_for\([^"]*"(\w+)"'
         r'|"(handshake_\w+)"'
     )
-    code = "\n".join(file.read_text() for file in CODE.glob("*.py") if file.name != "authentication/reasons.py")
+    code = "\n".join(file.read_text() for file in CODE.rglob("*.py") if file.name != "reasons.py")
     found = {word for words in said.findall(code) for word in words if word}
     assert found == {reason for reason in REASONS if not reason.startswith("authentication_")}
 
@@ -577,7 +577,7 @@ def test_a_service_that_goes_by_its_rule_no_longer_shows_that(metrics: Metrics) 
 
 
 def test_a_server_without_a_policy_says_so() -> None:
-    shown = samples(Metrics("0.1.0"))
+    shown = samples(Metrics("0.1.0", refusal_reasons=REASONS))
     assert shown["podgate_policy_last_reload_successful"] == 0
     assert shown['podgate_policy_reloads_total{result="failure"}'] == 0
     assert not any(key.startswith("podgate_policy_info") for key in shown)
@@ -603,7 +603,7 @@ def test_where_overrides_come_from_nowhere_nothing_is_said_of_them(metrics: Metr
 
 def test_two_servers_in_one_process_do_not_share_counts(metrics: Metrics) -> None:
     metrics.reviewed(review())
-    assert not series(Metrics("0.1.0"), "podgate_reviews_total")
+    assert not series(Metrics("0.1.0", refusal_reasons=REASONS), "podgate_reviews_total")
 
 
 async def test_a_real_stores_receipts_count_each_probe_once(metrics: Metrics) -> None:

@@ -69,7 +69,7 @@ class Watched:
         await self.source.refresh()
 
     def pods(self) -> str:
-        loaded = self.source.current()
+        loaded = self.keeper.current()
         assert loaded is not None
         quota = loaded.policy.services[0].quota
         assert quota is not None
@@ -82,13 +82,13 @@ def watched(tmp_path: Path) -> Watched:
 
 
 def test_it_is_a_policy_source(watched: Watched) -> None:
-    source: PolicySource = watched.source
+    source: PolicySource = watched.keeper
     assert source.current() is None
 
 
 async def test_without_a_file_there_is_no_policy_and_a_reason(watched: Watched) -> None:
     await watched.source.refresh()
-    assert watched.source.current() is None
+    assert watched.keeper.current() is None
     assert "cannot read the policy" in watched.keeper.last_errors()[0]
     assert watched.keeper.loaded_at_us == 0
 
@@ -98,7 +98,7 @@ async def test_a_good_document_is_in_force_at_once(watched: Watched) -> None:
     assert watched.pods() == "5"
     assert watched.keeper.last_errors() == ()
     assert watched.keeper.loaded_at_us == watched.clock.us
-    assert watched.recorder.loaded == [watched.source.current()]
+    assert watched.recorder.loaded == [watched.keeper.current()]
 
 
 async def test_a_change_is_taken_over_and_told_once(watched: Watched) -> None:
@@ -166,35 +166,35 @@ async def test_a_stanza_that_its_command_cannot_feed_is_refused(watched: Watched
 
 async def test_a_replaced_policy_is_known_by_its_hash_for_60_s(watched: Watched) -> None:
     await watched.write(document(5))
-    old = watched.source.current()
+    old = watched.keeper.current()
     assert old is not None
     watched.clock.us += 3_600_000_000
     await watched.write(document(6))
     watched.clock.us += REMEMBERED_US
-    assert watched.source.by_hash(old.hash) is old
+    assert watched.keeper.by_hash(old.hash) is old
     watched.clock.us += 1
-    assert watched.source.by_hash(old.hash) is None
+    assert watched.keeper.by_hash(old.hash) is None
 
 
 async def test_the_policy_in_force_is_known_however_old(watched: Watched) -> None:
     await watched.write(document(5))
     watched.clock.us += 10 * REMEMBERED_US
-    current = watched.source.current()
+    current = watched.keeper.current()
     assert current is not None
-    assert watched.source.by_hash(current.hash) is current
-    assert watched.source.by_hash("0" * 16) is None
+    assert watched.keeper.by_hash(current.hash) is current
+    assert watched.keeper.by_hash("0" * 16) is None
 
 
 async def test_a_policy_that_comes_back_is_in_force_and_the_one_between_is_remembered(watched: Watched) -> None:
     await watched.write(document(5))
     await watched.write(document(6))
-    between = watched.source.current()
+    between = watched.keeper.current()
     await watched.write(document(5))
     watched.clock.us += REMEMBERED_US
     assert watched.pods() == "5"
     assert between is not None
-    assert watched.source.by_hash(between.hash) is between
-    assert between is not watched.source.current()
+    assert watched.keeper.by_hash(between.hash) is between
+    assert between is not watched.keeper.current()
 
 
 async def test_concurrent_callers_share_one_reading(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ async def test_watching_sees_a_configmap_swap_its_symlink(watched: Watched) -> N
     watched.path.symlink_to("..data/policy.yaml")
     task = asyncio.create_task(watched.source.run())
     try:
-        await until(lambda: watched.source.current() is not None)
+        await until(lambda: watched.keeper.current() is not None)
         assert watched.pods() == "5"
         (folder / "..data_tmp").symlink_to("second")
         (folder / "..data_tmp").rename(folder / "..data")

@@ -65,12 +65,12 @@ class Server:
         self._interceptor = Interceptor(source, MemoryStore(clock), FixedNamespaces(), metrics, active)
 
     async def swap(self, number: int) -> None:
-        if not await self.keeper.offer(policy(number), "policy.yaml"):
+        if not await self.keeper.on_document(policy(number), "policy.yaml"):
             raise SystemExit(f"error: {self.keeper.last_errors()}")
         await self.review(asked(number))
 
     async def override(self, number: int) -> None:
-        await self.overrides.offer(overrides(number), "overrides.yaml")
+        await self.overrides.on_document(overrides(number), "overrides.yaml")
         await self.review(asked(number))
 
     async def review(self, given: bytes) -> None:

@@ -68,7 +68,7 @@ class Follower:
         self.contacts += 1
 
     def pods(self) -> str | None:
-        loaded = self.policy.current()
+        loaded = self.keeper.current()
         quota = loaded.policy.services[0].quota if loaded else None
         return quota.windows[0].hard["pods"].text if quota else None
 

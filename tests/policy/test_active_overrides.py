@@ -35,7 +35,7 @@ class Kept:
         self.keeper = ActiveOverrides(observer, self.clock, "here")
 
     async def offer(self, *entries: str) -> None:
-        await self.keeper.offer("".join(entries).encode(), "o.yaml")
+        await self.keeper.on_document("".join(entries).encode(), "o.yaml")
 
     @property
     def live(self) -> dict[str, str]:
@@ -78,7 +78,7 @@ async def test_a_bad_document_keeps_the_last_good_one_and_is_told_once(kept: Kep
 async def test_a_source_that_cannot_be_read_keeps_the_last_good_one(kept: Kept) -> None:
     await kept.offer(entry())
     for _ in range(2):
-        kept.keeper.refuse(["o.yaml: cannot be read"])
+        kept.keeper.on_unreadable(["o.yaml: cannot be read"])
     assert kept.live == {"payment-api": "3"}
     assert kept.told.failed == [("o.yaml: cannot be read",)]
     await kept.offer(entry())

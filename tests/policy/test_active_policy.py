@@ -16,7 +16,6 @@ from tests.harness.overriding import END_US, Still, Told, entry
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.policy_file import PolicyFile
 from webhook.core.admission.decision import Half
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.container_resources import RangePlan
@@ -74,9 +73,8 @@ class Server:
         self.overrides.prepare = self.active.prepare_overrides
         clock = VirtualClock()
         self.keeper = CurrentPolicy(Observers(), clock, Here(), prepare=self.active.prepare)
-        source = PolicyFile("/nowhere", self.keeper)
         namespaces = FixedNamespaces()
-        self.interceptor = Interceptor(source, MemoryStore(clock), namespaces, Observers(), self.active)
+        self.interceptor = Interceptor(self.keeper, MemoryStore(clock), namespaces, Observers(), self.active)
 
     @property
     def compiled(self) -> CompiledPolicy:
@@ -129,9 +127,9 @@ async def test_a_policy_is_compiled_a_few_services_in_each_turn_of_the_loop(coun
 
 async def test_reviews_between_the_parts_go_by_the_former_policy_and_afterwards_by_the_new(counting: Counting) -> None:
     server = Server()
-    await server.keeper.offer(policy("hdd"), "p.yaml")
+    await server.keeper.on_document(policy("hdd"), "p.yaml")
     former, made = server.compiled, counting.made
-    offer = asyncio.create_task(server.keeper.offer(policy("ssd"), "p.yaml"))
+    offer = asyncio.create_task(server.keeper.on_document(policy("ssd"), "p.yaml"))
     between = 0
     while not offer.done():
         await asyncio.sleep(0)
@@ -153,12 +151,12 @@ async def test_no_review_compiles_anything_whatever_comes_into_force_or_ends(cou
             await server.selector(f"s{n}")
         return counting.made - before
 
-    await server.keeper.offer(policy("hdd"), "p.yaml")
+    await server.keeper.on_document(policy("hdd"), "p.yaml")
     assert await reviewed() == 0
-    await server.overrides.offer((entry("s1") + entry("s2")).encode(), "o.yaml")
+    await server.overrides.on_document((entry("s1") + entry("s2")).encode(), "o.yaml")
     assert (server.hard("s1"), server.hard("s3")) == (15, 5)
     assert await reviewed() == 0
-    await server.keeper.offer(policy("ssd"), "p.yaml")
+    await server.keeper.on_document(policy("ssd"), "p.yaml")
     assert (server.hard("s1"), server.hard("s3")) == (15, 5)
     assert await reviewed() == 0
     server.wall.us = END_US
@@ -168,12 +166,12 @@ async def test_no_review_compiles_anything_whatever_comes_into_force_or_ends(cou
 
 async def test_overrides_compile_the_services_that_they_concern(counting: Counting) -> None:
     server = Server()
-    await server.keeper.offer(policy(), "p.yaml")
+    await server.keeper.on_document(policy(), "p.yaml")
     before, counting.made = server.compiled, 0
-    await server.overrides.offer(entry("s1").encode(), "o.yaml")
+    await server.overrides.on_document(entry("s1").encode(), "o.yaml")
     assert counting.made == len(PLANS)
     assert server.compiled.parts["s2"] is before.parts["s2"]
-    await server.overrides.offer((entry("s1") + entry("s2")).encode(), "o.yaml")
+    await server.overrides.on_document((entry("s1") + entry("s2")).encode(), "o.yaml")
     assert counting.made == 2 * len(PLANS)
 
 
@@ -201,7 +199,7 @@ def test_however_overrides_follow_each_other_the_policy_is_as_if_compiled_at_onc
                 f"- {{service: {name}, until: 2026-12-01T04:00:00Z, reason: r, {deed}}}\n"
                 for name, deed in entries.items()
             ).encode()
-            await keeper.offer(document, "o.yaml")
+            await keeper.on_document(document, "o.yaml")
             assert keeper.last_errors() == ()
             found = active.compiled(guarded())
             expected = CompiledPolicy(overridden(guarded(), load_overrides(document).live(0)))

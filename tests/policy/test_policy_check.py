@@ -266,21 +266,21 @@ class Answering:
 async def test_a_check_that_failed_changes_nothing_is_told_once_and_made_again() -> None:
     recorder, check = Recorder(), Answering()
     keeper = CurrentPolicy(recorder, FakeClock(), check)
-    assert await keeper.offer(document(5).encode(), "policy.yaml")
+    assert await keeper.on_document(document(5).encode(), "policy.yaml")
     before = keeper.current()
     check.trouble = "its process was ended by SIGKILL"
     for _ in range(3):
-        assert not await keeper.offer(document(6).encode(), "policy.yaml")
+        assert not await keeper.on_document(document(6).encode(), "policy.yaml")
     told = f"policy.yaml: the policy could not be checked: {check.trouble}: it is tried again when it is read again"
     assert recorder.failed == [(told,)]
     assert keeper.last_errors() == (told,)
     assert keeper.current() is before
     assert check.asked == 4
     check.trouble = "not done after 60 s, and stopped"
-    await keeper.offer(document(6).encode(), "policy.yaml")
+    await keeper.on_document(document(6).encode(), "policy.yaml")
     assert len(recorder.failed) == 2
     check.trouble = None
-    assert await keeper.offer(document(6).encode(), "policy.yaml")
+    assert await keeper.on_document(document(6).encode(), "policy.yaml")
     assert keeper.last_errors() == ()
     assert keeper.current() is not before
 
@@ -289,7 +289,7 @@ async def test_a_document_that_was_checked_is_not_checked_again() -> None:
     check = Answering()
     keeper = CurrentPolicy(Recorder(), FakeClock(), check)
     for text in (document(5), document(5), BAD, BAD):
-        await keeper.offer(text.encode(), "policy.yaml")
+        await keeper.on_document(text.encode(), "policy.yaml")
     assert check.asked == 2
 
 
@@ -376,7 +376,7 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_
     )
     gate = Gate(policy_of("- {name: web, match: {anyNamespace: true}}"))
     keeper = CurrentPolicy(Recorder(), FakeClock(), PolicyProcess(stub(held)))
-    offering = asyncio.create_task(keeper.offer(MANY.encode(), "policy.yaml"))
+    offering = asyncio.create_task(keeper.on_document(MANY.encode(), "policy.yaml"))
     for _ in range(100):
         decision = await gate.mutate()
         assert decision.service == "web"
@@ -388,7 +388,7 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_
     loaded = keeper.current()
     assert loaded == load(MANY.encode(), Purpose.SERVE).policy
     reviews = 0
-    offering = asyncio.create_task(keeper.offer((MANY + "# changed\n").encode(), "policy.yaml"))
+    offering = asyncio.create_task(keeper.on_document((MANY + "# changed\n").encode(), "policy.yaml"))
     while not offering.done():
         await gate.mutate()
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Overrides in a file: watched by a server, changed by a command. Where there is no file there are no overrides."""
+"""Overrides file: read each second by a server, changed by commands. A missing file means no overrides."""
 
 import asyncio
 import fcntl
@@ -11,18 +11,18 @@ from pathlib import Path
 
 from webhook.core.overrides_document.loading import LARGEST_BYTES
 from webhook.errors import UserError
-from webhook.policy.active_overrides import ActiveOverrides
+from webhook.ports import DocumentReceiver
 from webhook.support.watched_file import regular_content
 
 POLL_SECONDS = 1.0
 
 
 class OverridesFile:
-    """Offers what stands at a path, each second."""
+    """Passes the content of the file to a receiver each second."""
 
-    def __init__(self, path: Path, keeper: ActiveOverrides, *, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, path: Path, receiver: DocumentReceiver, *, poll_seconds: float = POLL_SECONDS) -> None:
         self._path = path
-        self._keeper = keeper
+        self._receiver = receiver
         self._poll_seconds = poll_seconds
 
     async def refresh(self) -> None:
@@ -31,9 +31,9 @@ class OverridesFile:
             raw = await asyncio.to_thread(_content, self._path)
         except OSError as error:
             reason = error.strerror or error
-            self._keeper.refuse([f"{self._path}: cannot read the overrides: {reason}: mend or remove it"])
+            self._receiver.on_unreadable([f"{self._path}: cannot read the overrides: {reason}: mend or remove it"])
         else:
-            await self._keeper.offer(raw, str(self._path))
+            await self._receiver.on_document(raw, str(self._path))
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -43,7 +43,7 @@ class OverridesFile:
 
 
 class FileBook:
-    """A `ports.OverridesBook` in a file. There is no policy beside it."""
+    """A `ports.OverridesBook` in a file, without a policy."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -90,7 +90,7 @@ def _content(path: Path) -> bytes:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep other commands out: by a lock on the folder, because the file itself is replaced."""
+    """Exclude other commands by a lock on the folder, because the file itself is replaced."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -100,7 +100,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, raw: bytes) -> None:
-    """Write it beside, then rename: a server reads the old one or the new one, never a half."""
+    """Write a temporary file and rename it: a server reads the old document or the new one."""
     mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

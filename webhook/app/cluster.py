@@ -20,7 +20,7 @@ from webhook.core.document import Purpose, configmap
 from webhook.policy.active_overrides import ActiveOverrides
 from webhook.policy.active_policy import ActivePolicy
 from webhook.policy.current_policy import CurrentPolicy
-from webhook.ports import Clock, NamespaceLabels, PodWatch, PolicySource, ServiceStatusClient
+from webhook.ports import Clock, NamespaceLabels, PodWatch, ServiceStatusClient
 from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, in_cluster
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ class Sources:
     """
 
     name: str
-    keeper: CurrentPolicy
-    policies: PolicySource
+    policies: CurrentPolicy
     namespaces: NamespaceLabels
     overrides: OverridesSource
     active: ActivePolicy
@@ -134,19 +133,19 @@ def follow(
     active = _active(overrides)
     keeper = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
     namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
-    policies: PolicyFile | kubernetes.ConfigMapPolicy
+    source: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
-        name, policies = str(settings.policy), PolicyFile(settings.policy, keeper)
+        name, source = str(settings.policy), PolicyFile(settings.policy, keeper)
     else:
         name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
         reports = telemetry.watched("configmaps")
-        policies = kubernetes.ConfigMapPolicy(client, keeper, reports=reports, keeps_last_good=keeps_last_good)
-    loops = policies.run, namespaces.run, *overrides.loops
+        source = kubernetes.ConfigMapPolicy(client, keeper, reports=reports, keeps_last_good=keeps_last_good)
+    keeper.refresh_source = source.refresh
+    loops = source.run, namespaces.run, *overrides.loops
     is_kept = settings.certificates is not Certificates.OFF or settings.token_issuer is not None
     return Sources(
         name,
         keeper,
-        policies,
         namespaces,
         overrides,
         active,
@@ -226,12 +225,12 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
         overrides = OverridesSource(ActiveOverrides(telemetry.observer, WallClock()), nothing, ())
     active = _active(overrides)
     keeper = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
-    policies = PolicyFile(settings.policy, keeper)
-    loops = policies.run, *overrides.loops
+    source = PolicyFile(settings.policy, keeper)
+    keeper.refresh_source = source.refresh
+    loops = source.run, *overrides.loops
     return Sources(
         str(settings.policy),
         keeper,
-        policies,
         FixedNamespaces(),
         overrides,
         active,

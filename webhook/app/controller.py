@@ -127,7 +127,7 @@ class ControllerProcess:
         """Return why this one should not be counted on; to stand by is no reason."""
         reasons = [self._lease.trouble] if self._lease.trouble else []
         if self._sources.policies.current() is None:
-            reasons.append("no good policy: " + "; ".join(self._sources.keeper.last_errors()))
+            reasons.append("no good policy: " + "; ".join(self._sources.policies.last_errors()))
         return reasons
 
     async def _metrics(self) -> bytes:

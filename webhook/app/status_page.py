@@ -41,7 +41,7 @@ class StatusPage:
         self._version = version
         self._clock = clock
         self._sources = sources
-        self._policies = sources.keeper
+        self._policies = sources.policies
         self._overrides = sources.overrides.keeper
         self._store = store
         self._interceptor = interceptor

@@ -9,6 +9,7 @@ from webhook.adapters.logs import Logs
 from webhook.adapters.metrics import Duty, Metrics
 from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import Traces, open_traces
+from webhook.authentication.reasons import REASONS
 from webhook.authentication.tokens.jwks_refresher import RefreshReports
 from webhook.controller import ControllerReports, ServiceStatusReports
 from webhook.core.policy_spec import OutcomeSource
@@ -28,7 +29,7 @@ class Telemetry:
 
     def __init__(self, settings: ControllerSettings, version: str) -> None:
         serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
-        self.metrics = Metrics(version, _duties(settings))
+        self.metrics = Metrics(version, _duties(settings), REASONS)
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
         self._traces = self._open_traces(serving, version) if serving else None
         self.watches: dict[str, WatchStatus] = {}

@@ -1,4 +1,4 @@
-"""The overrides in force, whatever brings them: a bad document changes nothing, an entry ends by itself."""
+"""Active overrides: a bad document changes nothing, an entry ends by itself."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ _NEVER_US = 1 << 63
 
 
 class NoOverrides:
-    """A `ports.Overrides` where nobody has hands on anything."""
+    """A `ports.Overrides` without entries."""
 
     _NONE = LiveOverrides()
 
@@ -23,18 +23,18 @@ class NoOverrides:
 
 
 class ActiveOverrides:
-    """A `ports.Overrides`; its source offers what it reads. `source` says where that is, "" where there is none."""
+    """A `ports.Overrides` and `ports.DocumentReceiver`. `source` names the place of the document, "" for none."""
 
     def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:
         self.source = source
         self.prepare: Callable[[Mapping[str, tuple[Override, ...]]], Awaitable[None]] | None = None
-        """What is done before other entries are in force, so that no review has to do it after it."""
+        """Compiles the services that other entries change, before these are live."""
         self._observer = observer
         self._clock = clock
         self._in_force = LiveOverrides()
         self._good = OverridesDocument()
         self._newest: OverridesDocument | None = None
-        """A document that has come since, and cannot be used yet: two of its entries clash, and one of them ends."""
+        """A newer document that cannot be used yet: two of its entries clash until one of them ends."""
         self._place = ""
         self._raw: bytes | None = None
         self._errors: tuple[str, ...] = ()
@@ -47,22 +47,22 @@ class ActiveOverrides:
         return self._in_force
 
     def last_errors(self) -> tuple[str, ...]:
-        """Return what is wrong with the source as it is now; empty where its document is in force."""
+        """Return the problems of the newest document; empty if it is in force."""
         return self._errors
 
     async def run(self) -> None:
-        """Notice what ends also while nobody asks, until cancelled."""
+        """End entries also while no review is made, until cancelled."""
         while True:
             self.current()
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def offer(self, raw: bytes, place: str) -> None:
-        """Check a document, empty where there is none; `place` stands before the line and column of each problem."""
+    async def on_document(self, raw: bytes, place: str) -> bool:
+        """Check a document; b"" means that there is none."""
         async with self._reading:
             if raw == self._raw:
-                return
+                return not self._errors
             try:
-                # A long one takes a part of a second, which no review should wait for.
+                # In a thread: a long document takes a fraction of a second.
                 document = await asyncio.to_thread(load, raw)
             except DocumentError as error:
                 self._refuse([f"{place}:{problem}" for problem in error.problems])
@@ -73,31 +73,32 @@ class ActiveOverrides:
                 self._newest, self._place = document, place
                 self._settle()
             self._raw = raw
+            return not self._errors
 
-    def refuse(self, errors: Sequence[str]) -> None:
-        """Say that the source has no document that could be checked: what is in force stays, and ends in its time."""
+    def on_unreadable(self, errors: Sequence[str]) -> None:
+        """Record that there is no document that could be checked: live entries stay until their ends."""
         self._raw = None
         self._refuse(errors)
 
     def _refuse(self, errors: Sequence[str]) -> None:
         self._newest = None
-        self._complain(tuple(errors))
+        self._report(tuple(errors))
         self._settle()
 
-    def _complain(self, errors: tuple[str, ...]) -> None:
+    def _report(self, errors: tuple[str, ...]) -> None:
         if errors != self._errors:
             self._errors = errors
             self._observer.overrides_failed(errors)
 
     def _settle(self) -> None:
-        """Put into force what is live now."""
+        """Swap in the entries that are live now."""
         now_us = self._clock.now_us()
         newest = self._newest
         is_taken = False
         if newest is not None:
             clashes = newest.clashes(now_us)
             if clashes:
-                self._complain(tuple(f"{self._place}:{problem}" for problem in clashes))
+                self._report(tuple(f"{self._place}:{problem}" for problem in clashes))
             else:
                 self._good, self._newest, self._errors, is_taken = newest, None, (), True
         live = self._good.live(now_us)

@@ -1,4 +1,4 @@
-"""The policy in force, whatever brings it: checked, swapped as a whole. A bad document changes nothing, told once."""
+"""Current policy: checked, compiled and swapped as a whole. A bad document changes nothing and is reported once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +14,7 @@ from webhook.ports import Clock, Observer, PolicyCheck
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """What one document came to: a policy, or errors. `identity` is equal where there is nothing new to tell."""
+    """Result of checking one document: a policy, or errors. Equal `identity`: nothing new to report."""
 
     identity: str
     loaded: LoadedPolicy | None = None
@@ -22,7 +22,7 @@ class _Attempt:
 
 
 class CurrentPolicy:
-    """What a `ports.PolicySource` answers from; its source offers what it reads."""
+    """A `ports.PolicySource` and `ports.DocumentReceiver`: the adapter of the document calls `on_document`."""
 
     def __init__(
         self,
@@ -32,7 +32,9 @@ class CurrentPolicy:
         purpose: Purpose = Purpose.SERVE,
         prepare: Callable[[LoadedPolicy], Awaitable[None]] | None = None,
     ) -> None:
-        """Make it. What `prepare` does comes before the swap, so that no review has to do it after it."""
+        """`prepare` compiles a policy before the swap, so that no review compiles one."""
+        self.refresh_source: Callable[[], Awaitable[None]] = _nothing
+        """Reads the document once, now."""
         self._prepare = prepare
         self._observer = observer
         self._clock = clock
@@ -44,29 +46,30 @@ class CurrentPolicy:
 
     @property
     def loaded_at_us(self) -> int:
-        """When the policy in force was taken into force; 0 where there is none."""
+        """When the current policy was swapped in; 0 without one."""
         return self._history.since_us
 
     def current(self) -> LoadedPolicy | None:
         return self._history.current
 
     def last_errors(self) -> tuple[str, ...]:
-        """Return what is wrong with the source as it is now; empty where its document is in force."""
+        """Return the problems of the newest document; empty if it is in force."""
         return self._last.errors if self._last is not None else ()
 
     def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
         return self._history.by_hash(policy_hash, self._clock.now_us())
 
-    async def offer(self, raw: bytes, place: str) -> bool:
-        """Check a document; True if it is in force now. `place` stands before the line and column of each problem."""
+    async def refresh(self) -> None:
+        await self.refresh_source()
+
+    async def on_document(self, raw: bytes, place: str) -> bool:
         async with self._checking:
             identity = sha256(raw).hexdigest()
             if self._last is None or identity != self._last.identity:
                 self._accept(await self._attempt(raw, identity, place))
             return self._last is not None and self._last.loaded is not None
 
-    def refuse(self, errors: Sequence[str]) -> None:
-        """Say that the source has no document that could be checked: what is in force stays."""
+    def on_unreadable(self, errors: Sequence[str]) -> None:
         self._accept(_Attempt(f"refused: {errors}", errors=tuple(errors)))
 
     async def _attempt(self, raw: bytes, identity: str, place: str) -> _Attempt:
@@ -75,9 +78,9 @@ class CurrentPolicy:
         except DocumentError as error:
             return _Attempt(identity, errors=tuple(f"{place}:{problem}" for problem in error.problems))
         except CheckFailedError as error:
-            # Not the document's identity: whoever offers it again has it checked again.
-            told = f"{place}: the policy could not be checked: {error}: it is tried again when it is read again"
-            return _Attempt(f"unchecked: {told}", errors=(told,))
+            # Not the document's identity: it is checked again when it is read again.
+            failed = f"{place}: the policy could not be checked: {error}: it is tried again when it is read again"
+            return _Attempt(f"unchecked: {failed}", errors=(failed,))
         if self._prepare is not None:
             await self._prepare(loaded)
         return _Attempt(identity, loaded)
@@ -90,5 +93,9 @@ class CurrentPolicy:
             self._observer.policy_failed(attempt.errors)
             return
         self._history.take(attempt.loaded, self._clock.now_us())
-        # Also for the document that was in force all along, when it is back after a bad one: the trouble is over.
+        # Also when the same document is back after a bad one: observers clear the error.
         self._observer.policy_loaded(attempt.loaded)
+
+
+async def _nothing() -> None:
+    """Read nothing: no source is attached."""

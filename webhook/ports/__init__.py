@@ -1,10 +1,17 @@
-"""The named seams: everything that the decision needs from the world comes in through one of these."""
+"""Ports: the interfaces between the application and its adapters."""
 
 from webhook.ports.callers import Caller, CurrentValue, KeySource, TokenKey, TokenKeys, TokenRevocations
 from webhook.ports.credentials import Credentials
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, PodEventHandler, PodLookup, PodWatch
-from webhook.ports.policies import NamespaceLabels, Overrides, OverridesBook, PolicyCheck, PolicySource
+from webhook.ports.policies import (
+    DocumentReceiver,
+    NamespaceLabels,
+    Overrides,
+    OverridesBook,
+    PolicyCheck,
+    PolicySource,
+)
 from webhook.ports.service_statuses import ServiceStatusClient
 from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
@@ -17,6 +24,7 @@ __all__ = [
     "CounterStore",
     "Credentials",
     "CurrentValue",
+    "DocumentReceiver",
     "KeySource",
     "NamespaceLabels",
     "Observer",

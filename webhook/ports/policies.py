@@ -1,6 +1,6 @@
-"""Where policies, overrides and labels of Namespaces come from, and who checks them."""
+"""Policies, overrides and labels of Namespaces: their sources, and the check of documents."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from webhook.core.document import LoadResult, Purpose
@@ -9,8 +9,20 @@ from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_admission.policy_review import PolicyReview, Question
 
 
+class DocumentReceiver(Protocol):
+    """Takes the documents that a source reads, such as a file or a ConfigMap."""
+
+    async def on_document(self, raw: bytes, place: str) -> bool:
+        """Check a document; return whether it is in force now. `place` precedes line and column of each problem."""
+        ...
+
+    def on_unreadable(self, errors: Sequence[str]) -> None:
+        """Record that the source has no document that could be checked: what is in force stays."""
+        ...
+
+
 class PolicySource(Protocol):
-    """Where policies come from. What it hands out has been checked."""
+    """Checked policies."""
 
     def current(self) -> LoadedPolicy | None:
         """Return the policy in force, None where there is no good one yet."""
@@ -26,7 +38,7 @@ class PolicySource(Protocol):
 
 
 class PolicyCheck(Protocol):
-    """Checks documents where no review has to wait for it. CheckFailedError where nothing came of it."""
+    """Checks documents without delaying reviews. CheckFailedError where a check has no result."""
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         """Return, or raise DocumentError, as `webhook.core.document.load`."""
@@ -38,19 +50,19 @@ class PolicyCheck(Protocol):
 
 
 class NamespaceLabels(Protocol):
-    """Labels of a Namespace."""
+    """Labels of Namespaces."""
 
     def labels(self, namespace: str) -> Mapping[str, str] | None:
-        """Return its labels, None where it is not known here."""
+        """Return its labels as cached; None for an unknown Namespace."""
         ...
 
     async def look(self, namespace: str) -> Mapping[str, str] | None:
-        """Ask whoever keeps Namespaces, once; None where it is unknown there too, or there is no answer in time."""
+        """Query the API server once; None if the Namespace does not exist or no response arrives in time."""
         ...
 
 
 class Overrides(Protocol):
-    """Hands on services, beside the policy. Asked at each review: what has ended no longer acts, whoever notices."""
+    """Live overrides. Read at each review: an entry has no effect after its end."""
 
     def current(self) -> LiveOverrides:
         """Return the live entries."""
@@ -58,11 +70,11 @@ class Overrides(Protocol):
 
 
 class OverridesBook(Protocol):
-    """Where a command changes overrides. UserError where it cannot be read or written, with what is missing."""
+    """The document of overrides, as commands change it. UserError where it cannot be read or written."""
 
     @property
     def place(self) -> str:
-        """Where the document is, for people."""
+        """The place of the document, for messages."""
         ...
 
     async def read(self) -> bytes:
@@ -70,13 +82,13 @@ class OverridesBook(Protocol):
         ...
 
     async def write(self, raw: bytes) -> bool:
-        """Replace what was read last; False, and nothing is written, where somebody has changed it meanwhile."""
+        """Replace what was read last; False, and nothing is written, if it has changed since."""
         ...
 
     async def author(self) -> str | None:
-        """Return who is writing, as far as that is known."""
+        """Return the name of the user, None if unknown."""
         ...
 
     async def policy(self) -> bytes | None:
-        """Return the policy's document beside it; None where there is none."""
+        """Return the document of the policy at the same place; None if there is none."""
         ...

@@ -49,7 +49,7 @@ class Followed:
         self.contacts += 1
 
     def pods(self) -> str | None:
-        loaded = self.source.current()
+        loaded = self.keeper.current()
         if loaded is None:
             return None
         quota = loaded.policy.services[0].quota
@@ -100,7 +100,7 @@ async def followed(fake: FakeApiServer, client: Any) -> AsyncIterator[Followed]:
 
 
 def test_it_is_a_policy_source(followed: Followed) -> None:
-    source: PolicySource = followed.source
+    source: PolicySource = followed.keeper
     assert source.current() is None
     assert source.by_hash("0" * 16) is None
 
@@ -110,8 +110,8 @@ async def test_a_refresh_brings_the_document_byte_for_byte(followed: Followed) -
     followed.apply(text)
     await followed.source.refresh()
     file = CurrentPolicy(followed.recorder, FakeClock(), Here())
-    assert await file.offer(text.encode(), "a file")
-    assert followed.source.current() == file.current()
+    assert await file.on_document(text.encode(), "a file")
+    assert followed.keeper.current() == file.current()
     assert followed.contacts == 1
 
 
@@ -430,7 +430,7 @@ async def test_a_reading_that_fails_is_told_once_and_raises_nothing(
 
 
 async def test_a_defect_of_ours_in_a_reading_is_raised(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed.keeper, "refuse", lambda _: 1 / 0)
+    monkeypatch.setattr(followed.keeper, "on_unreadable", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await followed.source.refresh()
 
@@ -478,7 +478,7 @@ async def test_versions_that_are_no_numbers_are_taken_as_they_come(followed: Fol
 async def test_it_starts_while_the_api_server_is_away_and_recovers(followed: Followed) -> None:
     followed.fake.next("list", refuse(503), refuse(503), refuse(503))
     await followed.source.refresh()
-    assert followed.source.current() is None
+    assert followed.keeper.current() is None
     followed.apply(document(5))
     followed.run()
     await until(lambda: followed.pods() == "5")

@@ -1,4 +1,4 @@
-"""Overrides in their ConfigMap: followed by a server, changed by a command. That there is none is usual."""
+"""Overrides ConfigMap: watched by a server, changed by commands. A missing one means no overrides."""
 
 from typing import Any
 
@@ -19,8 +19,7 @@ from webhook.core.document.configmap import (
     document_of,
 )
 from webhook.errors import UserError
-from webhook.policy.active_overrides import ActiveOverrides
-from webhook.ports import WatchReports
+from webhook.ports import DocumentReceiver, WatchReports
 
 PLACE = f"configmap {NAMESPACE}/{OVERRIDES}"
 _WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -48,18 +47,18 @@ class _SelfSubjectReview(msgspec.Struct, frozen=True):
 
 
 class ConfigMapOverrides:
-    """Offers what the ConfigMap holds, whenever it changes."""
+    """Passes the content of the ConfigMap to a receiver whenever it changes."""
 
     def __init__(
         self,
         client: ApiClient,
-        keeper: ActiveOverrides,
+        receiver: DocumentReceiver,
         *,
         reports: WatchReports,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
     ) -> None:
         self._client = client
-        self._keeper = keeper
+        self._receiver = receiver
         self._timing = timing
         self._watch = Watch(client, _OVERRIDES, Taker(self._all, self._one), reports=reports, timing=timing)
 
@@ -82,9 +81,9 @@ class ConfigMapOverrides:
 
     async def _take(self, found: ConfigMap | None) -> None:
         try:
-            await self._keeper.offer(_document(found), f"{PLACE}: {OVERRIDES_KEY}")
+            await self._receiver.on_document(_document(found), f"{PLACE}: {OVERRIDES_KEY}")
         except NoDocumentError as error:
-            self._keeper.refuse([str(error)])
+            self._receiver.on_unreadable([str(error)])
 
 
 class ConfigMapBook:

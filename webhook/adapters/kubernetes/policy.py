@@ -1,4 +1,4 @@
-"""The policy from its ConfigMap: followed, and kept a second time where it was good.
+"""Policy ConfigMap: watched, passed on, and stored a second time when it is good.
 
 A refresh and the watch may bring the same state in either order. Versions are compared, so that an event which the
 watch brings late never undoes what a refresh has read since. A list is taken as it is, also an older one: it may be a
@@ -17,9 +17,7 @@ from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
-from webhook.core.policy.model import LoadedPolicy
-from webhook.policy.current_policy import CurrentPolicy
-from webhook.ports import WatchReports
+from webhook.ports import DocumentReceiver, WatchReports
 from webhook.support.condition import Condition
 
 _PLACE = f"configmap {NAMESPACE}/{NAME}"
@@ -36,12 +34,12 @@ _NONE = f"{_PLACE}: there is none: create it, such as with `{_CREATE}`"
 
 
 class ConfigMapPolicy:
-    """A `ports.PolicySource`."""
+    """Passes the policy's document to a receiver whenever it changes."""
 
     def __init__(
         self,
         client: ApiClient,
-        keeper: CurrentPolicy,
+        receiver: DocumentReceiver,
         *,
         reports: WatchReports,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
@@ -49,7 +47,9 @@ class ConfigMapPolicy:
     ) -> None:
         """Make it; one that `keeps_last_good` needs the right to write it."""
         self._client = client
-        self._keeper = keeper
+        self._receiver = receiver
+        self._has_good = False
+        """Whether any document has been in force."""
         self._keeps_last_good = keeps_last_good
         self._on_contact = reports.on_contact
         self._timing = timing
@@ -63,12 +63,6 @@ class ConfigMapPolicy:
         self._reading: asyncio.Task[None] | None = None
         self._rested_at = 0.0
         """When a refresh may read again, by the loop's clock."""
-
-    def current(self) -> LoadedPolicy | None:
-        return self._keeper.current()
-
-    def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
-        return self._keeper.by_hash(policy_hash)
 
     async def refresh(self) -> None:
         """Read now, unless that was just done. Callers share one reading; one that gives up does not stop it."""
@@ -117,15 +111,20 @@ class ConfigMapPolicy:
 
     async def _take(self, found: ConfigMap | None) -> None:
         document, missing = _read_from(found)
-        if self._keeper.current() is None:
-            # Whatever the policy is now, what was good before comes first: a bad one then leaves that in force.
+        if not self._has_good:
+            # The last good policy first: if the current one is bad, that one stays in force.
             last_good = await self._last_good.read()
             if last_good is not None and last_good != document:
-                await self._keeper.offer(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
+                await self._pass_on(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
         if document is None:
-            self._keeper.refuse([missing])
-        elif await self._keeper.offer(document, f"{_PLACE}: {KEY}") and self._keeps_last_good:
+            self._receiver.on_unreadable([missing])
+        elif await self._pass_on(document, f"{_PLACE}: {KEY}") and self._keeps_last_good:
             self._last_good.keep(document)
+
+    async def _pass_on(self, document: bytes, place: str) -> bool:
+        is_good = await self._receiver.on_document(document, place)
+        self._has_good |= is_good
+        return is_good
 
 
 def _read_from(found: ConfigMap | None) -> tuple[bytes | None, str]:

@@ -1,6 +1,6 @@
 """Metrics: counts what the observers are told, and renders it for Prometheus through the OpenTelemetry SDK."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opentelemetry.metrics import Observation
 from opentelemetry.sdk.metrics import MeterProvider
@@ -21,7 +21,6 @@ from webhook.adapters.metrics.service_gauges import Standing
 from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
 from webhook.adapters.metrics.zeros import Duty, Labels, zeros
-from webhook.authentication.reasons import REASONS
 from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
@@ -41,12 +40,12 @@ class Metrics:
     What a process with `duties` may count of the policy's services is shown from 0 on.
     """
 
-    def __init__(self, version: str, duties: Duty = Duty.NONE) -> None:
+    def __init__(self, version: str, duties: Duty = Duty.NONE, refusal_reasons: Iterable[str] = ()) -> None:
         self._duties = duties
         self._policy: Policy | None = None
         self._zeros: tuple[Policy | None, Mapping[Family, Mapping[Labels, float]]] = (None, {})
         self._decisions = Decisions()
-        self._refused = Totals(families.REFUSED, *((reason,) for reason in REASONS))
+        self._refused = Totals(families.REFUSED, *((reason,) for reason in refusal_reasons))
         self._transitions = Transitions()
         self._reloads = Totals(families.POLICY_RELOADS, (_SUCCESS,), (_FAILURE,))
         self._policy_reviews = Totals(families.POLICY_REVIEWS, (_SUCCESS,), (_FAILURE,))
