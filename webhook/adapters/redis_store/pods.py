@@ -110,7 +110,7 @@ class PodQuestions(ABC):
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         keys = self._plans.of(plan).keys
-        await self._ask(plan, ("complete",), tuple(keys.live_of(scope) for scope in scopes if scope))
+        await self._ask(plan, ("mark_complete",), tuple(keys.live_of(scope) for scope in scopes if scope))
 
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         keys, scopes = self._plans.of(plan).keys, [""]
