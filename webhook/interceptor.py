@@ -1,9 +1,10 @@
-"""One AdmissionReview, top to bottom: decode, own, breaker, rewrite or check, charge, answer, record."""
+"""Interceptor: one AdmissionReview, from its request body to its response: choose a policy, run the stages, record."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter_ns, time_ns
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -15,7 +16,6 @@ from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, excess
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.quota import Acquire
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.policy.active_overrides import NoOverrides
 from webhook.policy.active_policy import ActivePolicy
@@ -24,21 +24,24 @@ from webhook.store.errors import UncountedError
 
 
 class UnknownNamespaceError(Exception):
-    """The policy asks for the labels of a Namespace that nobody knows: to guess would be to let Pods escape."""
+    """The policy selects by labels of a Namespace that cannot be found. A guess could exempt Pods from the policy."""
 
 
 class Answer(Struct, frozen=True):
-    """What goes back to the API server, and the record that it was made from."""
+    """The response to the API server, and the decision that it was made from."""
 
     body: bytes
     decision: Decision
 
 
 Stage = tuple[str, Callable[[Evaluation], Awaitable[None] | None]]
+"""A name and a function that may set the evaluation's verdict, which ends the review."""
+
+_T = TypeVar("_T")
 
 
 class Interceptor:
-    """The one way in: the server, `review`, `replay` and the demo all call `review`."""
+    """Reviews requests. The server, `podgate review`, `podgate replay` and the demo all call `review`."""
 
     def __init__(
         self,
@@ -48,52 +51,56 @@ class Interceptor:
         observer: Observer,
         active: ActivePolicy | None = None,
     ) -> None:
-        """Make it; `active` compiles policies where they are swapped. Without it they are compiled as they come."""
+        """Create it. `active` compiles policies when they are swapped; without it they are compiled on first use."""
         self._policies = policies
         self._store = store
         self._namespaces = namespaces
         self._observer = observer
         self._active = active or ActivePolicy(NoOverrides())
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
-        # Cheapest refusal first; what spends comes last.
-        self._stages: dict[Half, tuple[Stage, ...]] = {
+        # The cheapest denials come first; the stage that charges comes last.
+        self._pod_stages: dict[Half, tuple[Stage, ...]] = {
             Half.MUTATE: (("exempt", ownership.exempt), ("own", self._own), ("rewrite", self._rewrite)),
             Half.VALIDATE: (
                 ("exempt", ownership.exempt),
                 ("own", self._own),
                 ("breaker", self._breaker),
-                ("check", lambda evaluation: self._work(evaluation, stages.check, evaluation)),
+                ("check", lambda evaluation: self._run(evaluation, stages.check)),
                 ("charge", self._charge),
             ),
         }
-        # Its Pods are charged, and meet the breaker, when there are any.
-        self._of_workloads: tuple[Stage, ...] = (
+        # A workload is only checked: its Pods meet the breaker and are charged when they are created.
+        self._workload_stages: tuple[Stage, ...] = (
             ("exempt", workloads.exempt),
             ("own", self._own),
-            ("check", lambda evaluation: self._work(evaluation, workloads.check, evaluation)),
+            ("check", lambda evaluation: self._run(evaluation, workloads.check)),
         )
 
     async def review(
         self, half: Half, body: bytes, caller: Caller | None = None, traceparent: str | None = None
     ) -> Answer:
-        """Judge one AdmissionReview.
+        """Review one AdmissionReview, and report it to the observer.
 
-        BadReviewError: the body's fault. NoPolicyError, UnknownNamespaceError: there is nothing to judge by.
+        BadReviewError: the body is not a valid review. NoPolicyError, UnknownNamespaceError: no decision is possible.
         """
         wall_ns, started_ns = time_ns(), perf_counter_ns()
         is_large = len(body) > LARGE_BYTES
-        request = await _of_large(body) if is_large else review.decode(body)
+        request = await _decode_large(body) if is_large else review.decode(body)
         laps = [("decode", perf_counter_ns() - started_ns)]
-        evaluation = await self._evaluation(half, request)
+
+        policy, hash_known = await self._choose_policy(half, request)
+        evaluation = Evaluation(half, request, self.compiled(policy), hash_known)
         evaluation.is_large = is_large
         laps.append(("policy", perf_counter_ns() - started_ns))
-        for name, stage in self._stages[half] if request.workload is None else self._of_workloads:
+
+        for name, stage in self._pod_stages[half] if request.workload is None else self._workload_stages:
             pending = stage(evaluation)
             if pending is not None:
                 await pending
             laps.append((name, perf_counter_ns() - started_ns))
             if evaluation.verdict is not None:
                 break
+
         finish = conclude if request.workload is None else workloads.conclude
         decision = finish(evaluation, caller.client_id if caller else "")
         answer = Answer(review.encode(decision), decision)
@@ -103,11 +110,15 @@ class Interceptor:
         return answer
 
     def compiled(self, loaded: LoadedPolicy) -> CompiledPolicy:
-        """Return a policy as it is under the overrides in force."""
+        """Return the compiled policy under the overrides in force."""
         return self._active.compiled(loaded)
 
-    async def _evaluation(self, half: Half, request: Request) -> Evaluation:
-        """Judge a new Pod by the policy that it carries, if that was in force a moment ago: one Pod sees one policy."""
+    async def _choose_policy(self, half: Half, request: Request) -> tuple[LoadedPolicy, bool]:
+        """Return the policy for a request, and whether the policy hash that the Pod carries is known.
+
+        The mutating half writes the hash of its policy into the Pod; the validating half uses the same policy, even if
+        another one has come into force in between.
+        """
         current = self._policies.current()
         carried = None
         if request.pod and request.operation == "CREATE" and request.workload is None:
@@ -117,60 +128,50 @@ class Interceptor:
         else:
             chosen = self._policies.by_hash(carried)
             if chosen is None and half is Half.VALIDATE:
-                # Another replica may have rewritten the Pod by a newer document than ours: read once more.
+                # Another replica may have mutated the Pod under a newer policy than this one has read.
                 await self._policies.refresh()
                 chosen = self._policies.by_hash(carried)
             hash_known = chosen is not None
             chosen = chosen or self._policies.current()
         if chosen is None:
             raise NoPolicyError("no good policy has been loaded yet")
-        return Evaluation(half, request, self.compiled(chosen), hash_known)
+        return chosen, hash_known
+
+    # The stages, in order. Those without a method here are functions of the core.
 
     def _own(self, evaluation: Evaluation) -> Awaitable[None] | None:
+        """Find the service that the Pod belongs to."""
         namespace = evaluation.request.namespace
         labels = self._namespaces.labels(namespace)
         if labels is None and ownership.needs_namespace_labels(evaluation):
-            return self._own_by_a_look(evaluation)
-        self._own_by(evaluation, labels or {})
+            return self._own_after_lookup(evaluation)
+        _find_owner(evaluation, labels or {})
         return None
 
-    async def _own_by_a_look(self, evaluation: Evaluation) -> None:
-        """Ask for a Namespace that is not known here, because it is new: "not known" must never mean "no match"."""
+    async def _own_after_lookup(self, evaluation: Evaluation) -> None:
+        """Look up a Namespace that is too new to be in the cache: "not cached" must never mean "does not match"."""
         namespace = evaluation.request.namespace
         labels = await self._namespaces.look(namespace)
         if labels is None:
             raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
-        self._own_by(evaluation, labels)
-
-    @staticmethod
-    def _own_by(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
-        find_owner = ownership.find_owner if evaluation.request.workload is None else workloads.find_owner
-        find_owner(evaluation, namespace_labels)
+        _find_owner(evaluation, labels)
 
     def _rewrite(self, evaluation: Evaluation) -> Awaitable[None] | None:
         breaker = evaluation.plan.breaker
         degrades = breaker is not None and breaker.degrades
-        return self._work(
-            evaluation, stages.rewrite, evaluation, self._store.known_breaker(evaluation.plan) if degrades else None
-        )
-
-    def _work(self, evaluation: Evaluation, work: Callable[..., None], *arguments: object) -> Awaitable[None] | None:
-        """Do what takes long for a large Pod beside the loop, where other reviews go on; one such Pod at a time."""
-        if evaluation.is_large:
-            return asyncio.get_running_loop().run_in_executor(self._large_pods, work, *arguments)
-        work(*arguments)
-        return None
+        known = self._store.known_breaker(evaluation.plan) if degrades else None
+        return self._run(evaluation, stages.rewrite, known)
 
     def _breaker(self, evaluation: Evaluation) -> None:
         view = self._store.known_breaker(evaluation.plan)
         if view is not None:
             stages.deny_if_open(evaluation, view, self._store.now_us())
 
-    async def _asked(self, evaluation: Evaluation) -> Acquire:
-        return await asyncio.get_running_loop().run_in_executor(self._large_pods, charging.acquire, evaluation)
-
     async def _charge(self, evaluation: Evaluation) -> None:
-        asked = charging.acquire(evaluation) if not evaluation.is_large else await self._asked(evaluation)
+        if evaluation.is_large:
+            asked = await self._in_thread(evaluation, charging.acquire)
+        else:
+            asked = charging.acquire(evaluation)
         try:
             receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:
@@ -182,9 +183,25 @@ class Interceptor:
         for transition in receipt.transitions:
             self._observer.transitioned(transition)
 
+    def _run(self, evaluation: Evaluation, work: Callable[..., None], *arguments: object) -> Awaitable[None] | None:
+        """Run a step of the core; return what to wait for if the Pod is large."""
+        if evaluation.is_large:
+            return self._in_thread(evaluation, work, *arguments)
+        work(evaluation, *arguments)
+        return None
 
-async def _of_large(body: bytes) -> Request:
-    """Read a large body: counted first, and others have a turn before it is decoded."""
+    def _in_thread(self, evaluation: Evaluation, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]:
+        """Run a step for a large Pod beside the event loop, so that other reviews continue; one such Pod at a time."""
+        return asyncio.get_running_loop().run_in_executor(self._large_pods, work, evaluation, *arguments)
+
+
+def _find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
+    find_owner = ownership.find_owner if evaluation.request.workload is None else workloads.find_owner
+    find_owner(evaluation, namespace_labels)
+
+
+async def _decode_large(body: bytes) -> Request:
+    """Decode a large body; other reviews may run between counting its parts and decoding it."""
     found = excess(body)
     await asyncio.sleep(0)
     return review.decode(body, found)

@@ -35,7 +35,7 @@ def test_the_way_of_a_pod_has_the_stages_of_the_interceptor() -> None:
     interceptor = Interceptor(policy, MemoryStore(clock), FixedNamespaces({}), Observers())
     for half in Half:
         line = next(line for line in WAY.splitlines() if line.strip().startswith(f"/{half.value} "))
-        stages = [name for name, _ in interceptor._stages[half]]
+        stages = [name for name, _ in interceptor._pod_stages[half]]
         assert line.split()[1:] == ["decode", *stages, "answer"]
 
 

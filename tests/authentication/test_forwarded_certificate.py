@@ -256,7 +256,9 @@ class Doorway:
         headers = CIMultiDict({"Authorization": f"Bearer {token or self.forwarding.files.signer.token()}"})
         for one in [header] if isinstance(header, str) else header:
             headers.add(HEADER, one)
-        caller, path = await self.door.admit(der(hop or self.forwarding.proxy), CIMultiDictProxy(headers), "/mutate")
+        caller, path = await self.door.authenticate(
+            der(hop or self.forwarding.proxy), CIMultiDictProxy(headers), "/mutate"
+        )
         assert path == "/mutate"
         return caller
 

@@ -307,11 +307,11 @@ async def test_the_first_call_with_a_new_key_is_let_in_after_one_fetch(running: 
     authenticator = admitting(running)
     token = [f"Bearer {good().token}"]
     with pytest.raises(AuthenticationError):
-        await authenticator.admit(certificate("mine"), token)
+        await authenticator.authenticate_with_refresh(certificate("mine"), token)
     running.clock.seconds += 5
     public = key("ES256").key.public_key()
     running.publisher.keys = {"ES256": TokenKey("ES256", "ES256", public)}
-    assert (await authenticator.admit(certificate("mine"), token)).role == "apiserver"
+    assert (await authenticator.authenticate_with_refresh(certificate("mine"), token)).role == "apiserver"
     assert running.publisher.asked == 2
 
 
@@ -344,7 +344,7 @@ async def test_what_is_no_kid_makes_no_fetch(running: Fetching, kid: object) -> 
     running.clock.seconds += 5
     token = good().with_header(kid=kid).token
     with pytest.raises(AuthenticationError):
-        await admitting(running).admit(certificate("mine"), [f"Bearer {token}"])
+        await admitting(running).authenticate_with_refresh(certificate("mine"), [f"Bearer {token}"])
     assert running.publisher.asked == 1
 
 

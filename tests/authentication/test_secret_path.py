@@ -334,7 +334,7 @@ async def test_a_path_of_any_bytes_is_compared_and_not_an_error(tmp_path: Path) 
         "/" * 8_000,
     ):
         with pytest.raises(AuthenticationError) as refused:
-            await door.admit(None, headers, path)
+            await door.authenticate(None, headers, path)
         assert (refused.value.reason, refused.value.status) == (AuthFailure.PATH, 404)
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import aiohttp
 from aiohttp import web
 
-from webhook.server.listener import ConnectionLimits, Listener
+from webhook.server.connection_table import ConnectionLimits, ConnectionTable
+from webhook.server.listener import Listener
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -19,9 +20,10 @@ class Loopback:
     """What a test sees of it."""
 
     listener: Listener
+    connections: ConnectionTable
     refused: list[tuple[str, str]] = field(default_factory=list)
     kept: list[bool] = field(default_factory=list)
-    """What `seen` answered for each request."""
+    """What `record_request` returned for each request."""
 
     @property
     def port(self) -> int:
@@ -45,30 +47,25 @@ async def loopback(
     seen: list[Loopback] = []
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        listener = seen[0].listener
-        seen[0].kept.append(listener.seen(request.transport))
+        seen[0].kept.append(connections.record_request(request.transport))
         if "X-Earn" in request.headers:
-            listener.earn(request.transport)
+            connections.mark_trusted(request.transport)
         return await handler(request)
 
     server = web.Server(handle, access_log=None, max_field_size=16_384)
     refused: list[tuple[str, str]] = []
-    listener = Listener(
-        server,
-        context=context,
-        limits=limits or ConnectionLimits(),
-        on_refused=lambda reason, detail: refused.append((reason, detail)),
-    )
-    seen.append(Loopback(listener, refused))
+    connections = ConnectionTable(limits or ConnectionLimits(), context)
+    listener = Listener(server, connections, lambda reason, detail: refused.append((reason, detail)))
+    seen.append(Loopback(listener, connections, refused))
     await listener.start("127.0.0.1", 0)
     try:
         yield seen[0]
     finally:
         await listener.close()
-        listener.abort()
+        connections.abort()
         await server.shutdown(0)
         async with asyncio.timeout(10):
-            await listener.wait_idle()
+            await connections.wait_empty()
 
 
 async def post(port: int, context: ssl.SSLContext | None, *headers: tuple[str, str]) -> tuple[int, str]:

@@ -47,20 +47,20 @@ class Slow:
 
 
 class Open:
-    """A door that lets everybody in."""
+    """A strategy that accepts every caller."""
 
-    async def admit(self, _certificate: bytes | None, _headers: object, path: str) -> tuple[Caller, str]:
+    async def authenticate(self, _certificate: bytes | None, _headers: object, path: str) -> tuple[Caller, str]:
         return (REPORTER if path == "/v1/outcomes" else CALLER), path
 
 
-class Connections:
-    def retires(self, _transport: asyncio.BaseTransport | None) -> bool:
+class Guard:
+    def record_request(self, _transport: asyncio.BaseTransport | None) -> bool:
         return False
 
-    def check(self, tls: ssl.SSLObject) -> None:
+    def check_peer(self, tls: ssl.SSLObject) -> None:
         raise AssertionError(tls)
 
-    def earn(self, _transport: asyncio.BaseTransport | None) -> None: ...
+    def mark_trusted(self, _transport: asyncio.BaseTransport | None) -> None: ...
 
 
 class Heard:
@@ -74,7 +74,7 @@ class Heard:
 @asynccontextmanager
 async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
     """Serve the edge; yield what posts a good body to a path, and returns status and text."""
-    async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
+    async with loopback(edge.handle, None) as running, aiohttp.ClientSession() as session:
 
         async def post(path: str) -> tuple[int, str]:
             url = f"http://127.0.0.1:{running.port}{path}"
@@ -88,9 +88,17 @@ async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awai
 async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_works(path: str) -> None:
     heard = Heard()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
-    parts: list[Any] = [Defective(), None, None, Open(), heard, limits]  # what is asked of them here, and no more
+    parts: list[Any] = [
+        Defective(),
+        None,
+        None,
+        Open(),
+        Guard(),
+        heard,
+        limits,
+    ]  # what is asked of them here, and no more
     edge = AdmissionEndpoint(*parts)
-    async with loopback(edge.handler(Connections()), None) as running, aiohttp.ClientSession() as session:
+    async with loopback(edge.handle, None) as running, aiohttp.ClientSession() as session:
         for body, expected in ((b"ill", (500, "internal server error\n")), (b"well", (200, "{}"))):
             url = f"http://127.0.0.1:{running.port}{path}"
             async with session.post(url, data=body, headers=JSON) as response:
@@ -104,7 +112,7 @@ async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_wo
 async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works() -> None:
     heard, slow = Heard(), Slow()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
-    parts: list[Any] = [Defective(), slow, None, Open(), heard, limits]
+    parts: list[Any] = [Defective(), slow, None, Open(), Guard(), heard, limits]
     edge = AdmissionEndpoint(*parts)
     async with posting(edge) as post:
         reviewing = asyncio.create_task(post("/validate-policy"))
@@ -119,7 +127,7 @@ async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works(
 async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -> None:
     heard, slow = Heard(), Slow()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
-    parts: list[Any] = [Defective(), None, slow, Open(), heard, limits]
+    parts: list[Any] = [Defective(), None, slow, Open(), Guard(), heard, limits]
     edge = AdmissionEndpoint(*parts)
     async with posting(edge) as post:
         reporting = asyncio.create_task(post("/v1/outcomes"))  # one is a quarter of four
@@ -138,7 +146,7 @@ async def test_where_too_much_waits_to_be_taken_a_reporter_is_to_come_again_and_
 
     heard = Heard()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
-    parts: list[Any] = [Defective(), None, Full(), Open(), heard, limits]
+    parts: list[Any] = [Defective(), None, Full(), Open(), Guard(), heard, limits]
     async with posting(AdmissionEndpoint(*parts)) as post:
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
         assert await post("/validate") == (200, "{}")

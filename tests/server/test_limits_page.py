@@ -8,7 +8,7 @@ from webhook.core.kubernetes import pod_size
 from webhook.core.placement import required
 from webhook.outcomes import endpoint
 from webhook.policy import active_policy
-from webhook.server import handshake_throttle, header_limits, http1, listener, request_body, server
+from webhook.server import connection_table, handshake_throttle, header_limits, http1, listener, request_body, server
 from webhook.settings import Settings, flag_of
 from webhook.tls import server_context
 
@@ -50,12 +50,12 @@ def test_every_fixed_bound_is_documented() -> None:
         "a token's header": jwt._HEADER_BYTES_MAX,
         "bodies that still arrive, all together": request_body._HELD_MAX_BYTES,
         "reports that wait for processing, all together": endpoint._WAITING_MAX_BYTES,
-        "responses left unread": listener.ConnectionLimits().unread_timeout_seconds,
+        "responses left unread": connection_table.ConnectionLimits().unread_timeout_seconds,
         "bytes that a connection has sent and that are not read yet": listener._UNREAD_BYTES,
-        "concurrent handshakes of new connections": handshake_throttle._AT_ONCE,
-        "handshakes of new connections per second, beyond those": handshake_throttle._A_SECOND,
-        "untrusted connections that wait for their handshakes": handshake_throttle._STRANGERS_MAX,
+        "concurrent handshakes of new connections": handshake_throttle._BURST_MAX,
+        "handshakes of new connections per second, beyond those": handshake_throttle._PER_SECOND,
+        "untrusted connections that wait for their handshakes": handshake_throttle._UNTRUSTED_MAX,
         "failed handshakes that wait for their TLS alert to be sent": server_context.SPARES_MAX,
-        "addresses with precedence": handshake_throttle._ADDRESSES_KEPT,
+        "addresses with precedence": handshake_throttle._ADDRESSES_MAX,
         "connections of the health port": server._PLAIN_LIMITS.connections_max,
     }

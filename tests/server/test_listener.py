@@ -11,7 +11,7 @@ from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback, post
 from webhook.errors import UserError
 from webhook.server import handshake_throttle, listener
-from webhook.server.listener import ConnectionLimits
+from webhook.server.connection_table import ConnectionLimits
 from webhook.tls.context import server_context
 
 LOOPS = ("uvloop", "asyncio")
@@ -51,7 +51,7 @@ async def test_requests_are_served_and_connections_forgotten(
     running, context = served
     for _ in range(3):
         assert await post(running.port, context) == (200, "hello")
-    await running.until(lambda: running.listener.connections == 0)
+    await running.until(lambda: running.connections.count == 0)
     assert running.refused == []
     assert running.kept == [True] * 3
 
@@ -60,8 +60,8 @@ async def test_what_a_connection_sends_ahead_is_bounded_in_the_kernel(monkeypatc
     monkeypatch.setattr(listener, "_UNREAD_BYTES", 16_384)  # where the bound is not set, it begins with more, and grows
     async with loopback(hello, None) as running:
         _, writer = await opened(running.port, None)
-        await running.until(lambda: running.listener.connections == 1)
-        (connection,) = running.listener._newcomers
+        await running.until(lambda: running.connections.count == 1)
+        (connection,) = running.connections._untrusted
         kept_bytes = connection.accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         assert kept_bytes <= 2 * 16_384  # the kernel adds as much for its own account
         writer.close()
@@ -78,11 +78,11 @@ async def test_closing_stops_accepting_while_live_connections_go_on(
     assert (await exchange(reader, writer)).endswith(b"hello")
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
-    idle = asyncio.create_task(running.listener.wait_idle())
+    idle = asyncio.create_task(running.connections.wait_empty())
     assert not idle.done()
     writer.close()
     await idle
-    assert running.listener.connections == 0
+    assert running.connections.count == 0
 
 
 async def test_a_connection_without_a_request_is_cut(pki: Pki) -> None:
@@ -92,7 +92,7 @@ async def test_a_connection_without_a_request_is_cut(pki: Pki) -> None:
         writer.write(b"GET / HTTP/1.1\r\nX-Drip: ")
         assert await _rest(reader) == b""
         writer.close()
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
         assert running.reasons == ["header_timeout"]
 
 
@@ -101,8 +101,8 @@ async def test_a_connection_may_rest_until_its_first_byte(pki: Pki) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0)) as running:
         spare = await opened(running.port, pki.context(pki.client()))
-        await running.until(lambda: bool(running.listener._live))
-        (connection,) = running.listener._live.values()
+        await running.until(lambda: bool(running.connections._established))
+        (connection,) = running.connections._established.values()
         await asyncio.sleep(0.1)  # whoever would cut it had its turn
         assert connection.transport is not None
         assert not connection.transport.is_closing()
@@ -118,7 +118,7 @@ async def test_a_connection_that_stays_silent_is_closed_and_nobody_is_blamed(pki
         reader, writer = await opened(running.port, pki.context(pki.client()))
         assert await _rest(reader) == b""
         writer.close()
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
         assert running.reasons == []
 
 
@@ -137,8 +137,8 @@ async def test_a_connection_that_has_made_a_request_may_rest(pki: Pki) -> None:
     async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0.3)) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         assert (await exchange(reader, writer)).endswith(b"hello")
-        (connection,) = running.listener._live.values()
-        assert connection._awaited is None
+        (connection,) = running.connections._established.values()
+        assert connection._timer is None
         writer.close()
         await writer.wait_closed()
 
@@ -162,7 +162,7 @@ async def test_a_stalled_handshake_is_cut_and_delays_nobody(pki: Pki, part: floa
         for reader, writer in stalled:
             assert bool(await _rest(reader)) == (part == 1)
             writer.close()
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
         assert running.reasons == ["handshake_timeout"] * 5
 
 
@@ -185,14 +185,14 @@ async def test_where_all_have_earned_their_places_the_newcomer_is_closed_until_t
         connections = [await opened(running.port, client) for _ in range(3)]
         for connection in connections:
             assert (await exchange(*connection, EARNING)).endswith(b"hello")
-        assert running.listener.connections == 3
+        assert running.connections.count == 3
         reader, writer = await opened(running.port, None)
         assert await _rest(reader) == b""
         writer.close()
         assert running.reasons == ["connection_limit"]
         assert (await exchange(*connections[0])).endswith(b"hello")
         connections[0][1].close()
-        await running.until(lambda: running.listener.connections == 2)
+        await running.until(lambda: running.connections.count == 2)
         assert await post(running.port, client) == (200, "hello")
         for _, one in connections:
             one.close()
@@ -206,12 +206,12 @@ async def test_over_the_cap_the_newcomer_takes_the_place_of_who_has_stalled_for_
         good = await opened(running.port, client)
         assert (await exchange(*good, EARNING)).endswith(b"hello")
         stalled = [await opened(running.port, None if stage == "handshake" else client) for _ in range(2)]
-        await running.until(lambda: running.listener.connections == 3)
+        await running.until(lambda: running.connections.count == 3)
         assert await post(running.port, client, ("X-Earn", "1")) == (200, "hello")
         assert await _rest(stalled[0][0]) == b""
         assert running.reasons == ["connection_limit"]
         assert (await exchange(*good)).endswith(b"hello")  # the oldest of all, and it has earned its place
-        await running.until(lambda: running.listener.connections == 2)
+        await running.until(lambda: running.connections.count == 2)
         for _, writer in (good, *stalled):
             writer.close()
 
@@ -223,10 +223,10 @@ async def test_a_flood_of_stalled_handshakes_keeps_nobody_out(pki: Pki) -> None:
         stalled = [await opened(running.port, None) for _ in range(300)]
         for _ in range(10):
             assert await post(running.port, client, ("X-Earn", "1")) == (200, "hello")
-        assert running.listener.connections <= 100
+        assert running.connections.count <= 100
         for _, writer in stalled:
             writer.close()
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
 
 
 FRIEND = "127.0.0.2"
@@ -254,19 +254,19 @@ async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goe
     async with loopback(hello, lambda: context) as running:
         assert (await friend(running.port, client)).endswith(b"hello")
         seconds = standing_still(running)
-        crowd = handshake_throttle._AT_ONCE + handshake_throttle._STRANGERS_MAX
+        crowd = handshake_throttle._BURST_MAX + handshake_throttle._UNTRUSTED_MAX
         strangers = [await opened(running.port, None) for _ in range(crowd + 1)]
         assert (
-            await _rest(strangers[handshake_throttle._AT_ONCE][0]) == b""
+            await _rest(strangers[handshake_throttle._BURST_MAX][0]) == b""
         )  # of those that wait, the oldest makes room
         assert running.reasons == ["connection_limit"]
         newcomer = asyncio.create_task(friend(running.port, client))
-        await running.until(lambda: running.listener._pace.waiting == handshake_throttle._STRANGERS_MAX + 1)
+        await running.until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX + 1)
         assert not newcomer.done()
-        seconds[0] += 1.5 / handshake_throttle._A_SECOND
+        seconds[0] += 1.5 / handshake_throttle._PER_SECOND
         assert (await newcomer).endswith(b"hello")
         # It gave back what it cost, and one stranger had that.
-        await running.until(lambda: running.listener._pace.waiting == handshake_throttle._STRANGERS_MAX - 1)
+        await running.until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX - 1)
         for _, writer in strangers:
             writer.close()
 
@@ -274,18 +274,20 @@ async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goe
 async def test_at_the_cap_strangers_in_line_make_room_for_who_was_good_before(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
-    cap = 2 * handshake_throttle._AT_ONCE
+    cap = 2 * handshake_throttle._BURST_MAX
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=cap)) as running:
         assert (await friend(running.port, client)).endswith(b"hello")
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
         seconds = standing_still(running)
-        strangers = [await opened(running.port, None) for _ in range(handshake_throttle._AT_ONCE)]
+        strangers = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX)]
         newcomer = asyncio.create_task(friend(running.port, client))
-        await running.until(lambda: running.listener._pace.waiting == 1)
+        await running.until(lambda: running.connections.throttle.waiting == 1)
         strangers += [await opened(running.port, None) for _ in range(2 * cap)]
-        await running.until(lambda: running.reasons.count("connection_limit") == handshake_throttle._AT_ONCE + 1 + cap)
-        assert running.listener.connections == cap
-        seconds[0] += 1.5 / handshake_throttle._A_SECOND
+        await running.until(
+            lambda: running.reasons.count("connection_limit") == handshake_throttle._BURST_MAX + 1 + cap
+        )
+        assert running.connections.count == cap
+        seconds[0] += 1.5 / handshake_throttle._PER_SECOND
         assert (await newcomer).endswith(b"hello")
         for _, writer in strangers:
             writer.close()
@@ -298,7 +300,7 @@ async def test_at_the_cap_strangers_that_stall_make_room_before_who_was_good_bef
         hello, lambda: context, ConnectionLimits(connections_max=3, handshake_timeout_seconds=60)
     ) as running:
         assert (await friend(running.port, client)).endswith(b"hello")
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
         spare = [await come_from(FRIEND, running.port, client)]
         stalled = [await opened(running.port, None) for _ in range(2)]
         for number in range(2):
@@ -314,7 +316,7 @@ async def test_at_the_cap_strangers_that_stall_make_room_before_who_was_good_bef
 
 def standing_still(running: Loopback) -> list[float]:
     """Stop the clock of the handshakes; return what it shows, to be moved."""
-    pace = running.listener._pace
+    pace = running.connections.throttle
     seconds = [pace._clock_seconds()]
     pace._clock_seconds = lambda: seconds[0]
     return seconds
@@ -324,11 +326,11 @@ async def test_aborting_cuts_those_that_wait_for_their_handshakes_too(pki: Pki) 
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         standing_still(running)
-        strangers = [await opened(running.port, None) for _ in range(handshake_throttle._AT_ONCE + 3)]
-        await running.until(lambda: running.listener._pace.waiting == 3)
-        running.listener.abort()
-        await running.listener.wait_idle()
-        assert not running.listener._pace.waiting
+        strangers = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX + 3)]
+        await running.until(lambda: running.connections.throttle.waiting == 3)
+        running.connections.abort()
+        await running.connections.wait_empty()
+        assert not running.connections.throttle.waiting
         for reader, writer in strangers:
             assert await _rest(reader) == b""
             writer.close()
@@ -338,7 +340,7 @@ async def test_nobody_waits_on_a_plain_port() -> None:
     """Nobody earns a place there, and a probe that waits may end us."""
     async with loopback(hello, None) as running:
         standing_still(running)
-        held = [await opened(running.port, None) for _ in range(2 * handshake_throttle._AT_ONCE)]
+        held = [await opened(running.port, None) for _ in range(2 * handshake_throttle._BURST_MAX)]
         async with asyncio.timeout(10):
             assert await post(running.port, None) == (200, "hello")
         for _, writer in held:
@@ -357,7 +359,7 @@ async def test_a_client_that_reads_no_answers_is_cut(pki: Pki) -> None:
         writer.write(EARNING * 40)
         await running.until(lambda: bool(running.refused))
         assert running.reasons == ["answer_unread"]
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
         writer.transport.abort()
 
 
@@ -372,8 +374,8 @@ async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
         for _ in range(20):
             await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(1 << 20)
-        (connection,) = running.listener._live.values()
-        assert connection._awaited is None
+        (connection,) = running.connections._established.values()
+        assert connection._timer is None
         assert running.reasons == []
         writer.close()
 
@@ -394,7 +396,7 @@ async def test_a_failed_handshake_is_told_and_leaves_nothing_behind(pki: Pki, se
             client.sendall(sent)
         await running.until(lambda: bool(running.refused))
         assert running.reasons == [reason]
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
 
 
 async def test_a_client_that_does_not_trust_us_is_told_apart(
@@ -427,9 +429,9 @@ async def test_aborting_cuts_handshakes_and_live_connections(pki: Pki) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         assert (await exchange(reader, writer)).endswith(b"hello")
         silent_reader, silent = await asyncio.open_connection("127.0.0.1", running.port)
-        await running.until(lambda: running.listener.connections == 2)
-        running.listener.abort()
-        await running.listener.wait_idle()
+        await running.until(lambda: running.connections.count == 2)
+        running.connections.abort()
+        await running.connections.wait_empty()
         assert await _rest(silent_reader) == b""
         writer.close()
         silent.close()

@@ -95,7 +95,7 @@ async def test_a_refused_client_is_sent_the_alert_that_says_why(
     async with loopback(hello, lambda: context) as running:
         assert await asyncio.to_thread(_ask, running.port, client(pki, other)) == alert
         assert running.reasons == [reason]
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
 
 
 async def test_a_refused_client_that_does_not_hang_up_is_let_go_of(pki: Pki) -> None:
@@ -104,7 +104,7 @@ async def test_a_refused_client_that_does_not_hang_up_is_let_go_of(pki: Pki) -> 
         with socket.create_connection(("127.0.0.1", running.port)) as client:
             client.sendall(b"\x16\x03\x01\x00\x05hello")
             await running.until(lambda: bool(running.refused))
-            await running.until(lambda: running.listener.connections == 0)
+            await running.until(lambda: running.connections.count == 0)
 
 
 async def test_beyond_so_many_handshakes_the_refused_are_cut_without_an_alert(
@@ -114,11 +114,11 @@ async def test_beyond_so_many_handshakes_the_refused_are_cut_without_an_alert(
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)):  # it stalls, and holds the only one
-            await running.until(lambda: running.listener.connections == 1)
+            await running.until(lambda: running.connections.count == 1)
             heard = await asyncio.to_thread(_ask, running.port, pki.context())
             assert heard != "TLSV13_ALERT_CERTIFICATE_REQUIRED"
             assert running.reasons == ["handshake_no_certificate"]
-        await running.until(lambda: running.listener.connections == 0)
+        await running.until(lambda: running.connections.count == 0)
         assert await asyncio.to_thread(_ask, running.port, pki.context()) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 

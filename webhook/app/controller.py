@@ -22,7 +22,7 @@ from webhook.core.document import Purpose
 from webhook.errors import UserError
 from webhook.ports import Clock
 from webhook.server.health import plain_handler
-from webhook.server.server import PlainServer
+from webhook.server.server import HealthServer
 from webhook.settings import MEMORY, ControllerSettings, ListenAddress, in_cluster
 from webhook.store.breaker_ticker import LATE_US
 from webhook.support.event_loop import EventLoop
@@ -55,7 +55,7 @@ class ControllerProcess:
         self._lease = leader_lease(client, settings, telemetry, self._waits, self._notes)
         self._controller: Controller | None = None
         handler = plain_handler(self._unready, Shared(self._metrics).get, CONTENT_TYPE, Shared(self._status).get)
-        self._plain = PlainServer(handler, telemetry.observer)
+        self._plain = HealthServer(handler, telemetry.observer)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, asked: asyncio.Event) -> None:

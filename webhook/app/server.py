@@ -21,6 +21,7 @@ from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
 from webhook.app.supervision import run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
+from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
 from webhook.outcomes.aggregator import OutcomeAggregator
@@ -28,8 +29,10 @@ from webhook.outcomes.endpoint import OutcomeEndpoint
 from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Clock
 from webhook.server.admission import AdmissionEndpoint, CallLimits
+from webhook.server.connection_guard import ConnectionGuard
+from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.health import plain_handler
-from webhook.server.listener import ConnectionLimits, Listener
+from webhook.server.listener import Listener
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
 from webhook.store.breaker_ticker import BreakerTicker
@@ -70,8 +73,11 @@ class ServerProcess:
         outcome_reports = telemetry.outcome_reports()
         self._outcomes = OutcomeAggregator(counters, clock, observer, outcome_reports)
         receiver = OutcomeEndpoint(self._sources.compiled, self._outcomes, clock, outcome_reports)
-        edge = AdmissionEndpoint(self._interceptor, reviewer, receiver, self._door.door, observer, limits)
-        telemetry.metrics.watch_in_flight(lambda: edge.in_flight)
+        self._guard = self._connection_guard()
+        endpoint = AdmissionEndpoint(
+            self._interceptor, reviewer, receiver, self._door.door, self._guard, observer, limits
+        )
+        telemetry.metrics.watch_in_flight(lambda: endpoint.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
         self._shown = shown = StatusPage(
             VERSION,
@@ -85,21 +91,25 @@ class ServerProcess:
             self._door,
         )
         self.server = Server(
-            edge,
+            endpoint,
+            self._guard,
             plain_handler(shown.unready, shown.metrics, CONTENT_TYPE, shown.status, self._door.warning),
-            self._tls.files,
             observer,
-            ConnectionLimits(
-                settings.max_connections,
-                settings.handshake_timeout_seconds,
-                settings.header_timeout_seconds,
-                settings.max_connection_age_seconds,
-                silence_seconds=settings.keep_alive_seconds,
-            ),
             ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
         self._readiness = ReadinessLog(shown.unready, self._logs, leaving=_DRAINING)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _connection_guard(self) -> ConnectionGuard:
+        settings, tls = self._settings, self._tls.files
+        limits = ConnectionLimits(
+            settings.max_connections,
+            settings.handshake_timeout_seconds,
+            settings.header_timeout_seconds,
+            settings.max_connection_age_seconds,
+            silence_seconds=settings.keep_alive_seconds,
+        )
+        return ConnectionGuard(ConnectionTable(limits, lambda: tls.context), PeerRecheck(lambda: tls.value.trust))
 
     async def start(self) -> None:
         """Load all, and show on the plain port how it goes: who is called before has nothing to judge by."""
@@ -170,7 +180,7 @@ class ServerProcess:
     def _obstacles(self) -> list[str]:
         """Return why this server should get no calls, as far as its own life and its callers go."""
         lease = self._sources.lease
-        leaving = [_DRAINING] if self.server.draining else []
+        leaving = [_DRAINING] if self._guard.draining else []
         unknown = self._callers.unready() if self._callers is not None else []
         return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *leaving, *unknown]
 

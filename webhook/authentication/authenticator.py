@@ -88,8 +88,8 @@ class Authenticator:
         self._generations = (-1, -1)
         self._rules = TokenRules(issuers=(), audiences=(), lifetime_max_seconds=0, leeway_seconds=0)
 
-    async def admit(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Caller:
-        """Return who calls, as below; one whose key nobody here knows yet may have to wait for it, a moment."""
+    async def authenticate_with_refresh(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Caller:
+        """Do the same as `authenticate`, but fetch keys once if the token's key is not known yet."""
         try:
             return self.authenticate(certificate_der, authorization)
         except KeyNotFoundError:

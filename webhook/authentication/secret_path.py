@@ -24,7 +24,7 @@ class SecretPathStrategy:
     def __init__(self, digests: CurrentValue[tuple[bytes, ...]]) -> None:
         self._digests = digests
 
-    async def admit(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:  # noqa: ARG002  whoever has them: they prove nothing here
+    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:  # noqa: ARG002  whoever has them: they prove nothing here
         secret, _, route = path.removeprefix("/").rpartition("/")
         digest = sha256(secret.encode(errors="surrogatepass")).digest()
         if sum(compare_digest(digest, good) for good in self._digests.value) == 0:

@@ -16,7 +16,7 @@ Headers = CIMultiDictProxy[str]
 class AuthenticationStrategy(Protocol):
     """Knows the caller before a byte of the body is read, and before anybody hears which paths there are."""
 
-    async def admit(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
         """Return who calls, and the path that is meant; AuthenticationError for nobody we know.
 
         `peer_der` is the client certificate of the connection, None where it has none.
@@ -30,8 +30,8 @@ class MutualTlsStrategy:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
-    async def admit(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
         if FORWARDED_CERTIFICATE in headers:
             detail = f"{FORWARDED_CERTIFICATE} was sent, and no proxy is expected here"
             raise AuthenticationError(AuthFailure.FORWARDED, detail, status=403)
-        return await self._authenticator.admit(peer_der, headers.getall("Authorization", [])), path
+        return await self._authenticator.authenticate_with_refresh(peer_der, headers.getall("Authorization", [])), path

@@ -1,115 +1,101 @@
-"""The two listeners and their end: drain before going, lose no call."""
+"""Admission server and health server, and their graceful shutdown."""
 
 import asyncio
-import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 
 from aiohttp import web
 
-from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.ports import Observer
 from webhook.server.admission import AdmissionEndpoint
+from webhook.server.connection_guard import ConnectionGuard
+from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.http1 import Handler, HttpLimits, HttpProtocols
-from webhook.server.listener import ConnectionLimits, Listener
-from webhook.tls.context import TlsFiles
+from webhook.server.listener import Listener
 
-# Nobody earns a place on the plain port: who holds on to it must not keep out the kubelet's probe, which would end us.
+# No connection of the plain port is ever trusted: idle clients must not keep out the kubelet's probes, which would
+# restart the container.
 _PLAIN_LIMITS = ConnectionLimits(connections_max=64)
-_PLAIN_BOUNDS = HttpLimits(keep_alive_seconds=75.0, body_max_bytes=1024)
-_LAST_WORDS_SECONDS = 1.0
-"""For an answer that is on its way when the time is up."""
+_PLAIN_HTTP_LIMITS = HttpLimits(keep_alive_seconds=75.0, body_max_bytes=1024)
+_LAST_RESPONSES_SECONDS = 1.0
+"""For responses that are being written when the grace period ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTimeouts:
-    """How long things may last."""
+    """Timeouts of idle connections and of the shutdown."""
 
     keep_alive_seconds: float
     drain_seconds: float
     grace_seconds: float
 
 
-class PlainServer:
-    """Health, metrics and status, plain."""
+class HealthServer:
+    """Health, metrics and status over plain HTTP."""
 
     def __init__(self, handler: Handler, observer: Observer) -> None:
         self._handler = handler
-        self._protocols = HttpProtocols(self._handle, _PLAIN_BOUNDS, observer.refused)
-        self.listener = Listener(self._protocols, context=None, limits=_PLAIN_LIMITS, on_refused=observer.refused)
+        self._connections = ConnectionTable(_PLAIN_LIMITS, context=None)
+        self._protocols = HttpProtocols(self._handle, _PLAIN_HTTP_LIMITS, observer.refused)
+        self.listener = Listener(self._protocols, self._connections, observer.refused)
 
     async def stop(self) -> None:
-        """Accept nothing new, and give answers that are on their way a moment."""
-        await _end(self.listener, self._protocols)
+        """Stop accepting, and give responses that are being written a moment."""
+        await _end(self.listener, self._protocols, self._connections)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.listener.seen(request.transport)
+        self._connections.record_request(request.transport)
         return await self._handler(request)
 
 
 class Server:
-    """Admission over mutual TLS on one port; health, metrics and status on another, plain."""
+    """Admission over TLS on one port; health, metrics and status over plain HTTP on another."""
 
     def __init__(
         self,
-        edge: AdmissionEndpoint,
+        endpoint: AdmissionEndpoint,
+        guard: ConnectionGuard,
         plain: Handler,
-        tls: TlsFiles,
         observer: Observer,
-        limits: ConnectionLimits,
-        patience: ServerTimeouts,
+        timeouts: ServerTimeouts,
     ) -> None:
-        self.draining = False
-        self._edge = edge
-        self._peers = PeerRecheck(lambda: tls.value.trust)
-        self._plain = PlainServer(plain, observer)
-        self.plain = self._plain.listener
-        self._patience = patience
-        self._admission_protocols = HttpProtocols(
-            edge.handler(self), HttpLimits(patience.keep_alive_seconds, edge.body_max_bytes), observer.refused
+        self._endpoint = endpoint
+        self._guard = guard
+        self._timeouts = timeouts
+        self._health = HealthServer(plain, observer)
+        self.plain = self._health.listener
+        self._protocols = HttpProtocols(
+            endpoint.handle, HttpLimits(timeouts.keep_alive_seconds, endpoint.body_max_bytes), observer.refused
         )
-        self.admission = Listener(
-            self._admission_protocols, context=lambda: tls.context, limits=limits, on_refused=observer.refused
-        )
+        self.admission = Listener(self._protocols, guard.connections, observer.refused)
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Go without losing a call.
+        """Shut down without losing a call.
 
-        Not ready, but still accepting: callers hear `Connection: close` and go elsewhere. When the last has gone, or
-        patience has, or someone asks to `hurry`, nothing new is accepted; what runs or still arrives is finished.
+        First drain: unready, but still accepting; each response has `Connection: close`, so that clients reconnect
+        elsewhere. When no connection is left, the drain time is over or `hurry` is set, stop accepting and finish the
+        calls that are running or still arriving.
         """
-        self.draining = True
-        await self._until_quiet(hurry)
+        self._guard.draining = True
+        await self._drain(hurry)
         await self.admission.close()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._edge.wait_idle(), self._patience.grace_seconds)
-        await _end(self.admission, self._admission_protocols)
-        await self._plain.stop()
+            await asyncio.wait_for(self._endpoint.wait_idle(), self._timeouts.grace_seconds)
+        await _end(self.admission, self._protocols, self._guard.connections)
+        await self._health.stop()
 
-    async def _until_quiet(self, hurry: asyncio.Event) -> None:
-        waits = [asyncio.create_task(self.admission.wait_idle()), asyncio.create_task(hurry.wait())]
+    async def _drain(self, hurry: asyncio.Event) -> None:
+        waits = [asyncio.create_task(self._guard.connections.wait_empty()), asyncio.create_task(hurry.wait())]
         _, pending = await asyncio.wait(
-            waits, timeout=self._patience.drain_seconds, return_when=asyncio.FIRST_COMPLETED
+            waits, timeout=self._timeouts.drain_seconds, return_when=asyncio.FIRST_COMPLETED
         )
         for task in pending:
             task.cancel()
 
-    # What the edge asks of its connections.
 
-    def retires(self, transport: asyncio.BaseTransport | None) -> bool:
-        is_young = self.admission.seen(transport)
-        return self.draining or not is_young
-
-    def check(self, tls: ssl.SSLObject) -> None:
-        self._peers.check(tls)
-
-    def earn(self, transport: asyncio.BaseTransport | None) -> None:
-        self.admission.earn(transport)
-
-
-async def _end(listener: Listener, protocols: HttpProtocols) -> None:
+async def _end(listener: Listener, protocols: HttpProtocols, connections: ConnectionTable) -> None:
     await listener.close()
-    await protocols.end(_LAST_WORDS_SECONDS)
+    await protocols.end(_LAST_RESPONSES_SECONDS)
     with suppress(TimeoutError):
-        await asyncio.wait_for(listener.wait_idle(), _LAST_WORDS_SECONDS)
-    listener.abort()
+        await asyncio.wait_for(connections.wait_empty(), _LAST_RESPONSES_SECONDS)
+    connections.abort()

@@ -1,0 +1,28 @@
+"""Guard of the connections that calls use: client certificates, connection age, trust, and draining."""
+
+import asyncio
+import ssl
+
+from webhook.authentication.peer_recheck import PeerRecheck
+from webhook.server.connection_table import ConnectionTable
+
+
+class ConnectionGuard:
+    """Checks and records the connection of each call. While `draining`, every response closes its connection."""
+
+    def __init__(self, connections: ConnectionTable, peers: PeerRecheck) -> None:
+        self.connections = connections
+        self.draining = False
+        self._peers = peers
+
+    def record_request(self, transport: asyncio.BaseTransport | None) -> bool:
+        """Record that a request header is complete; return True if its response should close the connection."""
+        return not self.connections.record_request(transport) or self.draining
+
+    def check_peer(self, tls: ssl.SSLObject) -> None:
+        """Check the client certificate against the CAs of now; AuthenticationError if it is no longer trusted."""
+        self._peers.check(tls)
+
+    def mark_trusted(self, transport: asyncio.BaseTransport | None) -> None:
+        """Mark a connection over which an authenticated caller has sent a whole request."""
+        self.connections.mark_trusted(transport)

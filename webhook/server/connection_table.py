@@ -1,0 +1,125 @@
+"""Table of a listener's open connections: their number and age, and which of them are trusted.
+
+When the table is full, a new connection displaces an untrusted one: first one from an untrusted address that waits for
+its handshake, then any from such an address, then the oldest untrusted one. A trusted connection is never displaced.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from webhook.server.connection import Connection
+from webhook.server.handshake_throttle import HandshakeThrottle
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Limits of one listener's connections."""
+
+    connections_max: int = 512
+    handshake_timeout_seconds: float = 5.0
+    header_timeout_seconds: float = 10.0
+    """From the first byte of the first request to the end of its header."""
+    age_max_seconds: float = 600.0
+    """Connections outlive the revocation of their credentials: an older one is closed after its current request."""
+    unread_timeout_seconds: float = 30.0
+    """How long a client may leave so much unread that writing has to pause."""
+    silence_seconds: float = 120.0
+    """From the end of the handshake to the first byte. An API server opens more connections than it needs at once, and
+    does not retry a call whose connection the server closes at that moment: the client should be the one to close."""
+
+
+class ConnectionTable:
+    """Connections from accept to close. `context` returns the TLS context of new connections; None means plain HTTP."""
+
+    def __init__(self, limits: ConnectionLimits, context: Callable[[], ssl.SSLContext] | None) -> None:
+        self.limits = limits
+        self.is_tls = context is not None
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self.throttle: HandshakeThrottle[Connection] = HandshakeThrottle(self._loop.time)
+        self._untrusted: dict[Connection, None] = {}  # in order of arrival, those before their handshake included
+        self._trusted: dict[Connection, None] = {}
+        self._established: dict[asyncio.BaseTransport, Connection] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def count(self) -> int:
+        """Number of connections, those before or in their handshake included."""
+        return len(self._untrusted) + len(self._trusted)
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= self.limits.connections_max
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return the TLS context of the next connection."""
+        return self._context() if self._context is not None else None
+
+    def add(self, connection: Connection) -> None:
+        """Add a connection that has just been accepted."""
+        self._untrusted[connection] = None
+        self._empty.clear()
+
+    def establish(self, connection: Connection) -> None:
+        """Note that a connection has its transport: its handshake is over."""
+        assert connection.transport is not None  # noqa: S101  it has just been made
+        self._established[connection.transport] = connection
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a closed connection."""
+        if connection.transport is not None:
+            self._established.pop(connection.transport, None)
+        self._untrusted.pop(connection, None)
+        self._trusted.pop(connection, None)
+        self.throttle.cancel(connection)
+        if not self.count:
+            self._empty.set()
+
+    def displace(self) -> bool:
+        """End one untrusted connection to make room; False if all are trusted."""
+        displaced = self._first_to_displace()
+        if displaced is None:
+            return False
+        del self._untrusted[displaced]
+        displaced.end()
+        return True
+
+    def _first_to_displace(self) -> Connection | None:
+        """Return the cheapest loss: connections that cost a handshake, and those of trusted addresses, are last."""
+        waiting = self.throttle.oldest_untrusted()
+        if waiting is not None:
+            return waiting
+        from_untrusted = (one for one in self._untrusted if not self.throttle.is_trusted(one.address))
+        return next(from_untrusted, None) or next(iter(self._untrusted), None)
+
+    def record_request(self, transport: asyncio.BaseTransport | None) -> bool:
+        """Record that a request header is complete; return False if the connection should be closed after its response.
+
+        That is so for an old connection, and for one whose TLS context has been replaced since it was opened.
+        """
+        connection = self._established.get(transport) if transport is not None else None
+        if connection is None:
+            return False
+        connection.stop_timer()
+        is_young = self._loop.time() - connection.since_seconds < self.limits.age_max_seconds
+        return is_young and connection.context is self.context()
+
+    def mark_trusted(self, transport: asyncio.BaseTransport | None) -> None:
+        """Never displace this connection from now on, and prefer its address in the handshake queue."""
+        connection = self._established.get(transport) if transport is not None else None
+        if connection in self._untrusted:
+            del self._untrusted[connection]
+            self._trusted[connection] = None
+            self.throttle.mark_trusted(connection.address)
+
+    async def wait_empty(self) -> None:
+        """Wait until no connection is left."""
+        await self._empty.wait()
+
+    def abort(self) -> None:
+        """Abort all connections that are left."""
+        for connection in (*self._untrusted, *self._trusted):
+            connection.end()
