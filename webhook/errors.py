@@ -11,6 +11,10 @@ class UserError(Exception):
         self.remedy = remedy
 
 
+class NoSuchServiceError(UserError):
+    """The policy has no service of that name; the command line exits with 4."""
+
+
 class StoreUnavailableError(Exception):
     """The counters cannot be asked, or did not answer in time; says why. Whether they were changed is not known."""
 

@@ -19,11 +19,11 @@ from tests.redis_servers import RedisServer, usual_names
 from tests.redis_servers.inventory import names
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
-from webhook.cli.controller_status import controller_page
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import understand
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, ServiceSnapshot
+from webhook.offline.output.controller_page import controller_page
 from webhook.ports import WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

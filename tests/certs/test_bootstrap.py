@@ -37,7 +37,7 @@ def test_it_makes_what_is_missing_once(cluster: Objects, tmp_path: Path) -> None
     assert (done.code, done.err) == (0, "")
     assert "podgate-tls: issued by" in done.out
     assert set(cluster.secret(CLIENT)) == {"tls.crt", "tls.key", "ca.crt"}
-    assert bootstrap(tmp_path) == Done(0, "all is there\n", "")
+    assert bootstrap(tmp_path) == Done(0, "nothing to do: everything exists\n", "")
 
 
 def test_what_the_leader_has_put_behind_its_doors_stays(cluster: Objects, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_what_the_leader_has_put_behind_its_doors_stays(cluster: Objects, tmp_pa
     asyncio.run(settle(cluster, [CaController(PLAN), PortSwitch((443, 444))], datetime.now(UTC)))
     before = cluster.secret(CLIENT)
     assert {*PEMS, PORTS} < set(before)
-    assert bootstrap(tmp_path) == Done(0, "all is there\n", "")
+    assert bootstrap(tmp_path) == Done(0, "nothing to do: everything exists\n", "")
     assert cluster.secret(CLIENT) == before
 
 

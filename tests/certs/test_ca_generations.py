@@ -41,10 +41,10 @@ def test_a_line_is_read_as_it_was_written_and_the_newest_stands_first_in_its_bun
     ],
 )
 def test_what_is_no_line_is_refused_by_its_place_and_nothing_of_it_is_told(text: bytes) -> None:
-    with pytest.raises(CertsError, match=r"^here: is no line of CAs") as refused:
+    with pytest.raises(CertsError, match=r"^here: not a list of CA generations") as refused:
         read(text, "here")
     assert "PRIVATE" not in str(refused.value)
-    assert "a new CA takes over" in refused.value.remedy
+    assert "a new CA succeeds the old one" in refused.value.remedy
 
 
 def test_keys_are_not_shown() -> None:

@@ -50,7 +50,7 @@ def test_another_authority_may_sign(tmp_path: Path) -> None:
 
 def test_leaves_are_replaced_only_when_told(tmp_path: Path) -> None:
     (_, before) = issue(tmp_path, "--client", "a")
-    with pytest.raises(UserError, match=r"a\.crt, .*a\.key: there already") as refused:
+    with pytest.raises(UserError, match=r"a\.crt, .*a\.key: already exists") as refused:
         issue(tmp_path, "--client", "a")
     assert "--force" in refused.value.remedy
     (after,) = issue(tmp_path, "--client", "a", "--force")
@@ -62,11 +62,11 @@ def test_leaves_are_replaced_only_when_told(tmp_path: Path) -> None:
     ("words", "says"),
     [
         (["--san", "dns:a"], "--san without --server"),
-        (["--server", "a b"], "'a b' is no name"),
-        (["--server", "bücher.x.svc"], "'bücher.x.svc' is no name"),
-        (["--client", "a,notauri"], "'notauri' is no URI"),
-        (["--client", "a,spiffe://bü"], "'spiffe://bü' is no URI"),
-        (["--server", "a", "--san", "ip:x"], "'ip:x' is no name"),
+        (["--server", "a b"], "'a b' is not a valid SAN"),
+        (["--server", "bücher.x.svc"], "'bücher.x.svc' is not a valid SAN"),
+        (["--client", "a,notauri"], "'notauri' is not an absolute URI"),
+        (["--client", "a,spiffe://bü"], "'spiffe://bü' is not an absolute URI"),
+        (["--server", "a", "--san", "ip:x"], "'ip:x' is not a valid SAN"),
         (["--client", "a", "--client", "a"], "two of the files would have one name"),
         (["--client", "server", "--server", "a"], "two of the files would have one name"),
         (["--client", "ca"], "two of the files would have one name"),

@@ -26,7 +26,7 @@ def test_what_is_written_is_read_again_and_keys_are_their_owners_alone(tmp_path:
 @pytest.mark.parametrize("there", ["a.crt", "a.key"])
 def test_nothing_is_replaced_silently_and_nothing_is_half_written(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("somebody's")
-    with pytest.raises(CertsError, match="there already"):
+    with pytest.raises(CertsError, match="already exists"):
         write_key_pair(Authority.create().key_pair, tmp_path / "a.crt", tmp_path / "a.key")
     assert (tmp_path / there).read_text() == "somebody's"
     assert [path.name for path in tmp_path.iterdir()] == [there]
@@ -34,7 +34,7 @@ def test_nothing_is_replaced_silently_and_nothing_is_half_written(tmp_path: Path
 
 def test_a_dangling_link_counts_as_there(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CertsError, match="there already"):
+    with pytest.raises(CertsError, match="already exists"):
         write(tmp_path / "a", b"x", secret=True)
     assert not (tmp_path / "elsewhere").exists()
 

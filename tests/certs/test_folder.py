@@ -10,9 +10,9 @@ from cryptography import x509
 
 from certs import ca_generations
 from certs.authority import Authority
+from certs.ca_folder import CaFolder
 from certs.errors import CertsError
 from certs.files import read_certificates, read_key_pair
-from certs.folder import CaFolder
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
 from tests.certs.test_commands import issue, run
@@ -125,7 +125,7 @@ def test_the_command_says_what_it_did_and_what_it_would_do(pki: Path) -> None:
 def test_what_is_no_such_folder_is_said_with_a_remedy(tmp_path: Path, pki: Path) -> None:
     with pytest.raises(UserError, match="cannot be opened"):
         run("certs", "rotate", "--out", tmp_path / "none")
-    with pytest.raises(UserError, match="must live twice as long") as refused:
+    with pytest.raises(UserError, match="must be at least twice as long") as refused:
         run("certs", "rotate", "--out", pki, "--ca-days", "40")
     assert refused.value.remedy == "write at least 60"
     (pki / "rotation.json").write_text("{}")

@@ -363,7 +363,7 @@ def memory(**fault: object) -> str:
     ],
 )
 def test_what_is_no_memory_is_said_and_not_written_over(text: str) -> None:
-    with pytest.raises(CertsError, match="Secret x: holds no signing keys as they were written here"):
+    with pytest.raises(CertsError, match="Secret x: not a list of signing keys"):
         read(text.encode(), "Secret x")
 
 

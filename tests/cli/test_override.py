@@ -158,7 +158,7 @@ def test_the_list_shows_what_is_live(file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--quota-factor", "2", "--for", "1m"), "--reason: missing: say why, such as --reason INC-1234"),
+        (("--quota-factor", "2", "--for", "1m"), "--reason: missing: give one, such as --reason INC-1234"),
         (("--quota-factor", "2", "--reason", "x"), "give --for or --until, one of the two: such as --for 10m"),
         (("--quota-factor", "2", *FOR, "--until", LATE), "give --for or --until, one of the two: such as --for 10m"),
         (("--quota-factor", "2", "--for", "10", "--reason", "x"), "--for: '10': not a Go duration: write a number"),
@@ -166,7 +166,7 @@ def test_the_list_shows_what_is_live(file: Path) -> None:
         (("--quota-factor", "2", "--until", "9:00", "--reason", "x"), "--until: '9:00': not an RFC 3339 time"),
         (
             ("--quota-factor", "2", "--until", "2020-01-01T00:00:00Z", "--reason", "x"),
-            "in the past: write a time to come",
+            "in the past: give a future time",
         ),
         (("--quota-factor", "0", *FOR), 'quotaFactor: "0": not a number above 0 and up to 1000: write one such as'),
         (("--quota-factor", "2", "--for", "1m", "--reason", "\x1b[31m"), "reason: "),
@@ -229,7 +229,7 @@ def test_overrides_that_are_bad_already_are_not_touched(file: Path, text: str, s
     file.write_text(text)
     done = override("--quota-factor", "2", *FOR)
     assert done.code == 2
-    assert f"{file}: the overrides are refused as they are: mend what is listed here" in done.err
+    assert f"{file}: the existing overrides are invalid: fix what is listed here" in done.err
     assert said in done.err
     assert file.read_text() == text
 

@@ -65,7 +65,7 @@ def test_keys_that_are_none_are_said_and_stay(tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text("{}")
     done = rotate(tmp_path)
     assert done.code == 2
-    assert f"{tmp_path / 'keys.json'}: holds no signing keys as they were written here" in done.error
+    assert f"{tmp_path / 'keys.json'}: not a list of signing keys" in done.error
     assert [path.name for path in tmp_path.iterdir()] == ["keys.json"]
 
 
@@ -74,7 +74,7 @@ def test_keys_that_are_none_are_said_and_stay(tmp_path: Path) -> None:
     [
         (("--expires-in", "soon"), "--expires-in 'soon': not a Go duration"),
         (("--key-lifetime", "10ms"), "--key-lifetime '10ms': shorter than a second"),
-        (("--expires-in", "2h", "--key-lifetime", "1h"), "--key-lifetime 1h: a key that signs for 3600 s does not"),
+        (("--expires-in", "2h", "--key-lifetime", "1h"), "--key-lifetime 1h: a key lifetime of 3600 s is shorter"),
     ],
 )
 def test_lifetimes_that_cannot_go_well_are_refused(tmp_path: Path, more: tuple[str, ...], reason: str) -> None:

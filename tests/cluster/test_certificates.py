@@ -392,7 +392,7 @@ def test_a_cluster_is_bootstrapped_by_hand_where_nobody_leads_yet(kept: Keeping)
     assert f"{SERVING}: issued by" in done.stdout
     assert all(kept.secret(name) for name in SECRETS)
     assert set(kept.bundles()) == {bundle(kept.line())}
-    assert bootstrap().stdout == "all is there\n"
+    assert bootstrap().stdout == "nothing to do: everything exists\n"
     [stolen], [stolen_too] = kept.line(), kept.line(CLIENT_CA)
     forget(kept.plane)
     assert bootstrap().returncode == 0

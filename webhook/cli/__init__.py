@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-from webhook.errors import UserError
+from webhook.errors import NoSuchServiceError, UserError
 
 _COMMANDS = {
     "demo": ("webhook.cli.demo:demo", "the main job on loopback, in half a minute, without a cluster"),
@@ -27,6 +27,7 @@ _COMMANDS = {
     "token": ("webhook.cli.token:token", "bearer tokens, and the keys that verify them"),
 }
 USAGE_ERROR = 2
+NO_SUCH_SERVICE = 4
 _BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 
 
@@ -72,6 +73,8 @@ def main() -> None:
         _fail(error.format_message().rstrip("."), f"see {path} --help", USAGE_ERROR)
     except click.ClickException as error:
         _fail(error.format_message(), "", error.exit_code)
+    except NoSuchServiceError as error:
+        _fail(str(error), error.remedy, NO_SUCH_SERVICE)
     except UserError as error:
         _fail(str(error), error.remedy, USAGE_ERROR)
     except RecursionError:

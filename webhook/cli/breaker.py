@@ -1,4 +1,4 @@
-"""`podgate breaker`: breakers opened, closed and begun anew by hand, and a table of how all of them stand."""
+"""`podgate breaker`: manual states of one service's breaker, and a table of all breakers."""
 
 import json
 import sys
@@ -8,74 +8,76 @@ from typing import Any
 import click
 
 from webhook.cli.options import override_options
-from webhook.cli.options.override_options import Span, Where
-from webhook.cli.status import COLOURS, DEFAULT_SERVER, fetch, table
+from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.core.admission.denials import utc
 from webhook.core.overrides import ManualBreakerState
+from webhook.offline.output.status_page import COLOURS
+from webhook.offline.output.table import table
+from webhook.offline.status_client import DEFAULT_SERVER, fetch
 
 _HEADINGS = ("SERVICE", "STATE", "SINCE", "TRIGGERED AT", "SECONDS TO RECOVERY", "REASON")
 
 
 @click.group()
 def breaker() -> None:
-    """Open, close or reset one service's breaker for a time, with a reason; show how all of them stand."""
+    """Open, close or reset one service's breaker for a limited time, or list all breakers."""
 
 
 @breaker.command(name="open")
 @click.argument("service")
-@override_options.timing()
-@override_options.placing
-def open_(service: str, span: Callable[[], Span], where: Where) -> None:
-    """Keep all new Pods of SERVICE out, for a time, whatever its breaker would do and its mode in the policy says.
+@override_options.terms()
+@override_options.location
+def open_(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
+    """Deny all new Pods of SERVICE for a time, whatever its breaker's own state and its mode in the policy.
 
-    An override, see `podgate override`: servers act on it within a second or so, and it ends by itself: closed, with
-    nothing counted yet. Where the service degrades (whenOpen: Degrade) nobody is kept out. Exits as `podgate
-    override` does.
+    This writes an override, see `podgate override`: servers apply it within about a second. When it ends, the breaker
+    is closed and its counters are reset. If the service degrades (whenOpen: Degrade), no Pod is denied. Exit codes
+    are those of `podgate override`.
     """
-    override_options.put(where, span(), {"service": service, "breaker": ManualBreakerState.FORCED_OPEN.value})
+    plain = {"service": service, "breaker": ManualBreakerState.FORCED_OPEN.value}
+    override_options.put(where, terms(), plain)
 
 
 @breaker.command()
 @click.argument("service")
-@override_options.timing()
-@override_options.placing
-def close(service: str, span: Callable[[], Span], where: Where) -> None:
-    """Let Pods of SERVICE in, for a time, whatever its breaker would do by itself: it hears nothing meanwhile.
+@override_options.terms()
+@override_options.location
+def close(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
+    """Admit Pods of SERVICE for a time, whatever its breaker's own state. Outcomes are ignored meanwhile.
 
-    An override, see `podgate override`: servers act on it within a second or so, and it ends by itself. Exits as
-    that does.
+    This writes an override, see `podgate override`: servers apply it within about a second. Exit codes are those of
+    `podgate override`.
     """
-    override_options.put(where, span(), {"service": service, "breaker": ManualBreakerState.FORCED_CLOSED.value})
+    plain = {"service": service, "breaker": ManualBreakerState.FORCED_CLOSED.value}
+    override_options.put(where, terms(), plain)
 
 
 @breaker.command()
 @click.argument("service")
-@override_options.timing("10m")
-@override_options.placing
-def reset(service: str, span: Callable[[], Span], where: Where) -> None:
-    """Close SERVICE's breaker once, with nothing of before counted; it goes on by itself from there.
+@override_options.terms("10m")
+@override_options.location
+def reset(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
+    """Close SERVICE's breaker once and reset its counters; from then on it works automatically.
 
-    It also ends what `open` or `close` did. An override too, which the controller takes up; its end only ends the
-    waiting for that. Exits as `podgate override` does.
+    This also ends the effect of `open` or `close`. It writes an override, which the controller executes once; at its
+    end the controller no longer waits to do so. Exit codes are those of `podgate override`.
     """
-    override_options.put(
-        where,
-        span(),
-        {"service": service, "breaker": ManualBreakerState.AUTOMATIC.value, "resetAt": utc(override_options.now_us())},
-    )
+    reset_at = utc(override_options.now_us())
+    plain = {"service": service, "breaker": ManualBreakerState.AUTOMATIC.value, "resetAt": reset_at}
+    override_options.put(where, terms(), plain)
 
 
 @breaker.command(name="list")
-@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="A server's plain port.")
+@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="The plain port of a server.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
 )
 def list_(server: str, output: str | None) -> None:
-    """Show every breaker: its state and since when, when a trigger last fired, the seconds until it lets Pods in, why.
+    """List all breakers: state, since when, last trigger, seconds until it admits Pods again, and reason.
 
-    TRIGGERED AT is when the breaker last opened by itself, whatever happened to it since, as in ServiceStatuses.
+    TRIGGERED AT is when the breaker last opened automatically, as in ServiceStatuses.
 
-    Exits 0, 2 if the server cannot be reached.
+    Exit code: 0, 2 the server cannot be reached.
     """
     rows = [_row(service) for service in fetch(server)["services"] if service["breaker"] or not service["known"]]
     if output == "json" or (output is None and not sys.stdout.isatty()):
@@ -86,7 +88,7 @@ def list_(server: str, output: str | None) -> None:
 
 
 def _row(service: dict[str, Any]) -> dict[str, Any]:
-    """Return how one stands; null is what there is none of, or what is not known."""
+    """Return the row of one breaker; null where a value does not exist or is not known."""
     found = service["breaker"] or {}
     state = found.get("state")
     return {

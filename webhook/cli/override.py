@@ -1,4 +1,4 @@
-"""`podgate override`: hands on a service for a time, with a reason."""
+"""`podgate override`: temporary changes of one service's policy."""
 
 import json
 import sys
@@ -8,44 +8,44 @@ from typing import Any
 import click
 
 from webhook.cli.options import override_options
-from webhook.cli.options.override_options import Span, Where
-from webhook.cli.status import countdown, table
+from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.core.overrides import Override
 from webhook.errors import UserError
+from webhook.offline.output.table import countdown, table
 
 
 @click.command()
 @click.argument("service", required=False)
-@click.option("--quota-factor", metavar="NUMBER", help="Scale each limit of its own windows, such as 0.5 or 3.")
+@click.option("--quota-factor", metavar="NUMBER", help="Multiply each limit of its own windows, such as 0.5 or 3.")
 @click.option(
-    "--mode", "modes", multiple=True, metavar="CONCERN=MODE", help="Another mode, such as quota=Audit; repeatable."
+    "--mode", "modes", multiple=True, metavar="CONCERN=MODE", help="Change a mode, such as quota=Audit; repeatable."
 )
-@override_options.timing()
-@click.option("--clear", is_flag=True, help="End what is in force for the service.")
-@click.option("--list", "listing", is_flag=True, help="Show what is in force.")
+@override_options.terms()
+@click.option("--clear", is_flag=True, help="End all overrides in force for the service.")
+@click.option("--list", "listing", is_flag=True, help="List the overrides in force.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
 )
-@override_options.placing
+@override_options.location
 def override(  # noqa: PLR0913  one argument an option
     *,
     service: str | None,
     quota_factor: str | None,
     modes: tuple[str, ...],
-    span: Callable[[], Span],
+    terms: Callable[[], OverrideTerms],
     clear: bool,
     listing: bool,
     output: str | None,
-    where: Where,
+    where: OverridesLocation,
 ) -> None:
-    """Override the policy for one SERVICE, for a time. It ends by itself.
+    """Change the policy of one SERVICE for a limited time. An override ends automatically.
 
-    Servers act on it as soon as they have read it, usually within a second.
+    Servers apply it as soon as they have read it, usually within a second.
 
-    Written to ConfigMap podgate-system/podgate-overrides with your own kubeconfig, so with your own rights and in
-    Kubernetes' own audit; or to a file that servers were given with --overrides.
+    It is written to ConfigMap podgate-system/podgate-overrides with your kubeconfig, so with your RBAC rights and in
+    the audit log of Kubernetes; or to the file that servers read with --overrides.
 
-    Exits 0, 2 for a mistake, 4 if there is no such service.
+    Exit code: 0, 2 bad input, 4 no such service.
     """
     if listing:
         _show(override_options.in_force(where), output)
@@ -55,15 +55,15 @@ def override(  # noqa: PLR0913  one argument an option
     if clear:
         override_options.clear(where, service)
         return
-    told = override_options.pairs("--mode", modes, "quota=Audit")
+    changed = override_options.pairs("--mode", modes, "quota=Audit")
     plain: dict[str, Any] = {"service": service}
     if quota_factor is not None:
         plain["quotaFactor"] = quota_factor
-    if told:
-        plain["modes"] = told
+    if changed:
+        plain["modes"] = changed
     if len(plain) == 1:
         raise UserError("nothing to do", "give --quota-factor or --mode, or --clear or --list")
-    override_options.put(where, span(), plain)
+    override_options.put(where, terms(), plain)
 
 
 def _show(entries: list[Override], output: str | None) -> None:

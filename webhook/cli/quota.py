@@ -1,4 +1,4 @@
-"""`podgate quota`: one service's quota, shown and mended by hand."""
+"""`podgate quota`: one service's quota: usage, temporary grants, and resets."""
 
 import json
 import sys
@@ -8,34 +8,33 @@ from typing import Any
 import click
 
 from webhook.cli.options import override_options
-from webhook.cli.options.override_options import Span, Where
-from webhook.cli.status import DEFAULT_SERVER, LIMIT, NoSuchServiceError, fetch, limits, override_text, table
+from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.core.admission.denials import utc
+from webhook.offline.output.status_page import LIMIT, limits, override_text
+from webhook.offline.output.table import table
+from webhook.offline.status_client import DEFAULT_SERVER, fetch, find_service
 
 _SHOWN = ("name", "pool", "scope", "modes", "known", "windows", "standing", "override")
 
 
 @click.group()
 def quota() -> None:
-    """Show one service's quota, grant more for a time, forget what was counted."""
+    """Show one service's quota, grant more for a limited time, or reset its counters."""
 
 
 @quota.command()
 @click.argument("service")
-@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="A server's plain port.")
+@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="The plain port of a server.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
 )
 def show(service: str, server: str, output: str | None) -> None:
-    """Show what is used of SERVICE's limits and its pool's, when there is room, and the override in force.
+    """Show the usage of SERVICE's limits and of its pool's, when more is free, and the override in force.
 
-    Exits 0, 2 if the server cannot be reached, 4 if it knows no such SERVICE.
+    Exit code: 0, 2 the server cannot be reached, 4 it has no such SERVICE.
     """
     document = fetch(server)
-    found = next((one for one in document["services"] if one["name"] == service), None)
-    if found is None:
-        names = ", ".join(one["name"] for one in document["services"]) or "none"
-        raise NoSuchServiceError(f"no service {service!r}: the policy in force has {names}")
+    found = find_service(document, service)
     pool = next((one for one in document["pools"] if one["name"] == found["pool"]), None)
     if output == "json" or (output is None and not sys.stdout.isatty()):
         shown = {key: found[key] for key in _SHOWN if key in found}
@@ -53,30 +52,34 @@ def show(service: str, server: str, output: str | None) -> None:
 @click.argument("service")
 @click.option("--window", required=True, metavar="DURATION", help="Which of its own windows, such as 1m.")
 @click.option(
-    "--hard", "hard", required=True, multiple=True, metavar="RESOURCE=AMOUNT", help="How much more; repeatable."
+    "--hard", "hard", required=True, multiple=True, metavar="RESOURCE=AMOUNT", help="Amount to add; repeatable."
 )
-@override_options.timing()
-@override_options.placing
-def grant(service: str, window: str, hard: tuple[str, ...], span: Callable[[], Span], where: Where) -> None:
-    """Add to the limits of one of SERVICE's own windows, for a time: an override, see `podgate override`.
+@override_options.terms()
+@override_options.location
+def grant(
+    service: str, window: str, hard: tuple[str, ...], terms: Callable[[], OverrideTerms], where: OverridesLocation
+) -> None:
+    """Add to the limits of one of SERVICE's own windows for a limited time. See `podgate override`.
 
-    With --merge a grant of the same window and resource takes the former one's place. Exits as that does.
+    With --merge, a grant for the same window and resource replaces the former one. Exit codes are those of `podgate
+    override`.
     """
     amounts = override_options.pairs("--hard", hard, "pods=100")
-    override_options.put(where, span(), {"service": service, "grant": [{"window": window, "hard": amounts}]})
+    override_options.put(where, terms(), {"service": service, "grant": [{"window": window, "hard": amounts}]})
 
 
 @quota.command()
 @click.argument("service")
 @click.option("--window", metavar="DURATION", help="Only this one of its own windows.")
-@override_options.timing("10m")
-@override_options.placing
-def reset(service: str, window: str | None, span: Callable[[], Span], where: Where) -> None:
-    """Forget what SERVICE's own windows have counted until now, once; what comes afterwards counts as ever.
+@override_options.terms("10m")
+@override_options.location
+def reset(service: str, window: str | None, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
+    """Reset the counters of SERVICE's own windows once; later Pods are counted as usual.
 
-    An override too, which the controller takes up; its end only ends the waiting for that. Exits as `podgate override`.
+    It writes an override, which the controller executes once; at its end the controller no longer waits to do so. Exit
+    codes are those of `podgate override`.
     """
     wanted: dict[str, Any] = {"at": utc(override_options.now_us())}
     if window is not None:
         wanted["window"] = window
-    override_options.put(where, span(), {"service": service, "quotaReset": wanted})
+    override_options.put(where, terms(), {"service": service, "quotaReset": wanted})

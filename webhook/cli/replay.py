@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from webhook.app.offline import open_replay
-from webhook.cli.status import table
 from webhook.errors import StoreUnavailableError, UserError
+from webhook.offline.output.table import table
 from webhook.replay.engine import Replay
 from webhook.replay.events import EXAMPLES, ReplayEvent, parse
 from webhook.support.input_files import bounded_lines, standard_input

@@ -11,9 +11,9 @@ import click
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.files import read, read_certificates
+from certs import read, read_certificates
 from webhook.authentication.secret_path_file import read_paths
-from webhook.cli.certs import user_errors
+from webhook.cli.options.certs_errors import user_errors
 from webhook.cli.policy import policy, read_document
 from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load

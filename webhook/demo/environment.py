@@ -16,9 +16,17 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from certs.authority import Authority, server_names
-from certs.files import write, write_key_pair
-from certs.tokens.issuer import key_pem, key_set, new_key, public_jwk, sign
+from certs import (
+    Authority,
+    key_pem,
+    key_set,
+    new_key,
+    public_jwk,
+    server_names,
+    sign,
+    write,
+    write_key_pair,
+)
 from webhook.errors import UserError
 from webhook.settings import ENVIRONMENT_PREFIX, variable_of
 

@@ -9,8 +9,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from certs.inspection import signed_by
-from certs.tokens.issuer import PrivateKey
+from certs import PrivateKey, signed_by
 from webhook.authentication.certificate_identity import UNREADABLE
 from webhook.authentication.client_leaf import fault_of_leaf
 from webhook.authentication.tokens.unverified import read_token

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from certs.files import folder_lock, write
+from certs import folder_lock, write
 from webhook.errors import UserError
 from webhook.support.input_files import bounded
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from certs.errors import CertsError
+from certs import CertsError
 from webhook.app.node_agent import NodeCheck
 from webhook.errors import UserError
 from webhook.node_agent import credential_check

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from webhook.cli.status import countdown, page
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.quantity import Duration, Quantity
@@ -22,6 +21,8 @@ from webhook.core.reporting.status import (
     WatchStatus,
     status_document,
 )
+from webhook.offline.output.status_page import page
+from webhook.offline.output.table import countdown
 
 NOW_US = 1_800_000_000_000_000
 PAYMENT = Service(
@@ -260,7 +261,7 @@ def test_the_page_shows_surge_and_that_nothing_is_enforced_yet(monkeypatch: pyte
     assert ["web", "bronze", "-", "standing", "pods", "5", "4", "-"] in rows
     page_text = shown(**whole, looks=live_looks(5, is_known=False))
     assert page_text.count(" not enforced\n") == 2
-    assert "web: limits on live Pods are not enforced: Pods are not known yet, or no longer" in page_text
+    assert "web: limits on live Pods are not enforced: the live Pods are not known" in page_text
 
 
 def test_services_stand_in_the_policys_order() -> None:
@@ -403,7 +404,7 @@ def test_the_page_says_what_overrides_do_until_when_and_why(monkeypatch: pytest.
     monkeypatch.setattr("click.style", lambda text, **_: text)
     lines = shown(overrides=OVERRIDES).splitlines()
     assert "overrides  2 in force, from configmap podgate-system/podgate-overrides" in lines
-    assert "overrides refused: o.yaml:2:3: [1].until: (absent): required: add until" in lines
+    assert "overrides rejected: o.yaml:2:3: [1].until: (absent): required: add until" in lines
     assert "payment-api: override quotaFactor: '1.5' until 2027-01-15T08:10:00Z (10m left): INC-1" in lines
     ends = "until 2027-01-15T09:00:00Z (1h left): INC-2; without effect: no such service in the policy in force"
     assert f"gone: override modes: {{quota: Audit}} {ends}" in lines
@@ -432,10 +433,10 @@ def test_the_page_is_a_table_with_the_countdown(monkeypatch: pytest.MonkeyPatch)
 podgate 0.1.0, 2027-01-15T08:00:00.000Z
 policy  0123456789abcdef, loaded 2027-01-15T07:59:00.000Z from p.yaml
 store   memory: ok
-watch   configmaps: cut, last heard of at 2027-01-15T07:59:55.000Z
-watch   namespaces: begins
+watch   configmaps: cut, last contact 2027-01-15T07:59:55.000Z
+watch   namespaces: starting
 certificate serving: 6 days left
-key set refused, the last good one stays: jwks.json: no JSON
+key set rejected, the last valid one is used: jwks.json: no JSON
 
 SERVICE      CLASS   BREAKER          WINDOW  RESOURCE  USED   HARD  NEXT FREE
 payment-api  gold    OPEN 2m31s left  1m      pods      50     50    in 13s
@@ -503,7 +504,7 @@ def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
         "looks": {"payment-api": ServiceSnapshot(NOW_US, {}, view)},
     }
     assert status_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
-    assert f"breakers  {opened} open, of 3 that may be (breakerGuard)" in shown(**changes).splitlines()
+    assert f"breakers  {opened} open, at most 3 (breakerGuard)" in shown(**changes).splitlines()
 
 
 @pytest.mark.parametrize(

@@ -1,38 +1,34 @@
-"""What the commands that override have in common: where they write, until when, why, and beside what is there."""
+"""Options of the commands that write overrides: where, until when, why, and how to combine with those in force."""
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
-from webhook.cli.status import NoSuchServiceError
 from webhook.core.document import DocumentError
 from webhook.core.document.loading import unproved
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
-from webhook.core.overrides import Override, combined, merged, remarks
-from webhook.core.overrides_document import OverridesDocument, cleared, displaced, drafted, load, placed
-from webhook.core.overrides_document import written as document_of
+from webhook.core.overrides import Override
 from webhook.core.policy.model import Policy
 from webhook.errors import UserError
+from webhook.policy.overrides_editor import Combination, OverridesEditor, new_entry
 from webhook.ports import OverridesBook
 from webhook.support.input_files import content
 
-_TRIES = 10
 _PATH = click.Path(path_type=Path)
 _KUBECONFIG = Path("~/.kube/config")
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """The overrides, and the policy that they are checked against where it is not beside them."""
+class OverridesLocation:
+    """Location of the overrides: a file, or the cluster; `policy` is a file to check them against."""
 
     kubeconfig: Path
     file: Path | None
@@ -40,62 +36,73 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """How long an entry is to be live and why. `is_told`: its end was asked for, and not left to the command."""
+class OverrideTerms:
+    """End and reason of a new entry, and its combination with those in force."""
 
     until: str
-    is_told: bool
     reason: str
-    merge: bool
-    replace: bool
+    combination: Combination
 
 
-def placing(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say where overrides are; it gets them as `where`."""
+def location(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the location of the overrides, passed as `where`."""
 
     @click.option(
-        "--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="The cluster, and who you are.  [default: ~/.kube/config]"
+        "--kubeconfig",
+        type=_PATH,
+        envvar="KUBECONFIG",
+        help="Cluster and account.  [default: ~/.kube/config]",
     )
     @click.option(
-        "--overrides", "file", type=_PATH, envvar="PODGATE_OVERRIDES", help="A file instead, without a cluster."
+        "--overrides", "file", type=_PATH, envvar="PODGATE_OVERRIDES", help="Write to this file instead of a cluster."
     )
     @click.option(
-        "--policy", type=_PATH, envvar="PODGATE_POLICY", help="Check against this document.  [default: the cluster's]"
+        "--policy",
+        type=_PATH,
+        envvar="PODGATE_POLICY",
+        help="Policy to check against.  [default: the cluster's]",
     )
     @wraps(command)
     def run(*, kubeconfig: Path | None, file: Path | None, policy: Path | None, **rest: Any) -> None:
-        command(where=Where(kubeconfig or _KUBECONFIG.expanduser(), file, policy), **rest)
+        command(where=OverridesLocation(kubeconfig or _KUBECONFIG.expanduser(), file, policy), **rest)
 
     return run
 
 
-def timing(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a new entry; it gets them as `span`, a function, for not every use has one."""
+def terms(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options of a new entry, passed as `terms`: a function, as not every use of a command has one."""
     suffix = f"  [default: {default}]" if default else ""
 
-    def given(command: Callable[..., None]) -> Callable[..., None]:
-        @click.option("--for", "length", metavar="DURATION", help=f"How long it holds, such as 10m or 1h30m.{suffix}")
-        @click.option("--until", metavar="TIME", help="Until when it holds, such as 2026-12-01T04:00:00Z.")
-        @click.option("--reason", help="Why: an incident, a ticket, a name.")
-        @click.option("--merge", is_flag=True, help="Make one of this and of what is in force for the service.")
-        @click.option("--replace", is_flag=True, help="Put this in the place of all that is in force for the service.")
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.option("--for", "length", metavar="DURATION", help=f"Duration, such as 10m or 1h30m.{suffix}")
+        @click.option("--until", metavar="TIME", help="End, such as 2026-12-01T04:00:00Z.")
+        @click.option("--reason", help="Reason, such as an incident or a ticket; required.")
+        @click.option("--merge", is_flag=True, help="Merge with the overrides in force for the service.")
+        @click.option("--replace", is_flag=True, help="Replace all overrides in force for the service.")
         @wraps(command)
         def run(
             *, length: str | None, until: str | None, reason: str | None, merge: bool, replace: bool, **rest: Any
         ) -> None:
-            def span() -> Span:
+            def entry_terms() -> OverrideTerms:
                 if merge and replace:
                     raise UserError("--merge and --replace exclude each other", "give one of the two")
                 if not reason:
-                    raise UserError("--reason: missing", "say why, such as --reason INC-1234")
+                    raise UserError("--reason: missing", "give one, such as --reason INC-1234")
                 end = _end(length, until, default)
-                return Span(end, length is not None or until is not None, reason, merge, replace)
+                if replace:
+                    combination = Combination.REPLACE
+                elif not merge:
+                    combination = Combination.BESIDE
+                else:
+                    is_given = length is not None or until is not None
+                    combination = Combination.MERGE_UNTIL if is_given else Combination.MERGE
+                return OverrideTerms(end, reason, combination)
 
-            command(span=span, **rest)
+            command(terms=entry_terms, **rest)
 
         return run
 
-    return given
+    return decorate
 
 
 def _end(length: str | None, until: str | None, default: str | None) -> str:
@@ -107,7 +114,7 @@ def _end(length: str | None, until: str | None, default: str | None) -> str:
         except ValueError as error:
             raise UserError(f"--until: {until!r}: {error}") from None
         if ended:
-            raise UserError(f"--until: {until!r}: in the past", "write a time to come, or give --for 10m")
+            raise UserError(f"--until: {until!r}: in the past", "give a future time, or --for 10m")
         return until
     text = length or default or ""
     try:
@@ -121,7 +128,7 @@ def now_us() -> int:
 
 
 def pairs(option: str, given: tuple[str, ...], example: str) -> dict[str, str]:
-    """Return what an option of `NAME=VALUE` says that may be given several times."""
+    """Parse a repeatable option of the form NAME=VALUE."""
     found: dict[str, str] = {}
     for text in given:
         name, separator, value = text.partition("=")
@@ -133,87 +140,54 @@ def pairs(option: str, given: tuple[str, ...], example: str) -> dict[str, str]:
     return found
 
 
-def put(where: Where, span: Span, plain: dict[str, Any]) -> None:
-    """Write an entry, `plain` as it stands in a document but for until and reason, and say what holds now."""
-    asked = _entry({**plain, "until": span.until, "reason": span.reason})
-    done: list[Override] = []
+def put(where: OverridesLocation, terms: OverrideTerms, plain: dict[str, Any]) -> None:
+    """Write an entry, `plain` being its fields but for end and reason, and print what holds now."""
+    entry = new_entry({**plain, "until": terms.until, "reason": terms.reason})
 
-    def edit(document: OverridesDocument, policy: Policy | None, author: str | None) -> tuple[Override, ...]:
-        new = replace(asked, by=author)
-        if policy is not None:
-            _refuse_idle(policy, new)
-        its = _beside(document.live(now_us()).get(new.service, ()), new, span)
-        done[:] = its[-1:]
-        return placed(document.entries, new.service, its, now_us())
+    async def run() -> tuple[Override, str]:
+        async with _opened(where) as book:
+            editor = OverridesEditor(book, await _policy(where, book), now_us)
+            return await editor.add(entry, terms.combination), book.place
 
-    place = asyncio.run(_change(where, edit))
-    click.echo(f"{asked.service}: {done[0]}")
+    result, place = asyncio.run(run())
+    click.echo(f"{entry.service}: {result}")
     click.echo(f"written to {place}", err=True)
 
 
-def clear(where: Where, service: str) -> None:
-    """End all that is in force for a service."""
-    ended: list[Override] = []
+def clear(where: OverridesLocation, service: str) -> None:
+    """End all overrides of a service, and print them."""
 
-    def edit(document: OverridesDocument, policy: Policy | None, _: str | None) -> tuple[Override, ...]:
-        live = document.live(now_us())
-        if service not in live and policy is not None:
-            _refuse_unknown(policy, service)
-        ended[:] = live.get(service, ())
-        return cleared(document.entries, service, now_us())
+    async def run() -> tuple[tuple[Override, ...], str]:
+        async with _opened(where) as book:
+            return await OverridesEditor(book, await _policy(where, book), now_us).clear(service), book.place
 
-    place = asyncio.run(_change(where, edit))
+    ended, place = asyncio.run(run())
     for entry in ended:
         click.echo(f"{service}: ended: {entry}")
     if not ended:
         click.echo(f"{service}: there was no override in {place}")
 
 
-def in_force(where: Where) -> list[Override]:
-    """Return the live entries, by service."""
+def in_force(where: OverridesLocation) -> list[Override]:
+    """Return the overrides in force, by service."""
 
-    async def look() -> list[Override]:
+    async def run() -> list[Override]:
         async with _opened(where) as book:
-            live = _document(await book.read(), book.place).live(now_us())
-            return [entry for service in sorted(live) for entry in live[service]]
+            return await OverridesEditor(book, None, now_us).in_force()
 
-    return asyncio.run(look())
+    return asyncio.run(run())
 
 
-def _opened(where: Where) -> AbstractAsyncContextManager[OverridesBook]:
+@asynccontextmanager
+async def _opened(where: OverridesLocation) -> AsyncIterator[OverridesBook]:
     from webhook.app.overrides_store import open_overrides  # noqa: PLC0415  --help needs no client
 
-    return open_overrides(where.kubeconfig, where.file)
+    async with open_overrides(where.kubeconfig, where.file) as book:
+        yield book
 
 
-async def _change(
-    where: Where, edit: Callable[[OverridesDocument, Policy | None, str | None], tuple[Override, ...]]
-) -> str:
-    async with _opened(where) as book:
-        policy, author = await _policy(where, book), await book.author()
-        for _ in range(_TRIES):
-            document = _document(await book.read(), book.place)
-            entries = edit(document, policy, author)
-            if entries == document.entries or await book.write(document_of(entries)):
-                return book.place
-        raise UserError(f"{book.place}: changed by others again and again", "try once more")
-
-
-def _document(raw: bytes, place: str) -> OverridesDocument:
-    """Return the overrides as they are; what is wrong in them is not ours to mend."""
-    try:
-        document = load(raw)
-        problems = document.clashes(now_us())
-    except DocumentError as error:
-        problems = error.problems
-    if problems:
-        listed = "\n".join(f"  {place}:{problem}" for problem in problems)
-        raise UserError(f"{place}: the overrides are refused as they are: mend what is listed here\n{listed}")
-    return document
-
-
-async def _policy(where: Where, book: OverridesBook) -> Policy | None:
-    """Return the policy to check against; where it cannot be had, say so and go on: nights are short."""
+async def _policy(where: OverridesLocation, book: OverridesBook) -> Policy | None:
+    """Return the policy to check against; if the cluster's cannot be read, warn and go on without it."""
     try:
         given = where.policy
         raw = await book.policy() if given is None else content(given, "give the path of a policy document")
@@ -223,47 +197,3 @@ async def _policy(where: Where, book: OverridesBook) -> Policy | None:
             raise error if isinstance(error, UserError) else UserError(f"{where.policy}:{error}") from None
         click.echo(f"warning: not checked against the policy: {str(error).splitlines()[0]}", err=True)
         return None
-
-
-def _entry(plain: dict[str, Any]) -> Override:
-    """Return an entry, checked as any other one is."""
-    try:
-        return drafted(plain)
-    except DocumentError as error:
-        wrong = [
-            f"{problem.path.removeprefix('[0].')}: {problem.value}: {problem.reason}: {problem.remedy}"
-            for problem in error.problems
-        ]
-        raise UserError("; ".join(wrong)) from None
-
-
-def _refuse_unknown(policy: Policy, service: str) -> None:
-    names = [known.name for known in policy.services]
-    if service not in names:
-        raise NoSuchServiceError(f"no service {service!r}: the policy has {', '.join(names)}")
-
-
-def _refuse_idle(policy: Policy, entry: Override) -> None:
-    """Refuse what would do nothing: at night nobody looks twice."""
-    _refuse_unknown(policy, entry.service)
-    if idle := remarks(policy, entry):
-        raise UserError(f"{entry.service}: {'; '.join(idle)}", "see podgate policy render for what the service has")
-
-
-def _beside(former: tuple[Override, ...], new: Override, span: Span) -> tuple[Override, ...]:
-    """Return the service's entries with the new one, which is the last; UserError where it sets what one has set."""
-    if not former or span.replace:
-        return (new,)
-    if span.merge:
-        both, last = merged(combined(former), new), max(former, key=lambda entry: entry.until_us)
-        return (both if span.is_told or last.until_us <= new.until_us else replace(both, until=last.until),)
-    kept = displaced(former, new)
-    for entry in kept:
-        twice = [thing for thing in new.things if thing in entry.things]
-        if twice:
-            remedy = (
-                "change it with --merge, put this in the place of all with --replace,"
-                f" or end all with podgate override {new.service} --clear"
-            )
-            raise UserError(f"{new.service} has an override of {', '.join(twice)} already: {entry}", remedy)
-    return (*kept, new)

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from certs.files import read
+from certs import read
 from webhook.authentication.tokens.jwks import claimed_by, read_key_set
 from webhook.authentication.tokens.jwt import TokenRules, verify
 from webhook.authentication.tokens.unverified import UnverifiedToken, read_token
-from webhook.cli.certs import user_errors
-from webhook.cli.status import countdown
+from webhook.cli.options.certs_errors import user_errors
 from webhook.errors import AuthenticationError, UserError
+from webhook.offline.output.table import countdown
 from webhook.ports import TokenKey
 from webhook.support.input_files import content
 

@@ -1,4 +1,4 @@
-"""Page of a controller's status document, as `podgate status` prints it."""
+"""The status of a controller as text: leadership, policy, store, watches and certificates."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import click
 
 CONTROLLER = "controller"
-"""The role that a controller's document names; a server's names none."""
+"""Value of `role` in a controller's document; a server's has none."""
 
 
 def controller_page(document: dict[str, Any]) -> Iterable[str]:
-    """Return the lines for a person. What an older controller does not say is left out."""
-    standing = "leads" if document["leads"] else f"stands by: {document['waitsFor']}"
-    yield f"podgate {document['version']}, controller: {standing}"
+    """Yield the lines of the page. Fields that an older controller lacks are left out."""
+    leadership = "leads" if document["leads"] else f"stands by: {document['waitsFor']}"
+    yield f"podgate {document['version']}, controller: {leadership}"
     for reason in document.get("notReady", ()):
         yield _bad(f"not ready: {reason}")
     policy, store = document["policy"], document["store"]

@@ -1,0 +1,84 @@
+"""Client for the status document of a server or a controller, at its plain port."""
+
+import json
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+from webhook.errors import NoSuchServiceError, UserError
+from webhook.offline.output.controller_page import CONTROLLER
+from webhook.support.input_files import bounded
+from webhook.support.redaction import masked
+
+DEFAULT_SERVER = "http://127.0.0.1:8081"
+_TIMEOUT_SECONDS = 5
+_PLAIN_PORT = "give --server the plain port (--plain-listen) of podgate serve"
+
+
+def fetch(server: str) -> dict[str, Any]:
+    """Return the status document of a server; UserError if it cannot be read, or is a controller's."""
+    document = read(server)
+    if document.get("role") == CONTROLLER:
+        raise no_services(server)
+    return document
+
+
+def read(server: str) -> dict[str, Any]:
+    """Return the status document of a server or a controller; UserError if it cannot be read."""
+    url = server.rstrip("/") + "/status"
+    try:
+        document = json.loads(_read(url))
+    except ValueError:
+        document = None
+    is_podgate = isinstance(document, dict) and (
+        document.get("role") == CONTROLLER or isinstance(document.get("services"), list)
+    )
+    if not is_podgate:
+        raise UserError(f"{masked(url)} answers, but not as Podgate does", _PLAIN_PORT)
+    return document  # type: ignore[no-any-return]  # checked above
+
+
+def no_services(server: str) -> UserError:
+    """Return the error for a controller's URL where a server's is needed."""
+    remedy = f"{_PLAIN_PORT}; podgate status --server {masked(server)} shows the controller itself"
+    return UserError(f"{masked(server)} is a controller, which shows no services", remedy)
+
+
+def _read(url: str) -> bytes:
+    name = masked(url)
+    if not url.startswith(("http://", "https://")):
+        raise UserError(f"--server: {name!r} is no URL", f"write one such as {DEFAULT_SERVER}")
+    opener = build_opener(ProxyHandler({}))  # a proxy from the environment would resolve loopback as its own
+    try:
+        with opener.open(url, timeout=_TIMEOUT_SECONDS) as answer:
+            return bounded(answer, name)
+    except HTTPError as error:
+        with error:
+            raise UserError(f"{name}: HTTP {error.code}", _PLAIN_PORT) from None
+    except (OSError, HTTPException, ValueError) as error:
+        unread = "its host and port cannot be read"  # the error's own text may quote a password
+        reason = (getattr(error, "reason", None) or error) if isinstance(error, OSError) else unread
+        remedy = "start one with `podgate serve`, or give --server the URL of its plain port (--plain-listen)"
+        raise UserError(f"no server answers at {name}: {reason}", remedy) from None
+
+
+def find_service(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return one service of a status document; NoSuchServiceError lists those that there are."""
+    services: list[dict[str, Any]] = document["services"]
+    found = next((one for one in services if one["name"] == name), None)
+    if found is None:
+        names = ", ".join(one["name"] for one in services) or "none"
+        raise NoSuchServiceError(f"no service {name!r}: the policy in force has {names}")
+    return found
+
+
+def of_service(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a status document reduced to one service, its overrides and its pool."""
+    overrides = document["overrides"]
+    return {
+        **document,
+        "services": [find_service(document, name)],
+        "overrides": {**overrides, "entries": [one for one in overrides["entries"] if one["service"] == name]},
+        "pools": [pool for pool in document["pools"] if name in pool["members"]],
+    }
