@@ -13,7 +13,7 @@ from tests.contract.test_counter_store import BREAKER
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, micro_batcher, open_transport
+from webhook.adapters.redis_store import RedisStore, lane, open_transport
 from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, Transition
 from webhook.core.breaker.outcome import Outcomes, Start
 from webhook.core.quota import Acquire, CounterPlan
@@ -78,7 +78,7 @@ ACTS: dict[str, tuple[Act, list[str]]] = {
 
 async def late(store: RedisStore, act: Act, monkeypatch: pytest.MonkeyPatch, in_time: int = 0) -> None:
     """Do it, and leave before the answer is there; the first few calls are answered in time."""
-    run, answered, numbers = store._link.run, asyncio.Event(), count()
+    run, answered, numbers = store._transport.run, asyncio.Event(), count()
 
     async def run_late(keys: Sequence[str], argument: bytes) -> Any:
         answer = await run(keys, argument)
@@ -87,10 +87,10 @@ async def late(store: RedisStore, act: Act, monkeypatch: pytest.MonkeyPatch, in_
         return answer
 
     with monkeypatch.context() as patched:
-        patched.setattr(micro_batcher, "_PATIENT_SECONDS", 0.01)
-        patched.setattr(store, "_deadline_seconds", 0.01)
-        patched.setattr(store._link, "run", run_late)
-        store._lanes.clear()
+        patched.setattr(lane, "_PATIENT_SECONDS", 0.01)
+        patched.setattr(store._lanes, "_deadline_seconds", 0.01)
+        patched.setattr(store._transport, "run", run_late)
+        store._lanes._lanes.clear()
         try:
             with pytest.raises(StoreUnavailableError):
                 await act(store)
@@ -113,6 +113,6 @@ async def test_what_was_answered_in_time_is_told_though_the_next_of_the_same_ans
 ) -> None:
     starts = [Start(uid, ok=False, latency_us=0) for uid in ("uid", "another")]
     async with store_on(redis_server) as store:
-        monkeypatch.setattr(micro_batcher, "_PATIENT_MAX", 1)
+        monkeypatch.setattr(lane, "_PATIENT_MAX", 1)
         await late(store, lambda store: store.started(PLAN, starts), monkeypatch, in_time=1)
         await told(store, PLAN, ["HALF_OPEN OPEN"])

@@ -159,7 +159,7 @@ def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock
         telemetry.store_reports(),
         deadline_seconds=_STORE_SECONDS,
         late_us=LATE_US,
-        hears=telemetry.announcement_reports(),
+        announcement_reports=telemetry.announcement_reports(),
     )
 
 

@@ -53,7 +53,7 @@ def open_store(
         telemetry.store_reports(),
         deadline_seconds=settings.store_deadline_seconds,
         late_us=LATE_US,
-        hears=telemetry.announcement_reports(),
+        announcement_reports=telemetry.announcement_reports(),
     )
     reports = telemetry.fallback_reports()
     replicas = ReplicaAssignment(
@@ -61,7 +61,7 @@ def open_store(
     )
     guard = StoreFallback(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
     telemetry.shared_by(replicas)
-    redis.on_loss, redis.on_missed, redis.owes = guard.lost, guard.missed, guard.owes
+    redis.on_loss, redis.on_missed, redis.settled.owes = guard.lost, guard.missed, guard.owes
 
     def counted(count: int, ordinal: int) -> None:
         guard.set_replicas(count, ordinal)

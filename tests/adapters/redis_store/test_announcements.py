@@ -47,7 +47,7 @@ class Replica:
             clock or SystemClock(),
             WatchReports(int, str, str),
             deadline_seconds=30,
-            hears=WatchReports(int, self.troubles.append, self.over.append),
+            announcement_reports=WatchReports(int, self.troubles.append, self.over.append),
         )
 
     def knows(self, plan: CounterPlan = PLAN) -> State | None:
@@ -227,7 +227,7 @@ async def test_a_server_that_says_nothing_any_more_is_left(
         assert replica.troubles == [], "a server that is there says so"
         own_redis_server.pause()
         await eventually(lambda: bool(replica.troubles))
-        assert replica.troubles[0].startswith("timeout: no word for 0.1 s")
+        assert replica.troubles[0].startswith("timeout: no message for 0.1 s")
         own_redis_server.resume()
         await eventually(lambda: len(replica.over) == len(replica.troubles))
         published(own_redis_server, OPEN)

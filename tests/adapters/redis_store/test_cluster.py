@@ -11,11 +11,11 @@ from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, ClusterCrossSlotError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from tests.adapters.redis_store.test_topology import ECHO, linked
+from tests.adapters.redis_store.test_transport import ECHO, linked
 from tests.redis_servers import RedisCluster, RedisProgram
 from tests.redis_servers.access import CLUSTER_PASSWORD, commands
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
-from webhook.adapters.redis_store.transport.topology import Transport
+from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.store.store_url import RedisAddress
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -58,7 +58,7 @@ async def test_one_node_is_enough_to_begin_with_and_nodes_that_are_gone_are_pass
     async with linked(f"redis+cluster://127.0.0.1:1,127.0.0.1:{redis_cluster.nodes[2].port}") as link:
         assert await link.run([key("a")], b"a") == b"a"
     async with linked("redis+cluster://127.0.0.1:1") as nowhere:
-        with pytest.raises(RedisConnectionError, match=r"no node .* says where the slots are: .*127\.0\.0\.1:1"):
+        with pytest.raises(RedisConnectionError, match=r"no node .* returns the slot map: .*127\.0\.0\.1:1"):
             await nowhere.run([key("a")], b"a")
     wrong = redis_cluster.url.replace("://", "://podgate:a-wrong-one@")
     async with linked(wrong) as link:
@@ -166,7 +166,7 @@ async def test_whoever_failed_is_asked_about_the_others_last() -> None:
     with pytest.raises(RedisConnectionError, match=r"127\.0\.0\.1:1 is not there"):
         await link.run([key("a")], b"a")
     assert link._learning is not None
-    with pytest.raises(RedisError, match=r"no node of the Cluster says"):
+    with pytest.raises(RedisError, match=r"no node of the Cluster returns the slot map"):
         await link._learning
     assert asked == [nodes[0], nodes[1], nodes[2], nodes[0]]
     await link.close()

@@ -11,12 +11,12 @@ from redis.exceptions import AuthenticationError, RedisError
 
 from certs.authority import server_names
 from certs.files import write_key_pair
-from tests.adapters.redis_store.test_topology import KEY, linked
+from tests.adapters.redis_store.test_transport import KEY, linked
 from tests.harness.identity import Pki
 from tests.redis_servers import RedisProgram, RedisServer, behind_tls
 from tests.redis_servers.access import acl_file, user
 from webhook.adapters.redis_store.transport.credentials import RedisCredentials
-from webhook.adapters.redis_store.transport.topology import Transport
+from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.store.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -204,7 +204,7 @@ async def test_a_user_who_may_not_ask_who_answers_counts_on_and_is_told_once(ser
             with pytest.raises(StoreUnavailableError):
                 await store.tick(PLANS)
         (told,) = troubles
-        assert told.startswith("script: who answers is not known, a loss goes unnoticed: ")
+        assert told.startswith("script: the server process is not known, so that a loss of data goes unnoticed: ")
     finally:
         server.cli("ACL", "SETUSER", "podgate", "+info")
         await store.close()

@@ -79,7 +79,7 @@ class Replica:
             self.store, clock, reports, replicas=self.replicas, ordinal=self.number, late_us=LATE_US
         )
         self.store.on_loss, self.store.on_missed = self.guard.lost, self.guard.missed
-        self.store.owes = self.guard.owes
+        self.store.settled.owes = self.guard.owes
         self._tasks = [asyncio.create_task(self._tick()), asyncio.create_task(self._ask_all())]
         return self
 

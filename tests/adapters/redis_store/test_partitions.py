@@ -96,7 +96,7 @@ class Replica:
         reports = FallbackReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
         self.guard = StoreFallback(self.store, clock, reports, replicas=2, late_us=LATE_US)
         self.store.on_loss, self.store.on_missed = self.guard.lost, self.guard.missed
-        self.store.owes = self.guard.owes
+        self.store.settled.owes = self.guard.owes
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -59,7 +59,7 @@ async def replica_on(url: str, *, admits: bool = True) -> AsyncIterator[Replica]
     made.store.on_loss = lambda: made.losses.append(None)
     made.store.on_missed = lambda plan: made.missed.add(plan.tag)
     if admits:
-        made.store.owes = made.owing.__contains__
+        made.store.settled.owes = made.owing.__contains__
     await made.store.tick([PLAN, POOLED, BY_NAMESPACE])
     try:
         yield made
@@ -109,8 +109,8 @@ async def test_what_was_asked_before_somebody_returned_says_nothing_of_what_is_o
     """A call may be under way for long, while its replica admits on its own: here its moment is a minute ago."""
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
         await one.others(afresh=True)
-        assert other.store._ahead_us is not None
-        other.store._ahead_us -= 60_000_000
+        assert other.store._clock.ahead_us is not None
+        other.store._clock.ahead_us -= 60_000_000
         await other.ask()
         assert await one.others() == 0
         await shown(one, other, 1)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from redis.exceptions import AuthenticationError, RedisError
 
-from tests.adapters.redis_store.test_topology import KEY, linked
+from tests.adapters.redis_store.test_transport import KEY, linked
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
-from webhook.adapters.redis_store.transport.topology import Transport
+from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.store.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -134,7 +134,7 @@ async def test_a_replica_that_sentinels_name_already_is_not_taken_for_the_primar
 
     monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", named)
     async with linked(guarded.url) as link:
-        with pytest.raises(RedisError, match=f"127.0.0.1:{replica.port}: .* it says that it is a slave"):
+        with pytest.raises(RedisError, match=f"127.0.0.1:{replica.port}: .* its role is slave"):
             await link.run([KEY], b"a")
 
 

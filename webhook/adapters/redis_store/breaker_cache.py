@@ -1,74 +1,95 @@
-"""What is known here of breakers: the newest that Redis has written and answered or announced, in whatever order.
+"""BreakerCache: the newest state of each breaker that Redis has written, from answers and announcements in any order.
 
-What an answer only shows, because it is due, is not known: Redis may yet write something else, as breakerGuard has it.
+A transition that is due but not written is not in it: Redis may write another one, because of breakerGuard.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from webhook.core.breaker import BreakerView, State, outranks
+from webhook.adapters.redis_store import codec
+from webhook.adapters.redis_store.operations import ScriptOperation
+from webhook.core.breaker import BreakerView, State, Transition, outranks
 from webhook.core.quota import CounterPlan
 
 _OPENED = frozenset({State.OPEN, State.HALF_OPEN})
-_BY_HAND = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
+_FORCED = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
 
 Key = tuple[str, str]
 
 
 class BreakerCache:
-    """By the key of a plan. Moments are the store's."""
+    """By the key of a plan. Times are the store's.
+
+    It also keeps transitions that no caller has received: they are reported with the next tick.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Key, tuple[BreakerView, int]] = {}
         self._guarded: frozenset[Key] = frozenset()
-        """Those that breakerGuard counts."""
+        """The breakers that breakerGuard counts."""
         self._open: set[Key] = set()
-        self._unheard: set[Key] = set()
+        self._lost: set[Key] = set()
+        """Breakers of which Redis has lost the newest state."""
+        self._unreported: list[Transition] = []
 
     def get(self, key: Key) -> BreakerView | None:
         known = self._known.get(key)
         return None if known is None else known[0]
 
     def announced(self, key: Key, view: BreakerView, at_us: int) -> None:
-        """Take what somebody says of a breaker, unless more is known of it."""
+        """Take a state that was published, unless a newer one is known."""
         known = self._known.get(key)
         if known is None or (not _is_behind(view, known[0]) and not _is_older(view, at_us, *known)):
             self._known[key] = view, at_us
             (self._open.add if view.state in _OPENED else self._open.discard)(key)
 
     def answered(self, key: Key, view: BreakerView, at_us: int) -> None:
-        """Take what Redis itself has written. Where that is less than it once knew, it is to be told."""
+        """Take a state that Redis has written. If it is older than the known one, Redis has lost that."""
         known = self._known.get(key)
         if known is not None and _is_behind(view, known[0]):
-            self._unheard.add(key)
+            self._lost.add(key)
             return
-        self._unheard.discard(key)
+        self._lost.discard(key)
         self.announced(key, view, at_us)
 
-    def unheard(self, key: Key) -> BreakerView | None:
-        """Return what Redis once knew of a breaker, and knows no more."""
-        return self.get(key) if key in self._unheard else None
+    def lost(self, key: Key) -> BreakerView | None:
+        """Return the state of a breaker that Redis has lost; None where it has lost nothing."""
+        return self.get(key) if key in self._lost else None
 
     def opened(self) -> int:
-        """Return how many of the breakers that breakerGuard counts are open."""
+        """Return how many breakers that breakerGuard counts are open."""
         return len(self._open & self._guarded)
 
     def counts(self, key: Key) -> bool:
-        """Whether it is one of those."""
+        """Return whether a breaker is one of those."""
         return key in self._open and key in self._guarded
 
+    def add_unreported(self, transitions: Iterable[Transition]) -> None:
+        """Keep transitions until `take_unreported`."""
+        self._unreported += transitions
+
+    def add_late(self, operation: ScriptOperation, result: Sequence[Any]) -> None:
+        """Keep the transitions in a result that came after its caller's deadline."""
+        self.add_unreported(codec.transitions(operation.planned.plan, codec.moves(operation.name, result)))
+
+    def take_unreported(self) -> Sequence[Transition]:
+        """Return the transitions that no caller has received, once."""
+        unreported, self._unreported = self._unreported, []
+        return unreported
+
     def keep(self, plans: Sequence[CounterPlan]) -> None:
-        """Forget all others, and those of services that have no breaker any more: one that comes back begins anew."""
+        """Forget breakers that no plan has: one that is defined again later starts fresh."""
         named = {plan.key for plan in plans if plan.breaker is not None}
         self._known = {key: known for key, known in self._known.items() if key in named}
-        self._unheard &= named
+        self._lost &= named
         self._open &= named
         guarded = [plan for plan in plans if plan.breaker is not None and plan.breaker.open_max is not None]
         self._guarded = frozenset(plan.key for plan in guarded)
 
 
 def _is_behind(view: BreakerView, known: BreakerView) -> bool:
-    """Whether a breaker has moved on since. What is by hand is let go of without a word where a plan alone said so."""
-    if view.generation == known.generation and known.state in _BY_HAND:
+    """Return whether `view` is older. A forced state that only a plan had ends without a new generation."""
+    if view.generation == known.generation and known.state in _FORCED:
         return False
     return outranks(known, view)
 

@@ -1,4 +1,4 @@
-"""What goes to the script and comes back: plans and requests as lists, results as receipts and looks."""
+"""Encoding of plans and requests for the script, and decoding of its results."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ _encode_text = msgspec.json.Encoder().encode
 
 
 def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> Raw:
-    """Return a plan as the script reads it; worked out once a policy. `channel` is where breakers' moves are told."""
+    """Return a plan as the script reads it; computed once per plan. `channel` is where transitions are published."""
     pooled = plan.pool.windows if plan.pool else ()
     longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
     breaker = plan.breaker
@@ -71,7 +71,7 @@ def _windows(windows: Sequence[WindowPlan]) -> list[Any]:
 
 
 def _counted(windows: Sequence[WindowPlan]) -> list[Any]:
-    """Return what a Pod is charged in, as its record keeps it."""
+    """Return the windows that a Pod is charged in, as its record has them."""
     return [[window.seconds, [limit.counts for limit in window.limits]] for window in windows]
 
 
@@ -118,12 +118,12 @@ def packed_sighting(seen: Sighting, scope: str) -> tuple[Any, ...]:
 
 
 def _text(cost: Cost) -> str:
-    """Return a cost as records keep it: the script reads each text once a call."""
+    """Return a cost as records have it: the script parses each distinct text once per call."""
     return _encode_text(_exact(cost)).decode()
 
 
 def _exact(cost: Cost) -> Mapping[str, int]:
-    """Cut what is above any limit that there can be: the script counts in doubles."""
+    """Clip amounts above any possible limit: the script counts in doubles."""
     for amount in cost.values():
         if amount > LARGEST_EXACT:
             return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
@@ -223,7 +223,7 @@ def breaker_view(view: Sequence[Any]) -> BreakerView | None:
     state, generation, since_us, open_until_us, reason, leased, succeeded, *tripped = view
     seen = BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)
     if not tripped:
-        return seen  # it never has, and the store decided its newest move
+        return seen  # it has never tripped, and the store made its newest transition
     at_us, by, early, failed, *lineage = tripped
     passed, alone = lineage or (0, 0)
     of_trip = {"tripped_at_us": at_us, "tripped_by": by, "early": early, "failed": tuple(failed)}
@@ -231,7 +231,7 @@ def breaker_view(view: Sequence[Any]) -> BreakerView | None:
 
 
 def moves(kind: str, result: Sequence[Any]) -> Sequence[Any]:
-    """Return what a breaker did, from the result of any operation."""
+    """Return the transitions in the result of any operation."""
     index = _MOVES_AT.get(kind, len(result))
     return result[index] or () if index < len(result) else ()
 

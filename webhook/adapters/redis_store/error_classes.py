@@ -1,4 +1,4 @@
-"""What is wrong with a Redis, as a fixed word and its own text: `full: command not allowed when ...`."""
+"""Classes of Redis errors: a fixed word, and the error's own text, as in `full: command not allowed when ...`."""
 
 from redis.exceptions import (
     AuthenticationError,
@@ -24,7 +24,7 @@ FAILOVER = "failover"
 SCRIPT = "script"
 OTHER = "other"
 
-# In this order: the first class that fits gives the word, and the library's classes stand under each other.
+# In this order: the first matching class gives the word, and the library's classes derive from each other.
 _BY_CLASS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
     (AUTHENTICATION, (AuthenticationError, AuthenticationWrongNumberOfArgsError, NoPermissionError)),
     (FAILOVER, (BusyLoadingError, MasterDownError, ClusterDownError, ClusterError)),
@@ -33,7 +33,7 @@ _BY_CLASS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
     (TIMEOUT, (RedisTimeoutError, TimeoutError)),
     (UNREACHABLE, (RedisConnectionError, OSError)),
 )
-# What the whole server says by the mouth of one command of a script; anything else is that operation's own trouble.
+# Errors of one command in a script that concern the whole server; any other is that operation's own.
 _BY_CODE = {
     "READONLY": READONLY,
     "OOM": FULL,
@@ -52,7 +52,7 @@ def word(reason: str) -> str:
 
 
 def is_of_the_store(error: Exception) -> bool:
-    """Say whether the store is in trouble; else it is a defect of ours, which the next call need not share."""
+    """Return whether the store failed; otherwise it is a defect in Podgate, which may concern this call alone."""
     return isinstance(error, RedisError | OSError | TimeoutError)
 
 

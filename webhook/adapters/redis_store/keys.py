@@ -1,20 +1,20 @@
-"""The keys of a service: podgate:{TAG}:v1:CLUSTER:KIND:NAME[:NAMESPACE]. One tag is one slot of a Redis Cluster."""
+"""Redis keys of a service: podgate:{TAG}:v1:CLUSTER:KIND:NAME[:NAMESPACE]. A tag is one slot of a Redis Cluster."""
 
 from dataclasses import dataclass
 
 from webhook.core.quota import CounterPlan
 
 _FLEET = "fleet"
-"""Stands for all clusters: no cluster may be called so."""
+"""The CLUSTER of counters that all clusters share: no cluster may have this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanKeys:
-    """The keys of one plan, worked out once.
+    """The keys of one plan, computed once.
 
     `home` is the hash with the tag's clock and the pool's ring; without a pool it is the service's own ring. Where
-    namespaces count apart, that is also the index of those in which anything counts. `waits` is the tag's: who was let
-    in and has not been seen; `live` is the service's live Pods, and the index of namespaces that have any.
+    namespaces are counted separately, `ring` is also the index of those that have counts, and `live` of those that have
+    live Pods. `waits` is the tag's: Pods that were admitted and not seen yet.
     """
 
     home: str
@@ -26,7 +26,7 @@ class PlanKeys:
 
     @classmethod
     def of(cls, cluster: str, plan: CounterPlan, service: str, *, fleet: bool) -> "PlanKeys":
-        """Return those of a service of the plan's tag."""
+        """Return the keys of a service of the plan's tag."""
         tag = f"podgate:{{{plan.tag}}}:v1"
         counted = f"{tag}:{_FLEET if fleet else cluster}"
         ring = f"{counted}:ring:{service}"
@@ -36,11 +36,11 @@ class PlanKeys:
         return cls(home, ring, f"{own}:brk:{service}", f"{own}:pod:", waits, live)
 
     def ring_of(self, scope: str) -> str:
-        """Return the service's own ring, or that of one namespace where each counts apart."""
+        """Return the service's ring, or that of one namespace where each is counted separately."""
         return f"{self.ring}:{scope}" if scope else self.ring
 
     def live_of(self, scope: str) -> str:
-        """Return the service's live Pods, or those of one namespace where each counts apart."""
+        """Return the service's live Pods, or those of one namespace where each is counted separately."""
         return f"{self.live}:{scope}" if scope else self.live
 
     def pod(self, uid: str) -> str:
@@ -48,10 +48,15 @@ class PlanKeys:
 
 
 def all_of(cluster: str) -> str:
-    """Return the pattern that all keys of a cluster fit; what the fleet counts is everybody's."""
+    """Return the pattern of all keys of a cluster, without the counters that clusters share."""
     return f"podgate:{{*}}:v1:{cluster}:*"
 
 
 def channel_of(cluster: str) -> str:
-    """Return the channel on which a cluster's breakers tell that they have moved."""
+    """Return the channel on which the script publishes the transitions of a cluster's breakers."""
     return f"podgate:v1:{cluster}:breakers"
+
+
+def probe_key(cluster: str, tag: str) -> str:
+    """Return the key that a probe writes."""
+    return f"podgate:{{{tag}}}:v1:{cluster}:probe"

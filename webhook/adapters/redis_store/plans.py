@@ -1,4 +1,4 @@
-"""What is worked out once of a plan, not once a Pod: its keys, and how the script reads it."""
+"""PlanCache: the keys and the encoded form of each plan, computed once per plan."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from webhook.core.quota import CounterPlan
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:
-    """A plan of one cluster. `longest_us` is its longest window, 0 where it limits nothing."""
+    """A plan with its keys and its encoded form. `longest_us` is its longest window, 0 where it limits nothing."""
 
     plan: CounterPlan
     keys: PlanKeys
@@ -21,7 +21,7 @@ class PreparedPlan:
 
 
 class PlanCache:
-    """By identity: to compare plans would cost more than to work one out."""
+    """By identity: comparing plans would cost more than preparing one."""
 
     def __init__(self, cluster: str, channel: str = "") -> None:
         self._cluster = cluster
@@ -39,10 +39,10 @@ class PlanCache:
         return known
 
     def keys(self, plan: CounterPlan, service: str, *, fleet: bool) -> PlanKeys:
-        """Return the keys of a service of the plan's tag, as of another policy perhaps."""
+        """Return the keys of any service of the plan's tag, such as one of a former policy."""
         return PlanKeys.of(self._cluster, plan, service, fleet=fleet)
 
     def keep(self, plans: Iterable[CounterPlan]) -> None:
-        """Forget all others; one that is still asked for is worked out again."""
+        """Forget all other plans; one that is still used is prepared again."""
         ids = {id(plan) for plan in plans}
         self._known = {number: known for number, known in self._known.items() if number in ids}

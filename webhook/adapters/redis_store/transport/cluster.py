@@ -1,6 +1,6 @@
-"""A Redis Cluster: which node has which slot, learnt from the nodes, and a line to each.
+"""ClusterTransport: a Redis Cluster, with the slot map learned from the nodes and a connection to each.
 
-redis-py's RedisCluster repeats calls behind our back, and reads its passwords and certificates once and for all.
+redis-py's RedisCluster repeats calls by itself, and reads passwords and certificates only once.
 """
 
 import asyncio
@@ -14,8 +14,9 @@ from redis.exceptions import AskError, ClusterDownError, ClusterError, MovedErro
 
 from webhook.adapters.redis_store.transport.connect import all_failed
 from webhook.adapters.redis_store.transport.connection import Command, SharedConnection
+from webhook.adapters.redis_store.transport.protocol import Connected
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.topology import Connected, forget, greet, run_id
+from webhook.adapters.redis_store.transport.server import forget, greet, run_id
 from webhook.store.store_url import RedisAddress
 
 _HOPS_MAX = 5
@@ -24,7 +25,7 @@ _TROUBLES = (RedisError, OSError, TimeoutError)
 
 
 class ClusterTransport:
-    """Calls go to the node that has the slot of their first key. After any objection the map is learnt anew."""
+    """Sends a call to the node that has the slot of its first key. After any error the slot map is read again."""
 
     one_tag_a_call = True
 
@@ -40,11 +41,11 @@ class ClusterTransport:
         self._script = script
         self._owners: dict[int, RedisAddress] = {}
         """By slot."""
-        self._lines: dict[RedisAddress, SharedConnection] = {}
+        self._connections: dict[RedisAddress, SharedConnection] = {}
         self._slots: dict[str, int] = {}
         """By tag."""
         self._suspect: RedisAddress | None = None
-        """The last one that failed: asked about the others last."""
+        """The node that failed last: asked for the slot map last."""
         self._learning: asyncio.Task[None] | None = None
 
     def lane(self, tag: str) -> str:
@@ -62,20 +63,20 @@ class ClusterTransport:
                 self._learn_soon()
                 raise ClusterDownError(f"no node has slot {slot}")
             try:
-                return await self._script.run(self._line(owner), keys, argument, *before)
-            except MovedError as error:  # it was not carried out there
+                return await self._script.run(self._connection(owner), keys, argument, *before)
+            except MovedError as error:  # not carried out there
                 owner, before = _address(error, owner), ()
                 self._owners[slot] = owner
                 self._learn_soon()
             except AskError as error:
                 owner, before = _address(error, owner), _ASKING
-            except TryAgainError:  # its keys are on their way from node to node
+            except TryAgainError:  # its keys are being moved between nodes
                 raise
             except _TROUBLES:
                 self._suspect = owner
                 self._learn_soon()
                 raise
-        raise ClusterError(f"slot {slot}: sent from node to node {_HOPS_MAX} times")
+        raise ClusterError(f"slot {slot}: redirected {_HOPS_MAX} times")
 
     async def run_ids(self) -> Mapping[str, str]:
         found = await self._of_each(run_id)
@@ -85,13 +86,13 @@ class ClusterTransport:
         return names
 
     async def ping(self) -> None:
-        _raise_first(await self._of_each(lambda line: line.ask(("PING",))))
+        _raise_first(await self._of_each(lambda connection: connection.ask(("PING",))))
 
     async def forget(self, pattern: str) -> None:
-        _raise_first(await self._of_each(lambda line: forget(line, pattern)))
+        _raise_first(await self._of_each(lambda connection: forget(connection, pattern)))
 
     async def dial(self) -> AbstractConnection:
-        """Any node does: what one publishes, all hear."""
+        """Connect to any node: each receives what the others publish."""
         nodes = dict.fromkeys(self._owners.values()) or self._seeds
         errors: list[Exception] = []
         for node in sorted(nodes, key=lambda node: (node == self._suspect, random.random())):  # noqa: S311  it guards nothing
@@ -99,13 +100,13 @@ class ClusterTransport:
                 return await self._dial(node)
             except _TROUBLES as error:
                 errors.append(error)
-        raise all_failed("no node of the Cluster lets anybody listen", errors)
+        raise all_failed("no node of the Cluster accepts a connection", errors)
 
     async def close(self) -> None:
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.gather(self._learning, return_exceptions=True)
-        await asyncio.gather(*(line.close() for line in self._lines.values()))
+        await asyncio.gather(*(one.close() for one in self._connections.values()))
 
     def _slot(self, tag: str) -> int:
         slot = self._slots.get(tag)
@@ -113,21 +114,21 @@ class ClusterTransport:
             slot = self._slots[tag] = key_slot(f"{{{tag}}}".encode())
         return slot
 
-    def _line(self, address: RedisAddress) -> SharedConnection:
-        line = self._lines.get(address)
-        if line is None:
-            line = SharedConnection(
+    def _connection(self, address: RedisAddress) -> SharedConnection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = SharedConnection(
                 lambda: self._dial(address), lambda made: greet(made, str(address), self.on_connected)
             )
-            self._lines[address] = line
-        return line
+            self._connections[address] = connection
+        return connection
 
     async def _of_each(self, ask: Callable[[SharedConnection], Awaitable[Any]]) -> dict[RedisAddress, Any]:
-        """Return the answer, or the trouble, of each node that has slots."""
+        """Return the answer, or the error, of each node that has slots."""
         if not self._owners:
             await self._learn()
         nodes = list(dict.fromkeys(self._owners.values()))
-        answers = await asyncio.gather(*(ask(self._line(node)) for node in nodes), return_exceptions=True)
+        answers = await asyncio.gather(*(ask(self._connection(node)) for node in nodes), return_exceptions=True)
         found = dict(zip(nodes, answers, strict=True))
         for node, answer in found.items():
             if isinstance(answer, BaseException):
@@ -136,7 +137,7 @@ class ClusterTransport:
         return found
 
     async def _learn(self) -> None:
-        """Have the map renewed; who leaves does not end that."""
+        """Wait for a new slot map; a caller that is cancelled does not cancel the renewal."""
         self._learn_soon()
         if self._learning is not None:
             await asyncio.shield(self._learning)
@@ -149,27 +150,27 @@ class ClusterTransport:
     def _learnt(self, task: "asyncio.Task[None]") -> None:
         self._learning = None
         if not task.cancelled():
-            task.exception()  # whoever waits for it is told; the next failure asks again
+            task.exception()  # raised to those that wait; the next failure asks again
 
     async def _renew(self) -> None:
-        """Ask nodes one by one for all slots, and let go of the nodes that have none."""
+        """Ask nodes one by one for the slot map; close the connections to nodes without slots."""
         asked = dict.fromkeys((*self._owners.values(), *self._seeds))
         errors: list[Exception] = []
         for node in sorted(asked, key=lambda node: node == self._suspect):
             try:
-                self._owners = _owners(await self._line(node).ask(("CLUSTER", "SLOTS")), node)
+                self._owners = _owners(await self._connection(node).ask(("CLUSTER", "SLOTS")), node)
             except _TROUBLES as error:
                 errors.append(error)
                 continue
             kept = set(self._owners.values())
-            gone = [self._lines.pop(address) for address in [*self._lines] if address not in kept]
-            await asyncio.gather(*(line.close() for line in gone))
+            gone = [self._connections.pop(address) for address in [*self._connections] if address not in kept]
+            await asyncio.gather(*(one.close() for one in gone))
             return
-        raise all_failed("no node of the Cluster says where the slots are", errors)
+        raise all_failed("no node of the Cluster returns the slot map", errors)
 
 
 def _owners(ranges: Sequence[Any], asked: RedisAddress) -> dict[int, RedisAddress]:
-    """Return the masters by slot. A node that does not know its own name has that by which it was asked."""
+    """Return the primaries by slot. A node without a host name of its own has the one that it was asked by."""
     owners: dict[int, RedisAddress] = {}
     for first, last, (host, port, *_), *_ in ranges:
         owner = RedisAddress((host or b"").decode() or asked.host, int(port))

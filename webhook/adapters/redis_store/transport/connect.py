@@ -1,4 +1,4 @@
-"""New connections: looked up, made and let in, without a trace where that fails; no message shows a password."""
+"""New connections to Redis: address lookup, TLS and authentication, closed on failure; no error shows a password."""
 
 import asyncio
 import ssl
@@ -18,13 +18,13 @@ from webhook.store.store_url import RedisAddress
 _CONNECT_SECONDS = 2.0
 
 Dial = Callable[[], Coroutine[Any, Any, AbstractConnection]]
-"""Connects, from the looking up of the address to being let in."""
+"""Connects and authenticates."""
 
 
 async def dialled(
     target: RedisAddress | str, credentials: RedisCredentials, tls: ssl.SSLContext | None, database: int = 0
 ) -> AbstractConnection:
-    """Return a connection to a server, or to the socket at a path, that has let us in."""
+    """Return an authenticated connection to a server, or to the socket at a path."""
     connection = _connection(target, credentials, tls, database)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS), dropped_unless_done(connection):
@@ -40,7 +40,7 @@ async def dialled(
 
 @asynccontextmanager
 async def dropped_unless_done(connection: AbstractConnection) -> AsyncIterator[None]:
-    """Disconnect where this block does not end well."""
+    """Disconnect if the block raises."""
     try:
         yield
     except BaseException:
@@ -55,11 +55,11 @@ def _connection(
         "db": database,
         "username": credentials.username or None,
         "password": credentials.password or None,
-        "protocol": 2,  # nothing is pushed to us, and no command beyond AUTH is needed to connect
+        "protocol": 2,  # no push messages, and no command except AUTH is needed to connect
         "driver_info": None,
         "socket_connect_timeout": _CONNECT_SECONDS,
-        "socket_timeout": None,  # a call has one time limit, here: redis-py's cost more than the call
-        # A call that may have been carried out is not repeated behind our back.
+        "socket_timeout": None,  # calls have one time limit in SharedConnection: redis-py's own costs more than a call
+        # A call that may have been carried out must not be repeated.
         "retry": Retry(NoBackoff(), 0),
     }
     if isinstance(target, str):
@@ -72,7 +72,7 @@ def _connection(
 
 
 def all_failed(what: str, errors: Sequence[Exception]) -> RedisError:
-    """Return one error for several attempts: that of whoever does not let us in, if there is one of these."""
+    """Return one error for several attempts: an authentication error if one of them was that."""
     text = f"{what}: {'; '.join(str(error) or type(error).__name__ for error in errors)}"
     refused = any(isinstance(error, AuthenticationError | NoPermissionError) for error in errors)
     return AuthenticationError(text) if refused else RedisConnectionError(text)

@@ -1,4 +1,4 @@
-"""One connection to one server, shared by all calls; whatever does not end in good order ends the connection."""
+"""SharedConnection: one connection to one server, pipelined by all calls; an error closes it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -11,24 +11,24 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from webhook.adapters.redis_store.transport.connect import Dial, dropped_unless_done
 
-# Longer than any deadline of an admission: who waits no longer leaves, the answer is read all the same. And short
-# enough that a server that vanished without a word is soon looked for elsewhere.
+# Longer than any deadline of an admission: after a timeout the answer is still read. Short enough that a server that
+# vanished without closing the connection is soon replaced.
 _ANSWER_SECONDS = 5.0
 _GREET_SECONDS = 2.0
-# Said by a server in its senses: the same connection serves the next call. After any other error it is made anew, so
-# that it goes to whoever is the primary now, with the password of now.
+# Errors of a healthy server: the connection is kept. After any other error the next call reconnects, to the current
+# primary, with the current password.
 _IN_STEP = (NoScriptError, AskError, TryAgainError, OutOfMemoryError)
 
 Greet = Callable[[AbstractConnection], Awaitable[None]]
-"""Finds out on a new connection what must be known before it takes calls."""
+"""Queries a new connection before it takes calls."""
 
 Command = tuple[str | bytes | int, ...]
 
 
 class SharedConnection:
-    """Calls to one server, all on one connection, in order; nobody waits for another's answer before asking.
+    """Calls to one server on one connection, pipelined in order.
 
-    Connects when it is first asked, and after each failure, which is one for all calls under way.
+    Connects at the first call, and after each failure, which fails all calls under way.
     """
 
     def __init__(self, dial: Dial, greet: Greet | None = None) -> None:
@@ -37,12 +37,12 @@ class SharedConnection:
         self._connection: AbstractConnection | None = None
         self._dialling: asyncio.Task[AbstractConnection] | None = None
         self._last: asyncio.Future[None] | None = None
-        """Done when the last one who asked has its answer."""
+        """Done when the newest call has its answer."""
 
     async def ask(self, *commands: Command) -> Any:
         """Send commands together and return the raw answer to the last of them.
 
-        RedisError for whatever the server objects to and for connections that fail; TimeoutError, OSError.
+        RedisError for errors of the server and failed connections; TimeoutError, OSError.
         """
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
@@ -51,7 +51,7 @@ class SharedConnection:
             raise TimeoutError(str(error) or f"no answer within {_ANSWER_SECONDS:g} s") from None
 
     async def drop(self) -> None:
-        """Disconnect now: calls under way fail, and the next one connects anew."""
+        """Disconnect now: calls under way fail, and the next one reconnects."""
         await self._hang_up(self._connection)
 
     async def close(self) -> None:
@@ -65,13 +65,13 @@ class SharedConnection:
 
     async def _connected(self) -> AbstractConnection:
         if self._is_idle() and self._connection is not None and await self._connection.can_read():
-            await self._hang_up(self._connection)  # nobody has asked: what can be read is the end
+            await self._hang_up(self._connection)  # without a call under way, only the end of the stream can be read
         if self._connection is not None:
             return self._connection
         if self._dialling is None:
             self._dialling = asyncio.create_task(self._greeted(), name="redis-dial")
             self._dialling.add_done_callback(self._dialled)
-        return await asyncio.shield(self._dialling)  # who leaves does not end it: others wait for it, too
+        return await asyncio.shield(self._dialling)  # shared: a cancelled call must not cancel it
 
     async def _greeted(self) -> AbstractConnection:
         connection = await self._dial()
@@ -89,14 +89,14 @@ class SharedConnection:
         return self._last is None or self._last.done()
 
     async def _asked(self, connection: AbstractConnection, commands: Sequence[Command]) -> Any:
-        """Write at once, and read when all have read who asked before."""
+        """Write at once; read after all calls before this one have read."""
         if not connection.is_connected:
             raise RedisConnectionError("the connection was lost")
         before, mine = self._last, asyncio.get_running_loop().create_future()
         self._last = mine
         in_step = False
         try:
-            # The connection is asked itself: the client's way there costs twice as much as the call.
+            # On the connection itself: redis-py's client would cost twice as much as the call.
             await connection.send_packed_command(_packed(commands))
             if before is not None and not before.done():
                 await asyncio.shield(before)

@@ -1,4 +1,4 @@
-"""What opens a connection: names, passwords and certificates, read from their files for each new one."""
+"""CredentialSource: user names, passwords and certificates, read from their files for each new connection."""
 
 import asyncio
 import ssl
@@ -17,18 +17,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class RedisCredentials:
-    """Whom a connection speaks as; both empty: as nobody in particular."""
+    """User name and password of a connection; both empty: no authentication."""
 
     username: str
     password: str = field(repr=False)
 
     def without(self, text: str) -> str:
-        """Return a server's words without the password: some servers repeat what they do not understand."""
+        """Return a server's message without the password: some servers repeat input that they cannot parse."""
         return text.replace(self.password, "***") if self.password else text
 
 
 class CredentialSource:
-    """Credentials and TLS of one URL, as the files have them now. Bad files are a RedisError that names them.
+    """Credentials and TLS of one store URL. RedisError names a file that is missing or bad.
 
     Files are read in a thread: a disk that hangs must not hang admissions.
     """
@@ -40,7 +40,7 @@ class CredentialSource:
         self._context: ssl.SSLContext | None = None
 
     async def credentials(self) -> RedisCredentials:
-        """Return those of the servers that hold data."""
+        """Return the credentials for the servers that hold data."""
         files = self._files
         return await _credentials(
             files.username_file, files.password_file, RedisCredentials(self._url.username, self._url.password)
@@ -51,7 +51,7 @@ class CredentialSource:
         return await _credentials(files.sentinel_username_file, files.sentinel_password_file, RedisCredentials("", ""))
 
     async def tls(self) -> ssl.SSLContext | None:
-        """Return the context of the next connection, None where there is no TLS; made anew when a file has changed."""
+        """Return the context of the next connection, None without TLS; made again when a file has changed."""
         if not self._url.tls:
             return None
         return await asyncio.to_thread(self._current_context)
@@ -82,7 +82,7 @@ async def _credentials(username: Path | None, password: Path | None, known: Redi
 
 
 def _line(path: Path) -> str:
-    """Return a file's text without the line end that editors add."""
+    """Return a file's text without a trailing line end."""
     try:
         text = _read(path).decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:

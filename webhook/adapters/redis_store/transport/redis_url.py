@@ -1,13 +1,14 @@
-"""A link to a Redis, by its URL: made without asking for anything, so that a Redis may come later."""
+"""The transport of a store URL, made without connecting: Redis may become available later."""
 
 from redis.asyncio.connection import AbstractConnection
 
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
 from webhook.adapters.redis_store.transport.connect import dialled
 from webhook.adapters.redis_store.transport.credentials import CredentialSource
+from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.sentinel import Sentinels, SentinelTransport
-from webhook.adapters.redis_store.transport.topology import ServerTransport, Transport
+from webhook.adapters.redis_store.transport.server import ServerTransport
 from webhook.errors import UserError
 from webhook.store.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
 from webhook.support.redaction import masked
@@ -16,7 +17,7 @@ _NO_FILES = StoreFiles()
 
 
 def open_transport(url: str, files: StoreFiles = _NO_FILES, script: Script | None = None) -> Transport:
-    """Return a link to one server, to the primary of a group or to a Cluster, as the URL says; UserError otherwise."""
+    """Return the transport to one server, to a primary with Sentinels or to a Cluster; UserError for a bad URL."""
     try:
         parsed = StoreUrl.parse(url)
     except ValueError as error:

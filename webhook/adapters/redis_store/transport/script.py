@@ -1,4 +1,4 @@
-"""The script: its text, and a call of it that outlives a flush of the scripts."""
+"""Script: the Lua script, called by its hash, and sent again after SCRIPT FLUSH."""
 
 from collections.abc import Sequence
 from hashlib import sha1
@@ -14,22 +14,22 @@ TEXT = "\n".join(
     for part in sorted((files("webhook.adapters.redis_store") / "lua").iterdir(), key=lambda part: part.name)
 )
 _DEMOTED = b"READONLY You can't write"
-"""Redis' own words, which the script gives back as the result of what it could not do."""
+"""Redis' own error, which the script returns as the result of an operation."""
 
 
 class Script:
-    """A script on any server: sent once to each, called by its hash from then on."""
+    """A script for any server: sent once to each, then called by its hash."""
 
     def __init__(self, text: str = TEXT) -> None:
         self._text = text
         self._sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
-    async def run(self, line: SharedConnection, keys: Sequence[str], argument: bytes, *before: Command) -> Any:
-        """Run it once, whole, behind commands that go before it; return the raw answer."""
+    async def run(self, connection: SharedConnection, keys: Sequence[str], argument: bytes, *before: Command) -> Any:
+        """Run it once, after other commands if given; return the raw answer."""
         try:
-            answer = await line.ask(*before, ("EVALSHA", self._sha, len(keys), *keys, argument))
+            answer = await connection.ask(*before, ("EVALSHA", self._sha, len(keys), *keys, argument))
         except NoScriptError:
-            answer = await line.ask(*before, ("EVAL", self._text, len(keys), *keys, argument))
+            answer = await connection.ask(*before, ("EVAL", self._text, len(keys), *keys, argument))
         if isinstance(answer, bytes) and _DEMOTED in answer:
-            await line.drop()  # so that the next call finds the primary
+            await connection.drop()  # so that the next call finds the primary
         return answer

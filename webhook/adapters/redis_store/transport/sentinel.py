@@ -1,6 +1,6 @@
-"""The primary of a group, as its Sentinels know it: asked for each connection, and now and then whether it still is.
+"""SentinelTransport: the primary that the Sentinels of a group name, at each connection and at each tick.
 
-redis-py's Sentinel reads its passwords and certificates once and for all; ours change.
+redis-py's Sentinel class reads passwords and certificates only once; Podgate's rotate.
 """
 
 import asyncio
@@ -16,31 +16,33 @@ from webhook.adapters.redis_store.transport.connect import all_failed, dialled, 
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.credentials import CredentialSource
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.topology import ServerTransport, told
+from webhook.adapters.redis_store.transport.server import ServerTransport, info_entry
 from webhook.store.store_url import RedisAddress, StoreUrl
 
 _SENTINEL_SECONDS = 1.0
 
 
 class Sentinels:
-    """The Sentinels of one group. Whoever answered last is asked first."""
+    """The Sentinels of one group. The one that answered last is asked first."""
 
     def __init__(self, url: StoreUrl, access: CredentialSource) -> None:
         self._service = url.service
         self._database = url.database
         self._access = access
-        self._lines = {address: SharedConnection(partial(self._dial_sentinel, address)) for address in url.addresses}
+        self._connections = {
+            address: SharedConnection(partial(self._dial_sentinel, address)) for address in url.addresses
+        }
         self._order = list(url.addresses)
         self.dialled: RedisAddress | None = None
-        """Whom they named last, for a connection that takes calls."""
+        """The primary of the connection that takes calls."""
 
     async def dial(self) -> AbstractConnection:
-        """Return a connection to the primary of now, for calls."""
+        """Return a connection to the current primary, for calls."""
         self.dialled = await self.primary()
         return await self._connected(self.dialled)
 
     async def dial_apart(self) -> AbstractConnection:
-        """Return another connection to the primary of now."""
+        """Return another connection to the current primary."""
         return await self._connected(await self.primary())
 
     async def _connected(self, address: RedisAddress) -> AbstractConnection:
@@ -50,10 +52,10 @@ class Sentinels:
         return connection
 
     async def primary(self) -> RedisAddress:
-        """Return whom the first one names that answers; RedisError where none does."""
+        """Return the primary that the first answering Sentinel names; RedisError where none does."""
         errors: list[Exception] = []
         for sentinel in tuple(self._order):
-            self._put(sentinel, len(self._order))  # last, unless it answers, even if nobody waits for it so long
+            self._put(sentinel, len(self._order))  # last, unless it answers, even if the caller times out first
             try:
                 answer = await self._ask(sentinel)
             except (RedisError, OSError, TimeoutError) as error:
@@ -68,13 +70,13 @@ class Sentinels:
         raise all_failed(f"no Sentinel names the primary of {self._service!r}", errors)
 
     async def close(self) -> None:
-        await asyncio.gather(*(line.close() for line in self._lines.values()))
+        await asyncio.gather(*(one.close() for one in self._connections.values()))
 
     async def _ask(self, sentinel: RedisAddress) -> tuple[bytes, bytes] | None:
         asked = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
         try:
             async with asyncio.timeout(_SENTINEL_SECONDS):
-                answer: tuple[bytes, bytes] | None = await self._lines[sentinel].ask(asked)
+                answer: tuple[bytes, bytes] | None = await self._connections[sentinel].ask(asked)
         except TimeoutError:
             raise TimeoutError(f"{sentinel}: no answer within {_SENTINEL_SECONDS:g} s") from None
         return answer
@@ -88,17 +90,17 @@ class Sentinels:
 
 
 class SentinelTransport(ServerTransport):
-    """The primary of a group. A former one that takes writes still, for nobody has told it, is left within a tick."""
+    """The primary of a group. A former primary that does not know yet, and takes writes, is left within a tick."""
 
     def __init__(self, sentinels: Sentinels, script: Script) -> None:
         super().__init__(sentinels.dial, script, sentinels.dial_apart)
         self._sentinels = sentinels
 
     async def run_ids(self) -> Mapping[str, str]:
-        with suppress(RedisError, OSError, TimeoutError):  # without Sentinels the primary serves all the same
+        with suppress(RedisError, OSError, TimeoutError):  # without Sentinels the primary still serves
             async with asyncio.timeout(_SENTINEL_SECONDS):
                 if await self._sentinels.primary() != self._sentinels.dialled:
-                    await self._line.drop()
+                    await self._connection.drop()
         return await super().run_ids()
 
     async def close(self) -> None:
@@ -107,8 +109,8 @@ class SentinelTransport(ServerTransport):
 
 
 async def _check(address: RedisAddress, connection: AbstractConnection) -> None:
-    """Sentinels may still name the one that failed, or name one already that does not know of it yet."""
+    """Raise unless the server is a primary: Sentinels may name a failed one, or one that does not know it yet."""
     await connection.send_command("INFO", "replication")
-    role = told(await connection.read_response(), "role")
+    role = info_entry(await connection.read_response(), "role")
     if role != "master":
-        raise RedisConnectionError(f"{address}: Sentinels name it the primary, and it says that it is a {role}")
+        raise RedisConnectionError(f"{address}: Sentinels name it as the primary, but its role is {role}")

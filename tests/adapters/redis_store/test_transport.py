@@ -12,9 +12,9 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, Respon
 from tests.redis_servers import RedisProgram, RedisServer
 from webhook.adapters.redis_store.transport import connect
 from webhook.adapters.redis_store.transport import connection as lines
+from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.redis_url import open_transport
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.topology import Transport
 from webhook.errors import UserError
 from webhook.store.store_url import StoreFiles
 
@@ -85,7 +85,7 @@ async def test_a_connection_that_ended_while_nobody_asked_costs_no_call(
 ) -> None:
     await link.ping()
     await asyncio.to_thread(redis_server.cli, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    line = link._line  # type: ignore[attr-defined]  # to see when the loop has heard of it
+    line = link._connection  # type: ignore[attr-defined]  # to see when the loop has heard of it
     while not await line._connection.can_read():  # noqa: ASYNC110  it is not told
         await asyncio.sleep(0.01)
     assert await link.run([KEY], b"a") == b"a"

@@ -7,12 +7,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import OutOfMemoryError, ReadOnlyError
 
 from tests.core.plans import plan_of, window
-from webhook.adapters.redis_store import micro_batcher as batches
-from webhook.adapters.redis_store.micro_batcher import Lane, ScriptOperation
+from webhook.adapters.redis_store import lane as lanes
+from webhook.adapters.redis_store.lane import Lane
+from webhook.adapters.redis_store.operations import ScriptOperation
+from webhook.adapters.redis_store.plans import PlanCache
 from webhook.ports import WatchReports
 from webhook.store.errors import NoStoreAnswerError
 
-PLAN = plan_of(window(60, pods=100))
+PLAN = PlanCache("test").of(plan_of(window(60, pods=100)))
 
 
 class Server:
@@ -26,13 +28,13 @@ class Server:
         self.probes: list[asyncio.Future[None]] = []
         self.reports = WatchReports(lambda: None, self.told.append, lambda text: self.told.append(f"over: {text}"))
 
-    async def send(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
+    async def run(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         self.calls.append([operation.keys[0] for operation in operations])
         self.answers.append(asyncio.get_running_loop().create_future())
         names = self.calls[-1]
         return await self.answers[-1] or [[name] for name in names]
 
-    async def probe(self) -> None:
+    async def probe(self, _: str) -> None:
         self.probes.append(asyncio.get_running_loop().create_future())
         await self.probes[-1]
 
@@ -48,11 +50,11 @@ class Server:
         def leave(asked: ScriptOperation, result: Any) -> None:
             self.left.append((asked.keys[0], result))
 
-        return Lane(self.send, self.probe, deadline_seconds, self.reports, leave)
+        return Lane(self, "tag", deadline_seconds, self.reports, leave)
 
 
 def operation(name: str) -> ScriptOperation:
-    return ScriptOperation(PLAN, (name,), [])
+    return ScriptOperation(PLAN, (), (name,))
 
 
 def asking(batch: Lane, names: str) -> "list[asyncio.Task[Any]]":
@@ -67,8 +69,8 @@ async def failure(task: "asyncio.Task[Any]") -> tuple[str, bool]:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    monkeypatch.setattr(batches, "_FIRST_PAUSE_SECONDS", 1e-4)
-    monkeypatch.setattr(batches, "_LONGEST_PAUSE_SECONDS", 8e-4)
+    monkeypatch.setattr(lanes, "_FIRST_PAUSE_SECONDS", 1e-4)
+    monkeypatch.setattr(lanes, "_LONGEST_PAUSE_SECONDS", 8e-4)
     return Server()
 
 
@@ -170,24 +172,24 @@ async def test_a_call_that_fails_takes_the_lane_down_until_a_probe_succeeds(serv
 
 
 async def test_a_lane_that_opens_and_falls_again_is_tried_ever_more_seldom_and_told_once(server: Server) -> None:
-    batch, pauses = server.batch(), []
+    batch, failures = server.batch(), []
     for number in range(6):
         (asked,) = asking(batch, "a")
         await server.called(number + 1)
-        pauses.append(batch._pause_seconds)
+        failures.append(batch._backoff._failures)
         server.answers[number].set_exception(ReadOnlyError("You can't write against a read only replica."))
         await failure(asked)
         await server.probed(number + 1)
         server.probes[number].set_result(None)
         while batch._down:  # noqa: ASYNC110  what is waited for is a turn of this loop
             await asyncio.sleep(0)
-    assert pauses == [1e-4, 2e-4, 4e-4, 8e-4, 8e-4, 8e-4]
+    assert failures == [0, 1, 2, 3, 4, 5], "a probe alone does not reset the delays"
     assert len(server.told) == 1
     (asked,) = asking(batch, "a")
     await server.called(7)
     server.answers[6].set_result(None)
     await asked
-    assert batch._pause_seconds == 1e-4
+    assert batch._backoff._failures == 0
     await batch.close()
 
 

@@ -1,0 +1,147 @@
+"""Operations of the script as values: a name, its arguments, and the keys that it touches.
+
+Redis needs all keys of a script before it runs. Where only a Pod's record says which they are, `record` comes first.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from webhook.adapters.redis_store import codec
+from webhook.adapters.redis_store.keys import PlanKeys
+from webhook.adapters.redis_store.plans import PreparedPlan
+from webhook.core.breaker import BreakerView
+from webhook.core.breaker.outcome import Outcomes, Start
+from webhook.core.quota import Acquire, Booking, Sighting
+
+_FIRST = (0,)
+_RECORD = (1,)
+"""Which of the keys of `_pod_keys` holds a string."""
+
+
+class ScriptOperation(NamedTuple):
+    """One operation. `strings`: the positions of the `keys` that hold a string; the others hold hashes and sets."""
+
+    planned: PreparedPlan
+    request: tuple[Any, ...]
+    keys: tuple[str, ...] = ()
+    strings: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        name: str = self.request[0]
+        return name
+
+
+def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
+    scope = planned.plan.scope_of(request.namespace)
+    keys = _pod_keys(planned, scope, request.uid)
+    return ScriptOperation(planned, codec.packed_acquire(request, scope), keys, _RECORD)
+
+
+def book(planned: PreparedPlan, booking: Booking) -> ScriptOperation:
+    scope = planned.plan.scope_of(booking.namespace)
+    keys = _pod_keys(planned, scope, booking.uid)
+    return ScriptOperation(planned, codec.packed_booking(booking, scope), keys, _RECORD)
+
+
+def observe(planned: PreparedPlan, sighting: Sighting) -> ScriptOperation:
+    scope = planned.plan.scope_of(sighting.namespace)
+    keys = _pod_keys(planned, scope, sighting.uid)
+    return ScriptOperation(planned, codec.packed_sighting(sighting, scope), keys, _RECORD)
+
+
+def record(planned: PreparedPlan, uid: str) -> ScriptOperation:
+    """Ask under which service and scope a Pod was charged."""
+    return ScriptOperation(planned, ("record",), (planned.keys.pod(uid),), _FIRST)
+
+
+def place(planned: PreparedPlan, uid: str) -> ScriptOperation:
+    """Ask for the namespace and name of a Pod, and its service."""
+    return ScriptOperation(planned, ("place",), (planned.keys.pod(uid),), _FIRST)
+
+
+def refund(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> ScriptOperation:
+    """Refund a Pod from the counters that it was charged to."""
+    keys = charged.ring_of(scope), charged.pod(uid), charged.home, charged.breaker, charged.live_of(scope)
+    return ScriptOperation(planned, ("refund",), keys, (1, 3))
+
+
+def stop_waiting(planned: PreparedPlan, uid: str, *live: str) -> ScriptOperation:
+    """Stop waiting for a Pod, and remove it from the live Pods whose key is given."""
+    request = ("stop_waiting",) if live else ("stop_waiting", 0)
+    return ScriptOperation(planned, request, (planned.keys.pod(uid), *live))
+
+
+def overdue(planned: PreparedPlan, age_us: int, most: int) -> ScriptOperation:
+    return ScriptOperation(planned, ("overdue", age_us, most))
+
+
+def counting_scopes(planned: PreparedPlan) -> ScriptOperation:
+    """Ask for the namespaces in which anything is counted."""
+    return ScriptOperation(planned, ("scopes",))
+
+
+def live_scopes(planned: PreparedPlan) -> ScriptOperation:
+    """Ask for the namespaces that may have live Pods."""
+    return ScriptOperation(planned, ("lived",))
+
+
+def live_counts(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
+    return ScriptOperation(planned, ("standing",), tuple(planned.keys.live_of(scope) for scope in scopes))
+
+
+def live_page(planned: PreparedPlan, scope: str, cursor: str) -> ScriptOperation:
+    return ScriptOperation(planned, ("page", cursor), (planned.keys.live_of(scope),))
+
+
+def mark_complete(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
+    keys = tuple(planned.keys.live_of(scope) for scope in scopes if scope)
+    return ScriptOperation(planned, ("mark_complete",), keys)
+
+
+def reset(planned: PreparedPlan, scope: str, at_us: int, seconds: int | None) -> ScriptOperation:
+    return ScriptOperation(planned, ("reset", at_us, seconds or False), (planned.keys.ring_of(scope),))
+
+
+def others_settled(planned: PreparedPlan, replica: str, *, afresh: bool) -> ScriptOperation:
+    return ScriptOperation(planned, ("others_settled", replica, afresh))
+
+
+def snapshot(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
+    keys, has_live = planned.keys, bool(planned.plan.standing)
+    # What each scope counts in: its ring, and its live Pods where they are limited.
+    pairs = ((keys.ring_of(scope), keys.live_of(scope)) if has_live else (keys.ring_of(scope),) for scope in scopes)
+    return ScriptOperation(planned, ("snapshot",), tuple(key for pair in pairs for key in pair))
+
+
+def tick(planned: PreparedPlan) -> ScriptOperation:
+    return ScriptOperation(planned, ("tick",))
+
+
+def record_outcomes(planned: PreparedPlan, outcomes: Sequence[Outcomes]) -> ScriptOperation:
+    keys = tuple(planned.keys.pod(one.uid) for one in outcomes if one.uid is not None)
+    return ScriptOperation(planned, ("record_outcomes", codec.packed_outcomes(outcomes)), keys, tuple(range(len(keys))))
+
+
+def started(planned: PreparedPlan, start: Start) -> ScriptOperation:
+    request = "started", start.ok, start.latency_us, start.age_us
+    return ScriptOperation(planned, request, (planned.keys.pod(start.uid),), _FIRST)
+
+
+def suppress_quota_events(planned: PreparedPlan, sources: Sequence[str]) -> ScriptOperation:
+    return ScriptOperation(planned, ("suppress_quota_events", list(sources)))
+
+
+def apply_override(planned: PreparedPlan, reset_at_us: int) -> ScriptOperation:
+    return ScriptOperation(planned, ("apply_override", reset_at_us))
+
+
+def propose(planned: PreparedPlan, view: BreakerView) -> ScriptOperation:
+    return ScriptOperation(planned, ("propose", codec.packed_view(view)))
+
+
+def _pod_keys(planned: PreparedPlan, scope: str, uid: str) -> tuple[str, ...]:
+    """Return the keys of one Pod: ring, record, live Pods (where they are not limited, the record again)."""
+    keys = planned.keys
+    pod = keys.pod(uid)
+    return keys.ring_of(scope), pod, keys.live_of(scope) if planned.plan.standing else pod

@@ -1,0 +1,85 @@
+"""RedisPodLedger: `ports.PodLedger` on Redis, and the bookings of single Pods."""
+
+import asyncio
+from collections.abc import Sequence
+
+from webhook.adapters.redis_store import operations
+from webhook.adapters.redis_store.keys import PlanKeys
+from webhook.adapters.redis_store.lane import Lanes
+from webhook.adapters.redis_store.plans import PlanCache
+from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, UnseenPod
+
+_START = "0"
+"""The cursor of the first page, and the one after the last."""
+
+
+class RedisPodLedger:
+    """Its operations are not urgent: they fill up the calls of admissions."""
+
+    def __init__(self, plans: PlanCache, lanes: Lanes) -> None:
+        self._plans = plans
+        self._ask = lanes.ask_patiently
+
+    async def refund(self, plan: CounterPlan, uid: str) -> bool:
+        planned, charged = self._plans.of(plan), await self._charged(plan, uid)
+        if charged is None:
+            await self._ask(operations.stop_waiting(planned, uid))
+            return False
+        (refunded,) = await self._ask(operations.refund(planned, *charged, uid))
+        return bool(refunded)
+
+    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+        planned = self._plans.of(plan)
+        results = await asyncio.gather(*(self._ask(operations.book(planned, booking)) for booking in bookings))
+        return sum(bool(booked) for (booked,) in results)
+
+    async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
+        planned = self._plans.of(plan)
+        results = await asyncio.gather(*(self._ask(operations.observe(planned, one)) for one in sightings))
+        return [Seen(*result) for result in results]
+
+    async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
+        planned = self._plans.of(plan)
+        waiting = await self._ask(operations.overdue(planned, age_us, most))
+        places = await asyncio.gather(*(self._ask(operations.place(planned, uid)) for uid, _ in waiting))
+        found = []
+        for (uid, waited_us), (place, service) in zip(waiting, places, strict=True):
+            namespace, _, name = place.partition("/")
+            found.append(UnseenPod(uid, namespace, name, waited_us, service))
+        return found
+
+    async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+        await asyncio.gather(*(self._stop_waiting(plan, uid) for uid in uids))
+
+    async def _stop_waiting(self, plan: CounterPlan, uid: str) -> None:
+        charged = await self._charged(plan, uid)
+        live = () if charged is None else (charged[0].live_of(charged[1]),)
+        await self._ask(operations.stop_waiting(self._plans.of(plan), uid, *live))
+
+    async def scopes(self, plan: CounterPlan) -> Sequence[str]:
+        planned = self._plans.of(plan)
+        known = await self._ask(operations.live_scopes(planned)) if plan.per_namespace else [""]
+        counts = await self._ask(operations.live_counts(planned, known))
+        return sorted(scope for scope, count in zip(known, counts, strict=True) if count)
+
+    async def live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
+        uids, cursor = await self._ask(operations.live_page(self._plans.of(plan), scope, after or _START))
+        return uids, "" if cursor == _START else cursor
+
+    async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
+        await self._ask(operations.mark_complete(self._plans.of(plan), scopes))
+
+    async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
+        planned, scopes = self._plans.of(plan), [""]
+        if plan.per_namespace:
+            (scopes,) = await self._ask(operations.counting_scopes(planned))
+        done = [await self._ask(operations.reset(planned, scope, at_us, seconds)) for scope in scopes]
+        return any(any_held for (any_held,) in done)
+
+    async def _charged(self, plan: CounterPlan, uid: str) -> tuple[PlanKeys, str] | None:
+        """Return the keys and the scope that a Pod was charged under, None where the store has no record of it."""
+        charged = await self._ask(operations.record(self._plans.of(plan), uid))
+        if not charged:
+            return None
+        service, scope, fleet = charged
+        return self._plans.keys(plan, service, fleet=fleet), scope

@@ -1,0 +1,46 @@
+"""Transport: the protocol that one server, a primary with Sentinels, and a Cluster implement."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from redis.asyncio.connection import AbstractConnection
+
+Connected = Callable[[str, str], None]
+"""Called before a new connection takes calls, with the lane and the name of the server process."""
+
+
+class Transport(Protocol):
+    """Connections to a Redis. Methods raise RedisError, OSError or TimeoutError, without a password in the text.
+
+    Nothing is retried: after an error the next call looks the servers up again, and reconnects.
+    """
+
+    on_connected: Connected | None
+
+    @property
+    def one_tag_a_call(self) -> bool:
+        """Whether all keys of one call must have the same tag."""
+
+    def lane(self, tag: str) -> str:
+        """Return the node that calls with this tag go to; "" where there is only one. It may change."""
+
+    async def run(self, keys: Sequence[str], argument: bytes) -> Any:
+        """Run the script once, whole, and return its raw answer."""
+
+    async def run_ids(self) -> Mapping[str, str]:
+        """Return the run_id of each server process that answers, by lane.
+
+        A new one is a new process, which may lack writes that the former one had acknowledged.
+        """
+
+    async def ping(self) -> None:
+        """Return if all servers answer."""
+
+    async def forget(self, pattern: str) -> None:
+        """Delete all keys that match a glob-style pattern."""
+
+    async def dial(self) -> AbstractConnection:
+        """Return a new connection to a server that takes calls now, for subscriptions; the caller closes it."""
+
+    async def close(self) -> None:
+        """Disconnect when the calls under way have ended."""

@@ -1,0 +1,87 @@
+"""ServerTransport: one Redis server at a time; and what every transport asks of a server."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import InvalidResponse, ResponseError
+
+from webhook.adapters.redis_store.transport.connect import Dial
+from webhook.adapters.redis_store.transport.connection import SharedConnection
+from webhook.adapters.redis_store.transport.protocol import Connected
+from webhook.adapters.redis_store.transport.script import Script
+
+_KEYS_A_SCAN = 1000
+
+
+class ServerTransport:
+    """`dial` connects to the server of the moment."""
+
+    one_tag_a_call = False
+
+    def __init__(self, dial: Dial, script: Script, dial_apart: Dial | None = None) -> None:
+        self.on_connected: Connected | None = None
+        self._connection = SharedConnection(dial, self._greet)
+        self._script = script
+        self._dial_apart = dial_apart or dial
+
+    def lane(self, _: str) -> str:
+        return ""
+
+    async def run(self, keys: Sequence[str], argument: bytes) -> Any:
+        return await self._script.run(self._connection, keys, argument)
+
+    async def run_ids(self) -> Mapping[str, str]:
+        return {"": await run_id(self._connection)}
+
+    async def ping(self) -> None:
+        await self._connection.ask(("PING",))
+
+    async def forget(self, pattern: str) -> None:
+        await forget(self._connection, pattern)
+
+    async def dial(self) -> AbstractConnection:
+        return await self._dial_apart()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _greet(self, connection: AbstractConnection) -> None:
+        await greet(connection, "", self.on_connected)
+
+
+async def greet(connection: AbstractConnection, lane: str, on_connected: Connected | None) -> None:
+    """Report the process behind a new connection, if there is a callback and the server names its process."""
+    if on_connected is None:
+        return
+    await connection.send_command("INFO", "server")
+    with suppress(ResponseError):
+        info = await connection.read_response()
+        with suppress(InvalidResponse):
+            on_connected(lane, info_entry(info, "run_id"))
+
+
+async def run_id(connection: SharedConnection) -> str:
+    """Return the run_id of a server's process."""
+    return info_entry(await connection.ask(("INFO", "server")), "run_id")
+
+
+def info_entry(info: bytes, name: str) -> str:
+    """Return one entry of a reply to INFO."""
+    for entry in info.decode(errors="replace").splitlines():
+        key, _, value = entry.partition(":")
+        if key == name:
+            return value
+    raise InvalidResponse(f"INFO does not say {name}")
+
+
+async def forget(connection: SharedConnection, pattern: str) -> None:
+    """Delete the matching keys of a server, one command each: keys of a Cluster have different slots."""
+    cursor = b"0"
+    while True:
+        cursor, keys = await connection.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS_A_SCAN))
+        if keys:
+            await connection.ask(*(("UNLINK", key) for key in keys))
+        if cursor == b"0":
+            return
