@@ -38,7 +38,7 @@ from webhook.node_agent.credential_folder import (
     CredentialFolder,
     texts,
 )
-from webhook.node_agent.credential_renewal import CredentialPlan, look
+from webhook.node_agent.credential_renewal import CredentialPlan, renew
 from webhook.node_agent.kubeconfig import users_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -113,7 +113,7 @@ class Node:
     async def look(self, after: timedelta = timedelta()) -> list[str]:
         """Look so long after NOW; return the troubles."""
         self.cluster.now = NOW + after
-        return list((await look(self.plan, self.cluster, NOW + after)).errors)
+        return list((await renew(self.plan, self.cluster, NOW + after)).errors)
 
     def contents(self) -> dict[str, bytes]:
         return {name: (self.path / name).read_bytes() for name in FILES if (self.path / name).exists()}
@@ -161,7 +161,7 @@ async def test_everything_that_kube_apiserver_needs_is_there_for_its_owner_alone
 async def test_a_second_look_changes_nothing(node: Node) -> None:
     await node.look()
     before = {path: path.stat().st_mtime_ns for path in node.path.iterdir()}
-    assert (await look(node.plan, node.cluster, NOW)).done == []
+    assert (await renew(node.plan, node.cluster, NOW)).done == []
     assert {path: path.stat().st_mtime_ns for path in node.path.iterdir()} == before
 
 
@@ -204,7 +204,7 @@ def test_every_webhook_has_its_user_under_the_name_that_kube_apiserver_looks_for
     assert [user["name"] for user in written["users"]] == names
 
 
-NO_HOST = "no host and port, as a webhook has them: write HOST or HOST:PORT"
+NO_HOST = "not a host and port of a webhook: write HOST or HOST:PORT"
 
 
 @pytest.mark.parametrize(
@@ -241,12 +241,12 @@ def test_a_webhook_that_kube_apiserver_would_not_call_by_is_refused_before_anyth
 
 
 BAD_PAIRS: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
-    "another's key": (lambda: {**secret_of(client()), "tls.key": key_pem(client().key)}, "do not belong together"),
+    "another's key": (lambda: {**secret_of(client()), "tls.key": key_pem(client().key)}, "do not match"),
     "expired": (lambda: secret_of(client(NOW - timedelta(days=8))), "not now"),
     "not yet valid": (lambda: secret_of(client(NOW + timedelta(days=1))), "not now"),
     "a server's": (lambda: secret_of(CA.issue_server("a", (san("a"),), now=NOW)), "not made for a client"),
     "a CA": (lambda: secret_of(CA.key_pair), "a CA is no client"),
-    "another CA's": (lambda: secret_of(client(ca=OTHER_CA)), "none of the CAs in its ca.crt"),
+    "another CA's": (lambda: secret_of(client(ca=OTHER_CA)), "not among the CAs in its ca.crt"),
     "no key": (lambda: {**secret_of(client()), "tls.key": b""}, "holds no private key"),
     "no certificate": (lambda: {**secret_of(client()), "tls.crt": b"x"}, "tls.crt: holds no certificate"),
     "no CA": (lambda: {**secret_of(client()), "ca.crt": b"x"}, "ca.crt: holds no certificate"),
@@ -370,7 +370,7 @@ async def test_a_token_of_podgates_own_issuer_is_taken_from_the_secret(node: Nod
         (token(audience="somebody"), "for the audience 'somebody', not 'podgate'"),
         (token(audience=["podgate", "somebody"]), "for the audience 'podgate somebody', not 'podgate'"),
         ("password", "it is no JWT"),
-        ("pass\xe4word", "it is no text"),
+        ("pass\xe4word", "not text"),
     ],
 )
 async def test_a_bad_token_is_never_written_nor_shown(node: Node, text: str, reason: str) -> None:
@@ -393,7 +393,7 @@ async def test_a_file_of_another_hand_is_left_alone_and_keeps_no_other_waiting(n
     node.path.mkdir(parents=True)
     (node.path / name).write_text("mine")
     [trouble] = await node.look()
-    assert f"{node.path / name}: not as it was written here: left alone: move it away" in trouble
+    assert f"{node.path / name}: changed since it was written: left alone: move it away" in trouble
     assert (node.path / name).read_text() == "mine"
     assert set(node.contents()) == set(FILES)
     (node.path / name).unlink()
@@ -457,7 +457,7 @@ def test_a_memory_that_cannot_be_read_is_no_licence(tmp_path: Path) -> None:
     folder = CredentialFolder(tmp_path)
     folder.put(TOKEN, b"1")
     (tmp_path / ".podgate.json").write_text("[")
-    with pytest.raises(UserError, match="cannot be understood"):
+    with pytest.raises(UserError, match="cannot be parsed"):
         folder.put(TOKEN, b"2")
 
 
@@ -549,9 +549,9 @@ def test_check_says_how_long_the_files_are_good_and_fails_where_one_is_not(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--token-lifetime", "9m"], "--token-lifetime 9m: the API server issues none for less than 10m"),
+        (["--token-lifetime", "9m"], "--token-lifetime 9m: the API server issues no token for less than 10m"),
         (["--token-lifetime", "soon"], "--token-lifetime 'soon': not a Go duration"),
-        (["--every", "21s"], "--every 21s: the controller counts on every 20s"),
+        (["--every", "21s"], "--every 21s: the controller relies on 20s or less"),
         (["--once", "--check"], "--once and --check exclude each other"),
         (["--kubeconfig", "/nonexistent"], "/nonexistent: cannot read the kubeconfig"),
     ],
@@ -571,7 +571,7 @@ def test_behind_a_door_stands_the_newest_pair_once_what_was_kept_there_has_littl
     secret = {**secret_of(new), "first.pem": kept}
 
     def ends_at(now: datetime, **other: bytes) -> datetime:
-        pem = credential_check.behind("first.pem", {**secret, **other}, "here", now)
+        pem = credential_check.for_port("first.pem", {**secret, **other}, "here", now)
         return credential_check.expiry_of(pem)
 
     ends = old.certificate.not_valid_after_utc

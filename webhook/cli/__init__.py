@@ -1,4 +1,8 @@
-"""The command line: one executable, subcommands loaded when they are asked for, errors in one line with a remedy."""
+"""The command line `podgate`: a group of lazily loaded commands, and its errors: one line with a remedy.
+
+A command is a module of its name here; a group of commands is a package with a module for each. To add one, write the
+module and list it in `_COMMANDS`.
+"""
 
 import os
 import sys
@@ -9,30 +13,30 @@ import click
 from webhook.errors import NoSuchServiceError, UserError
 
 _COMMANDS = {
-    "demo": ("webhook.cli.demo:demo", "the main job on loopback, in half a minute, without a cluster"),
-    "serve": ("webhook.cli.serve:serve", "the admission server"),
-    "controller": ("webhook.cli.controller:controller", "what became of Pods, held against what was counted"),
-    "review": ("webhook.cli.review:review", "what would become of the Pods of manifests"),
-    "replay": ("webhook.cli.replay:replay", "a sequence of events over virtual time against a policy"),
-    "policy": ("webhook.cli.policy:policy", "check, explain and show policy documents"),
-    "status": ("webhook.cli.status:status", "services, their quotas and breakers, as a server has them"),
-    "override": ("webhook.cli.override:override", "hands on a service for a time, with a reason"),
-    "breaker": ("webhook.cli.breaker:breaker", "open, close or reset one service's breaker; how all of them stand"),
-    "quota": ("webhook.cli.quota:quota", "one service's quota: show it, grant more, forget what was counted"),
-    "certs": ("webhook.cli.certs:certs", "a CA, serving and client certificates"),
+    "demo": ("webhook.cli.demo:demo", "demonstrate Podgate on loopback in half a minute, without a cluster"),
+    "serve": ("webhook.cli.serve:serve", "run the admission server"),
+    "controller": ("webhook.cli.controller:controller", "reconcile counters with the Pods in the cluster"),
+    "review": ("webhook.cli.review:review", "show what would happen to the Pods of manifests"),
+    "replay": ("webhook.cli.replay:replay", "replay a sequence of events against a policy, in virtual time"),
+    "policy": ("webhook.cli.policy:policy", "check and render policy documents"),
+    "status": ("webhook.cli.status:status", "show services, quotas and breakers of a running server"),
+    "override": ("webhook.cli.override:override", "temporarily override one service's policy"),
+    "breaker": ("webhook.cli.breaker:breaker", "open, close or reset one service's breaker; list all breakers"),
+    "quota": ("webhook.cli.quota:quota", "show one service's quota, grant more, reset its counters"),
+    "certs": ("webhook.cli.certs:certs", "issue, renew and inspect certificates"),
     "apiserver-files": (
         "webhook.cli.apiserver_files:apiserver_files",
-        "what kube-apiserver calls with, written and renewed on its node",
+        "write and renew kube-apiserver's credentials on its node",
     ),
-    "token": ("webhook.cli.token:token", "bearer tokens, and the keys that verify them"),
+    "token": ("webhook.cli.token:token", "issue and inspect bearer tokens, and the keys that verify them"),
 }
 USAGE_ERROR = 2
 NO_SUCH_SERVICE = 4
 _BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 
 
-class _Lazy(click.Group):
-    """Subcommands by name: `podgate --help` must not load a web server."""
+class _LazyGroup(click.Group):
+    """Imports a command when it is called: `podgate --help` must not load a web server."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -49,19 +53,19 @@ class _Lazy(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="podgate", message="podgate %(version)s")
 def root() -> None:
     """Podgate: scheduling policy, quotas and circuit breakers for Pods, at admission.
 
-    Start with `podgate demo`: the whole of it on loopback, in a minute, without a cluster.
+    Start with `podgate demo`: it runs on loopback, for a minute, without a cluster.
     """
 
 
 def main() -> None:
-    """Run the command line; never a stack trace for a user's mistake."""
+    """Run the command line; a user's mistake is reported in one line, without a stack trace."""
     try:
-        # https://no-color.org; else click decides by whether there is a terminal.
+        # https://no-color.org; otherwise click decides: colours on a terminal only.
         colour = False if os.environ.get("NO_COLOR") else None
         code = root.main(prog_name="podgate", standalone_mode=False, color=colour)
         sys.stdout.flush()
@@ -78,11 +82,11 @@ def main() -> None:
     except UserError as error:
         _fail(str(error), error.remedy, USAGE_ERROR)
     except RecursionError:
-        _fail("something in the input is nested too deeply", "flatten it", USAGE_ERROR)
+        _fail("the input is nested too deeply", "flatten it", USAGE_ERROR)
     except click.Abort:
         sys.exit(130)
     except OSError as error:
-        # Nobody reads on (`| head`), or the disk is full: point stdout elsewhere, so that the last flush is quiet.
+        # The reader is gone (`| head`), or the disk is full: redirect stdout, so that the last flush succeeds.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(_BROKEN_PIPE)

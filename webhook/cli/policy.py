@@ -1,4 +1,4 @@
-"""`podgate policy`: what is wrong with a policy, what may stand in one, and what one comes to after its defaults."""
+"""`podgate policy`: check policy documents, print their schema, and render them with defaults."""
 
 import json
 import sys
@@ -18,17 +18,17 @@ NO_SUCH_SERVICE = 4
 
 @click.group()
 def policy() -> None:
-    """Check, explain and show policy documents."""
+    """Check and render policy documents."""
 
 
 @policy.command()
 @click.argument("path", metavar="P")
 @click.option("-o", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def lint(path: str, output: str) -> None:
-    """Print all that is wrong with policy P ("-": standard input).
+    """Print all mistakes in policy P ("-": standard input).
 
     One line a problem, `P:line:column: path: value: reason: remedy`, on standard output; warnings go to standard error.
-    Exit code: 0 good, 1 problems, 2 unreadable.
+    Exit code: 0 valid, 1 mistakes, 2 unreadable.
     """
     raw = read_document(path)
     problems: tuple[Problem, ...] = ()
@@ -52,7 +52,7 @@ def lint(path: str, output: str) -> None:
 def _summary(path: str, errors: int, warnings: int) -> str:
     if errors:
         return f"error: {path} has {_counted(errors, 'error')}"
-    return f"{path} is good" + (f", with {_counted(warnings, 'warning')}" if warnings else "")
+    return f"{path} is valid" + (f", with {_counted(warnings, 'warning')}" if warnings else "")
 
 
 def _counted(number: int, noun: str) -> str:
@@ -63,7 +63,7 @@ def _counted(number: int, noun: str) -> str:
 def print_schema() -> None:
     """Print the JSON Schema of a policy, for editors.
 
-    It knows the shape of a document; `podgate policy lint` knows the rules between fields as well.
+    It describes the structure of a document; `podgate policy lint` also checks the rules between fields.
     """
     click.echo(json.dumps(schema(), indent=2))
 
@@ -75,9 +75,9 @@ def print_schema() -> None:
 )
 @click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def print_rendered(service: str | None, path: str, output: str) -> None:
-    """Print the policy in force, or one SERVICE of it, after `defaults`, each value with its source.
+    """Print a policy, or one SERVICE of it, with `defaults` applied, each value with its source.
 
-    Exit code: 0, 1 the document has errors, 2 unreadable, 4 no such service.
+    Exit code: 0, 1 the document has mistakes, 2 unreadable, 4 no such service.
     """
     raw = read_document(path)
     try:
@@ -105,8 +105,8 @@ def _service_names(raw: bytes) -> list[str]:
 
 
 def read_document(path: str) -> bytes:
-    """Read a document; UserError where there is nothing to read."""
+    """Read a document; UserError if it cannot be read."""
     return content(Path(path), "give the path of a policy document, or - for standard input")
 
 
-from webhook.cli import webhooks  # noqa: E402, F401  a command of this group in a room of its own: it needs the above
+from webhook.cli import webhooks  # noqa: E402, F401  a command of this group, which imports the above

@@ -1,4 +1,4 @@
-"""`podgate replay`: a sequence of events over virtual time against a policy, by the server's own evaluation."""
+"""`podgate replay`: a sequence of events against a policy, in virtual time."""
 
 import asyncio
 from codecs import BOM_UTF8
@@ -17,19 +17,19 @@ from webhook.replay.engine import Replay
 from webhook.replay.events import EXAMPLES, ReplayEvent, parse
 from webhook.support.input_files import bounded_lines, standard_input
 
-_EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (behind some: what may be added):\n" + "\n".join(
+_EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (after some: optional fields):\n" + "\n".join(
     f"  {example}" for example in EXAMPLES
 )
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("events", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--policy", required=True, type=click.Path(path_type=Path), help="the policy document to judge by")
-@click.option("--store", default="memory", show_default=True, help="where counters live: memory, or a Redis by its URL")
+@click.option("--policy", required=True, type=click.Path(path_type=Path), help="the policy document")
+@click.option("--store", default="memory", show_default=True, help="the counter store: memory, or the URL of a Redis")
 def replay(events: Path, policy: Path, store: str) -> None:
-    """Play EVENTS over virtual time against a policy: one JSON line out for each line in, a summary on stderr.
+    """Replay EVENTS against a policy in virtual time: one JSON line per event, and a summary on stderr.
 
-    `-` reads standard input. A bad line stops the replay with exit 2 and is named on stderr.
+    `-` reads standard input. An invalid line stops the replay with exit code 2 and is named on stderr.
     """
     folder = Path() if str(events) == "-" else events.parent
     opened = open_replay(policy, folder, store)
@@ -45,14 +45,14 @@ def replay(events: Path, policy: Path, store: str) -> None:
 
 
 async def _play(opened: AbstractAsyncContextManager[Replay], lines: BinaryIO, name: str) -> None:
-    """Play all lines, in process or with the real scripts in a real Redis, and sum up."""
+    """Replay all lines, in memory or in Redis, and print a summary."""
     counts: Counter[str] = Counter()
     try:
         async with opened as player:
             await _play_lines(player, lines, name, counts)
             breakers = await player.breakers()
     except StoreUnavailableError as error:
-        raise UserError(f"--store: {error}", "give the URL of a Redis that answers, or leave it out") from None
+        raise UserError(f"--store: {error}", "give the URL of a reachable Redis, or leave it out") from None
     figures = ", ".join(f"{what} {count}" for what, count in sorted(counts.items()))
     click.echo(f"{counts.total()} events: {figures or 'none'}", err=True)
     for row in table(breakers) if breakers else ():
@@ -60,7 +60,7 @@ async def _play(opened: AbstractAsyncContextManager[Replay], lines: BinaryIO, na
 
 
 async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counter[str]) -> None:
-    """Play line by line; the first bad line stops the replay and names itself."""
+    """Replay line by line; UserError names the first invalid line."""
     before = 0.0
     for number, line in enumerate(bounded_lines(lines, name), start=1):
         if not line.strip():
@@ -69,7 +69,7 @@ async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counte
             event: ReplayEvent = parse(line.removeprefix(BOM_UTF8) if number == 1 else line)
             if event.at < before:
                 message = f"at: {event.at:g}: time does not go back, the line before was at {before:g}"
-                raise UserError(message)  # noqa: TRY301  told with its line, like the others
+                raise UserError(message)  # noqa: TRY301  reported with its line, like the others
             before = event.at
             result: dict[str, Any] = await player.play(event)
         except UserError as error:

@@ -1,4 +1,4 @@
-"""`podgate review`: what would happen to this Pod, by the evaluation of a server, here or there. Nothing is charged."""
+"""`podgate review`: what would happen to the Pods of manifests, evaluated here or by a server."""
 
 import asyncio
 import shutil
@@ -31,14 +31,14 @@ from webhook.offline.simulator import NoAnswerError
 @click.option(
     "-o", "--output", "form", type=click.Choice(list(FORMS)), default="diff", show_default=True, help="in pipes too"
 )
-@click.option("--explain", is_flag=True, help="say stage by stage which rule did what, and why not")
+@click.option("--explain", is_flag=True, help="explain for each stage what each rule did, or why it did nothing")
 def review(*, inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, explain: bool) -> int:
-    """Show what would become of the Pods in FILES: Pods, workloads, Lists, AdmissionReviews.
+    """Show what would happen to the Pods in FILES: Pods, workloads, Lists, AdmissionReviews.
 
     A folder stands for the .yaml, .yml and .json files in it, `-` for standard input.
-    With --policy nothing else is needed: counters start empty, and a quota denies only what could never pass.
-    With --server a running server says what it would do now. Nothing is charged either way.
-    Exit 0: all are allowed; 3: some are denied; 2: bad input. What is bad does not hide the rest.
+    With --policy, counters are empty: a quota denies only what exceeds it by itself.
+    With --server, a running server evaluates with its current counters. Nothing is charged in either case.
+    Exit code: 0 all are allowed, 3 some are denied, 2 bad input. An invalid object does not hide the others.
     """
     _refuse_reading_twice((*inputs.paths, judge_by.policy, judge_by.namespaces))
     return asyncio.run(_review(inputs, judge_by, asker, form, explain=explain))
@@ -54,7 +54,7 @@ async def _review(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, *,
                 click.echo()
             click.echo(FORMS[form](judged, width), nl=False)
             if explain:
-                # Lines for programs stay lines.
+                # Machine-readable lines stay on stdout alone.
                 stages = explain_view.stages(judged.admission, judged.notes, width)
                 click.echo(stages, nl=False, err=form in {"json", "patch"})
             is_another = True
@@ -67,9 +67,9 @@ async def _review(inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, *,
 async def _evaluator(
     inputs: Inputs, judge_by: JudgeBy, summary: ReviewSummary
 ) -> AsyncIterator[tuple[list[Subject | UserError], Evaluator]]:
-    """Within the block there are the objects, and who judges them."""
+    """Yield the objects, and the evaluator: a policy or a server."""
     if judge_by.server is not None:
-        from webhook.offline.remote_server import remote  # noqa: PLC0415  whoever has a policy needs no HTTP
+        from webhook.offline.remote_server import remote  # noqa: PLC0415  not needed with a policy
 
         async with remote(judge_by.server) as interceptor:
             yield _objects(inputs), Evaluator(interceptor)
@@ -84,7 +84,7 @@ async def _evaluator(
 
 def _refuse_reading_twice(paths: Sequence[Path | None]) -> None:
     if [str(path) for path in paths].count("-") > 1:
-        raise UserError("-: standard input is named twice", "it can be read once: put the other in a file")
+        raise UserError("-: standard input is named twice", "it can only be read once: put the other in a file")
 
 
 def _objects(inputs: Inputs) -> list[Subject | UserError]:
@@ -95,7 +95,7 @@ def _objects(inputs: Inputs) -> list[Subject | UserError]:
 
 
 def _found(inputs: Inputs) -> Iterator[Subject | UserError]:
-    """Yield the objects of all files; one that is wrong does not hide the others."""
+    """Yield the objects of all files; an invalid one does not hide the others."""
     for path in manifest_files(inputs.paths, recursive=inputs.recursive):
         try:
             found = [path] if isinstance(path, UserError) else subjects(path, inputs.namespace)
@@ -109,7 +109,7 @@ def _found(inputs: Inputs) -> Iterator[Subject | UserError]:
 async def _judged(
     evaluator: Evaluator, found: list[Subject | UserError], asker: Asker, summary: ReviewSummary, *, with_notes: bool
 ) -> AsyncIterator[Judged]:
-    """Yield what became of each object that makes Pods, and count the others."""
+    """Yield the review of each object that makes Pods, and count the others."""
     for subject in found:
         if isinstance(subject, UserError):
             summary.wrong(subject)

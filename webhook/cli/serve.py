@@ -14,7 +14,7 @@ from webhook.cli.options.settings import options_of
 )
 @options_of(settings.Settings)
 def serve(**flags: str | None) -> None:
-    """Answer the API server's admission calls over mutual TLS with a JWT, until SIGTERM."""
+    """Serve the API server's admission requests over mutual TLS and JWT, until SIGTERM."""
     parsed = settings.parse(flags, os.environ)
     from webhook.app.server import run  # noqa: PLC0415  --help and a wrong flag need no web server
 

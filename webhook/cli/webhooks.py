@@ -1,4 +1,4 @@
-"""`podgate policy webhooks`: the webhook configurations that go with a policy, for `kubectl apply`."""
+"""`podgate policy webhooks`: the webhook configurations for a policy, for `kubectl apply`."""
 
 import json
 import re
@@ -29,13 +29,13 @@ _PORT, _LARGEST_PORT = 443, 65535
     "--policy", "path", metavar="PATH", required=True, envvar="PODGATE_POLICY", help='The document ("-": stdin).'
 )
 @click.option("--ca", type=click.Path(path_type=Path), help="CAs of the server's certificate, PEM.")
-@click.option("--without-ca", is_flag=True, help="Leave caBundle, and the Service's port, to whoever keeps them.")
+@click.option("--without-ca", is_flag=True, help="Leave out caBundle and port: another controller manages them.")
 @click.option("--service", metavar="NAMESPACE/NAME[:PORT]", help="The Service.  [default: podgate-system/podgate:443]")
-@click.option("--url", metavar="https://HOST:PORT", help="The server's address instead, where it is no Service.")
+@click.option("--url", metavar="https://HOST:PORT", help="The server's address, if it has no Service.")
 @click.option(
     "--path-file",
     type=click.Path(path_type=Path),
-    help="For a server in reduced mode: its --reduced-path-file. The first line is what the API server calls by.",
+    help="For a server in reduced mode: its --reduced-path-file. Its first line is the path to call.",
 )
 @click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @user_errors
@@ -49,25 +49,25 @@ def webhooks(
     path_file: Path | None,
     output: str,
 ) -> None:
-    """Print the webhook configurations that go with a policy.
+    """Print the webhook configurations for a policy.
 
     \b
     podgate policy webhooks --policy policy.yaml --ca pki/ca.crt \\
         | kubectl apply --server-side -f -
 
-    The API server then asks about Pods that some service may own, and about no others. Apply them anew whenever
-    the services' namespaces, failureMode or the exemptions change. Exit code: 0, 1 the document has errors,
-    2 unreadable or not renderable.
+    The API server then calls Podgate only for Pods that a service may own. Apply them again whenever the services'
+    namespaces, failureMode or the exemptions change. Exit code: 0, 1 the document has mistakes, 2 unreadable or not
+    renderable.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if service is not None and url is not None:
         raise UserError(
             "--service and --url exclude each other", "give the one by which the API server reaches Podgate"
         )
     target = _base_url(url) if url is not None else _reference(service, None if without_ca else _PORT)
-    # Written anew, so that a key that lies in the same file stays where it is.
+    # Encoded again, so that a private key in the same file is not copied.
     if (ca is None) != without_ca:
-        remedy = "give --ca FILE, or --without-ca where the controller or cert-manager keeps the certificates"
-        raise UserError("one of --ca and --without-ca is wanted", remedy)
+        remedy = "give --ca FILE, or --without-ca if the controller or cert-manager manages the certificates"
+        raise UserError("give one of --ca and --without-ca", remedy)
     bundle = b"".join(one.public_bytes(Encoding.PEM) for one in (read_certificates(ca) if ca is not None else ()))
     secret = read_paths(read(path_file), path_file)[0] if path_file is not None else ""
     raw = read_document(path)
@@ -86,7 +86,7 @@ def webhooks(
 
 
 def _reference(text: str | None, port: int | None) -> ServiceReference:
-    """Return the Service that is named, with this port where none is."""
+    """Parse a Service reference; `port` is the default."""
     if text is None:
         return ServiceReference(port=port)
     found = _SERVICE.fullmatch(text)
@@ -101,7 +101,7 @@ def _base_url(text: str) -> str:
     try:
         url = urlsplit(text)
         is_whole = url.scheme == "https" and bool(url.hostname) and (url.port is None or url.port > 0)
-    except ValueError:  # it would quote parts of it
+    except ValueError:  # its text would quote parts of the URL
         raise UserError(f"--url {masked(text)!r}: its host and port cannot be read", remedy) from None
     if not is_whole or url.username is not None or url.query or url.fragment or "@" in url.netloc:
         raise UserError(f"--url {masked(text)!r}: must be https, with a host, and no user, query or fragment", remedy)
@@ -109,7 +109,7 @@ def _base_url(text: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes expressions as blocks, without doubled quotes, and everything where it stands: for people to read."""
+    """YAML for readers: expressions as blocks, without doubled quotes, and no aliases."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True
@@ -122,5 +122,5 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def yaml_stream(documents: tuple[dict[str, Any], ...]) -> str:
-    """Return a YAML stream in the order given; no line is folded."""
+    """Return the documents as a YAML stream; no line is folded."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=float("inf"))

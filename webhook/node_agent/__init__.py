@@ -1,1 +1,1 @@
-"""kube-apiserver's credentials on a control-plane node: checked, renewed, and written to its folder."""
+"""Node agent: checks, renews and writes kube-apiserver's credentials for Podgate on a control-plane node."""

@@ -1,4 +1,4 @@
-"""What kube-apiserver shows Podgate, looked at before it is written: a pair that is good now, a token that will be."""
+"""Checks of kube-apiserver's credentials before they are written: certificate with key, and token."""
 
 import contextlib
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from webhook.authentication.tokens.unverified import read_token
 from webhook.errors import UserError
 
 _LITTLE_SHARE = 100
-"""Of a life of 12 minutes, the shortest with doors, that is less than is ever left; of two weeks it is three hours."""
-_ISSUE = "have a good one put there: the controller does, or podgate certs issue --client makes one"
+"""Of a lifetime of 12 minutes, the shortest with two ports, less than is ever left; of two weeks, three hours."""
+_ISSUE = "replace it: the controller issues one, or use podgate certs issue --client"
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A JWT, and what it says of itself. Whether that is true is for Podgate to judge."""
+    """A JWT and its claims, unverified: Podgate verifies them."""
 
     text: str = field(repr=False)
     audience: str
@@ -36,11 +36,11 @@ class Token:
 
 
 def pair(secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
-    """Return certificate and key as one PEM text; UserError where Podgate would not take them now."""
+    """Return certificate and key as one PEM text; UserError if Podgate would reject them now."""
     chain = _chain(secret, "tls.crt", place)
     leaf, key = chain[0], _key(secret, place)
     if leaf.public_key() != key.public_key():
-        raise UserError(f"{place}: tls.crt and tls.key do not belong together", _ISSUE)
+        raise UserError(f"{place}: tls.crt and tls.key do not match", _ISSUE)
     if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
         lives = f"{leaf.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ} to {leaf.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
         raise UserError(f"{place}: tls.crt: valid from {lives}, not now", _ISSUE)
@@ -48,57 +48,57 @@ def pair(secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
         raise UserError(f"{place}: tls.crt: {fault}", _ISSUE)
     if secret.get("ca.crt") and not any(signed_by(leaf, ca) for ca in _chain(secret, "ca.crt", place)):
         issuer = leaf.issuer.rfc4514_string()
-        raise UserError(f"{place}: tls.crt: signed by {issuer}, which is none of the CAs in its ca.crt", _ISSUE)
+        raise UserError(f"{place}: tls.crt: signed by {issuer}, which is not among the CAs in its ca.crt", _ISSUE)
     certificates = b"".join(one.public_bytes(Encoding.PEM) for one in chain)
     return certificates + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def behind(door: str, secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
-    """Return what is kept for a door, or the newest pair where that is missing, or good no more, or hardly any more."""
-    kept = None
-    if (pem := secret.get(door)) is not None:
+def for_port(key: str, secret: Mapping[str, bytes], place: str, now: datetime) -> bytes:
+    """Return the pair under a key of the Secret; the newest pair if it is missing, invalid or about to expire."""
+    stored = None
+    if (pem := secret.get(key)) is not None:
         with contextlib.suppress(UserError):
-            kept = pair({**secret, "tls.crt": pem, "tls.key": pem}, place, now)
-    if kept is not None and _has_life_left(kept, now):
-        return kept
+            stored = pair({**secret, "tls.crt": pem, "tls.key": pem}, place, now)
+    if stored is not None and _has_life_left(stored, now):
+        return stored
     try:
         return pair(secret, place, now)
     except UserError:
-        if kept is None:
+        if stored is None:
             raise
-        return kept
+        return stored
 
 
 def _has_life_left(pem: bytes, now: datetime) -> bool:
-    """Return whether there is still time for the calls to be turned away from it."""
+    """Return whether enough lifetime is left to switch ports before it expires."""
     leaf = x509.load_pem_x509_certificate(pem)
     ends, begins = leaf.not_valid_after_utc, leaf.not_valid_before_utc
     return ends - now > (ends - begins) / _LITTLE_SHARE
 
 
 def expiry_of(pem: bytes) -> datetime:
-    """Return the end of the first certificate of a PEM text; ValueError where there is none."""
+    """Return the expiry of the first certificate of a PEM text; ValueError if there is none."""
     return x509.load_pem_x509_certificates(pem)[0].not_valid_after_utc
 
 
 def token_of(text: str) -> Token:
-    """Read a JWT's claims, unverified; ValueError where it is none."""
+    """Parse a JWT's claims, unverified; ValueError if it is invalid."""
     claims = read_token(text).claims
     try:
         audiences = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         issued_at_seconds, expires_at_seconds = int(claims["iat"]), int(claims["exp"])
         return Token(text.strip(), " ".join(audiences), str(claims["sub"]), issued_at_seconds, expires_at_seconds)
     except (ValueError, KeyError, TypeError, OverflowError):
-        raise ValueError("it is no JWT with aud, sub, iat and exp") from None
+        raise ValueError("not a JWT with aud, sub, iat and exp") from None
 
 
 def token(text: bytes | str, audience: str, place: str, now: datetime) -> Token:
-    """Return a token that may be written; UserError where Podgate would not take it now."""
+    """Return the parsed token; UserError if Podgate would reject it now."""
     try:
         found = token_of(text if isinstance(text, str) else text.decode("ascii"))
-    except ValueError as error:  # a UnicodeDecodeError is one, and would show the token
-        said = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
-        raise UserError(f"{place}: {said}", "have a token put there") from None
+    except ValueError as error:  # includes UnicodeDecodeError, whose text would show the token
+        said = "not text" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise UserError(f"{place}: {said}", "replace it with a token") from None
     if found.audience != audience:
         raise UserError(f"{place}: for the audience {found.audience!r}, not {audience!r}", "issue it for --audience")
     if found.expires_at_seconds <= now.timestamp():
@@ -122,7 +122,7 @@ def _key(secret: Mapping[str, bytes], place: str) -> PrivateKey:
 
 
 def _fault_of(leaf: x509.Certificate) -> str | None:
-    """Return why Podgate would not take it as a client's."""
+    """Return why Podgate would reject it as a client certificate."""
     try:
         return fault_of_leaf(leaf)
     except (UnsupportedAlgorithm, *UNREADABLE):

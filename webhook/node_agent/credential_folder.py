@@ -1,4 +1,4 @@
-"""The folder by which kube-apiserver calls Podgate: what stands in it, swapped file by file, and only what is ours."""
+"""Folder with kube-apiserver's credentials and configuration for Podgate, replaced file by file."""
 
 import hashlib
 import json
@@ -35,12 +35,12 @@ plugins:
     kind: WebhookAdmissionConfiguration
     kubeConfigFile: {folder}/{kubeconfig}
 """
-# Certificate and key are one file, so that one rename changes both: kube-apiserver shakes no hands while they differ.
+# Certificate and key are one file, so that one rename replaces both: kube-apiserver never reads a pair that differs.
 _KUBECONFIG = """\
-# Whom kube-apiserver calls Podgate as. A user's name is the webhook's host: other webhooks get no credentials here.
+# kube-apiserver's credentials for Podgate. A user's name is the webhook's host: they are not sent to other webhooks.
 # A certificate and its key, in one file, are read again with each new connection and every five minutes, the token
 # every minute. When a certificate has changed, kube-apiserver closes all connections that it made with it: so there are
-# two users, for two ports of one Service, and the certificate of the one that is not called changes first.
+# two users, for two ports of one Service, and the certificate of the port that is not in use changes first.
 apiVersion: v1
 kind: Config
 users:
@@ -55,7 +55,7 @@ _USER = """\
 
 
 def texts(folder: Path, users: Mapping[str, str]) -> dict[str, str]:
-    """Return the two files that stay as they are: what the API server is started with, and whom it calls as.
+    """Return the two static files: the admission configuration and the kubeconfig.
 
     `users` has the file of each user's certificate, by the user's name.
     """
@@ -65,10 +65,10 @@ def texts(folder: Path, users: Mapping[str, str]) -> dict[str, str]:
 
 
 class CredentialFolder:
-    """Remembers, in a file of its own, what it has written: what differs from that is somebody else's, and stays.
+    """Replaces only files that it has written itself: their digests are recorded in a file beside them.
 
-    A file is replaced by one rename. Of each the last two are remembered, and the new one before it is written: whoever
-    is killed in between knows its own again. Two writers take turns.
+    A file is replaced by one rename. The last two digests of each are recorded, the new one before it is written: so a
+    process that was killed in between recognizes both. Writers exclude each other by a lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +84,7 @@ class CredentialFolder:
             raise UserError(f"{self.path / name}: cannot be read: {error.strerror}", "run this as root") from None
 
     def put(self, name: str, content: bytes) -> bool:
-        """Have `content` there, for its owner alone; say whether it was not. UserError where another's file is."""
+        """Write `content`, readable by its owner only; return whether it differed. UserError: changed by others."""
         if self.read(name) == content:
             return False
         with self._alone():
@@ -97,8 +97,8 @@ class CredentialFolder:
         ledger = self._ledger()
         if before is not None and _digest(before) not in ledger.get(name, ()):
             raise UserError(
-                f"{self.path / name}: not as it was written here: left alone",
-                "move it away, and it is written anew",
+                f"{self.path / name}: changed since it was written: left alone",
+                "move it away, and it is written again",
             )
         self._claim()
         ledger[name] = [_digest(one) for one in (content, before) if one is not None]
@@ -121,11 +121,11 @@ class CredentialFolder:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise UserError(f"{self.path / _LEDGER}: cannot be understood", "move it away, and what is listed in it")
+            raise UserError(f"{self.path / _LEDGER}: cannot be parsed", "move it away, and what is listed in it")
         return found
 
     def _claim(self) -> None:
-        """Make the folder its owner's alone when it first becomes ours, and clear what a killed one left half done."""
+        """Set the folder's mode at first use, and remove drafts of an earlier process that was killed."""
         try:
             if self.read(_LEDGER) is None:
                 self.path.chmod(_PRIVATE)

@@ -1,4 +1,4 @@
-"""Brings kube-apiserver's files up to date: what is due is asked for, what is good is written, the rest is told."""
+"""Renewal of kube-apiserver's files: reads the Secret, requests tokens, writes what is valid, reports the rest."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,24 +14,24 @@ from webhook.ports import Credentials
 
 TOKEN_LEFT_MIN_SECONDS = 60  # kube-apiserver reads a token again after so long
 CLOCKS_APART_MAX_SECONDS = 60
-_DOORS = ("first.pem", "second.pem")
-"""Where the controller has put what is for the one port and the other. Without it both get the newest at once."""
+_PORT_KEYS = ("first.pem", "second.pem")
+"""Keys of the Secret with the certificate for each port. Without them both ports get the newest at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialPlan:
-    """What is to stand in the folder, and where it comes from."""
+    """The content of the folder, and its sources."""
 
     folder: CredentialFolder
     users: Mapping[str, str]
-    """The file of each user's certificate, by the user's name: whom kube-apiserver calls."""
+    """The certificate file of each kubeconfig user, by the host and port that kube-apiserver calls."""
     secret: str
     account: str | None
-    """Whose token is asked for; None: the token is in the Secret."""
+    """ServiceAccount to request a token for; None: the token is in the Secret."""
     audience: str
     lifetime_seconds: int
     renew_after_seconds: int | None
-    """How old a token may become; None: half its life."""
+    """Largest age of a token; None: half its lifetime."""
 
     @property
     def identities(self) -> tuple[str, ...]:
@@ -39,54 +39,54 @@ class CredentialPlan:
 
 
 class _Changes:
-    """What a look has done so far, and what it could not do."""
+    """Changes and errors so far."""
 
     def __init__(self, folder: CredentialFolder) -> None:
         self._folder = folder
         self.done: list[str] = []
-        self.troubles: list[str] = []
+        self.errors: list[str] = []
 
     def put(self, name: str, content: bytes, ends: datetime | None = None) -> None:
         if self._folder.put(name, content):
-            told = f", valid until {ends:%Y-%m-%dT%H:%M:%SZ}" if ends is not None else ""
-            self.done.append(f"{self._folder.path / name}: written{told}")
+            until = f", valid until {ends:%Y-%m-%dT%H:%M:%SZ}" if ends is not None else ""
+            self.done.append(f"{self._folder.path / name}: written{until}")
 
     @contextmanager
-    def unless_refused(self) -> Iterator[None]:
-        """Go on after a step that could not be taken: the others are none the worse for it."""
+    def noting_errors(self) -> Iterator[None]:
+        """Note the error of a step, and continue with the others."""
         try:
             yield
         except (UserError, CertsError) as error:
-            self.troubles.append(f"{error}: {error.remedy}" if error.remedy else str(error))
+            self.errors.append(f"{error}: {error.remedy}" if error.remedy else str(error))
 
 
-async def look(plan: CredentialPlan, credentials: Credentials, now: datetime) -> NodeCheck:
-    """Bring every file up to date that can be."""
+async def renew(plan: CredentialPlan, credentials: Credentials, now: datetime) -> NodeCheck:
+    """Update every file that is due and can be updated."""
     changes = _Changes(plan.folder)
     for name, text in texts(plan.folder.path, plan.users).items():
-        with changes.unless_refused():
+        with changes.noting_errors():
             changes.put(name, text.encode())
     place = f"secret podgate-system/{plan.secret}"
     secret: dict[str, bytes] = {}
-    with changes.unless_refused():
+    with changes.noting_errors():
         secret = await credentials.secret(plan.secret)
-        for name, door in zip(plan.identities, _DOORS, strict=False):
-            with changes.unless_refused():
-                pem = credential_check.behind(door, secret, place, now)
+        for name, key in zip(plan.identities, _PORT_KEYS, strict=False):
+            with changes.noting_errors():
+                pem = credential_check.for_port(key, secret, place, now)
                 changes.put(name, pem, credential_check.expiry_of(pem))
-    if plan.account is not None or secret:  # else that has been told already
-        with changes.unless_refused():
+    if plan.account is not None or secret:  # otherwise an error has been noted already
+        with changes.noting_errors():
             token = await _token(plan, credentials, secret, place, now)
             if token is not None:
                 ends = datetime.fromtimestamp(token.expires_at_seconds, UTC)
                 changes.put(TOKEN, token.text.encode() + b"\n", ends)
-    return NodeCheck(changes.done, tuple(dict.fromkeys(changes.troubles)))
+    return NodeCheck(changes.done, tuple(dict.fromkeys(changes.errors)))
 
 
 async def _token(
     plan: CredentialPlan, credentials: Credentials, secret: dict[str, bytes], place: str, now: datetime
 ) -> credential_check.Token | None:
-    """Return the token that is to be there; None where the one that is there will do."""
+    """Return the token to write; None if the existing one need not be replaced."""
     if plan.account is None:
         if "token" not in secret:
             raise UserError(f"{place}: holds no token", "give --token cluster, or have the controller issue tokens")
@@ -111,5 +111,5 @@ def _is_due(token: credential_check.Token, plan: CredentialPlan, now: datetime) 
     age_seconds = now.timestamp() - token.issued_at_seconds
     half_seconds = token.lifetime_seconds / 2
     oldest_seconds = half_seconds if plan.renew_after_seconds is None else min(half_seconds, plan.renew_after_seconds)
-    # The issuer's clock may be ahead of ours; if by more than that, one of the two has been set since.
+    # The issuer's clock may be ahead; if by more than that, one of the clocks has been set since.
     return not -CLOCKS_APART_MAX_SECONDS <= age_seconds <= oldest_seconds

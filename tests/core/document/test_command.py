@@ -21,7 +21,7 @@ def test_lint_of_a_good_policy_prints_nothing_to_standard_output(tmp_path: Path)
     path.write_text(HEAD + SERVICE)
     result = run("lint", str(path))
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == f"{path} is good\n"
+    assert result.stderr == f"{path} is valid\n"
 
 
 def test_lint_prints_every_problem_with_the_files_name_and_fails(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_lint_warns_on_standard_error_and_succeeds() -> None:
     result = run("lint", "-", text=WIDE)
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.startswith("warning: -:5:11: services[0].match.anyNamespace: true: ")
-    assert result.stderr.endswith("- is good, with 1 warning\n")
+    assert result.stderr.endswith("- is valid, with 1 warning\n")
 
 
 def test_lint_gives_json_to_scripts() -> None:

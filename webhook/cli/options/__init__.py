@@ -1,1 +1,1 @@
-"""Options and arguments that several commands share."""
+"""Options that several commands share."""

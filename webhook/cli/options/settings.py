@@ -1,4 +1,4 @@
-"""Settings as flags of a command."""
+"""Settings as options of a command."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -11,16 +11,16 @@ from webhook import settings
 Command = Callable[..., Any]
 
 
-def options_of(kind: type[settings.ControllerSettings], **told: str) -> Callable[[Command], Command]:
-    """Return what gives a command a flag for each setting of a kind; `told` says of some what they mean there.
+def options_of(kind: type[settings.ControllerSettings], **help_texts: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds an option for each setting of a kind; `help_texts` replaces some of their texts.
 
-    All are read as text, so that every mistake can be told at once.
+    All are read as text, so that every mistake can be reported at once.
     """
 
     def decorate(command: Command) -> Command:
         for item in reversed(fields(kind)):
             declared = item.metadata
-            meaning = told.get(item.name, declared["meaning"] + _suffix(declared))
+            meaning = help_texts.get(item.name, declared["meaning"] + _suffix(declared))
             command = click.option(settings.flag_of(item.name), item.name, help=meaning)(command)
         return command
 

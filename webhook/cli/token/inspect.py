@@ -1,4 +1,4 @@
-"""`podgate token inspect`: what tokens say, how long they live, and which key of a set verifies them."""
+"""`podgate token inspect`: claims and expiry of tokens, and the key of a set that verifies them."""
 
 import json
 import math
@@ -30,7 +30,7 @@ _ALONE = "give the token alone: three parts with a dot between each two"
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """TokenKeys of one file, as a server has them that is given no others."""
+    """TokenKeys of one file, as in a server without other key sets."""
 
     by_kid: Mapping[str, TokenKey]
     generation: int = 0
@@ -47,20 +47,22 @@ class _Keys:
 
 @click.command()
 @click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
-@click.option("--jwks", "key_set", type=click.Path(path_type=Path), help="Say which key of this set verifies it.")
+@click.option("--jwks", "key_set", type=click.Path(path_type=Path), help="Show which key of this set verifies it.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @user_errors
 def inspect(*, files: tuple[Path, ...], key_set: Path | None, output: str) -> None:
-    """Say what the tokens in FILES are (- is standard input): header, claims, and how long they live.
+    """Show the tokens in FILES (- is standard input): header, claims, and expiry.
 
     \b
     podgate token inspect pki/token --jwks pki/jwks.json
 
-    A token is no argument: arguments stand in process lists. Neither it nor its signature is shown. With --jwks the
-    key is told that verifies it, as a server does it, or why none does; lifetime and identities are not judged.
+    A token cannot be an argument: arguments are visible in process lists. Its signature is not shown. With --jwks, the
+    output names the key that verifies the signature, or why none does; lifetime and identity are not checked.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if any(_is_token(str(path)) for path in (*files, key_set)):
-        raise UserError("FILE: that is a token itself", "put it into a file, or pipe it in: podgate token inspect -")
+        raise UserError(
+            "FILE: this is a token, not a file", "put it into a file, or pipe it to podgate token inspect -"
+        )
     keys = _keys(key_set) if key_set is not None else None
     rows = [_row(path, keys, int(time.time())) for path in files]
     if output == "json":
@@ -72,7 +74,7 @@ def inspect(*, files: tuple[Path, ...], key_set: Path | None, output: str) -> No
 
 
 def _is_token(text: str) -> bool:
-    """Return whether it may be one, whole or in part: no error shows it as the name of no file."""
+    """Return whether an argument may be a token, in part or whole: no error message may quote it as a file name."""
     *_, word = text.split() or [""]
     try:
         read_token(word)
@@ -109,7 +111,7 @@ def _row(path: Path, keys: _Keys | None, now_seconds: int) -> dict[str, Any]:
 def _verified(text: str, said: UnverifiedToken, keys: _Keys) -> dict[str, str | None]:
     audience = said.claims.get("aud")
     named = audience if isinstance(audience, list) else [audience]
-    # At any time, for any audience: what is asked is whose signature it bears.
+    # At any time, for any audience: only the signature is checked.
     audiences = [one for one in named if isinstance(one, str)]
     rules = TokenRules(None, audiences, lifetime_max_seconds=math.inf, leeway_seconds=math.inf)
     try:
@@ -137,9 +139,9 @@ def _line(name: str, text: str) -> str:
 
 def _life(until: str | None, left_seconds: int | None) -> str:
     if until is None or left_seconds is None:
-        return "- (no exp in whole seconds: no server takes it)"
-    told = f"{countdown(left_seconds)} left" if left_seconds > 0 else f"expired {countdown(-left_seconds)} ago"
-    return f"{until} ({told})"
+        return "- (no exp in whole seconds: servers reject it)"
+    left = f"{countdown(left_seconds)} left" if left_seconds > 0 else f"expired {countdown(-left_seconds)} ago"
+    return f"{until} ({left})"
 
 
 def _seconds(value: object) -> int | None:
