@@ -20,7 +20,7 @@ from tests.redis_servers.inventory import names
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.document.loading import understand
+from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan, ServiceSnapshot
 from webhook.offline.output.controller_page import controller_page
@@ -115,7 +115,7 @@ async def store(redis: RedisServer) -> AsyncIterator[RedisStore]:
 
 
 def plan() -> CounterPlan:
-    return CompiledPolicy(LoadedPolicy(understand(POLICY.encode(), None).policy, "0" * 16)).plans["web"]
+    return CompiledPolicy(LoadedPolicy(load_effective(POLICY.encode(), None).policy, "0" * 16)).plans["web"]
 
 
 async def look_until_known(counters: RedisStore, standing: int) -> ServiceSnapshot:

@@ -9,7 +9,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import OverrideEnforcer
 from webhook.core.breaker import Forcing, State, Transition
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.document.loading import understand
+from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import StoreUnavailableError
@@ -17,7 +17,7 @@ from webhook.errors import StoreUnavailableError
 NOW_US = 1_800_000_000_000_000
 END_US = NOW_US + 600_000_000
 LOADED = LoadedPolicy(
-    understand(
+    load_effective(
         b"""
 apiVersion: podgate.io/v1alpha1
 kind: Policy

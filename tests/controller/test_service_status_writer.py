@@ -8,7 +8,7 @@ from tests.harness.fake_apiserver import until
 from webhook.controller import ServiceStatusReports, ServiceStatusTiming, ServiceStatusWriter
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.document.loading import understand
+from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.service_status import service_status
@@ -30,7 +30,7 @@ def compiled(*services: str, mode: str = "Enforce") -> CompiledPolicy:
     rows = [f"- {{name: {name}, match: {{namespaces: [{name}]}}, {breaker}}}" for name in services if name != "plain"]
     rows += ["- {name: plain, match: {namespaces: [plain]}}"] * ("plain" in services)
     text = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n" + "\n".join(rows)
-    return CompiledPolicy(LoadedPolicy(understand(text.encode(), None).policy, "0" * 16))
+    return CompiledPolicy(LoadedPolicy(load_effective(text.encode(), None).policy, "0" * 16))
 
 
 class Board:

@@ -16,7 +16,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Controller, ControllerReports, ControllerTiming
 from webhook.core.breaker import Transition
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.document.loading import understand
+from webhook.core.document.loading import load_effective
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, PodStatus, Resources
 from webhook.core.pods.ownership import ends_at_us
 from webhook.core.policy.model import LoadedPolicy
@@ -38,7 +38,7 @@ WEB = """
 
 def compiled(services: str = WEB, head: str = "") -> CompiledPolicy:
     text = f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{head}\nservices:\n{services}"
-    return CompiledPolicy(LoadedPolicy(understand(text.encode(), None).policy, "0" * 16))
+    return CompiledPolicy(LoadedPolicy(load_effective(text.encode(), None).policy, "0" * 16))
 
 
 def at(now_us: int) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from tests.core.reviewing import Gate
 from tests.fields.cases import Case, Golden
 from webhook.core.admission.decision import Decision, Half
-from webhook.core.document.loading import understand
+from webhook.core.document.loading import load_effective
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_spec import Mode
@@ -44,7 +44,7 @@ def gate_of(stanzas: dict[str, Any]) -> Gate:
 @lru_cache(maxsize=256)
 def _loaded(raw: bytes) -> LoadedPolicy:
     # Without a purpose: no stanza is refused because some command does not act on it yet.
-    return LoadedPolicy(understand(raw, None).policy, sha256(raw).hexdigest()[:16])
+    return LoadedPolicy(load_effective(raw, None).policy, sha256(raw).hexdigest()[:16])
 
 
 async def rewritten(gate: Gate, pod: Pod) -> Pod:

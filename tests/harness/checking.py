@@ -1,7 +1,7 @@
 """Checks of policies as tests want them: at once, in the test's own process."""
 
 from webhook.core.document import LoadResult, Purpose, load
-from webhook.core.policy_admission.policy_review import PolicyReview, Question, weigh
+from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, review_policy
 
 
 class Here:
@@ -10,5 +10,5 @@ class Here:
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         return load(raw, purpose)
 
-    async def weigh(self, asked: Question) -> PolicyReview:
-        return weigh(asked)
+    async def review(self, asked: DocumentReview) -> PolicyReview:
+        return review_policy(asked)

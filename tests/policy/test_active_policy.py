@@ -24,7 +24,7 @@ from webhook.core.overrides import overridden
 from webhook.core.overrides_document import load as load_overrides
 from webhook.core.placement import PlacementPlan
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_admission.policy_review import PolicyReview, Question
+from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
 from webhook.core.quota import CounterPlan
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
@@ -59,7 +59,7 @@ class Here:
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         return load(raw, purpose)
 
-    async def weigh(self, asked: Question) -> PolicyReview:
+    async def review(self, asked: DocumentReview) -> PolicyReview:
         raise NotImplementedError
 
 

@@ -23,8 +23,8 @@ from webhook.core.document import DocumentError, LoadResult, Purpose, load
 from webhook.core.document.configmap import ConfigMap
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_admission.check_codec import Outcome, encode
-from webhook.core.policy_admission.policy_review import PolicyReview, Question, weigh
+from webhook.core.policy_admission.check_codec import CheckResult, encode
+from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, review_policy
 from webhook.errors import CheckFailedError
 from webhook.policy.current_policy import CurrentPolicy
 from webhook.policy.policy_webhook import PolicyWebhook
@@ -75,8 +75,8 @@ async def test_it_is_checked_for_who_asks(check: PolicyCheck) -> None:
 
 @pytest.mark.parametrize("text", [GOOD, WARNED, BAD])
 async def test_a_document_on_its_way_is_answered_as_the_core_does(check: PolicyCheck, text: str) -> None:
-    asked = Question("review-1", "alice", at_the_door(text), at_the_door(GOOD))
-    assert await check.weigh(asked) == weigh(asked)
+    asked = DocumentReview("review-1", "alice", at_the_door(text), at_the_door(GOOD))
+    assert await check.review(asked) == review_policy(asked)
 
 
 def at_the_door(text: str) -> ConfigMap:
@@ -134,7 +134,7 @@ async def until(holds: Callable[[], bool]) -> None:
         ("import sys; sys.exit(3)", "its process ended with exit code 3"),
         ("print('hello')", "its process gave an answer that is none: "),
         ("", "its process gave an answer that is none: "),
-        (f"import sys; sys.stdout.buffer.write({encode(Outcome())[:-1]!r})", "gave an answer that is none: "),
+        (f"import sys; sys.stdout.buffer.write({encode(CheckResult())[:-1]!r})", "gave an answer that is none: "),
         (f"import sys; sys.stdout.buffer.write({msgspec.msgpack.encode([1])!r})", "gave an answer that is none: "),
         ("import sys; sys.stdin.close()", "its process gave an answer that is none: "),
     ],
@@ -256,11 +256,11 @@ class Answering:
             raise CheckFailedError(self.trouble)
         return load(raw, purpose)
 
-    async def weigh(self, asked: Question) -> PolicyReview:
+    async def review(self, asked: DocumentReview) -> PolicyReview:
         self.asked += 1
         if self.trouble is not None:
             raise CheckFailedError(self.trouble)
-        return weigh(asked)
+        return review_policy(asked)
 
 
 async def test_a_check_that_failed_changes_nothing_is_told_once_and_made_again() -> None:

@@ -14,7 +14,7 @@ from webhook.authentication.identities import (
     Proxy,
     Role,
 )
-from webhook.core.document.yaml.recognition import DocumentKind, mark_of
+from webhook.core.document.yaml.document_kind import DocumentKind, mark_of
 from webhook.errors import UserError
 from webhook.support.strict_yaml import read_yaml, shown_only_as
 from webhook.support.watched_file import Reloading

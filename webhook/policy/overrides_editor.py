@@ -8,7 +8,14 @@ from msgspec.structs import replace
 
 from webhook.core.document import DocumentError
 from webhook.core.overrides import Override, combined, merged, remarks
-from webhook.core.overrides_document import OverridesDocument, cleared, displaced, drafted, load, placed
+from webhook.core.overrides_document import (
+    OverridesDocument,
+    load,
+    parse_entry,
+    with_entries,
+    without_replaced,
+    without_service,
+)
 from webhook.core.overrides_document import written as document_of
 from webhook.core.policy.model import Policy
 from webhook.errors import NoSuchServiceError, UserError
@@ -51,7 +58,7 @@ class OverridesEditor:
         def edit(document: OverridesDocument) -> tuple[Override, ...]:
             entries = _combined(document.live(self._now_us()).get(new.service, ()), new, combination)
             result[:] = entries[-1:]
-            return placed(document.entries, new.service, entries, self._now_us())
+            return with_entries(document.entries, new.service, entries, self._now_us())
 
         await self._change(edit)
         return result[0]
@@ -65,7 +72,7 @@ class OverridesEditor:
             if service not in live and self._policy is not None:
                 _refuse_unknown(self._policy, service)
             ended[:] = live.get(service, ())
-            return cleared(document.entries, service, self._now_us())
+            return without_service(document.entries, service, self._now_us())
 
         await self._change(edit)
         return tuple(ended)
@@ -100,7 +107,7 @@ class OverridesEditor:
 def new_entry(plain: dict[str, Any]) -> Override:
     """Parse an entry; UserError with every mistake."""
     try:
-        return drafted(plain)
+        return parse_entry(plain)
     except DocumentError as error:
         wrong = [
             f"{problem.path.removeprefix('[0].')}: {problem.value}: {problem.reason}: {problem.remedy}"
@@ -117,7 +124,7 @@ def _combined(former: tuple[Override, ...], new: Override, combination: Combinat
         both, last = merged(combined(former), new), max(former, key=lambda entry: entry.until_us)
         ends_with_new = combination is Combination.MERGE_UNTIL or last.until_us <= new.until_us
         return (both if ends_with_new else replace(both, until=last.until),)
-    kept = displaced(former, new)
+    kept = without_replaced(former, new)
     for entry in kept:
         twice = [thing for thing in new.things if thing in entry.things]
         if twice:

@@ -3,8 +3,8 @@
 import asyncio
 
 from webhook.core.document import Purpose
-from webhook.core.policy_admission.overrides_review import weigh_overrides
-from webhook.core.policy_admission.policy_review import PolicyReview, Question, question
+from webhook.core.policy_admission.overrides_review import review_overrides
+from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, decode_review
 from webhook.ports import Clock, Observer, PolicyCheck, PolicySource
 
 
@@ -30,16 +30,16 @@ class PolicyWebhook:
 
         BadReviewError: the body's fault. CheckFailedError: nothing came of it, and failurePolicy decides.
         """
-        asked = question(body, self._purpose)
-        found = asked if isinstance(asked, PolicyReview) else await self._weigh(asked)
+        asked = decode_review(body, self._purpose)
+        found = asked if isinstance(asked, PolicyReview) else await self._review(asked)
         if found.judged:
             self._observer.policy_judged(found.user, found.errors, found.document)
         return found.body
 
-    async def _weigh(self, asked: Question) -> PolicyReview:
+    async def _review(self, asked: DocumentReview) -> PolicyReview:
         if not asked.is_of_overrides:
-            return await self._check.weigh(asked)
+            return await self._check.review(asked)
         loaded = self._policies.current()
         policy = None if loaded is None else loaded.policy
         # A long one takes a part of a second, which no review should wait for.
-        return await asyncio.to_thread(weigh_overrides, asked, policy, self._clock.now_us())
+        return await asyncio.to_thread(review_overrides, asked, policy, self._clock.now_us())

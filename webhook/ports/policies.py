@@ -6,7 +6,7 @@ from typing import Protocol
 from webhook.core.document import LoadResult, Purpose
 from webhook.core.overrides import LiveOverrides
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_admission.policy_review import PolicyReview, Question
+from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
 
 
 class DocumentReceiver(Protocol):
@@ -44,8 +44,8 @@ class PolicyCheck(Protocol):
         """Return, or raise DocumentError, as `webhook.core.document.load`."""
         ...
 
-    async def weigh(self, asked: Question) -> PolicyReview:
-        """Return what `webhook.core.policy_admission.policy_review.weigh` does."""
+    async def review(self, asked: DocumentReview) -> PolicyReview:
+        """Return what `webhook.core.policy_admission.policy_review.review_policy` does."""
         ...
 
 

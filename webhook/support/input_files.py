@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 import yaml
 
-from webhook.core.document.yaml.syntax import in_words
+from webhook.core.document.yaml.syntax_errors import in_words
 from webhook.errors import UserError
 from webhook.support import sanitize
 

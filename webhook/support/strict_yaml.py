@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from webhook.core.document.yaml.recognition import DocumentKind
+from webhook.core.document.yaml.document_kind import DocumentKind
 from webhook.errors import UserError
 
 _DEEPEST = 16

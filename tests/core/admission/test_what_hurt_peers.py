@@ -11,7 +11,7 @@ from tests.core.oracle.nodes import Node, node_fits, terms_of
 from tests.core.rewriting import applied, patch_of, plain, read, rewritten
 from tests.core.strategies import service_of
 from webhook.core.admission.validation import check
-from webhook.core.document.loading import unproved
+from webhook.core.document.loading import load_unproved
 from webhook.core.document.yaml.problems import DocumentError
 from webhook.core.findings import Code
 
@@ -172,4 +172,4 @@ def test_a_priority_class_without_its_priority_is_refused_by_the_api_server() ->
 
 def test_a_typo_in_the_configuration_is_silently_ignored() -> None:
     with pytest.raises(DocumentError, match="toplogy"):
-        unproved(document({"toplogy": IN_B["topology"]}), None)
+        load_unproved(document({"toplogy": IN_B["topology"]}), None)

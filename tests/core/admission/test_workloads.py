@@ -284,7 +284,7 @@ async def test_those_are_spared_whose_pods_will_be(exemptions: str, spec: Json, 
 def test_it_is_worth_asking_about_kinds_whose_pods_are_judged(exemptions: str, left_out: set[str]) -> None:
     loaded = policy_of(POLICY, f"exemptions: {{{exemptions}}}")
     everything = {"daemonsets", *(resource for _, resource in KINDS)}
-    assert {source.resource for source in workloads.asked(loaded.policy)} == everything - left_out
+    assert {source.resource for source in workloads.reviewed_kinds(loaded.policy)} == everything - left_out
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from tests.core.strategies import OUR_ANNOTATION, OUR_LABEL, PROPERTY, Json, pod
 from webhook.core.admission.validation import guard
 from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.core.configurations.conditions import JUDGED_WHILE_GATED
-from webhook.core.configurations.names import Names
-from webhook.core.configurations.regions import METADATA_NAME, all_regions, regions
+from webhook.core.configurations.name_sets import NameSet
+from webhook.core.configurations.namespace_regions import METADATA_NAME, all_regions, regions
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.name_patterns import matches_pattern
 from webhook.core.kubernetes.pod import Pod
@@ -116,7 +116,7 @@ def test_sets_of_names_mean_what_their_patterns_say(
     def fit(some: frozenset[str]) -> bool:
         return any(matches_pattern(pattern, name) for pattern in some)
 
-    some = Names.of(inside, outside)
+    some = NameSet.of(inside, outside)
     assert (name in some) is (fit(inside) and not fit(outside))
     assert (name in some.within(other)) is (name in some and fit(other))
     assert (name in some.without(other)) is (name in some and not fit(other))

@@ -7,7 +7,7 @@ import yaml
 
 from tests.core.document.documents import HEAD
 from webhook.core.document import render
-from webhook.core.document.loading import understand
+from webhook.core.document.loading import load_effective
 from webhook.core.document.rendering import SourcedValue, plain, sources, yaml_lines
 from webhook.core.policy.model import Policy
 
@@ -60,8 +60,8 @@ def test_what_is_shown_is_yaml_and_the_policy_in_force(document: Path) -> None:
     text = "\n".join(yaml_lines(whole))
     shown: Any = yaml.safe_load(text)
     assert shown == plain(whole)
-    again = understand(text.encode(), None).policy
-    assert in_words(again) == in_words(understand(document.read_bytes(), None).policy)
+    again = load_effective(text.encode(), None).policy
+    assert in_words(again) == in_words(load_effective(document.read_bytes(), None).policy)
 
 
 def in_words(policy: Policy) -> Any:

@@ -7,21 +7,21 @@ from tests.core.document.documents import with_service
 from tests.core.generating.policies import document
 from tests.core.resource_strategies import resource_rules
 from tests.core.strategies import Json, examples
-from webhook.core.document.loading import unproved
+from webhook.core.document.loading import load_unproved
 from webhook.core.document.yaml.problems import DocumentError
 
 
 def refused(stanza: str) -> list[str]:
     """Return the problems of a stanza `resources`, from their path on."""
     try:
-        unproved(with_service(f"  resources: {stanza}\n").encode(), None)
+        load_unproved(with_service(f"  resources: {stanza}\n").encode(), None)
     except DocumentError as error:
         return [str(problem).partition("resources.")[2] for problem in error.problems]
     return []
 
 
 def warned(stanza: str) -> list[str]:
-    effective = unproved(with_service(f"  resources: {stanza}\n").encode(), None)
+    effective = load_unproved(with_service(f"  resources: {stanza}\n").encode(), None)
     return [str(warning).partition("resources.")[2] for warning in effective.warnings]
 
 
@@ -161,4 +161,4 @@ def test_what_is_probably_not_meant_is_warned_of(stanza: str, lines: list[str]) 
 @examples(50)
 @given(resource_rules())
 def test_the_policies_that_other_tests_draw_are_good(stanza: Json) -> None:
-    unproved(document({}, resources=stanza), None)
+    load_unproved(document({}, resources=stanza), None)

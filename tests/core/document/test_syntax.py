@@ -9,7 +9,7 @@ import yaml
 
 from tests.core.document.documents import HEAD, SERVICE
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.document.yaml.syntax import in_words
+from webhook.core.document.yaml.syntax_errors import in_words
 
 TEXT = HEAD + SERVICE
 PARSERS = [yaml.SafeLoader, *([yaml.CSafeLoader] if hasattr(yaml, "CSafeLoader") else [])]

@@ -30,7 +30,7 @@ from tests.core.generating.words import (
     built,
 )
 from tests.core.resource_strategies import resource_rules
-from webhook.core.document.loading import unproved
+from webhook.core.document.loading import load_unproved
 from webhook.core.document.yaml.problems import DocumentError
 from webhook.core.policy.model import Service
 
@@ -52,7 +52,7 @@ def document(placement: Json, **more: Any) -> bytes:
 @lru_cache(maxsize=4096)
 def _read(raw: bytes) -> Service | None:
     try:
-        return unproved(raw, None).policy.services[0]
+        return load_unproved(raw, None).policy.services[0]
     except DocumentError:
         return None
 

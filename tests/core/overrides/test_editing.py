@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides import Grant, ManualBreakerState, Override, PartialModes, QuotaReset, merged
-from webhook.core.overrides_document import cleared, displaced, load, placed, written
+from webhook.core.overrides_document import load, with_entries, without_replaced, without_service, written
 from webhook.core.policy_spec import Mode
 
 EARLY, LATE = "2026-12-01T04:00:00Z", "2026-12-01T05:00:00Z"
@@ -40,26 +40,26 @@ def test_what_is_written_is_read_back_equal(entry: Override) -> None:
 
 def test_an_entry_is_placed_in_its_services_place_and_the_expired_go() -> None:
     new = Override("a", LATE, "INC-3", quota_factor=Quantity.parse("3"))
-    assert placed([TWICE, OTHER], "a", [new], EARLY_US - 1) == (OTHER, new)
-    assert placed([TWICE], "b", [OTHER], EARLY_US - 1) == (TWICE, OTHER)
-    assert placed([TWICE], "b", [OTHER], EARLY_US) == (OTHER,)
+    assert with_entries([TWICE, OTHER], "a", [new], EARLY_US - 1) == (OTHER, new)
+    assert with_entries([TWICE], "b", [OTHER], EARLY_US - 1) == (TWICE, OTHER)
+    assert with_entries([TWICE], "b", [OTHER], EARLY_US) == (OTHER,)
 
 
 def test_a_newer_hand_on_the_breaker_and_a_newer_reset_take_the_place_of_the_former_and_of_nothing_else() -> None:
     forced = merged(TWICE, Override("a", LATE, "INC-1", breaker=ManualBreakerState.FORCED_OPEN))
     reset = Override("a", LATE, "INC-2", quota_reset=QuotaReset(EARLY))
     closes = Override("a", LATE, "INC-3", breaker=ManualBreakerState.AUTOMATIC, reset_at=LATE)
-    assert displaced([forced, reset], closes) == (merged(TWICE, Override("a", LATE, "INC-1")), reset)
-    assert displaced([reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE))) == ()
-    assert displaced([reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE, Duration.parse("1m")))) == (
-        reset,
-    )
-    assert displaced([TWICE], TWICE) == (TWICE,)
+    assert without_replaced([forced, reset], closes) == (merged(TWICE, Override("a", LATE, "INC-1")), reset)
+    assert without_replaced([reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE))) == ()
+    assert without_replaced(
+        [reset], Override("a", LATE, "INC-4", quota_reset=QuotaReset(LATE, Duration.parse("1m")))
+    ) == (reset,)
+    assert without_replaced([TWICE], TWICE) == (TWICE,)
 
 
 def test_clearing_ends_one_service_and_keeps_the_others() -> None:
-    assert cleared([TWICE, OTHER], "a", EARLY_US - 1) == (OTHER,)
-    assert cleared([TWICE, OTHER], "c", EARLY_US - 1) == (TWICE, OTHER)
+    assert without_service([TWICE, OTHER], "a", EARLY_US - 1) == (OTHER,)
+    assert without_service([TWICE, OTHER], "c", EARLY_US - 1) == (TWICE, OTHER)
 
 
 def test_merging_keeps_what_else_is_done_and_takes_the_new_end_and_reason() -> None:

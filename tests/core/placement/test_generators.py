@@ -9,7 +9,7 @@ from tests.core.oracle.policy import required_terms
 from tests.core.pairs import series, usual
 from tests.core.rewriting import patch_of, plain, rewritten
 from tests.core.strategies import drawn_placements
-from webhook.core.document.loading import understand, unproved
+from webhook.core.document.loading import load_effective, load_unproved
 from webhook.core.document.yaml.problems import DocumentError
 from webhook.core.policy.model import Modes
 
@@ -19,11 +19,11 @@ def test_few_placements_are_thrown_away_and_what_the_rules_take_the_proof_takes(
     for placement in series(80, drawn_placements):
         raw = document(placement)
         try:
-            unproved(raw, None)
+            load_unproved(raw, None)
         except DocumentError:
             thrown_away += 1
             continue
-        assert understand(raw, None).policy.services[0].modes == Modes()
+        assert load_effective(raw, None).policy.services[0].modes == Modes()
     assert thrown_away <= 12
 
 

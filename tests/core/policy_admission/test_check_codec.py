@@ -10,9 +10,9 @@ from hypothesis import given
 
 from tests.core.strategies import policies
 from webhook.core.document import DocumentError, LoadResult, Problem, Purpose
-from webhook.core.document.loading import unproved
+from webhook.core.document.loading import load_unproved
 from webhook.core.policy.model import LoadedPolicy, Policy
-from webhook.core.policy_admission.check_codec import Outcome, decode, encode, outcome, service_of
+from webhook.core.policy_admission.check_codec import CheckResult, check_policy, decode, encode, service_of
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted(
@@ -30,13 +30,13 @@ PAGE = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
 
 def there_and_back(policy: Policy) -> Policy:
     sent = LoadResult(LoadedPolicy(policy, "0123456789abcdef"), (Problem(1, 2, "path", "value", "reason", "remedy"),))
-    received = received_from(encode(Outcome.of(sent)))
+    received = received_from(encode(CheckResult.of(sent)))
     assert received == sent
     return received.policy.policy
 
 
 def received_from(data: bytes) -> LoadResult:
-    found = decode(data, Outcome)
+    found = decode(data, CheckResult)
     return found.loaded([service_of(piece) for piece in found.services])
 
 
@@ -47,7 +47,7 @@ def written(policy: Policy) -> Any:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_policy_comes_back_as_it_was(path: Path) -> None:
-    policy = unproved(path.read_bytes(), None).policy
+    policy = load_unproved(path.read_bytes(), None).policy
     assert written(there_and_back(policy)) == written(policy)
 
 
@@ -55,7 +55,7 @@ def test_the_pages_examples_come_back_as_they_were() -> None:
     examples = re.findall(r"```yaml\n(apiVersion.*?)```", PAGE, re.DOTALL)
     assert examples
     for example in examples:
-        policy = unproved(example.encode(), None).policy
+        policy = load_unproved(example.encode(), None).policy
         assert written(there_and_back(policy)) == written(policy)
 
 
@@ -67,22 +67,24 @@ def test_any_policy_comes_back_as_it_was(governed: Any) -> None:
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_every_problem_comes_back_as_it_was(path: Path) -> None:
-    sent = outcome(path.read_bytes(), Purpose.LINT)
+    sent = check_policy(path.read_bytes(), Purpose.LINT)
     assert sent.problems
     with pytest.raises(DocumentError) as caught:
         received_from(encode(sent))
     assert caught.value.problems == sent.problems
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc0", b"garbage", encode(Outcome())[:-1], msgspec.json.encode(Outcome())])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc0", b"garbage", encode(CheckResult())[:-1], msgspec.json.encode(CheckResult())]
+)
 def test_what_is_no_outcome_is_refused(data: bytes) -> None:
     with pytest.raises((msgspec.MsgspecError, ValueError)):
-        decode(data, Outcome)
+        decode(data, CheckResult)
 
 
 def test_an_amount_that_is_none_is_refused() -> None:
-    policy = unproved((ROOT / "docs/examples/policy.yaml").read_bytes(), None).policy
-    good = encode(Outcome.of(LoadResult(LoadedPolicy(policy, "0"))))
+    policy = load_unproved((ROOT / "docs/examples/policy.yaml").read_bytes(), None).policy
+    good = encode(CheckResult.of(LoadResult(LoadedPolicy(policy, "0"))))
     assert b"180s" in good
     with pytest.raises((msgspec.MsgspecError, ValueError)):
         received_from(good.replace(b"180s", b"180x"))

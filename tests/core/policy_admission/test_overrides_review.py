@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from webhook.core.document import Purpose, load
-from webhook.core.policy_admission.overrides_review import weigh_overrides
-from webhook.core.policy_admission.policy_review import PolicyReview, question
+from webhook.core.policy_admission.overrides_review import review_overrides
+from webhook.core.policy_admission.policy_review import PolicyReview, decode_review
 
 POLICY = load(
     b"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
@@ -36,10 +36,10 @@ def asked(new: dict[str, Any], old: dict[str, Any] | None = None, *, with_policy
         "oldObject": old,
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    found = question(msgspec.json.encode(review))
+    found = decode_review(msgspec.json.encode(review))
     if isinstance(found, PolicyReview):
         return found
-    return weigh_overrides(found, POLICY if with_policy else None, NOW_US)
+    return review_overrides(found, POLICY if with_policy else None, NOW_US)
 
 
 def response(found: PolicyReview) -> dict[str, Any]:

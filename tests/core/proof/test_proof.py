@@ -14,7 +14,7 @@ from webhook.core.document.yaml import reader
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import PatchOperation, add
 from webhook.core.policy.model import Policy, Service
-from webhook.core.proof import Proof, prove, proving, trial
+from webhook.core.proof import Proof, prove, prover, rewrite_check
 from webhook.core.proof.corpus import CORPUS
 
 ZONE = "topology.kubernetes.io/zone"
@@ -56,7 +56,7 @@ def test_a_plain_pod_asks_for_nothing() -> None:
     [service] = policy_of(rules).services
     plain = [sample for sample in CORPUS if sample.is_plain]
     assert plain
-    assert [trial.trouble_with(sample, service) for sample in plain] == [None] * len(plain)
+    assert [rewrite_check.rewrite_failure(sample, service) for sample in plain] == [None] * len(plain)
 
 
 # What is refused
@@ -93,7 +93,7 @@ def test_rules_whose_rewrite_never_comes_to_rest_are_refused_here_by_a_rewrite_t
         more = add([one], "spec", "tolerations") if own is None else add(one, "spec", "tolerations", "-")
         return (*rewrite(pod, service, policy_hash), more)
 
-    monkeypatch.setattr(trial, "rewrite", restless)
+    monkeypatch.setattr(rewrite_check, "rewrite", restless)
     [line] = problems(with_service("  placement: {nodeSelector: {a: b}}\n"))
     assert line.startswith("6:3: services[0].placement: {...}: a plain Pod is changed by every rewrite anew")
     assert "/spec/tolerations/-" in line
@@ -107,7 +107,7 @@ def test_rules_that_a_rewrite_leaves_unfulfilled_are_refused_here_by_a_rewrite_t
         made = rewrite(pod, service, policy_hash)
         return tuple(operation for operation in made if "nodeSelector" not in operation.path)
 
-    monkeypatch.setattr(trial, "rewrite", forgetful)
+    monkeypatch.setattr(rewrite_check, "rewrite", forgetful)
     found = problems(with_service("  placement: {nodeSelector: {disk: ssd}}\n"))
     assert any("PlacementUnfulfilled: spec.nodeSelector[disk] is missing" in line for line in found)
 
@@ -120,7 +120,7 @@ def test_code_that_fails_on_a_pod_is_a_flaw_and_no_crash_here_by_a_rewrite_that_
             raise ZeroDivisionError("of ours")
         return rewrite(pod, service, policy_hash)
 
-    monkeypatch.setattr(trial, "rewrite", failing)
+    monkeypatch.setattr(rewrite_check, "rewrite", failing)
     [flaw] = prove(policy_of("resources: {container: {max: {cpu: 8}}}")).flaws
     assert (flaw.service, flaw.stanza) == (0, "resources")
     assert flaw.reason == "a Pod with init containers cannot be rewritten: ZeroDivisionError('of ours')"
@@ -129,7 +129,7 @@ def test_code_that_fails_on_a_pod_is_a_flaw_and_no_crash_here_by_a_rewrite_that_
 def test_a_patch_that_cannot_be_applied_is_a_flaw_here_by_one_that_adds_below_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trial, "rewrite", lambda *_: (add(1, "spec", "nothing", "here"),))
+    monkeypatch.setattr(rewrite_check, "rewrite", lambda *_: (add(1, "spec", "nothing", "here"),))
     [flaw] = prove(policy_of("placement: {nodeSelector: {a: b}}")).flaws
     assert "cannot be rewritten: JsonP" in flaw.reason
 
@@ -152,7 +152,7 @@ def raising_for(monkeypatch: pytest.MonkeyPatch, *stanzas: str, together: bool =
             raise ZeroDivisionError
         return rewrite(pod, service, policy_hash)
 
-    monkeypatch.setattr(trial, "rewrite", failing)
+    monkeypatch.setattr(rewrite_check, "rewrite", failing)
 
 
 BOTH = "placement: {nodeSelector: {a: b}}, resources: {container: {max: {cpu: 8}}}"
@@ -219,7 +219,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if sample is CORPUS[0]:
             names.append(service.name)
 
-    monkeypatch.setattr(proving, "trouble_with", noted)
+    monkeypatch.setattr(prover, "rewrite_failure", noted)
     return names
 
 
@@ -237,7 +237,7 @@ def test_equal_rules_are_proved_once_whoever_wrote_them(monkeypatch: pytest.Monk
 
 
 def test_of_too_many_sets_of_rules_some_are_proved_at_even_distances(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proving, "MOST_SETS", 4)
+    monkeypatch.setattr(prover, "MOST_SETS", 4)
     names = tried(monkeypatch)
     assert prove(distinct(10)) == Proof((), 4, 10)
     assert names == ["s0", "s2", "s5", "s7"]
@@ -246,16 +246,16 @@ def test_of_too_many_sets_of_rules_some_are_proved_at_even_distances(monkeypatch
 
 def test_of_rules_that_are_too_long_fewer_are_proved_and_one_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     names = tried(monkeypatch)
-    one = len(proving._encoder.encode((distinct(1).services[0].placement, None)))
-    monkeypatch.setattr(proving, "MOST_BYTES", 5 * one)
+    one = len(prover._encoder.encode((distinct(1).services[0].placement, None)))
+    monkeypatch.setattr(prover, "MOST_BYTES", 5 * one)
     assert prove(distinct(10)) == Proof((), 5, 10)
     assert names == ["s0", "s2", "s4", "s6", "s8"]
-    monkeypatch.setattr(proving, "MOST_BYTES", 1)
+    monkeypatch.setattr(prover, "MOST_BYTES", 1)
     assert prove(distinct(10)) == Proof((), 1, 10)
 
 
 def test_a_proof_by_sample_is_a_warning_of_lint_and_at_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proving, "MOST_SETS", 2)
+    monkeypatch.setattr(prover, "MOST_SETS", 2)
     services = "".join(
         f"- {{name: s{place}, match: {{namespaces: [n{place}]}}, placement: {{nodeSelector: {{a: v{place}}}}}}}\n"
         for place in range(3)

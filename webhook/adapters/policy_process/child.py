@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from webhook.core.document import Problem, Purpose
 from webhook.core.document.yaml.problems import DOCUMENT
-from webhook.core.policy_admission.check_codec import Outcome, decode, encode, outcome
-from webhook.core.policy_admission.policy_review import Question, weigh
+from webhook.core.policy_admission.check_codec import CheckResult, check_policy, decode, encode
+from webhook.core.policy_admission.policy_review import DocumentReview, review_policy
 
 CPU_SECONDS_MAX = 60
 """An orphan ends, too."""
@@ -31,17 +31,17 @@ _TOO_MUCH = Problem(
 def loaded(given: bytes, purpose: str) -> bytes:
     """Check a document as `webhook.core.document.load`."""
     try:
-        return encode(outcome(given, Purpose(purpose)))
+        return encode(check_policy(given, Purpose(purpose)))
     except MemoryError:
-        return encode(Outcome(problems=(_TOO_MUCH,)))
+        return encode(CheckResult(problems=(_TOO_MUCH,)))
 
 
-def weighed(given: bytes) -> bytes:
-    """Check a document on its way into the cluster as `webhook.core.policy_admission.policy_review.weigh`."""
-    return encode(weigh(decode(given, Question)))
+def reviewed(given: bytes) -> bytes:
+    """Check a document on its way into the cluster as `webhook.core.policy_admission.policy_review.review_policy`."""
+    return encode(review_policy(decode(given, DocumentReview)))
 
 
-_TASKS: dict[str, Callable[..., bytes]] = {"load": loaded, "weigh": weighed}
+_TASKS: dict[str, Callable[..., bytes]] = {"load": loaded, "review": reviewed}
 
 
 def main(task: str, *more: str) -> None:

@@ -13,8 +13,8 @@ import msgspec
 
 import webhook
 from webhook.core.document import LoadResult, Purpose
-from webhook.core.policy_admission.check_codec import Outcome, decode, encode, service_of
-from webhook.core.policy_admission.policy_review import PolicyReview, Question
+from webhook.core.policy_admission.check_codec import CheckResult, decode, encode, service_of
+from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
 from webhook.errors import CheckFailedError
 from webhook.support.garbage_collection import put_off
 
@@ -39,7 +39,7 @@ class PolicyProcess:
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         answer = await self._answer(raw, "load", purpose)
         with _sense(), put_off():
-            outcome = decode(answer, Outcome)
+            outcome = decode(answer, CheckResult)
             services = []
             for piece in outcome.services:
                 services.append(service_of(piece))
@@ -47,8 +47,8 @@ class PolicyProcess:
                     await asyncio.sleep(0)
         return outcome.loaded(services)
 
-    async def weigh(self, asked: Question) -> PolicyReview:
-        answer = await self._answer(encode(asked), "weigh")
+    async def review(self, asked: DocumentReview) -> PolicyReview:
+        answer = await self._answer(encode(asked), "review")
         with _sense():
             return decode(answer, PolicyReview)
 

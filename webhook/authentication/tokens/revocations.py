@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from webhook.core.document.yaml.recognition import DocumentKind
+from webhook.core.document.yaml.document_kind import DocumentKind
 from webhook.errors import UserError
 from webhook.support.strict_yaml import read_yaml, shown_only_as
 from webhook.support.watched_file import Reloading

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from webhook.core.document import DocumentError
-from webhook.core.document.loading import unproved
+from webhook.core.document.loading import load_unproved
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 from webhook.core.overrides import Override
@@ -191,7 +191,7 @@ async def _policy(where: OverridesLocation, book: OverridesBook) -> Policy | Non
     try:
         given = where.policy
         raw = await book.policy() if given is None else content(given, "give the path of a policy document")
-        return None if raw is None else unproved(raw, None).policy
+        return None if raw is None else load_unproved(raw, None).policy
     except (UserError, DocumentError) as error:
         if where.policy is not None:
             raise error if isinstance(error, UserError) else UserError(f"{where.policy}:{error}") from None

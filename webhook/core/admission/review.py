@@ -23,7 +23,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
 from webhook.core.kubernetes.pod_templates import BY_RESOURCE
 from webhook.core.kubernetes.unresolved_labels import RESOLVED, UnresolvedLabels
-from webhook.core.simulation.reading import pod_of
+from webhook.core.simulation.workload_pods import pod_of
 
 # Requests whose object is a Pod. With other subresources of `pods` it is a Binding, an Eviction or a Scale.
 _POD_REQUESTS = frozenset({("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})

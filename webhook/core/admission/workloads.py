@@ -21,7 +21,7 @@ from webhook.core.policy_spec import Mode
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 
 
-def asked(policy: Policy) -> tuple[WorkloadKind, ...]:
+def reviewed_kinds(policy: Policy) -> tuple[WorkloadKind, ...]:
     """Return the workload kinds to review: those whose controller's Pods are not all exempt."""
     empty = Pod(PodMetadata(), PodSpec())
     return tuple(

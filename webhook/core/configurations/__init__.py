@@ -1,7 +1,7 @@
 """Webhook configurations, rendered from the policy: the API server asks us about what we would act on, and no more."""
 
 from webhook.core.configurations.client import ClientConfig, ServiceReference
-from webhook.core.configurations.regions import TooManyEntriesError
+from webhook.core.configurations.namespace_regions import TooManyEntriesError
 from webhook.core.configurations.rendering import configurations
 
 __all__ = ["ClientConfig", "ServiceReference", "TooManyEntriesError", "configurations"]

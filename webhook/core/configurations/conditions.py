@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.admission.mutation import HASH_ANNOTATION
-from webhook.core.configurations.expressions import is_one_of, namespace_fits, pieces
-from webhook.core.configurations.names import EVERY, Patterns
-from webhook.core.configurations.regions import Region
+from webhook.core.configurations.cel import is_one_of, namespace_fits, pieces
+from webhook.core.configurations.name_sets import EVERY, Patterns
+from webhook.core.configurations.namespace_regions import NamespaceRegion
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.policy.model import Exemptions
 
@@ -25,7 +25,7 @@ _USER = "request.userInfo.username"
 _RUNTIME_CLASS = "object.spec.runtimeClassName"
 
 
-def of_region(region: Region) -> Iterator[Condition]:
+def of_region(region: NamespaceRegion) -> Iterator[Condition]:
     """Yield the conditions on a namespace's name; labels are the native selector's."""
     if EVERY not in region.names.inside:
         yield _condition("in-service-namespaces", namespace_fits(region.names.inside))

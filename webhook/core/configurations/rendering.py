@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from webhook.core.admission import workloads
 from webhook.core.configurations import conditions
+from webhook.core.configurations.cel import pieces
 from webhook.core.configurations.client import ClientConfig, Json
-from webhook.core.configurations.expressions import pieces
-from webhook.core.configurations.names import Names
-from webhook.core.configurations.regions import METADATA_NAME, Region, all_regions, regions
+from webhook.core.configurations.name_sets import NameSet
+from webhook.core.configurations.namespace_regions import METADATA_NAME, NamespaceRegion, all_regions, regions
 from webhook.core.document import configmap
 from webhook.core.policy.model import Policy
 
@@ -50,7 +50,7 @@ def _mutating(policy: Policy, client: ClientConfig) -> Iterator[Json]:
 
 
 def _validating(
-    policy: Policy, client: ClientConfig, found: Iterable[Region], name: str, failure_policy: str
+    policy: Policy, client: ClientConfig, found: Iterable[NamespaceRegion], name: str, failure_policy: str
 ) -> Iterator[Json]:
     for numbered, region in _named(name, found):
         asked = (
@@ -73,7 +73,7 @@ def _warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
     Who is exempt is so as the user that makes Pods, not as the one that writes their templates.
     """
     resources: dict[str, list[str]] = {}
-    for source in workloads.asked(policy):
+    for source in workloads.reviewed_kinds(policy):
         resources.setdefault(source.group, []).append(source.resource)
     for name, region in _named("workloads", all_regions(policy)) if resources else ():
         yield {
@@ -104,10 +104,10 @@ def _of_the_policy(client: ClientConfig) -> Json:
     }
 
 
-def _named(name: str, found: Iterable[Region]) -> Iterator[tuple[str, Region]]:
+def _named(name: str, found: Iterable[NamespaceRegion]) -> Iterator[tuple[str, NamespaceRegion]]:
     """Name the webhooks of regions; one whose names are too many for an expression becomes several."""
     small = (
-        replace(region, names=Names.of(patterns, region.names.outside))
+        replace(region, names=NameSet.of(patterns, region.names.outside))
         for region in found
         for patterns in pieces(region.names.inside)
     )
@@ -135,7 +135,7 @@ def _rule(resources: Iterable[str], operations: Iterable[str], group: str = "") 
     }
 
 
-def _asked(region: Region, asked: tuple[conditions.Condition, ...]) -> Json:
+def _asked(region: NamespaceRegion, asked: tuple[conditions.Condition, ...]) -> Json:
     selector = [
         {"key": one.key, "operator": one.operator, **({"values": list(one.values)} if one.values else {})}
         for one in region.selector.match_expressions or ()

@@ -1,4 +1,4 @@
-"""The policy document: bytes in, frozen types or every mistake with line, column and remedy out."""
+"""Policy document: parsed from bytes to frozen types, or to all problems with line, column and remedy."""
 
 from webhook.core.document.feature_gates import Purpose
 from webhook.core.document.loading import LoadResult, load

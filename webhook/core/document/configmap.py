@@ -1,4 +1,4 @@
-"""The ConfigMaps that carry our documents: where they are, and the document in one."""
+"""ConfigMaps with Podgate's documents: their names, and the document in one."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ class ConfigMapMetadata(Struct, frozen=True, rename="camel"):
 
 
 class ConfigMap(Struct, frozen=True, rename="camel"):
-    """As much of a ConfigMap as matters here."""
+    """The fields of a ConfigMap that are read."""
 
     metadata: ConfigMapMetadata = ConfigMapMetadata()
     data: Mapping[str, str] | None = None
@@ -31,11 +31,11 @@ class ConfigMap(Struct, frozen=True, rename="camel"):
 
 
 class NoDocumentError(Exception):
-    """A ConfigMap without its document in it; the message names object, field, value and remedy."""
+    """A ConfigMap without the document; the message names object, field, value and remedy."""
 
 
 def document_of(config_map: ConfigMap, key: str = KEY) -> bytes:
-    """Return the bytes of the document, which its hash is made over."""
+    """Return the document's bytes, over which its hash is computed."""
     text = (config_map.data or {}).get(key)
     if text is not None:
         return text.encode()

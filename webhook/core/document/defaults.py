@@ -1,4 +1,4 @@
-"""`defaults` under every service: an RFC 7386 merge patch whose values keep the place that they were written in."""
+"""Merge of `defaults` under every service (RFC 7386); values keep the line and column where they were written."""
 
 from dataclasses import replace
 
@@ -6,14 +6,14 @@ from webhook.core.document.yaml.nodes import MOST_NODES, Node
 from webhook.core.document.yaml.problems import DocumentError
 
 NO_DEFAULT = ("name", "match", "pool")
-"""What tells services apart cannot come from `defaults`."""
+"""Fields that identify a service, which `defaults` cannot set."""
 
 ATOMIC = frozenset({"affinity", "hard", "podSelector", "namespaceSelector", "labelSelector"})
-"""A service's own one replaces the default as a whole: half a selector means something else."""
+"""Fields replaced as a whole: a merged selector would mean something else."""
 
 
 def with_defaults(document: Node) -> Node:
-    """Return the document with every service as it is in force. What is no mapping is left for the schema to refuse."""
+    """Return the document with defaults merged into every service. Non-mappings are left to the schema."""
     fields = document.value
     if not isinstance(fields, dict) or "services" not in fields:
         return document
@@ -30,7 +30,7 @@ def with_defaults(document: Node) -> Node:
 
 
 def _merged(base: dict[str, Node], patch: Node) -> Node:
-    """Return `base` patched. A null that removes nothing stays, to be refused: it is a slip, not a wish."""
+    """Return `base` patched. A null that removes nothing stays, so that the schema rejects it."""
     if not isinstance(patch.value, dict):
         return patch
     result = dict(base)

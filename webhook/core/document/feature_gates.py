@@ -1,15 +1,15 @@
-"""What this version acts on, by command: the one table. A stanza that nothing acts on is refused, never ignored."""
+"""Feature gates: the table of stanzas that a command does not support. They are rejected, never ignored."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 
 
 class Purpose(StrEnum):
-    """Which command reads the document; of `serve`, also what it has to act with."""
+    """The command that reads the document; for `serve`, also its cluster and store."""
 
     LINT = "lint"
     SERVE = "serve"
@@ -21,29 +21,28 @@ class Purpose(StrEnum):
 
     @classmethod
     def serving(cls, *, alone: bool, in_process: bool) -> "Purpose":
-        """Return the kind of `serve` that has no cluster to ask, that counts for itself alone, both or neither."""
+        """Return the purpose of `serve`: `alone` without a cluster, `in_process` with --store memory."""
         if in_process:
             return cls.SERVE_ALONE_IN_PROCESS if alone else cls.SERVE_IN_PROCESS
         return cls.SERVE_ALONE if alone else cls.SERVE
 
 
-_NOBODY: frozenset[Purpose] = frozenset()
+_NONE: frozenset[Purpose] = frozenset()
 _OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
-# `lint` does not know which kind of `serve` is meant, and trusts.
+# `lint` does not know how `serve` will run, and assumes that it supports the stanza.
 _WITH_A_CLUSTER = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
 _WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_ALONE}
 
 
 @dataclass(frozen=True, slots=True)
 class Stanza:
-    """A field that not every command acts on.
+    """A field that some commands do not support.
 
-    `word`: only this value of it is meant. `lacks`: reason and remedy where one kind of `serve` acts on it and another
-    cannot.
+    `word`: only this value is affected. `lacks`: reason and remedy if `serve` supports it only in some setups.
     """
 
     path: tuple[str, ...]
-    acts: frozenset[Purpose] = _NOBODY
+    acts: frozenset[Purpose] = _NONE
     word: str | None = None
     lacks: tuple[str, str] | None = None
 
@@ -83,8 +82,8 @@ NOT_EVERYWHERE = (
 )
 
 
-def objections(document: Part, purpose: Purpose) -> Iterator[Problem]:
-    """Yield what a command has against stanzas that it cannot act on."""
+def objections(document: DocumentPart, purpose: Purpose) -> Iterator[Problem]:
+    """Yield the problems of stanzas that a command does not support."""
     for stanza in NOT_EVERYWHERE:
         if purpose in stanza.acts:
             continue
@@ -93,7 +92,7 @@ def objections(document: Part, purpose: Purpose) -> Iterator[Problem]:
                 yield _problem(part, stanza)
 
 
-def _problem(part: Part, stanza: Stanza) -> Problem:
+def _problem(part: DocumentPart, stanza: Stanza) -> Problem:
     if stanza.lacks is not None:
         return part.wrong_field(*stanza.lacks)
     if stanza.word is not None:

@@ -1,4 +1,4 @@
-"""The formats that the schema names: what a label, a duration, a resource may look like, and what to write instead."""
+"""Formats of the schema (labels, durations, resources, ...), each with reason and remedy for invalid text."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from webhook.core.document.yaml.problems import close_to
 from webhook.core.kubernetes.quantity import Duration, quantity_value
 from webhook.core.kubernetes.timestamps import microseconds
 
-_LONGEST_US = 720 * 3_600_000_000  # 30 days, as windows: nothing that is counted lives longer
+_LONGEST_US = 720 * 3_600_000_000  # 30 days, the longest window
 _INTERVAL_US = (100_000, 3_600_000_000)
 _SECOND_US = 1_000_000
 _LARGEST_AMOUNT = 2**63 - 1
@@ -31,7 +31,7 @@ QUOTA_RESOURCES = (
 
 
 class FormatError(ValueError):
-    """Why a text does not fit, and what would."""
+    """A text violates a format: reason and remedy."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason)
@@ -45,7 +45,7 @@ def _must(holds: object, reason: str, remedy: str) -> None:
 
 
 def _duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
-    """Return the microseconds; `such_as` are lengths that fit the field."""
+    """Return the microseconds; `such_as` are examples for the field."""
     try:
         us = Duration.parse(text).us
     except ValueError as error:
@@ -198,12 +198,12 @@ _FORMATS: dict[str, Callable[[str], object]] = {
 
 
 def check(text: str, name: str) -> None:
-    """Judge a text by a format; FormatError where it does not fit."""
+    """Check a text against a format. Raises FormatError."""
     _FORMATS[name](text)
 
 
 def fits(text: str, name: str) -> bool:
-    """Say whether a text fits a format."""
+    """Return whether a text satisfies a format."""
     try:
         _FORMATS[name](text)
     except FormatError:
@@ -212,7 +212,7 @@ def fits(text: str, name: str) -> bool:
 
 
 def checker() -> FormatChecker:
-    """Return a checker of these formats alone: a standard one that we do not name must not creep in."""
+    """Return a checker of only these formats, without the standard ones."""
     made = FormatChecker(formats=())
     for name, judge in _FORMATS.items():
         made.checks(name, raises=FormatError)(_for(str, judge))
@@ -223,7 +223,7 @@ def checker() -> FormatChecker:
 
 
 def _for(kinds: type | tuple[type, ...], judge: Callable[..., object]) -> Callable[[object], bool]:
-    """Leave values of other types to the schema's `type`: one mistake, one message."""
+    """Skip values of other types, which the schema's `type` reports: one message per mistake."""
 
     def holds(value: object) -> bool:
         if isinstance(value, kinds) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""One document from bytes to a policy in force: read, merge, check, judge, prove. All that is wrong comes at once."""
+"""Loading of a policy document: parse, merge defaults, check schema and rules, prove. Reports all problems at once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,13 +7,13 @@ from hashlib import sha256
 from webhook.core.document import feature_gates, rules
 from webhook.core.document.defaults import with_defaults
 from webhook.core.document.feature_gates import Purpose
-from webhook.core.document.structure import mistakes
-from webhook.core.document.yaml.fields import Part, Wrong, converted
+from webhook.core.document.schema_problems import schema_problems
+from webhook.core.document.yaml.document_kind import POLICY, redacted_unless
 from webhook.core.document.yaml.nodes import Node
+from webhook.core.document.yaml.parts import DocumentPart, InvalidPaths, converted
 from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem, ordered
 from webhook.core.document.yaml.reader import read
-from webhook.core.document.yaml.recognition import POLICY, shown_only_as
-from webhook.core.document.yaml.syntax import of_template
+from webhook.core.document.yaml.syntax_errors import template_problem
 from webhook.core.document.yaml.text import decoded, syntax_problem
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.proof import Proof, prove
@@ -21,7 +21,7 @@ from webhook.core.proof import Proof, prove
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """A good policy, and what is allowed in it but probably not meant."""
+    """A valid policy, and warnings about values that are probably mistakes."""
 
     policy: LoadedPolicy
     warnings: tuple[Problem, ...] = ()
@@ -29,7 +29,7 @@ class LoadResult:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveDocument:
-    """A good document after the merge: as a tree that knows its places, and as types."""
+    """A valid document after the merge: as a tree with line numbers, and as types."""
 
     document: Node
     policy: Policy
@@ -37,23 +37,23 @@ class EffectiveDocument:
 
 
 def load(raw: bytes, purpose: Purpose) -> LoadResult:
-    """Return the policy that `raw` holds; DocumentError with every problem that keeps `purpose` from using it."""
-    effective = understand(raw, purpose)
+    """Return the policy in `raw`. DocumentError: all problems that prevent its use for `purpose`."""
+    effective = load_effective(raw, purpose)
     return LoadResult(LoadedPolicy(effective.policy, sha256(raw).hexdigest()[:16]), effective.warnings)
 
 
-def understand(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
-    """Return the document in force. Without a purpose no stanza is refused for being too early."""
-    effective = unproved(raw, purpose)
+def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
+    """Return the merged document, proved. Without a purpose, unsupported stanzas are accepted."""
+    effective = load_unproved(raw, purpose)
     proof = prove(effective.policy)
     if proof.flaws:
         raise DocumentError(_flaws(proof, effective.document))
     return replace(effective, warnings=ordered([*effective.warnings, *_left_out(proof, effective.document)]))
 
 
-def unproved(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
-    """Return the same without the proof, which takes as long as all the rest: for what was proved already."""
-    with shown_only_as(POLICY, raw):
+def load_unproved(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
+    """Return the merged document without the proof, which takes half of the time: for documents proved before."""
+    with redacted_unless(POLICY, raw):
         return _checked(raw, purpose)
 
 
@@ -64,9 +64,9 @@ def _checked(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
         raise DocumentError([Problem(1, 1, DOCUMENT, "(empty)", "there is no document", remedy)])
     _refuse_what_is_no_policy(reading.root)
     document = with_defaults(reading.root)
-    found = list(mistakes(document))
+    found = list(schema_problems(document))
     problems = [*reading.problems, *(mistake.problem for mistake in found)]
-    root = Part(document, (), Wrong(path for mistake in found for path in mistake.wrong))
+    root = DocumentPart(document, (), InvalidPaths(path for mistake in found for path in mistake.wrong))
     problems += rules.errors(root)
     if purpose is not None:
         problems += feature_gates.objections(root, purpose)
@@ -76,21 +76,21 @@ def _checked(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
 
 
 def _of_a_template(raw: bytes) -> list[Problem]:
-    """Say what is wrong at once with a template that nobody rendered: each of its values would be."""
+    """Return one problem for an unrendered template, instead of one for each of its values."""
     text = decoded(raw)
-    found = of_template(text)
+    found = template_problem(text)
     return [] if found is None else [syntax_problem(found, text)]
 
 
 def _policy(document: Node) -> Policy:
-    """Return the types; `defaults` has done its work."""
+    """Return the document as types, without `defaults`, which are merged."""
     fields = document.value if isinstance(document.value, dict) else {}
     kept = {key: node for key, node in fields.items() if key != "defaults"}
     return converted(replace(document, value=kept), Policy)
 
 
 def _refuse_what_is_no_policy(root: Node) -> None:
-    """Say plainly what is wrong where every single line would be."""
+    """Raise one problem for a document of another kind, instead of one per line."""
     if not isinstance(root.value, dict):
         remedy = "begin with apiVersion: podgate.io/v1alpha1, kind: Policy and services:"
         raise DocumentError([root.problem("a policy must be a mapping of fields", remedy)])
@@ -101,7 +101,7 @@ def _refuse_what_is_no_policy(root: Node) -> None:
 
 
 def _flaws(proof: Proof, document: Node) -> Iterator[Problem]:
-    """Yield what the proof found, each at the stanza that it is about."""
+    """Yield the flaws that the proof found, each at its stanza."""
     services = document.child("services")
     for flaw in proof.flaws:
         yield services.child(flaw.service).child(flaw.stanza).problem_at_key(flaw.reason, flaw.remedy)

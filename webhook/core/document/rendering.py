@@ -1,4 +1,4 @@
-"""The policy in force after `defaults`, with where each value comes from: the service, `defaults`, or built in."""
+"""Effective policy after the merge, with the source of each value: the document, `defaults`, or built in."""
 
 import json
 import re
@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from webhook.core.document.loading import understand
-from webhook.core.document.yaml.nodes import Node, Written
+from webhook.core.document.loading import load_effective
+from webhook.core.document.yaml.nodes import ExactNumber, Node
 from webhook.core.document.yaml.problems import Path, written_path
 from webhook.core.document.yaml.scalars import resolved
 from webhook.core.policy_spec import OutcomeSource
 
-# Read as text by every YAML reader, old or new; durations and percentages are worth the second half.
+# Text to every YAML parser of any version; the second half is for durations and percentages.
 _PLAIN = re.compile(r"[A-Za-z_][\w./*%@+-]+|[A-MO-XZa-mo-xz]|[1-9]\d*[A-Za-z%]+", re.ASCII)
 _COMMENT_COLUMN = 48
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where a value was written; `line` None: nowhere, it is built in."""
+    """Where a value was written; `line` None: built in."""
 
     origin: str
     line: int | None = None
@@ -37,18 +37,18 @@ BUILT_IN = ValueSource("built in")
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A value in force: a scalar, or named or numbered values."""
+    """An effective value: a scalar, a mapping or a list."""
 
     value: "dict[str, SourcedValue] | list[SourcedValue] | str | int | float | bool"
     source: ValueSource
 
 
 def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
-    """Return the document in force, or one service of it; None where there is no such service.
+    """Return the effective document, or one service of it; None if there is no such service.
 
-    Stanzas that this version does not act on are shown, too. DocumentError as `load`.
+    Unsupported stanzas are shown too. DocumentError as `load`.
     """
-    effective = understand(raw, None)
+    effective = load_effective(raw, None)
     policy = msgspec.to_builtins(effective.policy, enc_hook=str)
     if service is None:
         return _sourced(policy, effective.document)
@@ -60,14 +60,14 @@ def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
 
 
 def _sourced(value: Any, node: Node | None) -> SourcedValue:
-    """Join what is in force with where it was written. What is absent, and empty by default, is left out."""
+    """Join effective values with their sources. Absent values, and those empty by default, are left out."""
     source = _source(node) if node is not None else BUILT_IN
     below = node.value if node is not None else None
     if isinstance(value, dict):
         written = below if isinstance(below, dict) else {}
         fields = {key: _sourced(inner, written.get(key)) for key, inner in value.items() if inner is not None}
         if value.get("source") == OutcomeSource.PUSHED:
-            fields.pop("startDeadline", None)  # a deadline of PodStart's, which no Pushed document may have
+            fields.pop("startDeadline", None)  # only for PodStart, an error with Pushed
         return SourcedValue({k: v for k, v in fields.items() if v.value not in ({}, []) or k in written}, source)
     if isinstance(value, list | tuple):
         items: list[Any] = below if isinstance(below, list) else [None] * len(value)
@@ -101,12 +101,12 @@ def sources(sourced: SourcedValue, path: Path = ()) -> Iterator[tuple[str, Value
 
 
 def yaml_lines(sourced: SourcedValue) -> Iterator[str]:
-    """Yield the document as YAML, each value with its source behind it."""
+    """Yield the document as YAML, each value with its source as a comment."""
     yield from _lines(sourced, "", "")
 
 
 def _lines(sourced: SourcedValue, lead: str, indent: str) -> Iterator[str]:
-    """Yield lines; `lead` opens the first, `indent` every other."""
+    """Yield lines; the first begins with `lead`, the others with `indent`."""
     value = sourced.value
     if isinstance(value, dict) and value:
         for key, inner in value.items():
@@ -131,6 +131,6 @@ def _entry(opening: str, inner: SourcedValue, indent: str) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    if isinstance(value, str) and not isinstance(resolved(value), bool | int | Written | None):
+    if isinstance(value, str) and not isinstance(resolved(value), bool | int | ExactNumber | None):
         return value if _PLAIN.fullmatch(value) else json.dumps(value)
     return json.dumps(value)

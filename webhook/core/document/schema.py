@@ -1,4 +1,4 @@
-"""JSON Schema of the document, made from the types, in two readings: as users write it, and as it is in force."""
+"""JSON Schema of the policy, generated from the types: as users write it, and after the merge of defaults."""
 
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MOST_ITEMS = 1000
-"""Of any list whose type sets no limit of its own: rules compare entries with each other."""
+"""Limit of lists whose type sets none: rules compare entries with each other."""
 
 _REF = "#/$defs/"
 
@@ -27,7 +27,7 @@ def _of_our_types(kind: type) -> Schema:
 
 
 def _strict(schema: Any) -> Any:
-    """Close every object, take null out of what may be absent, and drop defaults that only say "absent"."""
+    """Forbid unknown fields, remove null from optional fields, and drop null defaults."""
     if isinstance(schema, list | tuple):
         return [_strict(item) for item in schema]
     if not isinstance(schema, dict):
@@ -48,7 +48,7 @@ def _strict(schema: Any) -> Any:
 
 
 def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> Schema:
-    """Define `name` and the objects in it again, with nothing required: one side of a merge. Returns a reference."""
+    """Define `name` and its objects again with nothing required, for one side of a merge. Return a reference."""
     key = name + suffix
     if key not in definitions:
         whole = definitions[name]
@@ -65,9 +65,9 @@ def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> 
 
 @cache
 def _definitions() -> Schema:
-    """Return every definition; `Policy` is the document after the merge, `Document` as it is written."""
+    """Return all definitions; `Policy` is the merged document, `Document` the written one."""
     made: Schema = _strict(msgspec.json.schema(Policy, schema_hook=_of_our_types))["$defs"]
-    # Nulls that the types themselves hold as a default, deep inside: absent, too.
+    # Nested null defaults of the types also mean absent.
     _partial(made, "Service", "Defaults", nullable=False)
     for field in NO_DEFAULT:
         del made["ServiceDefaults"]["properties"][field]
@@ -86,7 +86,7 @@ def _definitions() -> Schema:
 
 
 def written() -> Schema:
-    """Return the schema of what users write, for editors."""
+    """Return the schema of the written document, for editors."""
     definitions = _definitions()
     wanted: dict[str, Schema] = {}
     pending = ["Document"]
@@ -110,20 +110,20 @@ def _references(schema: Any) -> list[str]:
 
 @cache
 def in_force() -> Schema:
-    """Return the schema of a document whose services have their defaults."""
+    """Return the schema of the merged document."""
     definitions = _definitions()
     return _resolved(definitions["Policy"], definitions)
 
 
 @cache
 def closed(kind: Any) -> Schema:
-    """Return the schema of any other document, from its type."""
+    """Return the schema of another document by its type."""
     made = _strict(msgspec.json.schema(kind, schema_hook=_of_our_types))
     return _resolved(made, made.pop("$defs"))
 
 
 def _resolved(whole: Schema, definitions: Schema) -> Schema:
-    """Replace references by what they refer to: checks run faster."""
+    """Inline all references: validation is faster."""
 
     def resolved(schema: Any) -> Any:
         if isinstance(schema, list):

@@ -14,7 +14,7 @@ from webhook.core.policy_spec import Choice, Mode
 from webhook.core.policy_spec.quota import MOST_WINDOWS, Hard
 from webhook.core.quota import canonical
 
-MOST_REASON = 500
+LONGEST_REASON = 500
 """Characters: enough for an incident and a sentence, and a line of a log holds it."""
 
 _WIDEST = 1 << 20
@@ -63,14 +63,14 @@ class Override(Struct, frozen=True, rename="camel"):
 
     service: Annotated[str, format_of("dns-label")]
     until: Moment
-    reason: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": MOST_REASON})]
+    reason: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": LONGEST_REASON})]
     quota_factor: Annotated[Quantity, format_of("factor")] | None = None
     modes: PartialModes | None = None
     grant: Annotated[tuple[Grant, ...], Meta(extra_json_schema={"maxItems": MOST_WINDOWS})] = ()
     quota_reset: QuotaReset | None = None
     breaker: ManualBreakerState | None = None
     reset_at: Moment | None = None
-    by: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": MOST_REASON})] | None = None
+    by: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": LONGEST_REASON})] | None = None
     """Who wrote it, as the command that did knows."""
 
     @property

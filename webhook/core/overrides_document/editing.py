@@ -13,17 +13,19 @@ from webhook.core.overrides_document.loading import load
 _WIDEST = 1 << 20
 
 
-def placed(entries: Iterable[Override], service: str, its: Iterable[Override], now_us: int) -> tuple[Override, ...]:
+def with_entries(
+    entries: Iterable[Override], service: str, its: Iterable[Override], now_us: int
+) -> tuple[Override, ...]:
     """Return the live entries with `its` as those of the service."""
-    return (*cleared(entries, service, now_us), *its)
+    return (*without_service(entries, service, now_us), *its)
 
 
-def cleared(entries: Iterable[Override], service: str, now_us: int) -> tuple[Override, ...]:
+def without_service(entries: Iterable[Override], service: str, now_us: int) -> tuple[Override, ...]:
     """Return the live entries of all other services."""
     return tuple(entry for entry in entries if entry.until_us > now_us and entry.service != service)
 
 
-def displaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
+def without_replaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
     """Return entries without what a newer one of these takes the place of: a forced state, and a reset of the same."""
     of_breaker = new.breaker is not None or new.reset_at is not None
     left = []
@@ -40,7 +42,7 @@ def written(entries: Iterable[Override]) -> bytes:
     return _text([entry.plain() for entry in entries])
 
 
-def drafted(plain: dict[str, Any]) -> Override:
+def parse_entry(plain: dict[str, Any]) -> Override:
     """Return the entry of these fields, checked as any other; DocumentError with every problem, its path from `[0]`."""
     [entry] = load(_text([plain])).entries
     return entry

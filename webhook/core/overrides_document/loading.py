@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webhook.core.document.structure import mistakes
-from webhook.core.document.yaml.fields import Part, Wrong, converted, sound
+from webhook.core.document.schema_problems import schema_problems
+from webhook.core.document.yaml.document_kind import OVERRIDES, redacted_unless
 from webhook.core.document.yaml.nodes import Node
+from webhook.core.document.yaml.parts import DocumentPart, InvalidPaths, converted, until_invalid
 from webhook.core.document.yaml.problems import DocumentError, Problem
 from webhook.core.document.yaml.reader import read
-from webhook.core.document.yaml.recognition import OVERRIDES, shown_only_as
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.overrides.effects import in_units
 from webhook.core.overrides.entry import Override
@@ -59,7 +59,7 @@ def load(raw: bytes) -> OverridesDocument:
     if len(raw) > LARGEST_BYTES:
         reason = f"{len(raw)} bytes, and the overrides hold at most {LARGEST_BYTES} (256 KiB)"
         raise DocumentError([Problem(1, 1, "(document)", "(text)", reason, "remove what has expired")])
-    with shown_only_as(OVERRIDES, raw):
+    with redacted_unless(OVERRIDES, raw):
         return _checked(raw)
 
 
@@ -72,25 +72,25 @@ def _checked(raw: bytes) -> OverridesDocument:
         return OverridesDocument()
     if not isinstance(root.value, list):
         raise DocumentError([root.problem("overrides must be a list of entries", "begin each with `- service: `")])
-    found = list(mistakes(root, _Entries))
+    found = list(schema_problems(root, _Entries))
     problems = [*reading.problems, *(mistake.problem for mistake in found)]
-    whole = Part(root, (), Wrong(path for mistake in found for path in mistake.wrong))
+    whole = DocumentPart(root, (), InvalidPaths(path for mistake in found for path in mistake.wrong))
     for entry in whole.items():
         for rule in (_does_something, _windows_differ, _amounts_are_exact):
-            problems += sound(rule(entry))
+            problems += until_invalid(rule(entry))
     if problems:
         raise DocumentError(problems)
     return OverridesDocument(converted(root, _Entries), tuple(root.value))
 
 
-def _does_something(entry: Part) -> Iterator[Problem]:
+def _does_something(entry: DocumentPart) -> Iterator[Problem]:
     parts = [part for key in ACTIONS if (part := entry.get(key)) is not None]
     if all(part.is_empty for part in parts) and isinstance(entry.node.value, dict):
         yield entry.wrong_field("does nothing", f"add {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
 
 
-def _windows_differ(entry: Part) -> Iterator[Problem]:
-    first: dict[Duration, Part] = {}
+def _windows_differ(entry: DocumentPart) -> Iterator[Problem]:
+    first: dict[Duration, DocumentPart] = {}
     for window in entry.select("grant", "*", "window"):
         there = first.setdefault(window.read(Duration), window)
         if there is not window:
@@ -98,9 +98,9 @@ def _windows_differ(entry: Part) -> Iterator[Problem]:
             yield window.wrong(reason, "put both grants under one window")
 
 
-def _amounts_are_exact(entry: Part) -> Iterator[Problem]:
+def _amounts_are_exact(entry: DocumentPart) -> Iterator[Problem]:
     for hard in entry.select("grant", "*", "hard"):
-        first: dict[str, Part] = {}
+        first: dict[str, DocumentPart] = {}
         for resource, part in hard.fields().items():
             there = first.setdefault(canonical(resource), part)
             if there is not part:

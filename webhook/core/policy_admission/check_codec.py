@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from webhook.core.document import DocumentError, LoadResult, Problem, Purpose, load
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
-from webhook.core.policy_admission.policy_review import PolicyReview, Question
+from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class _Head(Struct, frozen=True):
     warnings: tuple[Problem, ...]
 
 
-class Outcome(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """What `load` returns, or the problems that it raises.
 
     Services travel one by one, so that whoever receives a thousand of them can do something else in between.
@@ -34,7 +34,7 @@ class Outcome(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
     @classmethod
-    def of(cls, loaded: LoadResult) -> "Outcome":
+    def of(cls, loaded: LoadResult) -> "CheckResult":
         policy = loaded.policy.policy
         head = _Head(msgspec.structs.replace(policy, services=()), loaded.policy.hash, loaded.warnings)
         return cls(head, tuple(Raw(_encoder.encode(service)) for service in policy.services))
@@ -47,15 +47,15 @@ class Outcome(Struct, frozen=True):
         return LoadResult(LoadedPolicy(policy, self.head.hash), self.head.warnings)
 
 
-def outcome(raw: bytes, purpose: Purpose) -> Outcome:
+def check_policy(raw: bytes, purpose: Purpose) -> CheckResult:
     """Load a document; the one check that there is."""
     try:
-        return Outcome.of(load(raw, purpose))
+        return CheckResult.of(load(raw, purpose))
     except DocumentError as error:
-        return Outcome(problems=error.problems)
+        return CheckResult(problems=error.problems)
 
 
-def encode(value: Outcome | Question | PolicyReview) -> bytes:
+def encode(value: CheckResult | DocumentReview | PolicyReview) -> bytes:
     return _encoder.encode(value)
 
 

@@ -8,12 +8,12 @@ from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus, 
 from webhook.core.overrides import Override, remarks
 from webhook.core.overrides_document import OverridesDocument, load
 from webhook.core.policy.model import Policy
-from webhook.core.policy_admission.policy_review import PolicyReview, Question, shortened
+from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, shortened
 
 NAME = "overrides"
 
 
-def weigh_overrides(asked: Question, policy: Policy | None, now_us: int) -> PolicyReview:
+def review_overrides(asked: DocumentReview, policy: Policy | None, now_us: int) -> PolicyReview:
     """Refuse what no server would take, and a new entry for a service that the policy does not have.
 
     An entry that was there before may be for a service that has left the policy since: it keeps nobody from changing

@@ -8,7 +8,7 @@ from msgspec import Struct
 from webhook.core.configurations import ClientConfig, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, OVERRIDES, ConfigMap, NoDocumentError, document_of
-from webhook.core.document.loading import unproved
+from webhook.core.document.loading import load_unproved
 from webhook.core.kubernetes.admission_request import BadReviewError, object_of, request_of
 from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus, respond
 from webhook.core.policy.model import Policy
@@ -32,7 +32,7 @@ class PolicyReview(Struct, frozen=True):
     """What was judged."""
 
 
-class Question(Struct, frozen=True):
+class DocumentReview(Struct, frozen=True):
     """A document that has to be judged, as its AdmissionReview brings it."""
 
     uid: str
@@ -46,11 +46,11 @@ class Question(Struct, frozen=True):
 
 def judge(body: bytes, purpose: Purpose = Purpose.SERVE) -> PolicyReview:
     """Judge a document as a server in this cluster will; BadReviewError where the body is no AdmissionReview."""
-    asked = question(body, purpose)
-    return asked if isinstance(asked, PolicyReview) else weigh(asked)
+    asked = decode_review(body, purpose)
+    return asked if isinstance(asked, PolicyReview) else review_policy(asked)
 
 
-def question(body: bytes, purpose: Purpose = Purpose.SERVE) -> Question | PolicyReview:
+def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentReview | PolicyReview:
     """Return what there is to judge, or the answer where there is nothing; takes no longer than reading the body.
 
     An update that leaves the document alone is admitted whatever stands in it: a bad one that came in while nobody
@@ -72,10 +72,10 @@ def question(body: bytes, purpose: Purpose = Purpose.SERVE) -> Question | Policy
     old = object_of(request.old_object, _config_map, "oldObject")
     if old is not None and (old.data, old.binary_data) == (new.data, new.binary_data):
         return PolicyReview(respond(request.uid, ALLOWED), user, judged=False)
-    return Question(request.uid, user, new, old, purpose, request.name == OVERRIDES)
+    return DocumentReview(request.uid, user, new, old, purpose, request.name == OVERRIDES)
 
 
-def weigh(asked: Question) -> PolicyReview:
+def review_policy(asked: DocumentReview) -> PolicyReview:
     """Judge the document itself: that takes as long as the document is large."""
     try:
         loaded = load(document_of(asked.new), asked.purpose)
@@ -95,10 +95,10 @@ def weigh(asked: Question) -> PolicyReview:
     return PolicyReview(respond(asked.uid, status), asked.user, judged=True, errors=errors)
 
 
-def _former(asked: Question) -> Policy | None:
+def _former(asked: DocumentReview) -> Policy | None:
     """Return the policy that was stored, None where it was none: a bad one was never in force."""
     try:
-        return unproved(document_of(asked.old), asked.purpose).policy if asked.old is not None else None
+        return load_unproved(document_of(asked.old), asked.purpose).policy if asked.old is not None else None
     except (NoDocumentError, DocumentError):
         return None
 

@@ -11,7 +11,7 @@ from webhook.core.policy_spec.breaker import (
     QuotaExceeded,
     WhenOpen,
 )
-from webhook.core.policy_spec.fields import Choice, Count, Mode, Name, Percent
+from webhook.core.policy_spec.field_types import Choice, Count, Mode, Name, Percent
 from webhook.core.policy_spec.placement import LEVEL_LABELS, ConflictRules, Level, OnConflict, Placement, TopologyEntry
 from webhook.core.policy_spec.quota import (
     MOST_WINDOWS,

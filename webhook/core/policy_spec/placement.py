@@ -14,7 +14,7 @@ from webhook.core.kubernetes.types import (
     Weight,
     format_of,
 )
-from webhook.core.policy_spec.fields import Choice, NonEmpty
+from webhook.core.policy_spec.field_types import Choice, NonEmpty
 
 
 class OnConflict(Choice):

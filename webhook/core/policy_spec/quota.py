@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.types import ResourceAmounts, format_of
-from webhook.core.policy_spec.fields import Choice, Count, default
+from webhook.core.policy_spec.field_types import Choice, Count, default
 
 MOST_WINDOWS = 16  # every Pod is charged to all of them
 Hard = Annotated[

@@ -1,22 +1,22 @@
-"""The cross-field rules, in one list each. A rule yields problems, and is silent where its fields are wrong already."""
+"""Cross-field rules, listed by scope. A rule yields problems, and none if its fields are already invalid."""
 
 from collections.abc import Callable, Iterator
 
 from webhook.core.document.rules import amounts, breaker, match, pools, quota, resources, services
 from webhook.core.document.rules.placement import (
-    mode,
+    duplicate_terms,
     node_affinity,
     node_fit,
     pod_affinity,
     preferences,
-    repetition,
     spread,
     tolerations,
+    topology,
 )
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 
-Rule = Callable[[Part], Iterator[Problem]]
+Rule = Callable[[DocumentPart], Iterator[Problem]]
 
 _OF_THE_DOCUMENT: tuple[Rule, ...] = (
     services.names_are_unique,
@@ -32,8 +32,8 @@ _OF_THE_DOCUMENT: tuple[Rule, ...] = (
 _OF_A_SERVICE: tuple[Rule, ...] = (
     match.a_match_says_where,
     match.selectors_make_sense,
-    mode.topology_names_one_label,
-    mode.topology_can_be_fulfilled,
+    topology.topology_names_one_label,
+    topology.topology_can_be_fulfilled,
     node_affinity.node_terms_are_kubernetes,
     node_affinity.required_terms_are_few,
     node_affinity.no_required_term_is_empty,
@@ -57,7 +57,7 @@ _OF_A_SERVICE: tuple[Rule, ...] = (
 _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     pools.pools_have_members,
     pools.pools_can_bind,
-    mode.conflicts_can_happen,
+    topology.conflicts_can_happen,
     quota.longer_windows_can_bind,
     amounts.units_are_meant,
 )
@@ -68,7 +68,7 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     preferences.preferences_can_count,
     preferences.preferences_differ,
     pod_affinity.pod_terms_have_an_effect,
-    repetition.terms_say_something_new,
+    duplicate_terms.terms_say_something_new,
     tolerations.tolerations_need_no_gate,
     tolerations.tolerations_add_something,
     resources.limits_are_meant,
@@ -83,19 +83,19 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
 )
 
 
-def errors(document: Part) -> Iterator[Problem]:
-    """Yield what makes the document unusable."""
+def errors(document: DocumentPart) -> Iterator[Problem]:
+    """Yield the problems that make the document invalid."""
     yield from _judged(document, _OF_THE_DOCUMENT, _OF_A_SERVICE)
 
 
-def advice(document: Part) -> Iterator[Problem]:
-    """Yield what is allowed and probably not meant."""
+def advice(document: DocumentPart) -> Iterator[Problem]:
+    """Yield warnings about values that are probably mistakes."""
     yield from _judged(document, _ADVICE_ON_THE_DOCUMENT, _ADVICE_ON_A_SERVICE)
 
 
-def _judged(document: Part, of_all: tuple[Rule, ...], of_each: tuple[Rule, ...]) -> Iterator[Problem]:
+def _judged(document: DocumentPart, of_all: tuple[Rule, ...], of_each: tuple[Rule, ...]) -> Iterator[Problem]:
     for rule in of_all:
-        yield from sound(rule(document))
+        yield from until_invalid(rule(document))
     for service in document.select("services", "*"):
         for rule in of_each:
-            yield from sound(rule(service))
+            yield from until_invalid(rule(service))

@@ -1,9 +1,9 @@
-"""Amounts that are allowed and hardly meant: a byte of memory, thousandths of one, cores by the billion."""
+"""Advice on implausible amounts: a byte of memory, thousandths of a byte, billions of cores."""
 
 import re
 from collections.abc import Iterator
 
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.quota import canonical
@@ -21,8 +21,8 @@ _PLACES = (
 _OF_QUOTA = "hard"
 
 
-def units_are_meant(document: Part) -> Iterator[Problem]:
-    """Tell of memory below 1Mi and storage below 1Ki, cpu finer than 1m, and more cores than there are."""
+def units_are_meant(document: DocumentPart) -> Iterator[Problem]:
+    """Warn about memory below 1Mi, storage below 1Ki, cpu finer than 1m, and impossibly many cores."""
     seen = set[int]()
     for path in _PLACES:
         for amounts in document.select(*path):
@@ -30,10 +30,10 @@ def units_are_meant(document: Part) -> Iterator[Problem]:
                 continue
             seen.add(id(amounts.node.value))
             for resource, part in amounts.fields().items():
-                yield from sound(_is_meant(resource, part, is_quota=path[-1] == _OF_QUOTA))
+                yield from until_invalid(_is_meant(resource, part, is_quota=path[-1] == _OF_QUOTA))
 
 
-def _is_meant(resource: str, part: Part, *, is_quota: bool) -> Iterator[Problem]:
+def _is_meant(resource: str, part: DocumentPart, *, is_quota: bool) -> Iterator[Problem]:
     name = canonical(resource).partition(".")[2] if is_quota else resource
     value, text = part.read(Quantity).value, part.node.text
     digits = found[1] if (found := _PLAIN.fullmatch(text)) else "1"

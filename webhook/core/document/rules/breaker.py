@@ -1,8 +1,8 @@
-"""Rules of `breaker`: what can trip it, and who tells it how the service fares."""
+"""Rules of `breaker`: its triggers, and the source of its outcomes."""
 
 from collections.abc import Iterator
 
-from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import ErrorRate, Latency, Mode, OutcomeSource
@@ -11,13 +11,13 @@ _TRIGGERS = ("errorRate", "latency", "quotaExceeded")
 _SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: shorter intervals see single Pods
 
 
-def something_can_trip_it(service: Part) -> Iterator[Problem]:
+def something_can_trip_it(service: DocumentPart) -> Iterator[Problem]:
     breaker = service.get("breaker")
     if breaker is not None and not any(breaker.get(trigger) for trigger in _TRIGGERS):
         yield breaker.wrong_field("nothing can trip it", "add errorRate, latency or quotaExceeded, or remove breaker")
 
 
-def outcomes_are_heard(service: Part) -> Iterator[Problem]:
+def outcomes_are_heard(service: DocumentPart) -> Iterator[Problem]:
     breaker = service.get("breaker")
     if breaker is None or breaker.get("outcomes") is not None:
         return
@@ -28,7 +28,7 @@ def outcomes_are_heard(service: Part) -> Iterator[Problem]:
             yield part.wrong_field("needs outcomes, and this breaker has none", remedy)
 
 
-def a_source_has_its_own_fields(service: Part) -> Iterator[Problem]:
+def a_source_has_its_own_fields(service: DocumentPart) -> Iterator[Problem]:
     outcomes = service.get("breaker", "outcomes")
     source = outcomes.get("source") if outcomes else None
     if outcomes is None or source is None:
@@ -45,7 +45,7 @@ def a_source_has_its_own_fields(service: Part) -> Iterator[Problem]:
         yield reporters.wrong_field("belongs to source: Pushed", "remove it, or write source: Pushed")
 
 
-def pod_starts_need_time(service: Part) -> Iterator[Problem]:
+def pod_starts_need_time(service: DocumentPart) -> Iterator[Problem]:
     source = service.get("breaker", "outcomes", "source")
     if source is None or source.read(OutcomeSource) is not OutcomeSource.POD_START:
         return
@@ -59,7 +59,7 @@ def pod_starts_need_time(service: Part) -> Iterator[Problem]:
             yield part.lacks("interval", reason, remedy) if interval is None else interval.wrong(reason, remedy)
 
 
-def quota_events_can_happen(service: Part) -> Iterator[Problem]:
+def quota_events_can_happen(service: DocumentPart) -> Iterator[Problem]:
     trigger = service.get("breaker", "quotaExceeded")
     if trigger is None:
         return

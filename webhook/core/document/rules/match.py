@@ -1,8 +1,8 @@
-"""Rules of `match`: whose Pods a service may own, selectors, and who is shadowed by whom."""
+"""Rules of `match`: namespaces, selectors, and services shadowed by earlier ones."""
 
 from collections.abc import Iterator
 
-from webhook.core.document.yaml.fields import Part, WrongError, sound
+from webhook.core.document.yaml.parts import DocumentPart, InvalidFieldError, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import Constraints, constraints, covering_patterns, imply
 from webhook.core.kubernetes.types import LabelSelector
@@ -22,7 +22,7 @@ _SELECTORS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def a_match_says_where(service: Part) -> Iterator[Problem]:
+def a_match_says_where(service: DocumentPart) -> Iterator[Problem]:
     part = service.get("match")
     if part is None:
         return
@@ -41,15 +41,15 @@ def a_match_says_where(service: Part) -> Iterator[Problem]:
         yield part.wrong_field("selects no namespaces", remedy)
 
 
-def selectors_make_sense(service: Part) -> Iterator[Problem]:
+def selectors_make_sense(service: DocumentPart) -> Iterator[Problem]:
     for path in _SELECTORS:
         for selector in service.select(*path):
             for expression in selector.select("matchExpressions", "*"):
-                yield from sound(values_fit_the_operator(expression))
-            yield from sound(_can_match(selector))
+                yield from until_invalid(values_fit_the_operator(expression))
+            yield from until_invalid(_can_match(selector))
 
 
-def values_fit_the_operator(expression: Part) -> Iterator[Problem]:
+def values_fit_the_operator(expression: DocumentPart) -> Iterator[Problem]:
     operator, values = expression.get("operator"), expression.get("values")
     if operator is None:
         return
@@ -68,10 +68,10 @@ def _is_integer(text: str) -> bool:
     return text.removeprefix("-").isdecimal() and text.isascii()
 
 
-def _can_match(selector: Part) -> Iterator[Problem]:
+def _can_match(selector: DocumentPart) -> Iterator[Problem]:
     label_selector = selector.read(LabelSelector)
     if any(e.operator == "In" and not e.values for e in label_selector.match_expressions or ()):
-        return  # told already
+        return  # reported by values_fit_the_operator
     for key, constraint in constraints(label_selector).items():
         if constraint.impossible:
             reason = f"contradicts itself about {key}: nothing can match"
@@ -79,12 +79,12 @@ def _can_match(selector: Part) -> Iterator[Problem]:
 
 
 class _Reach:
-    """A service's match, taken apart once."""
+    """A service's match as patterns and constraints."""
 
-    def __init__(self, service: Part, order: int) -> None:
+    def __init__(self, service: DocumentPart, order: int) -> None:
         part, name = service.get("match"), service.get("name")
         if part is None or name is None:
-            raise WrongError
+            raise InvalidFieldError
         match = part.read(Match)
         self.order = order
         self.part = part
@@ -96,7 +96,7 @@ class _Reach:
         self.pod_labels: Constraints = constraints(match.pod_selector)
 
     def within(self, other: "_Reach") -> bool:
-        """Return whether whatever we match is matched by `other`."""
+        """Return whether `other` matches everything that this service matches."""
         return (
             (not other.namespaces or (bool(self.namespaces) and self._is_named_in(other.patterns)))
             and imply(self.pod_labels, other.pod_labels)
@@ -107,12 +107,12 @@ class _Reach:
         return not any(patterns.isdisjoint(covering_patterns(name)) for name in self.namespaces)
 
 
-def every_service_can_be_reached(document: Part) -> Iterator[Problem]:
-    earlier: dict[str, list[_Reach]] = {}  # by namespace pattern, "" where none is named: few are worth comparing
+def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
+    earlier: dict[str, list[_Reach]] = {}  # by namespace pattern, "" without one: few need to be compared
     for order, service in enumerate(document.select("services", "*")):
         try:
             reach = _Reach(service, order)
-        except WrongError:
+        except InvalidFieldError:
             continue
         if reach.says_where:
             yield from _shadowed(reach, earlier)
@@ -121,7 +121,7 @@ def every_service_can_be_reached(document: Part) -> Iterator[Problem]:
 
 
 def _shadowed(reach: _Reach, earlier: dict[str, list[_Reach]]) -> Iterator[Problem]:
-    # Whoever covers all of our namespaces covers the first.
+    # A service that covers all namespaces covers the first one.
     patterns = ["", *(covering_patterns(reach.namespaces[0]) if reach.namespaces else ())]
     candidates = [other for pattern in patterns for other in earlier.get(pattern, ())]
     shadow = min((other for other in candidates if reach.within(other)), key=lambda other: other.order, default=None)
@@ -131,14 +131,14 @@ def _shadowed(reach: _Reach, earlier: dict[str, list[_Reach]]) -> Iterator[Probl
         yield reach.part.wrong_field(reason, f"move it above {shadow.name}, or narrow {shadow.name}'s match")
 
 
-def any_namespace_is_wide(service: Part) -> Iterator[Problem]:
+def any_namespace_is_wide(service: DocumentPart) -> Iterator[Problem]:
     chosen = service.get("match", "anyNamespace")
     if chosen is not None and chosen.read(bool):
         reason = "the webhook will be called for Pods of every namespace that is not exempt"
         yield chosen.wrong_field(reason, "name the namespaces, or select them by label, where you can")
 
 
-def namespaces_do_not_overlap(service: Part) -> Iterator[Problem]:
+def namespaces_do_not_overlap(service: DocumentPart) -> Iterator[Problem]:
     for namespaces in service.select("match", "namespaces"):
         names = [(part, part.read(str)) for part in namespaces.items()]
         listed = {name for _, name in names}

@@ -1,9 +1,9 @@
-"""Rules of pools: that they are there, agree with their members, and can stop one."""
+"""Rules of pools: they exist, agree with their members, and their limits can be reached."""
 
 from collections.abc import Iterator
 
 from webhook.core.document.rules.services import all_items, name_of
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem, suggestion
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
@@ -12,7 +12,7 @@ from webhook.core.quota import amount, canonical
 from webhook.core.quota.pod_cost import shown
 
 
-def pools_exist(document: Part) -> Iterator[Problem]:
+def pools_exist(document: DocumentPart) -> Iterator[Problem]:
     defined = document.get("pools")
     pools = [] if defined is None else [name_of(part) for part in all_items(defined)]
     for chosen in document.select("services", "*", "pool"):
@@ -20,14 +20,14 @@ def pools_exist(document: Part) -> Iterator[Problem]:
             yield chosen.wrong("no such pool", suggestion(chosen.read(str), pools, "pools has"))
 
 
-def pools_agree_with_their_members(document: Part) -> Iterator[Problem]:
+def pools_agree_with_their_members(document: DocumentPart) -> Iterator[Problem]:
     pools = {name.read(str): pool for pool in document.select("pools", "*") for name in pool.select("name")}
     for service in document.select("services", "*"):
         for field, default in (("scope", "Cluster"), ("whenExceeded", "Deny")):
-            yield from sound(_agrees(pools, service, field, default))
+            yield from until_invalid(_agrees(pools, service, field, default))
 
 
-def _agrees(pools: dict[str, Part], service: Part, field: str, default: str) -> Iterator[Problem]:
+def _agrees(pools: dict[str, DocumentPart], service: DocumentPart, field: str, default: str) -> Iterator[Problem]:
     chosen, quota = service.get("pool"), service.get("quota")
     pool = pools.get(chosen.read(str)) if chosen is not None else None
     if pool is None or quota is None:
@@ -41,7 +41,7 @@ def _agrees(pools: dict[str, Part], service: Part, field: str, default: str) -> 
         yield quota.lacks(field, reason, remedy) if ours is None else ours.wrong(reason, remedy)
 
 
-def pools_have_members(document: Part) -> Iterator[Problem]:
+def pools_have_members(document: DocumentPart) -> Iterator[Problem]:
     used = {chosen.read(str) for chosen in document.select("services", "*", "pool")}
     for name in document.select("pools", "*", "name"):
         if name.read(str) not in used:
@@ -49,11 +49,11 @@ def pools_have_members(document: Part) -> Iterator[Problem]:
 
 
 _Bounds = dict[str, list[tuple[int, int]]]
-"""What a service takes at most, by canonical resource: (length of the window in microseconds, amount as counted)."""
+"""Upper bounds of a service by canonical resource: (window in microseconds, amount as counted)."""
 
 
-def pools_can_bind(document: Part) -> Iterator[Problem]:
-    """Find a pool's limit that its members' own limits, added up, keep it from."""
+def pools_can_bind(document: DocumentPart) -> Iterator[Problem]:
+    """Warn about a pool's limit that the sum of its members' limits never reaches."""
     members: dict[str, list[_Bounds]] = {}
     known: dict[int, _Bounds] = {}  # many services may share theirs by `defaults`
     for service in document.select("services", "*"):
@@ -71,14 +71,14 @@ def pools_can_bind(document: Part) -> Iterator[Problem]:
             yield from _binds(window, shares)
 
 
-def _is_bounded(service: Part) -> bool:
-    """Whether the service's windows bound what it takes: one set of counters, which refuses."""
+def _is_bounded(service: DocumentPart) -> bool:
+    """Whether the service's windows bound its usage: enforced, with one set of counters."""
     per, modes = service.get("quota", "per"), service.get("modes")
     enforced = (Modes() if modes is None else modes.read(Modes)).quota is Mode.ENFORCE
     return enforced and (per is None or per.read(str) == Per.SERVICE)
 
 
-def _bounds(windows: Part) -> _Bounds:
+def _bounds(windows: DocumentPart) -> _Bounds:
     bounds: _Bounds = {}
     for window in windows.items():
         length, hard = window.get("window"), window.get("hard")
@@ -90,7 +90,7 @@ def _bounds(windows: Part) -> _Bounds:
     return bounds
 
 
-def _binds(window: Part, shares: list[_Bounds]) -> Iterator[Problem]:
+def _binds(window: DocumentPart, shares: list[_Bounds]) -> Iterator[Problem]:
     length, hard = window.get("window"), window.get("hard")
     if length is None or hard is None:
         return
@@ -98,7 +98,7 @@ def _binds(window: Part, shares: list[_Bounds]) -> Iterator[Problem]:
     for resource, part in hard.fields().items():
         name, total = canonical(resource), 0
         for bounds in shares:
-            # A window that is no shorter bounds this one; a shorter one lets its amount in several times.
+            # Only a window at least as long bounds this one; a shorter one admits its amount several times.
             own = [most for own_us, most in bounds.get(name, ()) if own_us >= span_us]
             if not own:
                 break

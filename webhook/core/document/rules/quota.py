@@ -1,10 +1,10 @@
-"""Rules of `quota` and of pools: windows, exact amounts, and what belongs to waiting."""
+"""Rules of `quota` and of pools' windows: lengths, exact amounts, surge, queue and denial."""
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from operator import itemgetter
 
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
@@ -19,10 +19,10 @@ _LIMITED = (
 _WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
 
 
-def windows_differ(document: Part) -> Iterator[Problem]:
-    """Refuse 60s beside 1m, which are the same window: which of the two limits would hold."""
+def windows_differ(document: DocumentPart) -> Iterator[Problem]:
+    """Reject two windows of the same length, such as 60s and 1m: it is unclear which limit holds."""
     for windows in _written(document, _WINDOWS):
-        first: dict[Duration, Part] = {}
+        first: dict[Duration, DocumentPart] = {}
         for window in windows.select("*", "window"):
             length = window.read(Duration)
             if length in first:
@@ -32,23 +32,23 @@ def windows_differ(document: Part) -> Iterator[Problem]:
             first.setdefault(length, window)
 
 
-def amounts_are_exact(document: Part) -> Iterator[Problem]:
+def amounts_are_exact(document: DocumentPart) -> Iterator[Problem]:
     for hard in _written(document, _LIMITED):
-        counted: dict[str, Part] = {}
+        counted: dict[str, DocumentPart] = {}
         for resource, part in hard.fields().items():
             name = _counted_as(resource)
             if name in counted:
                 reason = f"counts the same as the field in line {counted[name].node.key_line}"
                 yield part.wrong_field(reason, "keep one of the two")
             counted.setdefault(name, part)
-            yield from sound(_is_exact(resource, part))
+            yield from until_invalid(_is_exact(resource, part))
 
 
 def _counted_as(resource: str) -> str:
     return f"requests.{resource}" if resource.startswith("hugepages-") else canonical(resource)
 
 
-def _is_exact(resource: str, part: Part) -> Iterator[Problem]:
+def _is_exact(resource: str, part: DocumentPart) -> Iterator[Problem]:
     value = part.read(Quantity).value
     units, finest = (value * 1000, "1m") if canonical(resource).endswith(".cpu") else (value, "1")
     if units > LARGEST_EXACT:
@@ -60,7 +60,7 @@ def _is_exact(resource: str, part: Part) -> Iterator[Problem]:
         )
 
 
-def a_quota_limits_something(service: Part) -> Iterator[Problem]:
+def a_quota_limits_something(service: DocumentPart) -> Iterator[Problem]:
     quota = service.get("quota")
     if quota is None or service.get("pool") is not None or quota.get("standing") is not None:
         return
@@ -69,8 +69,8 @@ def a_quota_limits_something(service: Part) -> Iterator[Problem]:
         yield quota.wrong_field("limits nothing", "add windows or standing, or remove quota")
 
 
-def surge_has_its_measure(service: Part) -> Iterator[Problem]:
-    """Refuse a count where no number of Pods says what one Pod takes of the rest: two more of which amount."""
+def surge_has_its_measure(service: DocumentPart) -> Iterator[Problem]:
+    """Reject a surge count without a limit on pods: it would have no meaning for other resources."""
     surge, hard = service.get("quota", "standing", "surge"), service.get("quota", "standing", "hard")
     if surge is None or hard is None or isinstance(surge.node.value, str):
         return
@@ -80,7 +80,7 @@ def surge_has_its_measure(service: Part) -> Iterator[Problem]:
         )
 
 
-def waiting_has_its_rules(service: Part) -> Iterator[Problem]:
+def waiting_has_its_rules(service: DocumentPart) -> Iterator[Problem]:
     quota = service.get("quota")
     if quota is None:
         return
@@ -89,14 +89,14 @@ def waiting_has_its_rules(service: Part) -> Iterator[Problem]:
         yield exceeded.wrong("there is no queue stanza", "add `queue: {}` to take its defaults")
 
 
-def longer_windows_can_bind(document: Part) -> Iterator[Problem]:
-    """Find a longer window that allows no more than a shorter one, which is then idle."""
+def longer_windows_can_bind(document: DocumentPart) -> Iterator[Problem]:
+    """Warn about a shorter window that a longer one makes ineffective."""
     for windows in _written(document, _WINDOWS):
-        yield from sound(_can_bind(windows))
+        yield from until_invalid(_can_bind(windows))
 
 
-def _can_bind(windows: Part) -> Iterator[Problem]:
-    rows: list[tuple[Fraction, str, dict[str, Part]]] = []
+def _can_bind(windows: DocumentPart) -> Iterator[Problem]:
+    rows: list[tuple[Fraction, str, dict[str, DocumentPart]]] = []
     for window in windows.items():
         length, hard = window.get("window"), window.get("hard")
         if length is not None and hard is not None:
@@ -112,8 +112,8 @@ def _can_bind(windows: Part) -> Iterator[Problem]:
                 yield part.wrong(f"never reached: {longer[1]}", "lower it, or raise the longer window's")
 
 
-def _written(document: Part, paths: Iterable[tuple[str, ...]]) -> Iterator[Part]:
-    """Yield each place once, however many services inherit it from `defaults` or an alias."""
+def _written(document: DocumentPart, paths: Iterable[tuple[str, ...]]) -> Iterator[DocumentPart]:
+    """Yield each part once, however many services inherit it from `defaults` or an alias."""
     seen: set[int] = set()
     for path in paths:
         for part in document.select(*path):
@@ -122,7 +122,7 @@ def _written(document: Part, paths: Iterable[tuple[str, ...]]) -> Iterator[Part]
                 yield part
 
 
-def a_queue_is_used(service: Part) -> Iterator[Problem]:
+def a_queue_is_used(service: DocumentPart) -> Iterator[Problem]:
     quota = service.get("quota")
     if quota is None:
         return
@@ -132,14 +132,14 @@ def a_queue_is_used(service: Part) -> Iterator[Problem]:
         yield queue.wrong_field("without effect", "write whenExceeded: Queue, or remove it")
 
 
-def retry_after_can_be_sent(service: Part) -> Iterator[Problem]:
+def retry_after_can_be_sent(service: DocumentPart) -> Iterator[Problem]:
     for denial in service.select("quota", "denial"):
         status, retry = denial.get("status"), denial.get("retryAfter")
         if status and retry and status.read(int) == 403 and retry.read(str) == "Users":  # noqa: PLR2004  HTTP's Forbidden
             yield retry.wrong_field("clients do not retry a 403", "write status: 429, or retryAfter: Never")
 
 
-def namespaces_share_one_breaker(service: Part) -> Iterator[Problem]:
+def namespaces_share_one_breaker(service: DocumentPart) -> Iterator[Problem]:
     per, breaker, modes = service.get("quota", "per"), service.get("breaker"), service.get("modes")
     enforced = (Modes() if modes is None else modes.read(Modes)).breaker is Mode.ENFORCE
     if per is not None and per.read(str) == "Namespace" and breaker is not None and enforced:

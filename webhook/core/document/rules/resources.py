@@ -1,4 +1,4 @@
-"""Rules of `resources`: a range must be one, as LimitRange's own validation has it."""
+"""Rules of `resources`: consistent ranges, as in LimitRange's own validation."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from webhook.core.container_resources.resource_kinds import (
     overcommits,
     page_size,
 )
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.pod_requests import HUGE_PAGES
 from webhook.core.kubernetes.quantity import Quantity
@@ -19,20 +19,20 @@ from webhook.core.policy_spec import WhenOutside
 _ASCENDING = ("min", "defaultRequest", "default", "max")
 
 
-def ranges_ascend(service: Part) -> Iterator[Problem]:
-    """Judge min <= defaultRequest <= default <= max, for containers and Pods, and container's min <= pod's max."""
+def ranges_ascend(service: DocumentPart) -> Iterator[Problem]:
+    """Require min <= defaultRequest <= default <= max for containers and Pods, and container min <= Pod max."""
     for owner in ("container", "pod"):
         for bounds in service.select("resources", owner):
             for index, low in enumerate(_ASCENDING):
                 for high in _ASCENDING[index + 1 :]:
-                    yield from sound(_ascends(bounds, low, bounds, high, ""))
+                    yield from until_invalid(_ascends(bounds, low, bounds, high, ""))
     for container in service.select("resources", "container"):
         for pod in service.select("resources", "pod"):
             for low in _ASCENDING[:3]:
-                yield from sound(_ascends(container, low, pod, "max", "the Pod's "))
+                yield from until_invalid(_ascends(container, low, pod, "max", "the Pod's "))
 
 
-def _ascends(below: Part, low: str, above: Part, high: str, whose: str) -> Iterator[Problem]:
+def _ascends(below: DocumentPart, low: str, above: DocumentPart, high: str, whose: str) -> Iterator[Problem]:
     smaller, larger = below.get(low), above.get(high)
     if smaller is None or larger is None:
         return
@@ -44,8 +44,8 @@ def _ascends(below: Part, low: str, above: Part, high: str, whose: str) -> Itera
             yield part.wrong(reason, f"lower it, or raise {whose}{high}")
 
 
-def defaults_do_not_overcommit(service: Part) -> Iterator[Problem]:
-    """Refuse two defaults of what Kubernetes takes only where request and limit are equal; `_ascends` has the rest."""
+def defaults_do_not_overcommit(service: DocumentPart) -> Iterator[Problem]:
+    """Reject different defaults of resources whose request and limit must be equal; `_ascends` checks the rest."""
     limits = _amounts(service, "default")
     for resource, part in _amounts(service, "defaultRequest").items():
         if overcommits(resource) or resource not in limits:
@@ -56,8 +56,8 @@ def defaults_do_not_overcommit(service: Part) -> Iterator[Problem]:
             yield part.wrong(f"{reason}, and Kubernetes requires both to be equal", "keep one of the two")
 
 
-def implied_limits_fit_the_pod(service: Part) -> Iterator[Problem]:
-    """Refuse a container's `max` that is its limit for want of a default, and alone is too much for the Pod."""
+def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
+    """Reject a container's `max` that is the implied default limit, and above the Pod's max."""
     limits, of_pod = _amounts(service, "default"), _amounts(service, "max", of="pod")
     for resource, part in _amounts(service, "max").items():
         if resource in COMPUTE and resource in of_pod and resource not in limits:
@@ -69,14 +69,14 @@ def implied_limits_fit_the_pod(service: Part) -> Iterator[Problem]:
                 yield part.wrong(f"{reason} in line {bound.node.line}", f"lower it, or write default of {resource}")
 
 
-def amounts_can_be_written(service: Part) -> Iterator[Problem]:
-    """Refuse what the API server would refuse in every Pod that it is written into."""
+def amounts_can_be_written(service: DocumentPart) -> Iterator[Problem]:
+    """Reject amounts that the API server would reject in every Pod."""
     for word in _ASCENDING:
         for resource, part in _amounts(service, word).items():
-            yield from sound(_can_be_written(resource, part))
+            yield from until_invalid(_can_be_written(resource, part))
 
 
-def _can_be_written(resource: str, part: Part) -> Iterator[Problem]:
+def _can_be_written(resource: str, part: DocumentPart) -> Iterator[Problem]:
     value = part.read(Quantity).value
     if is_extended(resource) and value.denominator != 1:
         yield part.wrong("an extended resource is a whole number in Kubernetes", "write a whole number")
@@ -89,8 +89,8 @@ def _can_be_written(resource: str, part: Part) -> Iterator[Problem]:
             yield part.wrong(f"huge pages come in multiples of {least}", f"write a multiple of {least}")
 
 
-def limits_are_meant(service: Part) -> Iterator[Problem]:
-    """Tell that `max` alone is the default limit, and so the default request: a lot to give by chance."""
+def limits_are_meant(service: DocumentPart) -> Iterator[Problem]:
+    """Warn that `max` without a default is the default limit, and thereby the default request."""
     given = _amounts(service, "default")
     for resource, part in _amounts(service, "max").items():
         if resource in COMPUTE and resource not in given:
@@ -99,8 +99,8 @@ def limits_are_meant(service: Part) -> Iterator[Problem]:
             yield part.wrong(reason, f"write default of {resource} too, which may be the same")
 
 
-def totals_see_every_container(service: Part) -> Iterator[Problem]:
-    """Tell that the Pod's `max` counts only limits that are there."""
+def totals_see_every_container(service: DocumentPart) -> Iterator[Problem]:
+    """Warn that the Pod's `max` counts only containers with a limit."""
     bounded = {*_amounts(service, "default"), *_amounts(service, "max")}
     for resource, part in _amounts(service, "max", of="pod").items():
         if resource in COMPUTE and resource not in bounded:
@@ -108,7 +108,7 @@ def totals_see_every_container(service: Part) -> Iterator[Problem]:
             yield part.wrong(reason, f"write container.default or container.max of {resource} too")
 
 
-def clamping_has_a_range(service: Part) -> Iterator[Problem]:
+def clamping_has_a_range(service: DocumentPart) -> Iterator[Problem]:
     for chosen in service.select("resources", "whenOutside"):
         bounds = {*_amounts(service, "min"), *_amounts(service, "max")}
         if chosen.read(WhenOutside) is WhenOutside.CLAMP and not bounds:
@@ -116,8 +116,8 @@ def clamping_has_a_range(service: Part) -> Iterator[Problem]:
             yield chosen.wrong(reason, "write one of them, or remove it: a Pod as a whole is always denied")
 
 
-def huge_pages_have_company(service: Part) -> Iterator[Problem]:
-    """Tell that Kubernetes takes huge pages only of a container that asks for cpu or memory, too."""
+def huge_pages_have_company(service: DocumentPart) -> Iterator[Problem]:
+    """Warn that Kubernetes requires cpu or memory in a container with huge pages."""
     given = {resource for word in _ASCENDING for resource in _amounts(service, word)}
     for word in ("defaultRequest", "default"):
         for resource, part in _amounts(service, word).items():
@@ -126,9 +126,9 @@ def huge_pages_have_company(service: Part) -> Iterator[Problem]:
                 yield part.wrong_field(reason, "write a default of cpu or memory too")
 
 
-def _amounts(service: Part, word: str, of: str = "container") -> dict[str, Part]:
-    """Return the sound amounts under one word of the range."""
-    found: dict[str, Part] = {}
+def _amounts(service: DocumentPart, word: str, of: str = "container") -> dict[str, DocumentPart]:
+    """Return the valid amounts under one field of the range."""
+    found: dict[str, DocumentPart] = {}
     for amounts in service.select("resources", of, word):
         found |= amounts.fields()
     return found

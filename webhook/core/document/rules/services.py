@@ -1,10 +1,10 @@
-"""Rules over the document as a whole: names, references, exemptions."""
+"""Rules of the whole document: names, references, exemptions."""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem, suggestion
 from webhook.core.kubernetes.label_constraints import covering_patterns
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
@@ -22,9 +22,9 @@ _SETS = (
 )
 
 
-def names_are_unique(document: Part) -> Iterator[Problem]:
+def names_are_unique(document: DocumentPart) -> Iterator[Problem]:
     for collection in _NAMED:
-        first: dict[str, Part] = {}
+        first: dict[str, DocumentPart] = {}
         for name in document.select(collection, "*", "name"):
             text = name.read(str)
             if text in first:
@@ -33,7 +33,7 @@ def names_are_unique(document: Part) -> Iterator[Problem]:
             first.setdefault(text, name)
 
 
-def nothing_is_listed_twice(document: Part) -> Iterator[Problem]:
+def nothing_is_listed_twice(document: DocumentPart) -> Iterator[Problem]:
     for path in _SETS:
         for entries in document.select(*path):
             seen: set[str] = set()
@@ -44,15 +44,15 @@ def nothing_is_listed_twice(document: Part) -> Iterator[Problem]:
                 seen.add(value)
 
 
-def classes_exist(document: Part) -> Iterator[Problem]:
+def classes_exist(document: DocumentPart) -> Iterator[Problem]:
     defined = document.get("slaClasses")
     default = [sla_class.name for sla_class in DEFAULT_SLA_CLASSES]
     classes = default if defined is None else [name_of(part) for part in all_items(defined)]
     for service in document.select("services", "*"):
-        yield from sound(_class_exists(service, classes))
+        yield from until_invalid(_class_exists(service, classes))
 
 
-def _class_exists(service: Part, classes: list[str]) -> Iterator[Problem]:
+def _class_exists(service: DocumentPart, classes: list[str]) -> Iterator[Problem]:
     chosen = service.get("slaClass")
     if chosen is not None and chosen.read(str) not in classes:
         yield chosen.wrong("no such SLA class", suggestion(chosen.read(str), classes, "slaClasses has"))
@@ -61,26 +61,26 @@ def _class_exists(service: Part, classes: list[str]) -> Iterator[Problem]:
         yield service.lacks("slaClass", "the default is bronze, which is not in slaClasses", remedy)
 
 
-def no_service_is_exempt(document: Part) -> Iterator[Problem]:
+def no_service_is_exempt(document: DocumentPart) -> Iterator[Problem]:
     exempt = set(BUILT_IN_EXEMPT_NAMESPACES)
     exempt.update(pattern.read(str) for pattern in document.select("exemptions", "namespaces", "*"))
     for namespaces in document.select("services", "*", "match", "namespaces"):
-        yield from sound(_is_exempt(namespaces, exempt))
+        yield from until_invalid(_is_exempt(namespaces, exempt))
 
 
-def _is_exempt(namespaces: Part, exempt: set[str]) -> Iterator[Problem]:
+def _is_exempt(namespaces: DocumentPart, exempt: set[str]) -> Iterator[Problem]:
     names = namespaces.read(list[str])
     if names and not any(exempt.isdisjoint(covering_patterns(name)) for name in names):
         reason = "all of these namespaces are exempt: the service would own no Pods"
         yield namespaces.wrong_field(reason, "name other namespaces, or take these out of exemptions")
 
 
-def all_items(part: Part) -> list[Part]:
-    """Return the items, and give up where one of them is wrong: what it should have said is not known."""
+def all_items(part: DocumentPart) -> list[DocumentPart]:
+    """Return the items; InvalidFieldError if one is invalid, because its intended value is unknown."""
     part.read(list)
     return part.items()
 
 
-def name_of(part: Part) -> str:
+def name_of(part: DocumentPart) -> str:
     name = part.get("name")
     return "" if name is None else name.read(str)

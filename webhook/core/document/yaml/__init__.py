@@ -1,1 +1,1 @@
-"""Strict YAML: a tree that knows line and column, and the problems found in it."""
+"""Strict YAML: a tree with line and column, and the problems found in it."""

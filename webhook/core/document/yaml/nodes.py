@@ -1,4 +1,4 @@
-"""The document as a tree that knows where everything stands."""
+"""Nodes: the document as a tree with line, column and path of every value."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -6,11 +6,11 @@ from typing import Self
 from webhook.core.document.yaml.problems import Path, Problem, quoted, shown, written_path
 
 MOST_NODES = 250_000
-"""With every alias expanded and `defaults` under every service: what a checker can walk in bounded time."""
+"""Limit after expansion of aliases and `defaults`, so that checks take bounded time."""
 
 
-class Written(float):
-    """A number that is no plain integer, with the text it was written as: amounts are read from the text, exactly."""
+class ExactNumber(float):
+    """A number other than a plain integer, with its text: amounts are parsed exactly from the text."""
 
     __slots__ = ("text",)
 
@@ -25,13 +25,13 @@ class Written(float):
         return self.text
 
 
-Scalar = str | int | Written | bool | None
+Scalar = str | int | ExactNumber | bool | None
 Value = dict[str, "Node"] | list["Node"] | Scalar
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A value and where it stands. Through an alias or from `defaults` it keeps its first place."""
+    """A value and its position. Values from aliases or `defaults` keep their original position."""
 
     value: Value
     path: Path
@@ -55,7 +55,7 @@ class Node:
         return "(empty)" if self.value is None and not self.text else shown(self.text)
 
     def plain(self) -> object:
-        """Return the value without its places."""
+        """Return the value without positions."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         if isinstance(self.value, list):
@@ -63,7 +63,7 @@ class Node:
         return self.value
 
     def child(self, step: str | int) -> "Node":
-        """Return what stands at a key or an index."""
+        """Return the node at a key or an index."""
         if isinstance(self.value, dict) and isinstance(step, str):
             return self.value[step]
         if isinstance(self.value, list) and isinstance(step, int):
@@ -71,14 +71,14 @@ class Node:
         raise KeyError(step)
 
     def problem(self, reason: str, remedy: str) -> Problem:
-        """Object to this value, at its own place."""
+        """Return a problem at the position of this value."""
         line, column = (self.key_line, self.key_column) if self.value is None else (self.line, self.column)
         return Problem(line, column, written_path(self.path), self.shown, reason, remedy)
 
     def problem_at_key(self, reason: str, remedy: str) -> Problem:
-        """Object to this field as a whole, where its key stands."""
+        """Return a problem at the position of this field's key."""
         return Problem(self.key_line, self.key_column, written_path(self.path), self.shown, reason, remedy)
 
     def problem_inside(self, key: str | int, reason: str, remedy: str, value: str = "(absent)") -> Problem:
-        """Object to a field that is not here, where this object begins."""
+        """Return a problem about a missing field, at the position of this object."""
         return Problem(self.key_line, self.key_column, written_path((*self.path, key)), value, reason, remedy)

@@ -1,4 +1,4 @@
-"""What is wrong with a document, where, and how to mend it: one line a problem."""
+"""Problems of a document: position, path, value, reason and remedy, one line per problem."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from difflib import get_close_matches
 Path = tuple[str | int, ...]
 
 DOCUMENT = "(document)"
-"""The path of what concerns the whole."""
+"""The path of problems with the whole document."""
 
 _LONGEST_SHOWN = 80  # characters of a value or a key: enough to find it, too few to fill a terminal
 _PLAIN = re.compile(r"[\w./*%+@-]{1,80}", re.ASCII)
@@ -32,7 +32,7 @@ class Problem:
 
 
 class DocumentError(Exception):
-    """The document cannot be used; `problems` is all that is wrong with it, in the order of its lines."""
+    """The document is invalid; `problems` are all of its problems, in the order of lines."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = ordered(problems)
@@ -40,12 +40,12 @@ class DocumentError(Exception):
 
 
 def ordered(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Sort by place. One mistake is told once, however many services inherit it from `defaults` or an alias."""
-    told: dict[tuple[int, int, str, str], Problem] = {}
+    """Sort by position, without the duplicates of services that inherit a mistake from `defaults` or an alias."""
+    unique: dict[tuple[int, int, str, str], Problem] = {}
     for problem in sorted(problems):
-        field = problem.path.rpartition(".")[2]  # two that are missing are missing at one place
-        told.setdefault((problem.line, problem.column, problem.reason, field), problem)
-    return tuple(told.values())
+        field = problem.path.rpartition(".")[2]  # missing fields of one object share a position
+        unique.setdefault((problem.line, problem.column, problem.reason, field), problem)
+    return tuple(unique.values())
 
 
 def written_path(path: Path) -> str:
@@ -73,7 +73,7 @@ def quoted(text: str) -> str:
 
 
 def close_to(word: str, words: Iterable[str]) -> str | None:
-    """Return the one of `words` that `word` was probably meant to be."""
+    """Return the one of `words` that was probably meant by `word`."""
     by_lower = {candidate.lower(): candidate for candidate in words}
     found = get_close_matches(word.lower(), by_lower, n=1)
     return by_lower[found[0]] if found else None

@@ -1,7 +1,7 @@
-"""YAML to a tree. Strict: what two readers could read differently is refused.
+"""YAML reader: bytes to a tree of nodes. Rejects what YAML parsers interpret differently.
 
-An own composer over PyYAML's events, because depth, size and aliases must be bounded while reading, and because a
-plain `no` must be remembered as it was written.
+It has its own composer over PyYAML's events, because depth, size and aliases must be bounded while reading, and
+because a plain `no` must keep its text.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from webhook.core.document.yaml import surrogates
+from webhook.core.document.yaml import surrogate_pairs
 from webhook.core.document.yaml.nodes import MOST_NODES, Node
 from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Path, Problem, shown
 from webhook.core.document.yaml.scalars import resolved
-from webhook.core.document.yaml.syntax import in_words
+from webhook.core.document.yaml.syntax_errors import in_words
 from webhook.core.document.yaml.text import decoded, syntax_problem
 
 DEEPEST = 64  # levels; the deepest stanza there is needs 16
@@ -25,17 +25,17 @@ _STRING_TAGS = frozenset({"!", _STRING})
 
 
 @dataclass(slots=True)
-class Reading:
-    """What came out of the bytes: the tree, and mistakes that did not keep us from reading on."""
+class ParsedYaml:
+    """The tree, and the problems that did not stop parsing."""
 
     root: Node
     problems: list[Problem] = field(default_factory=list)
     is_empty: bool = False
-    """There is no document: what that means is for whoever reads. The root is a null, then."""
+    """There is no document; the root is a null."""
 
 
-def read(raw: bytes) -> Reading:
-    """Read one document; DocumentError where nothing could be made of it."""
+def read(raw: bytes) -> ParsedYaml:
+    """Read one document. DocumentError: it cannot be parsed."""
     text = decoded(raw)
     composer = _Composer(text)
     try:
@@ -50,16 +50,16 @@ class _Composer:
 
     def __init__(self, text: str) -> None:
         self.problems: list[Problem] = []
-        json = surrogates.replaced(text)
+        json = surrogate_pairs.replaced(text)
         self._has_surrogates = json is not None
         self._events: Iterator[Any] = yaml.parse(json or text, Loader=_LOADER)
         self._anchors: dict[str, Node | None] = {}  # None while the anchor's own node is still being read
         self._nodes = 0
 
-    def document(self) -> Reading:
+    def document(self) -> ParsedYaml:
         next(self._events)  # the stream's start
         if isinstance(next(self._events), yaml.StreamEndEvent):
-            return Reading(Node(None, (), 1, 1, 1, 1), is_empty=True)
+            return ParsedYaml(Node(None, (), 1, 1, 1, 1), is_empty=True)
         root = self._node(next(self._events), (), None)
         next(self._events)  # the document's end
         after = next(self._events)
@@ -67,7 +67,7 @@ class _Composer:
             mark = after.start_mark
             reason, remedy = "a second YAML document", "keep all of it in one document"
             self.problems.append(Problem(mark.line + 1, mark.column + 1, DOCUMENT, "---", reason, remedy))
-        return Reading(root, self.problems)
+        return ParsedYaml(root, self.problems)
 
     def _node(self, event: Any, path: Path, key: Any) -> Node:
         start = event.start_mark
@@ -107,7 +107,7 @@ class _Composer:
             problem = here.problem("the alias is inside the value that it refers to", "write the value out")
             raise DocumentError([*self.problems, problem])
         self._count(here, there.size)
-        # The field is the alias's own; the value, and all that is in it, stays where it was written.
+        # The key has the alias's position; the value keeps its original position.
         return replace(there, path=here.path, key_line=here.key_line, key_column=here.key_column)
 
     def _sequence(self, event: Any, node: Node) -> None:
@@ -135,7 +135,7 @@ class _Composer:
         node.size += sum(value.size for value in fields.values())
 
     def _key(self, event: Any, parent: Node) -> str | None:
-        """Return the text of a key; None, and a problem, where it is none that a policy can have."""
+        """Return the text of a key; None, with a problem, if it cannot be a key of a policy."""
         here = self._node(event, (*parent.path, "?"), None)
         here.path = parent.path
         if isinstance(here.value, dict | list) or isinstance(event, yaml.AliasEvent):
@@ -153,7 +153,7 @@ class _Composer:
         return None
 
     def _scalar(self, event: Any, node: Node) -> None:
-        node.text = surrogates.restored(event.value) if self._has_surrogates else event.value
+        node.text = surrogate_pairs.restored(event.value) if self._has_surrogates else event.value
         node.quoted = bool(event.style)
         if event.tag in _STRING_TAGS or node.quoted:
             self._check_tag(event, node, "tag:yaml.org,2002:str")

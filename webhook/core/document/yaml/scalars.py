@@ -1,8 +1,8 @@
-"""What an unquoted scalar means: YAML 1.1's booleans, numbers that no two readers read apart, else text."""
+"""Resolution of unquoted scalars: YAML 1.1 booleans, numbers that all parsers read alike, else text."""
 
 import re
 
-from webhook.core.document.yaml.nodes import Scalar, Written
+from webhook.core.document.yaml.nodes import ExactNumber, Scalar
 
 _TRUE = frozenset({"yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"})
 _FALSE = frozenset({"no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"})
@@ -13,7 +13,7 @@ _AMBIGUOUS = re.compile(r"[+-]?0\d[\d.]*", re.ASCII)  # 010 is 8 to one reader a
 
 
 def resolved(text: str) -> Scalar:
-    """Return what a plain scalar means. Dates stay text, and so does 010."""
+    """Return the value of a plain scalar. Dates and 010 stay text."""
     if text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:
@@ -21,5 +21,5 @@ def resolved(text: str) -> Scalar:
     if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text) and not _AMBIGUOUS.fullmatch(text):
-        return Written(text)
+        return ExactNumber(text)
     return text

@@ -1,9 +1,9 @@
-"""Bytes to text, and what to say of text that is not YAML."""
+"""Text of a document: decoding of its bytes, and problems with text that is not YAML."""
 
 import re
 
 from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem, shown
-from webhook.core.document.yaml.syntax import LINE_END, Syntax
+from webhook.core.document.yaml.syntax_errors import LINE_END, SyntaxProblem
 
 LARGEST_BYTES = 1 << 20  # a ConfigMap holds no more
 
@@ -11,7 +11,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 
 
 def decoded(raw: bytes) -> str:
-    """Return the text; DocumentError where it is too long, not UTF-8, or holds what YAML forbids."""
+    """Return the text. DocumentError: too long, not UTF-8, or with characters that YAML forbids."""
     if len(raw) > LARGEST_BYTES:
         reason = f"{len(raw)} bytes, and a document holds at most {LARGEST_BYTES} (1 MiB)"
         raise DocumentError([Problem(1, 1, DOCUMENT, "(text)", reason, "split it, or use `defaults` for what repeats")])
@@ -30,13 +30,13 @@ def decoded(raw: bytes) -> str:
 
 
 def _at(before: str, value: str, reason: str, remedy: str) -> Problem:
-    """Make a problem that stands right after the text `before`."""
+    """Return a problem at the position after the text `before`."""
     lines = LINE_END.split(before)
     return Problem(len(lines), len(lines[-1]) + 1, DOCUMENT, value, reason, remedy)
 
 
-def syntax_problem(syntax: Syntax, text: str) -> Problem:
-    """Return what is wrong with the syntax of a text, with the line that it is about."""
+def syntax_problem(syntax: SyntaxProblem, text: str) -> Problem:
+    """Return the problem of a syntax error, with its line as the value."""
     lines = LINE_END.split(text)
     here = lines[syntax.line - 1].strip() if syntax.line <= len(lines) else ""
     return Problem(syntax.line, syntax.column, DOCUMENT, shown(here) if here else "(end)", syntax.reason, syntax.remedy)

@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.proof.corpus.building import Json
+from webhook.core.proof.corpus.builders import Json
 from webhook.core.proof.corpus.containers import CONTAINERS
-from webhook.core.proof.corpus.places import PLACES
-from webhook.core.proof.corpus.plain import ODD, PLAIN
+from webhook.core.proof.corpus.placements import PLACES
+from webhook.core.proof.corpus.whole_pods import ODD, PLAIN
 
 _pod = msgspec.json.Decoder(Pod)
 

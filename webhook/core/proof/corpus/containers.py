@@ -1,6 +1,6 @@
 """Pods whose containers ask for resources, or leave it to others to say."""
 
-from webhook.core.proof.corpus.building import Json, asking, in_pod, pod
+from webhook.core.proof.corpus.builders import Json, asking, in_pod, pod
 
 _SIDECAR = {"name": "sidecar", "image": "app", "restartPolicy": "Always"}
 

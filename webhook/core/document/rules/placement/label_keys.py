@@ -1,11 +1,11 @@
-"""Rules of `matchLabelKeys` and `mismatchLabelKeys`, as the API server has them (ValidatePodSpec, 1.36).
+"""Rules of `matchLabelKeys` and `mismatchLabelKeys`, as in the API server (ValidatePodSpec, 1.36).
 
-It writes the Pod's own values of these labels into the labelSelector, and refuses the Pod where that cannot be.
+It writes the Pod's own values of these labels into the labelSelector, and rejects the Pod if that is impossible.
 """
 
 from collections.abc import Collection, Iterator
 
-from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import constraints
 from webhook.core.kubernetes.types import LabelSelector
@@ -13,8 +13,8 @@ from webhook.core.kubernetes.types import LabelSelector
 _MATCH, _MISMATCH = "matchLabelKeys", "mismatchLabelKeys"
 
 
-def label_keys_are_kubernetes(term: Part, default: Collection[str] | None = None) -> Iterator[Problem]:
-    """Judge a term of pod affinity, or a spread constraint. `default`: labels of the selector that an absent one is."""
+def label_keys_are_kubernetes(term: DocumentPart, default: Collection[str] | None = None) -> Iterator[Problem]:
+    """Check a pod affinity term or a spread constraint. `default`: labels of the selector used if none is given."""
     match, mismatch, selector = term.get(_MATCH), term.get(_MISMATCH), term.get("labelSelector")
     selected = default if selector is None else constraints(selector.read(LabelSelector)).keys()
     unwanted = {} if mismatch is None else dict.fromkeys(mismatch.read(tuple[str, ...]))
@@ -35,7 +35,7 @@ def label_keys_are_kubernetes(term: Part, default: Collection[str] | None = None
             yield key.wrong(f"also in {_MISMATCH}", "remove it here or there")
 
 
-def _listed_once(keys: Part) -> Iterator[Problem]:
+def _listed_once(keys: DocumentPart) -> Iterator[Problem]:
     seen: set[str] = set()
     for key in keys.items():
         name = key.read(str)

@@ -1,10 +1,10 @@
-"""Rules of native node affinity: what Kubernetes would refuse, and what would let Pods escape or hold reviews up."""
+"""Rules of native node affinity: what Kubernetes would reject, too many terms, and empty terms."""
 
 from collections.abc import Iterator
 
 from webhook.core.document.formats import FormatError, check
 from webhook.core.document.rules.match import values_fit_the_operator
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import NodeSelectorTerm
 from webhook.core.placement.affinity import PREFERRED
@@ -18,21 +18,21 @@ _NODE_TERMS = (
 )
 
 
-def node_terms_are_kubernetes(service: Part) -> Iterator[Problem]:
+def node_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     for path in _NODE_TERMS:
         for term in service.select(*path):
             yield from mistakes(term)
 
 
-def mistakes(term: Part) -> Iterator[Problem]:
-    """Yield what Kubernetes would refuse of one term."""
+def mistakes(term: DocumentPart) -> Iterator[Problem]:
+    """Yield the problems for which Kubernetes would reject a term."""
     for expression in term.select("matchExpressions", "*"):
-        yield from sound(values_fit_the_operator(expression))
+        yield from until_invalid(values_fit_the_operator(expression))
     for expression in term.select("matchFields", "*"):
-        yield from sound(_names_a_node(expression))
+        yield from until_invalid(_names_a_node(expression))
 
 
-def _names_a_node(expression: Part) -> Iterator[Problem]:
+def _names_a_node(expression: DocumentPart) -> Iterator[Problem]:
     key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values")
     if key is not None and key.read(str) != "metadata.name":
         yield key.wrong("not a field that nodes are selected by", "write metadata.name")
@@ -48,15 +48,15 @@ def _names_a_node(expression: Part) -> Iterator[Problem]:
             yield name.wrong(error.reason, error.remedy)
 
 
-def required_terms_are_few(service: Part) -> Iterator[Problem]:
-    """Bound what each review compares with every term of a Pod, of which a tenant may write many."""
+def required_terms_are_few(service: DocumentPart) -> Iterator[Problem]:
+    """Limit the terms that each review compares with every term of a Pod."""
     for terms in service.select(*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms"):
         if len(terms.items()) > MOST_ENTRIES:
             yield terms.wrong_field(f"longer than {MOST_ENTRIES}", "shorten it")
 
 
-def no_required_term_is_empty(service: Part) -> Iterator[Problem]:
-    """Refuse terms that fit no node: what a Pod's own term says implies an empty one in any case, and would stay."""
+def no_required_term_is_empty(service: DocumentPart) -> Iterator[Problem]:
+    """Reject terms that match no node: every Pod's term would imply an empty one, and would stay unchanged."""
     for required in service.select(*_NODE_AFFINITY, REQUIRED):
         terms = required.get("nodeSelectorTerms")
         if terms is None or terms.is_empty:
@@ -64,10 +64,10 @@ def no_required_term_is_empty(service: Part) -> Iterator[Problem]:
             yield required.lacks("nodeSelectorTerms", reason, remedy) if terms is None else terms.wrong(reason, remedy)
             continue
         for term in terms.items():
-            yield from sound(_is_empty(term))
+            yield from until_invalid(_is_empty(term))
 
 
-def _is_empty(part: Part) -> Iterator[Problem]:
+def _is_empty(part: DocumentPart) -> Iterator[Problem]:
     term = part.read(NodeSelectorTerm)
     if not term.match_expressions and not term.match_fields:
         yield part.wrong_field("a term without expressions matches no node", "write matchExpressions, or remove it")

@@ -1,10 +1,10 @@
-"""Whether any node can fit the required terms, by what they say themselves, and beside topology and nodeSelector."""
+"""Node fit: contradictions between required node affinity, topology and nodeSelector."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from webhook.core.document.rules.placement.node_affinity import mistakes
-from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint
 from webhook.core.kubernetes.types import NodeRequirement
@@ -17,35 +17,35 @@ _FIELDS = ("matchExpressions", "matchFields")
 _TERMS = ("placement", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 
 
-def some_node_can_fit(service: Part) -> Iterator[Problem]:
+def some_node_can_fit(service: DocumentPart) -> Iterator[Problem]:
     for terms in service.select(*_TERMS):
         terms.read(list)
         if any(True for term in terms.items() for _ in mistakes(term)):
-            return  # what a wrong term should have said is not known
+            return  # the intended value of an invalid term is unknown
         hopeless = _hopeless(service)
         if len(hopeless) == sum(not _is_empty(term) for term in terms.items()):
             yield from hopeless
 
 
-def every_term_can_fit(service: Part) -> Iterator[Problem]:
-    """Find, among required terms, those that let no node in."""
+def every_term_can_fit(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about required terms that match no node."""
     yield from _hopeless(service)
 
 
-def _is_empty(term: Part) -> bool:
+def _is_empty(term: DocumentPart) -> bool:
     return not any(True for field in _FIELDS for _ in term.select(field, "*"))
 
 
-def _hopeless(service: Part) -> list[Problem]:
+def _hopeless(service: DocumentPart) -> list[Problem]:
     elsewhere = list(_elsewhere(service))
     found = (_hopelessness(term, elsewhere) for term in service.select(*_TERMS, "*"))
     return [problem for problem in found if problem is not None]
 
 
 class _Demand(NamedTuple):
-    """One thing that is asked of a node, and where."""
+    """One requirement on a node, and where it is written."""
 
-    at: Part
+    at: DocumentPart
     requirement: NodeRequirement
     what: str = ""
 
@@ -55,13 +55,13 @@ class _Demand(NamedTuple):
         return f"{place} {self.at.node.key_line}, {of_requirement(self.requirement)}"
 
     def narrowing(self, constraint: Constraint) -> Constraint:
-        """Return what is left of a label's values."""
+        """Return the constraint narrowed by this requirement."""
         return constraint.narrowed(self.requirement.operator, frozenset(self.requirement.values or ()))
 
 
-def _elsewhere(service: Part) -> Iterator[_Demand]:
-    """Yield what is asked outside of native terms."""
-    first: dict[str, Part] = {}
+def _elsewhere(service: DocumentPart) -> Iterator[_Demand]:
+    """Yield the requirements of topology and nodeSelector."""
+    first: dict[str, DocumentPart] = {}
     entries = []
     for part in service.select("placement", "topology", "*"):
         entry = part.read(TopologyEntry)
@@ -69,15 +69,15 @@ def _elsewhere(service: Part) -> Iterator[_Demand]:
             first.setdefault(entry.label, part)
             entries.append(entry)
     for requirement in required_expressions(entries):
-        if requirement.values:  # else topology contradicts itself, which is told there
+        if requirement.values:  # else topology contradicts itself, which its own rule reports
             yield _Demand(first[requirement.key], requirement, "topology")
     for selector in service.select("placement", "nodeSelector"):
         for label, value in selector.fields().items():
             yield _Demand(value, NodeRequirement(label, "In", (value.read(str),)), "nodeSelector")
 
 
-def _hopelessness(term: Part, elsewhere: list[_Demand]) -> Problem | None:
-    """Return why no node can fit what a term says; None where one might."""
+def _hopelessness(term: DocumentPart, elsewhere: list[_Demand]) -> Problem | None:
+    """Return why no node can match a term; None if one may."""
     for field, others in zip(_FIELDS, (elsewhere, []), strict=True):
         own: dict[str, list[_Demand]] = {}
         for part in term.select(field, "*"):
@@ -91,7 +91,7 @@ def _hopelessness(term: Part, elsewhere: list[_Demand]) -> Problem | None:
 
 
 def _contradiction(own: list[_Demand], others: list[_Demand]) -> Problem | None:
-    """Return the first of the term's expressions on one label after which no value is left; None where one is."""
+    """Return the problem of the first expression after which no value of a label is left; None if one is left."""
     constraint, before = ANYTHING, list[_Demand]()
     for demand in (*own, *others):
         constraint = demand.narrowing(constraint)

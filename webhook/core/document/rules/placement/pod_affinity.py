@@ -1,9 +1,9 @@
-"""Rules of pod affinity and anti-affinity: what Kubernetes would refuse, and what no Pod could fulfil."""
+"""Rules of pod affinity and anti-affinity: what Kubernetes would reject, and what no Pod can satisfy."""
 
 from collections.abc import Iterator
 
 from webhook.core.document.rules.placement.label_keys import label_keys_are_kubernetes
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import PodAffinityTerm
 from webhook.core.placement import SERVICE_LABEL, canonical_form
@@ -14,21 +14,21 @@ _KINDS = ("podAffinity", "podAntiAffinity")
 _WAYS = ((REQUIRED, "*"), (PREFERRED, "*", "podAffinityTerm"))
 
 
-def pod_terms_are_kubernetes(service: Part) -> Iterator[Problem]:
+def pod_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     for kind in _KINDS:
         for way in _WAYS:
             for term in _terms(service, kind, *way):
-                yield from sound(label_keys_are_kubernetes(term))
+                yield from until_invalid(label_keys_are_kubernetes(term))
 
 
-def some_pod_can_be_near(service: Part) -> Iterator[Problem]:
-    """Refuse what asks to be near Pods of which there can be none: it keeps every Pod Pending."""
+def some_pod_can_be_near(service: DocumentPart) -> Iterator[Problem]:
+    """Reject required affinity to no Pods: it keeps every Pod Pending."""
     for term in _terms(service, "podAffinity", *_WAYS[0]):
-        yield from sound(_selects(service, term, "selects no Pod, so every Pod would stay Pending"))
+        yield from until_invalid(_selects(service, term, "selects no Pod, so every Pod would stay Pending"))
 
 
-def pods_cannot_be_near_and_away(service: Part) -> Iterator[Problem]:
-    near: dict[object, Part] = {}
+def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
+    near: dict[object, DocumentPart] = {}
     for term in _terms(service, "podAffinity", *_WAYS[0]):
         near.setdefault(_meant(term), term)
     for term in _terms(service, "podAntiAffinity", *_WAYS[0]):
@@ -38,19 +38,19 @@ def pods_cannot_be_near_and_away(service: Part) -> Iterator[Problem]:
             yield term.wrong_field(reason, "remove one of the two")
 
 
-def pod_terms_have_an_effect(service: Part) -> Iterator[Problem]:
-    """Find terms that select no Pod, where that only makes them idle."""
+def pod_terms_have_an_effect(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about terms that select no Pod, and so have no effect."""
     for kind, way in ((_KINDS[1], _WAYS[0]), (_KINDS[0], _WAYS[1]), (_KINDS[1], _WAYS[1])):
         for term in _terms(service, kind, *way):
             yield from _selects(service, term, "selects no Pod, and has no effect")
 
 
-def _terms(service: Part, kind: str, *way: str) -> Iterator[Part]:
+def _terms(service: DocumentPart, kind: str, *way: str) -> Iterator[DocumentPart]:
     return service.select("placement", "affinity", kind, *way)
 
 
-def _selects(service: Part, term: Part, reason: str) -> Iterator[Problem]:
-    """Object to an absent selector: only in spread constraints does that mean the service's own Pods."""
+def _selects(service: DocumentPart, term: DocumentPart, reason: str) -> Iterator[Problem]:
+    """Report an absent selector: only in spread constraints does it mean the service's own Pods."""
     if term.get("labelSelector") is None:
         name = service.get("name")
         own = "NAME" if name is None else name.read(str)
@@ -58,5 +58,5 @@ def _selects(service: Part, term: Part, reason: str) -> Iterator[Problem]:
         yield term.lacks("labelSelector", reason, remedy)
 
 
-def _meant(term: Part) -> object:
+def _meant(term: DocumentPart) -> object:
     return canonical_form.of_pod_term(term.read(PodAffinityTerm), "")

@@ -1,8 +1,8 @@
-"""Advice on preferences of nodes, native ones and topology's: they are united, so each should weigh something."""
+"""Advice on node preferences, of native affinity and topology: those without effect, and duplicates."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import NodeSelectorTerm, PreferredSchedulingTerm
 from webhook.core.placement import PlacementPlan, canonical_form
@@ -14,8 +14,8 @@ from webhook.core.policy_spec import Placement, TopologyEntry
 _NODE_AFFINITY = ("affinity", "nodeAffinity")
 
 
-def preferences_can_count(service: Part) -> Iterator[Problem]:
-    """Find those that every node fits, or none that is allowed."""
+def preferences_can_count(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about preferences that every allowed node matches, or none."""
     for placement in service.select("placement"):
         preferences = list(_preferences(placement))
         if not preferences:
@@ -30,9 +30,9 @@ def preferences_can_count(service: Part) -> Iterator[Problem]:
                 yield part.wrong_field("prefers what the required entries rule out", "remove it, or fix its values")
 
 
-def preferences_differ(service: Part) -> Iterator[Problem]:
+def preferences_differ(service: DocumentPart) -> Iterator[Problem]:
     for placement in service.select("placement"):
-        first: dict[Hashable, Part] = {}
+        first: dict[Hashable, DocumentPart] = {}
         for part, wanted in _preferences(placement):
             earlier = first.setdefault(canonical_form.of_preferred(wanted), part)
             if earlier is not part:
@@ -40,8 +40,8 @@ def preferences_differ(service: Part) -> Iterator[Problem]:
                 yield part.wrong_field(reason, "remove one of the two, and give the other more weight")
 
 
-def _preferences(placement: Part) -> Iterator[tuple[Part, PreferredSchedulingTerm]]:
-    """Yield what is preferred, each with the place where it is written."""
+def _preferences(placement: DocumentPart) -> Iterator[tuple[DocumentPart, PreferredSchedulingTerm]]:
+    """Yield the preferences, each with the part where it is written."""
     for part in placement.select(*_NODE_AFFINITY, PREFERRED, "*"):
         yield part, part.read(PreferredSchedulingTerm)
     for part in placement.select("topology", "*"):
@@ -51,7 +51,7 @@ def _preferences(placement: Part) -> Iterator[tuple[Part, PreferredSchedulingTer
 
 
 def _required(placement: Placement) -> list[NodeSelectorTerm]:
-    """Return the ORed terms that are required, topology with each of them."""
+    """Return the ORed required terms, each with topology added."""
     topology = required_expressions(placement.topology)
     of_nodes = placement.affinity.node_affinity
     native = of_nodes.required.node_selector_terms if of_nodes is not None and of_nodes.required is not None else None

@@ -1,22 +1,22 @@
-"""Rules of `placement.topologySpreadConstraints`: what Kubernetes would refuse."""
+"""Rules of `placement.topologySpreadConstraints`: what Kubernetes would reject."""
 
 from collections.abc import Iterator
 
 from webhook.core.document.rules.placement.label_keys import label_keys_are_kubernetes
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.placement import SERVICE_LABEL
 
 
-def spreads_are_kubernetes(service: Part) -> Iterator[Problem]:
-    first: dict[tuple[str, str], Part] = {}
+def spreads_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
+    first: dict[tuple[str, str], DocumentPart] = {}
     for part in service.select("placement", "topologySpreadConstraints", "*"):
-        yield from sound(_spread(part, first))
+        yield from until_invalid(_spread(part, first))
         # One without a selector means the service's own Pods.
-        yield from sound(label_keys_are_kubernetes(part, default={SERVICE_LABEL}))
+        yield from until_invalid(label_keys_are_kubernetes(part, default={SERVICE_LABEL}))
 
 
-def _spread(part: Part, first: dict[tuple[str, str], Part]) -> Iterator[Problem]:
+def _spread(part: DocumentPart, first: dict[tuple[str, str], DocumentPart]) -> Iterator[Problem]:
     key, action, domains = part.get("topologyKey"), part.get("whenUnsatisfiable"), part.get("minDomains")
     if key is None or action is None:
         return

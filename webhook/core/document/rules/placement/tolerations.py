@@ -1,10 +1,10 @@
-"""Rules of `placement.tolerations`: what Kubernetes would refuse, and what is written for nothing."""
+"""Rules of `placement.tolerations`: what Kubernetes would reject, and tolerations without effect."""
 
 import re
 from collections.abc import Iterator
 
 from webhook.core.document.formats import FormatError, check
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import integer
 from webhook.core.kubernetes.types import Toleration
@@ -14,12 +14,12 @@ _CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
 _COMPARING = frozenset({"Lt", "Gt"})
 
 
-def tolerations_are_kubernetes(service: Part) -> Iterator[Problem]:
+def tolerations_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
     for part in service.select("placement", "tolerations", "*"):
-        yield from sound(_toleration(part))
+        yield from until_invalid(_toleration(part))
 
 
-def _toleration(part: Part) -> Iterator[Problem]:
+def _toleration(part: DocumentPart) -> Iterator[Problem]:
     rule = part.read(Toleration)
     value, seconds = part.get("value"), part.get("tolerationSeconds")
     if rule.operator == "Exists" and value is not None and rule.value:
@@ -40,11 +40,11 @@ def _toleration(part: Part) -> Iterator[Problem]:
 
 
 def _is_number(text: str) -> bool:
-    """Read a number as the API server does here: without a plus or leading zeros, and of 64 bits."""
+    """Check a number as the API server does here: 64 bits, without a plus sign or leading zeros."""
     return _CANONICAL.fullmatch(text) is not None and integer(text) is not None
 
 
-def tolerations_need_no_gate(service: Part) -> Iterator[Problem]:
+def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
     for operator in service.select("placement", "tolerations", "*", "operator"):
         word = operator.read(str)
         if word in _COMPARING:
@@ -54,7 +54,7 @@ def tolerations_need_no_gate(service: Part) -> Iterator[Problem]:
             yield operator.wrong(reason, "turn that feature gate on, or use Equal or Exists")
 
 
-def tolerations_add_something(service: Part) -> Iterator[Problem]:
+def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
     for tolerations in service.select("placement", "tolerations"):
         entries = [(part, part.read(Toleration)) for part in tolerations.items()]
         for index, (part, entry) in enumerate(entries):

@@ -1,9 +1,9 @@
-"""Advice on terms of affinity that say what another one says: equal by meaning, whatever their order and wording."""
+"""Advice on duplicate affinity terms, compared by canonical form."""
 
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-from webhook.core.document.yaml.fields import Part
+from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.types import (
     NodeSelectorTerm,
@@ -37,10 +37,10 @@ _LISTS: tuple[tuple[tuple[str, ...], type, Callable[[Any], Hashable]], ...] = (
 )
 
 
-def terms_say_something_new(service: Part) -> Iterator[Problem]:
+def terms_say_something_new(service: DocumentPart) -> Iterator[Problem]:
     for path, kind, mean in _LISTS:
         for terms in service.select("placement", "affinity", *path):
-            first: dict[Hashable, Part] = {}
+            first: dict[Hashable, DocumentPart] = {}
             for term in terms.items():
                 earlier = first.setdefault(mean(term.read(kind)), term)
                 if earlier is not term:

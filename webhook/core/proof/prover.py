@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from webhook.core.policy.model import Modes, Policy, Service
 from webhook.core.proof.corpus import CORPUS, Sample
-from webhook.core.proof.trial import Trouble, trouble_with
+from webhook.core.proof.rewrite_check import RewriteFailure, rewrite_failure
 
 MOST_SETS = 100
 """Proved in one policy: about 1.5 s of one core where they are as long as the page's example, or shorter."""
@@ -85,9 +85,9 @@ class _Trials:
     """Pods that are odd to one stanza are tried on it alone, and once, however many services share it."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[Trouble, ...]] = {}
+        self._known: dict[bytes, tuple[RewriteFailure, ...]] = {}
 
-    def troubles_with(self, service: Service) -> dict[tuple[str, str], Trouble]:
+    def troubles_with(self, service: Service) -> dict[tuple[str, str], RewriteFailure]:
         """Return each kind of trouble once, by the stanza to blame."""
         alone = {
             stanza: msgspec.structs.replace(service, **{**dict.fromkeys(_STANZAS), stanza: rules})
@@ -96,23 +96,23 @@ class _Trials:
         }
         found = [blamed for sample in CORPUS if not sample.stanza for blamed in _blamed(sample, service, alone)]
         found += [(stanza, trouble) for stanza in alone for trouble in self._of_stanza(stanza, alone[stanza])]
-        first: dict[tuple[str, str], Trouble] = {}
+        first: dict[tuple[str, str], RewriteFailure] = {}
         for stanza, trouble in found:
             first.setdefault((stanza, trouble.kind), trouble)
         return first
 
-    def _of_stanza(self, stanza: str, service: Service) -> tuple[Trouble, ...]:
+    def _of_stanza(self, stanza: str, service: Service) -> tuple[RewriteFailure, ...]:
         rules = _encoder.encode((stanza, getattr(service, stanza)))
         if rules not in self._known:
             samples = (sample for sample in CORPUS if sample.stanza == stanza)
-            self._known[rules] = tuple(found for sample in samples if (found := trouble_with(sample, service)))
+            self._known[rules] = tuple(found for sample in samples if (found := rewrite_failure(sample, service)))
         return self._known[rules]
 
 
-def _blamed(sample: Sample, service: Service, alone: dict[str, Service]) -> Iterable[tuple[str, Trouble]]:
+def _blamed(sample: Sample, service: Service, alone: dict[str, Service]) -> Iterable[tuple[str, RewriteFailure]]:
     """Try both stanzas together, then each. What only both bring about is told of the first."""
-    together = trouble_with(sample, service)
+    together = rewrite_failure(sample, service)
     if together is None:
         return ()
-    each = [(stanza, found) for stanza, one in alone.items() if (found := trouble_with(sample, one)) is not None]
+    each = [(stanza, found) for stanza, one in alone.items() if (found := rewrite_failure(sample, one)) is not None]
     return each or [(next(iter(alone)), together)]

@@ -1,6 +1,7 @@
-"""Whether a text is the kind of document that it was given as: only then may an error show what stands in it.
+"""Document kinds, and redaction of errors about files of another kind.
 
-A wrong file may be a key, a password or a kubeconfig, and errors travel far: to logs, Events, metrics' owners, tickets.
+A wrong file may be a key, a password or a kubeconfig, and errors end up in logs, Events and tickets: they quote values
+only if the text looks like the expected kind of document.
 """
 
 import re
@@ -12,25 +13,25 @@ from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem
 
 NOT_SHOWN = "(not shown)"
 _SAYS_NOTHING = re.compile(r"\((absent|empty|text|end)\)|0x[0-9a-f]{2}|U\+[0-9A-F]{4,6}|null|ConfigMap")
-"""Values of problems that hold nothing of the document, or one character of it."""
+"""Values of problems that quote nothing of the document, or one character."""
 _BRACKETS = re.compile(r"\{(\.\.\.)?\}|\[(\.\.\.)?\]")
 _NAMES_NOTHING = re.compile(r"\(document\)|(\[\d+\])+")
-"""A whole mapping or list holds nothing of it either where no key of the document leads there."""
+"""Paths without a key of the document: a mapping or list there quotes nothing of it either."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind:
-    """What a document is known by: all of these marks stand in it, good or bad."""
+    """Marks by which a kind of document is recognized: all of them occur in it, valid or not."""
 
     name: str
     marks: tuple[re.Pattern[str], ...]
     lacks: str
-    """What a text that is none lacks, in words."""
+    """What is missing in other texts, as a phrase."""
     remedy: str
 
     @classmethod
     def of_keys(cls, name: str, *keys: str, remedy: str) -> "DocumentKind":
-        """Return a kind that is known by these keys, in YAML or JSON."""
+        """Return a kind that is recognized by these keys, in YAML or JSON."""
         return cls(name, tuple(map(mark_of, keys)), f"it lacks {' or '.join(keys)}", remedy)
 
     def is_met_by(self, content: bytes) -> bool:
@@ -39,12 +40,12 @@ class DocumentKind:
 
     @property
     def unlike(self) -> str:
-        """Say of a text that it is none of these."""
+        """The reason of a problem about a text of another kind."""
         return f"does not look like {self.name}: {self.lacks}"
 
 
 def mark_of(key: str, values: str = "") -> re.Pattern[str]:
-    """Return what a key looks like, in YAML or JSON, wherever it stands; `values`: a pattern of what follows it."""
+    """Return a pattern for a key anywhere in YAML or JSON; `values`: a pattern for the text after it."""
     return re.compile(rf"(?:^|[\s{{,\[\-])[\"']?{key}[\"']?\s*:{values}", re.MULTILINE)
 
 
@@ -60,8 +61,8 @@ OVERRIDES = DocumentKind.of_keys(
 
 
 @contextmanager
-def shown_only_as(kind: DocumentKind, raw: bytes) -> Iterator[None]:
-    """Let problems of a document pass, but of a text of another kind only those that show nothing of it."""
+def redacted_unless(kind: DocumentKind, raw: bytes) -> Iterator[None]:
+    """Replace problems that quote a text of another kind by one that quotes nothing."""
     try:
         yield
     except DocumentError as error:

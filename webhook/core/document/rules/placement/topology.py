@@ -1,18 +1,18 @@
-"""Rules of `placement` over its own fields: topology, nodeSelector, and what onConflict is asked to decide."""
+"""Rules of `topology`, nodeSelector and onConflict."""
 
 from collections.abc import Iterator
 
-from webhook.core.document.yaml.fields import Part, sound
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.policy_spec import TopologyEntry
 
 
-def topology_names_one_label(service: Part) -> Iterator[Problem]:
+def topology_names_one_label(service: DocumentPart) -> Iterator[Problem]:
     for entry in service.select("placement", "topology", "*"):
-        yield from sound(_names_one_label(entry))
+        yield from until_invalid(_names_one_label(entry))
 
 
-def _names_one_label(entry: Part) -> Iterator[Problem]:
+def _names_one_label(entry: DocumentPart) -> Iterator[Problem]:
     level, key = entry.get("level"), entry.get("key")
     if level is None and key is None:
         yield entry.wrong_field("names no label", "add level: Region, level: Zone, or key: LABEL")
@@ -20,12 +20,12 @@ def _names_one_label(entry: Part) -> Iterator[Problem]:
         yield key.wrong_field("level already names the label", "remove level or key")
 
 
-def topology_can_be_fulfilled(service: Part) -> Iterator[Problem]:
-    """AND the required entries of one label, with each other and with nodeSelector."""
+def topology_can_be_fulfilled(service: DocumentPart) -> Iterator[Problem]:
+    """Require a common value in all required entries of one label and nodeSelector."""
     allowed: dict[str, frozenset[str]] = {}
-    first: dict[str, Part] = {}
+    first: dict[str, DocumentPart] = {}
     for part in service.select("placement", "topology", "*"):
-        yield from sound(_topology(part, allowed, first))
+        yield from until_invalid(_topology(part, allowed, first))
     for selector in service.select("placement", "nodeSelector"):
         for label, value in selector.fields().items():
             text = value.read(str)
@@ -34,7 +34,9 @@ def topology_can_be_fulfilled(service: Part) -> Iterator[Problem]:
                 yield value.wrong(reason, f"use {' or '.join(sorted(allowed[label]))}, or fix topology")
 
 
-def _topology(part: Part, allowed: dict[str, frozenset[str]], first: dict[str, Part]) -> Iterator[Problem]:
+def _topology(
+    part: DocumentPart, allowed: dict[str, frozenset[str]], first: dict[str, DocumentPart]
+) -> Iterator[Problem]:
     entry = part.read(TopologyEntry)
     if not entry.label or (entry.level and entry.key):
         return
@@ -49,9 +51,9 @@ def _topology(part: Part, allowed: dict[str, frozenset[str]], first: dict[str, P
     first.setdefault(entry.label, part)
 
 
-def conflicts_can_happen(document: Part) -> Iterator[Problem]:
-    """Find what onConflict decides about fields that are not set; in `defaults`, by no service that inherits it."""
-    unused: dict[tuple[int, int], Part] = {}
+def conflicts_can_happen(document: DocumentPart) -> Iterator[Problem]:
+    """Warn about onConflict rules for fields that are not set; in `defaults`, by no service that inherits the rule."""
+    unused: dict[tuple[int, int], DocumentPart] = {}
     used: set[tuple[int, int]] = set()
     for placement in document.select("services", "*", "placement"):
         for rules in placement.select("onConflict"):

@@ -1,6 +1,6 @@
-r"""Surrogate pairs of JSON (`\ud83d\ude00`), which YAML's parser refuses: replaced before it, put back behind it.
+r"""Surrogate pairs of JSON (`\ud83d\ude00`), which YAML parsers reject: replaced before parsing, restored after it.
 
-Each half becomes a character of private use, written as long as it was, so that every column stays.
+Each half becomes a private-use character with an escape of the same length, so that columns stay correct.
 """
 
 import json
@@ -11,7 +11,7 @@ _REPLACED = re.compile("([\ue000-\ue3ff])([\ue400-\ue7ff])")
 
 
 def replaced(text: str) -> str | None:
-    """Return a JSON text with its pairs replaced; None where it is no JSON, or has none."""
+    """Return a JSON text with its pairs replaced; None if it is not JSON, or has none."""
     if not any(found[1] for found in _PAIR.finditer(text)):
         return None
     try:

@@ -12,7 +12,7 @@ NONE: Patterns = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameSet:
     """Names that fit a pattern of `inside` and none of `outside`; made by `of`, which leaves out what says nothing."""
 
     inside: Patterns

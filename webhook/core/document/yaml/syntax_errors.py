@@ -1,4 +1,4 @@
-"""YAML syntax errors in plain words: where, what is wrong, and one remedy, for libyaml's parser and PyYAML's own."""
+"""YAML syntax errors as position, reason and remedy, for libyaml's parser and PyYAML's own."""
 
 import re
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ _TEMPLATE = re.compile(
     r"|required|lookup|printf)\b)|\{%-?\s*\w"
 )
 _COMMENT = re.compile(r"(?:^|\s)#")
-_INDICATORS = "@`%*&!|>{}[],#?-\"'"  # what no plain value may begin with
+_INDICATORS = "@`%*&!|>{}[],#?-\"'"  # a plain value cannot begin with these
 
 _INDENT = "align it with the fields that it belongs to"
 _WORDS: tuple[tuple[str, str, str], ...] = (
-    # a part of what either parser says, the reason, the remedy; the first that fits
+    # a part of either parser's message, reason, remedy; the first match applies
     ("tab character", "a tab cannot indent YAML", "use spaces"),
     ("found undefined alias", "the anchor is not defined above", "define the anchor above its first use"),
     ("while scanning an alias", "* begins an alias, and no name follows", "quote the value"),
@@ -54,8 +54,8 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-class Syntax(NamedTuple):
-    """What is wrong with a text, and where; line and column count from 1."""
+class SyntaxProblem(NamedTuple):
+    """Position, reason and remedy of a syntax error; line and column count from 1."""
 
     line: int
     column: int
@@ -63,9 +63,9 @@ class Syntax(NamedTuple):
     remedy: str
 
 
-def in_words(error: yaml.YAMLError, text: str) -> Syntax:
-    """Say where a text stops being YAML. The marks of PyYAML's two parsers share no type."""
-    template = of_template(text)
+def in_words(error: yaml.YAMLError, text: str) -> SyntaxProblem:
+    """Describe a syntax error. The marks of PyYAML's two parsers share no type."""
+    template = template_problem(text)
     if template is not None:
         return template
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
@@ -88,15 +88,15 @@ def in_words(error: yaml.YAMLError, text: str) -> Syntax:
         if here[column : column + 1] in set(_INDICATORS)
         else "fix brackets, quotes, colons and indentation here or in the line above"
     )
-    return Syntax(line + 1, column + 1, " ".join(reason.split()), remedy)
+    return SyntaxProblem(line + 1, column + 1, " ".join(reason.split()), remedy)
 
 
-def of_template(text: str) -> Syntax | None:
-    """Find what only a template has; None where there is nothing of the kind."""
+def template_problem(text: str) -> SyntaxProblem | None:
+    """Return the problem of an unrendered template; None if the text is not a template."""
     for found in _TEMPLATE.finditer(text):
         lines = LINE_END.split(text[: found.start()])
         if not _COMMENT.search(lines[-1]):
             tool = "Helm or Go" if found[0].startswith("{{") else "Jinja"
             reason, remedy = f"this looks like a {tool} template", "render it first, and give the result"
-            return Syntax(len(lines), len(lines[-1]) + 1, reason, remedy)
+            return SyntaxProblem(len(lines), len(lines[-1]) + 1, reason, remedy)
     return None

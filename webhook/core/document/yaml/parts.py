@@ -1,6 +1,7 @@
-"""How rules look at a document that may be half wrong: reading a field that the schema refused ends the rule, silently.
+"""Document parts: access for rules to a document with invalid fields.
 
-So a rule over several fields is judged only where those fields are right, and every rule can be judged in one run.
+Reading a field that the schema rejected ends the rule silently: a rule over several fields reports problems only if
+those fields are valid, and all rules can run in one pass.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,12 +16,12 @@ from webhook.core.kubernetes.quantity import Duration, Quantity
 T = TypeVar("T")
 
 
-class WrongError(Exception):
-    """A rule reached for a field that is wrong already."""
+class InvalidFieldError(Exception):
+    """A rule read a field that is already known to be invalid."""
 
 
-class Wrong:
-    """The fields that are wrong already."""
+class InvalidPaths:
+    """Paths of the fields that are known to be invalid."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = set(paths)
@@ -33,12 +34,12 @@ class Wrong:
         return path in self._above
 
 
-class Part:
-    """One sound place of the document and what is below it."""
+class DocumentPart:
+    """A valid part of the document: a node and the nodes below it."""
 
     __slots__ = ("_wrong", "node", "path")
 
-    def __init__(self, node: Node, path: Path, wrong: Wrong) -> None:
+    def __init__(self, node: Node, path: Path, wrong: InvalidPaths) -> None:
         self.node = node
         self.path = path
         self._wrong = wrong
@@ -47,39 +48,39 @@ class Part:
     def is_empty(self) -> bool:
         return self.node.value in ({}, [])
 
-    def get(self, *keys: str) -> "Part | None":
-        """Return the field below, None where it is absent."""
-        part: Part | None = self
+    def get(self, *keys: str) -> "DocumentPart | None":
+        """Return a nested field, None if it is absent."""
+        part: DocumentPart | None = self
         for key in keys:
             if part is None:
                 return None
             part = part.field(key)
         return part
 
-    def field(self, key: str) -> "Part | None":
-        """Return one field, None where it is absent."""
+    def field(self, key: str) -> "DocumentPart | None":
+        """Return one field, None if it is absent."""
         path = (*self.path, key)
         if self._wrong.is_at(path):
-            raise WrongError
+            raise InvalidFieldError
         node = self.node.value.get(key) if isinstance(self.node.value, dict) else None
-        return None if node is None else Part(node, path, self._wrong)
+        return None if node is None else DocumentPart(node, path, self._wrong)
 
-    def fields(self) -> dict[str, "Part"]:
-        """Return the sound fields of a mapping."""
+    def fields(self) -> dict[str, "DocumentPart"]:
+        """Return the valid fields of a mapping."""
         if not isinstance(self.node.value, dict):
             return {}
-        parts = {key: Part(node, (*self.path, key), self._wrong) for key, node in self.node.value.items()}
+        parts = {key: DocumentPart(node, (*self.path, key), self._wrong) for key, node in self.node.value.items()}
         return {key: part for key, part in parts.items() if not self._wrong.is_at(part.path)}
 
-    def items(self) -> list["Part"]:
-        """Return the sound items of a list."""
+    def items(self) -> list["DocumentPart"]:
+        """Return the valid items of a list."""
         if not isinstance(self.node.value, list):
             return []
-        parts = [Part(node, (*self.path, index), self._wrong) for index, node in enumerate(self.node.value)]
+        parts = [DocumentPart(node, (*self.path, index), self._wrong) for index, node in enumerate(self.node.value)]
         return [part for part in parts if not self._wrong.is_at(part.path)]
 
-    def select(self, *keys: str) -> Iterator["Part"]:
-        """Yield every sound place below; `*` stands for each item of a list."""
+    def select(self, *keys: str) -> Iterator["DocumentPart"]:
+        """Yield every valid part at a path; `*` matches each item of a list."""
         if not keys:
             yield self
         elif keys[0] == "*":
@@ -89,26 +90,26 @@ class Part:
             yield from field.select(*keys[1:])
 
     def read(self, kind: type[T]) -> T:
-        """Return the whole of this part as `kind`."""
+        """Return this part as `kind`."""
         if self._wrong.is_within(self.path):
-            raise WrongError
+            raise InvalidFieldError
         return converted(self.node, kind)
 
     def wrong(self, reason: str, remedy: str) -> Problem:
-        """Object to the value."""
+        """Return a problem about the value."""
         return self.node.problem(reason, remedy)
 
     def wrong_field(self, reason: str, remedy: str) -> Problem:
-        """Object to the field as a whole."""
+        """Return a problem about the whole field."""
         return self.node.problem_at_key(reason, remedy)
 
     def lacks(self, key: str, reason: str, remedy: str) -> Problem:
-        """Object to what is not there."""
+        """Return a problem about a missing field."""
         return self.node.problem_inside(key, reason, remedy)
 
 
 def converted(node: Node, kind: type[T]) -> T:
-    """Return a node as one of our types. Only for what the schema let pass."""
+    """Convert a node to `kind`. The schema must have accepted the node."""
     return msgspec.convert(node.plain(), kind, dec_hook=_parsed)
 
 
@@ -118,9 +119,9 @@ def _parsed(kind: type, value: Any) -> Any:
     raise NotImplementedError(kind)
 
 
-def sound(problems: Iterator[Problem]) -> Iterator[Problem]:
-    """Yield what a rule finds until it reaches for something wrong."""
+def until_invalid(problems: Iterator[Problem]) -> Iterator[Problem]:
+    """Yield a rule's problems until it reads an invalid field."""
     try:
         yield from problems
-    except WrongError:
+    except InvalidFieldError:
         return

@@ -1,6 +1,6 @@
 """Plain Pods, and those that are odd as a whole: their metadata, nulls, and what no version of ours knows."""
 
-from webhook.core.proof.corpus.building import Json, pod
+from webhook.core.proof.corpus.builders import Json, pod
 
 _FILLED_IN = {
     "schedulerName": "default-scheduler",

@@ -1,4 +1,4 @@
-"""The schema's verdict in a user's words: every mistake of shape at once, and which fields are wrong by it."""
+"""Schema problems: all violations of the JSON Schema as messages for the user, with the invalid fields."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -9,12 +9,12 @@ from jsonschema import Draft202012Validator, validators
 from webhook.core.document.defaults import NO_DEFAULT
 from webhook.core.document.formats import FormatError, check, checker, fits
 from webhook.core.document.schema import closed, in_force
-from webhook.core.document.yaml.nodes import Node, Written
+from webhook.core.document.yaml.nodes import ExactNumber, Node
 from webhook.core.document.yaml.problems import Path, Problem, close_to, listed, quoted, shown, suggestion
 
 
-class Mistake:
-    """A problem, and the paths of the fields that are wrong by it in the document after the merge."""
+class SchemaProblem:
+    """A problem, and the paths of the fields that it makes invalid in the merged document."""
 
     __slots__ = ("problem", "wrong")
 
@@ -31,7 +31,7 @@ _OF_FORMAT = {
     "factor": ("a number", "one such as 0.5, 1.5 or 3"),
     "date-time": ("a time", "one, such as 2026-12-01T04:00:00Z"),
 }
-"""What belongs where a format is asked, and how to say "write it"."""
+"""The expected value of a format, and the object of the remedy "write ..."."""
 _INDISPENSABLE = frozenset({"apiVersion", "kind", "services", "name", "match", "window", "hard"})
 _NAMES = {
     "string": "text",
@@ -45,7 +45,7 @@ _NAMES = {
 
 @cache
 def _validator(kind: Any = None) -> Any:
-    """Return the validator of a policy, or of `kind`, made once. 5.0 is no integer to us: msgspec would refuse it."""
+    """Return the validator of a policy, or of `kind`, made once. 5.0 is not an integer: msgspec would reject it."""
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
@@ -53,8 +53,8 @@ def _validator(kind: Any = None) -> Any:
     return made(in_force() if kind is None else closed(kind), format_checker=checker())
 
 
-def mistakes(document: Node, kind: Any = None) -> Iterator[Mistake]:
-    """Yield what the schema objects to: that of a policy, or of a document of type `kind`."""
+def schema_problems(document: Node, kind: Any = None) -> Iterator[SchemaProblem]:
+    """Yield the violations of the policy's schema, or of the schema of `kind`."""
     for error in _validator(kind).iter_errors(document.plain()):
         path: Path = tuple(error.absolute_path)
         node = document
@@ -63,7 +63,7 @@ def mistakes(document: Node, kind: Any = None) -> Iterator[Mistake]:
         yield from _EXPLAINED[str(error.validator)](error, node, path)
 
 
-def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
     expected = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
     name = error.schema.get("format", "")
     wanted, written = _OF_FORMAT.get(name, (None, None))
@@ -77,7 +77,7 @@ def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
         remedy += ", or remove the line"
     elif remedy.startswith("quote it") and name:
         remedy = _remedy_of(node.text, name) or remedy
-    yield Mistake(node.problem(reason, remedy), path)
+    yield SchemaProblem(node.problem(reason, remedy), path)
 
 
 def _type_reason(node: Node, expected: list[str], wanted: str, remedy: str) -> tuple[str, str]:
@@ -101,7 +101,7 @@ def _type_reason(node: Node, expected: list[str], wanted: str, remedy: str) -> t
 
 
 def _remedy_of(text: str, name: str) -> str:
-    """Return what to write where a text does not fit its format even in quotes, "" where it does."""
+    """Return the remedy if a text violates its format even in quotes, else ""."""
     try:
         check(text, name)
     except FormatError as error:
@@ -110,36 +110,36 @@ def _remedy_of(text: str, name: str) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | Written) and not isinstance(value, bool)
+    return isinstance(value, int | ExactNumber) and not isinstance(value, bool)
 
 
-def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
     wanted = error.schema.get("type")
     if wanted is not None and not _validator().is_type(error.instance, wanted):
-        return  # said already
+        return  # reported by _wrong_type
     words = [str(word) or '""' for word in error.validator_value]
     choice = listed(words)
     if isinstance(node.value, bool):
         reason = f"{node.text} without quotes is a YAML boolean, where a word belongs"
-        yield Mistake(node.problem(reason, f"use {choice}"), path)
+        yield SchemaProblem(node.problem(reason, f"use {choice}"), path)
     elif isinstance(node.value, dict | list) or node.value is None:
         kind = "no value" if node.value is None else "not a single word"
-        yield Mistake(node.problem(f"{kind}, where {choice} belongs", f"use {choice}"), path)
+        yield SchemaProblem(node.problem(f"{kind}, where {choice} belongs", f"use {choice}"), path)
     elif len(words) == 1:
-        yield Mistake(node.problem("not a value that this version supports", f"write {words[0]}"), path)
+        yield SchemaProblem(node.problem("not a value that this version supports", f"write {words[0]}"), path)
     else:
-        yield Mistake(node.problem("not one of its values", suggestion(node.text, words, "use")), path)
+        yield SchemaProblem(node.problem("not one of its values", suggestion(node.text, words, "use")), path)
 
 
-def _missing(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+def _missing(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
     for name in error.validator_value:
         if name not in error.instance:
             words = error.schema["properties"][name].get("enum", ())
             remedy = f"add {name}: {words[0]}" if len(words) == 1 else f"add {name}"
-            yield Mistake(node.problem_inside(name, "required", remedy), (*path, name))
+            yield SchemaProblem(node.problem_inside(name, "required", remedy), (*path, name))
 
 
-def _unknown(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+def _unknown(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
     known = list(error.schema["properties"])
     absent = [name for name in known if name not in error.instance]
     for name in error.instance:
@@ -152,9 +152,9 @@ def _unknown(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
         else:
             reason, remedy = "unknown field", _remedy_for_unknown(name, absent)
             meant = close_to(name, absent)
-            # What was probably meant is there, only misspelled: no rule may call it absent.
+            # The field is probably present under a misspelled name: no rule may report it as absent.
             wrong = [(*path, name), (*path, meant)] if meant else [(*path, name)]
-        yield Mistake(inner.problem_at_key(reason, remedy), *wrong)
+        yield SchemaProblem(inner.problem_at_key(reason, remedy), *wrong)
 
 
 def _remedy_for_unknown(name: str, absent: list[str]) -> str:
@@ -164,32 +164,32 @@ def _remedy_for_unknown(name: str, absent: list[str]) -> str:
     return f"other fields here: {', '.join(absent)}" if absent else "remove it"
 
 
-def _bad_format(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+def _bad_format(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
     cause: FormatError = error.cause
     if "propertyNames" in error.schema_path:
         inner = node.child(error.instance)
-        yield Mistake(inner.problem_at_key(cause.reason, cause.remedy), (*path, error.instance))
+        yield SchemaProblem(inner.problem_at_key(cause.reason, cause.remedy), (*path, error.instance))
     else:
-        yield Mistake(node.problem(cause.reason, cause.remedy), path)
+        yield SchemaProblem(node.problem(cause.reason, cause.remedy), path)
 
 
-def _out_of_range(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
+def _out_of_range(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
     bound = error.validator_value
     if error.validator == "minimum":
-        yield Mistake(node.problem(f"below {bound}", f"write at least {bound}"), path)
+        yield SchemaProblem(node.problem(f"below {bound}", f"write at least {bound}"), path)
     else:
-        yield Mistake(node.problem(f"above {bound}", f"write at most {bound}"), path)
+        yield SchemaProblem(node.problem(f"above {bound}", f"write at most {bound}"), path)
 
 
-def _empty(_: Any, node: Node, path: Path) -> Iterator[Mistake]:
-    yield Mistake(node.problem("empty", "write at least one entry"), path)
+def _empty(_: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
+    yield SchemaProblem(node.problem("empty", "write at least one entry"), path)
 
 
-def _too_long(error: Any, node: Node, path: Path) -> Iterator[Mistake]:
-    yield Mistake(node.problem(f"longer than {error.validator_value}", "shorten it"), path)
+def _too_long(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
+    yield SchemaProblem(node.problem(f"longer than {error.validator_value}", "shorten it"), path)
 
 
-_EXPLAINED: dict[str, Callable[[Any, Node, Path], Iterator[Mistake]]] = {
+_EXPLAINED: dict[str, Callable[[Any, Node, Path], Iterator[SchemaProblem]]] = {
     "type": _wrong_type,
     "enum": _wrong_word,
     "required": _missing,

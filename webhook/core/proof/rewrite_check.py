@@ -19,7 +19,7 @@ _DEFECT = "this is a defect of Podgate: report it, and write these rules in a si
 _pod = msgspec.json.Decoder(Pod)
 
 
-class Trouble(NamedTuple):
+class RewriteFailure(NamedTuple):
     """What is wrong; of one `kind` once is enough."""
 
     kind: str
@@ -27,23 +27,23 @@ class Trouble(NamedTuple):
     remedy: str
 
 
-def trouble_with(sample: Sample, service: Service) -> Trouble | None:
+def rewrite_failure(sample: Sample, service: Service) -> RewriteFailure | None:
     """Return what is wrong with this Pod under these rules; None where all is well."""
     try:
         return _trouble(sample, service)
     except MemoryError:  # of the whole check, and no rule's fault
         raise
     except Exception as error:  # noqa: BLE001  whatever the defect is: a review of such a Pod would run into it, too
-        return Trouble("failed", f"{sample.name} cannot be rewritten: {error!r}", _DEFECT)
+        return RewriteFailure("failed", f"{sample.name} cannot be rewritten: {error!r}", _DEFECT)
 
 
-def _trouble(sample: Sample, service: Service) -> Trouble | None:
+def _trouble(sample: Sample, service: Service) -> RewriteFailure | None:
     first = rewrite(sample.pod, service, _HASH)
     rewritten = _patched(sample, first)
     again = rewrite(rewritten, service, _HASH)
     if again:
         at = again[0].path
-        return Trouble("diverged", f"{sample.name} is changed by every rewrite anew, each time at {at}", _DEFECT)
+        return RewriteFailure("diverged", f"{sample.name} is changed by every rewrite anew, each time at {at}", _DEFECT)
     findings = check(rewritten, service, hash_known=True)
     serious = (found for found in findings if sample.is_plain or found.code not in USERS_OWN)
     return next((_unfulfilled(sample, service, found) for found in serious), None)
@@ -56,12 +56,12 @@ def _patched(sample: Sample, operations: tuple[PatchOperation, ...]) -> Pod:
     return _pod.decode(msgspec.json.encode(patched))
 
 
-def _unfulfilled(sample: Sample, service: Service, found: Finding) -> Trouble:
+def _unfulfilled(sample: Sample, service: Service, found: Finding) -> RewriteFailure:
     said = found.message.removeprefix(f"service {service.name}: ")
     kind = f"{found.code} {found.field}"
     if sample.is_plain:
         remedy = "make these rules agree with each other: they leave no room for any Pod"
-        return Trouble(
+        return RewriteFailure(
             kind, f"{sample.name}, which asks for nothing itself, cannot fulfil it: {found.code}: {said}", remedy
         )
-    return Trouble(kind, f"{sample.name} does not fulfil it after a rewrite: {found.code}: {said}", _DEFECT)
+    return RewriteFailure(kind, f"{sample.name} does not fulfil it after a rewrite: {found.code}: {said}", _DEFECT)

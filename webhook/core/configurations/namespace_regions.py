@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from webhook.core.configurations.labels import contradictions, narrowed, requirements
-from webhook.core.configurations.names import EVERY, NONE, Names, Patterns
+from webhook.core.configurations.label_algebra import contradictions, narrowed, requirements
+from webhook.core.configurations.name_sets import EVERY, NONE, NameSet, Patterns
 from webhook.core.kubernetes.label_constraints import Constraint, Constraints, constraints
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector, Requirement
@@ -26,10 +26,10 @@ class TooManyEntriesError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class NamespaceRegion:
     """Namespaces whose name is in `names` and whose labels fit, but for those that fit a pattern of `exempt`."""
 
-    names: Names
+    names: NameSet
     labels: Constraints
     exempt: Patterns = NONE
 
@@ -39,9 +39,9 @@ class Region:
 
     def holds(self, name: str, labels: dict[str, str]) -> bool:
         """Judge a namespace as the API server does by what is rendered from this region."""
-        return selects(self.selector, labels) and name in self.names and name not in Names(self.exempt)
+        return selects(self.selector, labels) and name in self.names and name not in NameSet(self.exempt)
 
-    def minus(self, other: "Region") -> Iterator["Region"]:
+    def minus(self, other: "NamespaceRegion") -> Iterator["NamespaceRegion"]:
         """Yield disjoint regions that are, together, this one without `other`, whose names have no exceptions."""
         can_meet = narrowed(self.labels, *requirements(other.labels)) is not None
         shared = self.names.within(other.names.inside) if can_meet else None
@@ -57,7 +57,7 @@ class Region:
                 yield replace(self, names=shared, labels=labels)
 
 
-def regions(policy: Policy) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
+def regions(policy: Policy) -> tuple[tuple[NamespaceRegion, ...], tuple[NamespaceRegion, ...]]:
     """Return the regions that some Closed service may own, and those that only others may; all are disjoint."""
     heard = [service for service in policy.services if _is_heard(service, policy)]
     closed = [service for service in heard if _is_closed(service)]
@@ -66,7 +66,7 @@ def regions(policy: Policy) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
     return tuple(_spared(first, policy.exemptions)), tuple(_spared(second, policy.exemptions))
 
 
-def all_regions(policy: Policy) -> tuple[Region, ...]:
+def all_regions(policy: Policy) -> tuple[NamespaceRegion, ...]:
     """Return disjoint regions that are, together, those of all services."""
     heard = [service for service in policy.services if _is_heard(service, policy)]
     return tuple(_spared(_disjoint([_united(heard)])[0], policy.exemptions))
@@ -85,24 +85,24 @@ def _is_closed(service: Service) -> bool:
     return service.failure_mode is FailureMode.CLOSED and not service.modes.all_disabled()
 
 
-def _united(services: Iterable[Service]) -> list[Region]:
+def _united(services: Iterable[Service]) -> list[NamespaceRegion]:
     """Return the services' regions, one a selector; selectors that differ in one label's values become one."""
     names: dict[frozenset[tuple[str, Constraint]], set[str]] = {}
     for service in services:
         labels = constraints(service.match.namespace_selector)
         if not any(told.impossible for told in labels.values()):
             names.setdefault(frozenset(labels.items()), set()).update(service.match.namespaces or (EVERY,))
-    found = [Region(Names.of(patterns), dict(sorted(told))) for told, patterns in names.items()]
+    found = [NamespaceRegion(NameSet.of(patterns), dict(sorted(told))) for told, patterns in names.items()]
     for key in sorted({key for region in found for key in region.labels}):
         found = _united_by(key, found)
     # The widest first: what it covers needs no entry of its own.
     return sorted(found, key=lambda region: len(tuple(requirements(region.labels))))
 
 
-def _united_by(key: str, found: list[Region]) -> list[Region]:
+def _united_by(key: str, found: list[NamespaceRegion]) -> list[NamespaceRegion]:
     """Unite regions that allow some values of one label each and are the same in all else."""
-    united: list[Region] = []
-    values: dict[tuple[Names, frozenset[tuple[str, Constraint]]], set[str]] = {}
+    united: list[NamespaceRegion] = []
+    values: dict[tuple[NameSet, frozenset[tuple[str, Constraint]]], set[str]] = {}
     for region in found:
         rest = dict(region.labels)
         own = rest.pop(key, None)
@@ -112,14 +112,14 @@ def _united_by(key: str, found: list[Region]) -> list[Region]:
             values.setdefault((region.names, frozenset(rest.items())), set()).update(own.allowed)
     for (names, others), allowed in values.items():
         labels = {**dict(others), key: Constraint(present=True, allowed=frozenset(allowed))}
-        united.append(Region(names, dict(sorted(labels.items()))))
+        united.append(NamespaceRegion(names, dict(sorted(labels.items()))))
     return united
 
 
-def _disjoint(groups: Sequence[Sequence[Region]]) -> list[list[Region]]:
+def _disjoint(groups: Sequence[Sequence[NamespaceRegion]]) -> list[list[NamespaceRegion]]:
     """Take from every region what stands before it, in its own group or an earlier one."""
-    taken: list[Region] = []
-    found: list[list[Region]] = []
+    taken: list[NamespaceRegion] = []
+    found: list[list[NamespaceRegion]] = []
     for group in groups:
         found.append([])
         for region in group:
@@ -133,7 +133,7 @@ def _disjoint(groups: Sequence[Sequence[Region]]) -> list[list[Region]]:
     return found
 
 
-def _spared(found: Iterable[Region], exemptions: Exemptions) -> Iterator[Region]:
+def _spared(found: Iterable[NamespaceRegion], exemptions: Exemptions) -> Iterator[NamespaceRegion]:
     """Take the exempt namespaces out: exact names by label, which the API server asks first, prefixes by name."""
     exact = {pattern for pattern in exemptions.namespaces if not pattern.endswith("*")} | BUILT_IN_EXEMPT_NAMESPACES
     prefixes = frozenset(exemptions.namespaces) - exact
@@ -141,4 +141,6 @@ def _spared(found: Iterable[Region], exemptions: Exemptions) -> Iterator[Region]
         labels = narrowed(region.labels, Requirement(METADATA_NAME, "NotIn", tuple(exact)))
         names = region.names.without(prefixes)
         if labels is not None and names:
-            yield Region(Names(names.inside, names.outside - prefixes), labels, exempt=names.outside & prefixes)
+            yield NamespaceRegion(
+                NameSet(names.inside, names.outside - prefixes), labels, exempt=names.outside & prefixes
+            )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from webhook.core.configurations.names import Patterns
+from webhook.core.configurations.name_sets import Patterns
 
 # CEL takes 100,000 characters an expression; what stands around a list, and its line ends, are a few in a hundred.
 _LONGEST_LIST_CHARACTERS = 80_000
