@@ -26,6 +26,7 @@ BUNDLES_RBAC = CERTIFICATES_RBAC.with_name("14-rbac-bundles.yaml")
 """Of one that writes whom the API server trusts, too."""
 SERVICE_ACCOUNT, CONTROLLER_ACCOUNT = "podgate", "podgate-controller"
 LEASE = "podgate-leader"
+HALVES = ("mutating", "validating")
 POLICY, LAST_GOOD, KEY = configmap.NAME, configmap.LAST_GOOD, configmap.KEY
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _numbers = itertools.count(1)
@@ -76,7 +77,7 @@ class Installation:
 
     def kubeconfig(self, server: str | None = None, *, account: str = SERVICE_ACCOUNT) -> Path:
         """Return a kubeconfig of the service account; `server` is for a way to the API server of one's own."""
-        token = self.plane.kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip()
+        token = self.plane.token_of(account, NAMESPACE)
         return self.plane.kubeconfig_for(account, token=token, server=server)
 
     # --- controllers ---
@@ -84,7 +85,7 @@ class Installation:
     def start_controller(self, *arguments: str) -> Server:
         """Start one under the rights of the manifests, and wait until it leads or stands by."""
         for rights in (CONTROLLER_RBAC, CERTIFICATES_RBAC, BUNDLES_RBAC):
-            self.plane.kubectl("apply", "-f", str(rights))
+            self.plane.apply_file(rights)
         told = ("--kubeconfig", self.kubeconfig(account=CONTROLLER_ACCOUNT), "--plain-listen", "127.0.0.1:0")
         name = f"podgate-controller-{next(_numbers)}"
         found = Server.start(self.plane, name, *told, *arguments, command="controller", program=self.program)
@@ -196,7 +197,7 @@ def installed(
     """Install Podgate for some new namespaces and this policy; take it all away again."""
     for namespace in namespaces:
         plane.create_namespace(namespace)
-    plane.kubectl("apply", "-f", str(RBAC))
+    plane.apply_file(RBAC)
     found = Installation(plane, files, plane.entrances[entrance], policy, namespaces)
     found.apply_policy(policy)
     try:
@@ -205,12 +206,11 @@ def installed(
         found.configure()
         yield found
     finally:
-        for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
-            plane.kubectl("delete", kind, "--all", "--wait=false")
+        plane.delete(*(f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations" for kind in HALVES))
         for server in list(found.servers):
             found.stop_server(server)
         for controller in list(found.controllers):
             found.stop_controller(controller)
-        plane.kubectl("delete", "configmap", POLICY, LAST_GOOD, "-n", NAMESPACE, "--ignore-not-found")
+        plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD)))
         # It takes a while: a test has namespaces of its own.
-        plane.kubectl("delete", "namespace", "--wait=false", "--ignore-not-found", *(namespaces or ["none"]))
+        plane.delete(*(f"/api/v1/namespaces/{namespace}" for namespace in namespaces))

@@ -97,7 +97,7 @@ class Keeping:
 
 def forget(plane: ControlPlane, *names: str) -> None:
     """Delete these Secrets, or all that are kept."""
-    plane.kubectl("delete", "secret", *(names or SECRETS), "-n", NAMESPACE, "--ignore-not-found")
+    plane.delete(*(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}" for name in names or SECRETS))
 
 
 @contextmanager

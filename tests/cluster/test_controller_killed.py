@@ -25,7 +25,7 @@ from webhook.ports import WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-KILLS = int(os.environ.get("PODGATE_TEST_KILLS", "5"))
+KILLS = int(os.environ.get("PODGATE_TEST_KILLS", "3"))
 DEEDS = 60
 """Of the storm, from one kill to the next."""
 DRIFT = 'podgate_standing_drift{service="storm"}'
