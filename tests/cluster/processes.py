@@ -1,6 +1,7 @@
 """Programs in the background: a log each, one group for all, and a reaper that outlives us, should we be killed."""
 
 import contextlib
+import secrets
 import socket
 import subprocess
 import sys
@@ -15,13 +16,21 @@ class ComponentError(AssertionError):
     """A component did not do what it should; says what it logged."""
 
 
-def free_ports(count: int) -> list[int]:
-    """Return free TCP ports of loopback. Another process may take one before it is used: whoever starts tries again."""
+def free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list[int]:
+    """Return free TCP ports of loopback. Another process may take one before it is used: whoever starts tries again.
+
+    They are below the ports that outgoing connections are given, so that no connection takes the port of a server
+    that is down for a while, and a client that tries one does not connect to itself.
+    """
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        ports: list[int] = []
+        while len(ports) < count:
+            port, probe = secrets.choice(among), held.enter_context(socket.socket())
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                ports.append(port)
+        return ports
 
 
 class Processes:

@@ -1,10 +1,8 @@
 """One running server: started on a free port of loopback, stopped, killed, paused, restarted, and ended with us."""
 
 import os
-import secrets
 import shutil
 import signal
-import socket
 import time
 from pathlib import Path
 from types import TracebackType
@@ -12,12 +10,11 @@ from typing import Any, Self
 
 import redis
 
-from tests.cluster.processes import ComponentError, Processes
+from tests.cluster.processes import ComponentError, Processes, free_ports
 from tests.redis_servers.inventory import RedisProgram
 
-# Below the ports that outgoing connections are given: nobody's connection takes the port of a server that is down, and
-# a client that tries one does not connect to itself. A cluster's bus, 10,000 higher, is a port too.
-_PORTS = range(20_000, 30_000)
+_PORTS = range(12_000, 22_000)
+"""A Cluster's bus has a port 10,000 higher, which is below those of outgoing connections as well."""
 _READY_TIMEOUT_SECONDS = 30
 _ANSWER_TIMEOUT_SECONDS = 10
 
@@ -178,13 +175,6 @@ class RedisServer:
 
 
 def _free_port() -> int:
-    """Return a port that nobody listens on; another process may be faster, then its user tries again."""
-    while True:
-        port = secrets.choice(_PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+    """Return a port that nothing listens on; another process may be faster, then its user tries again."""
+    [port] = free_ports(1, _PORTS)
+    return port
