@@ -256,7 +256,7 @@ async def test_a_server_without_keys_is_not_ready_and_says_why_and_refuses(issue
         status, text = await server.get("/readyz")
         assert (status, text.startswith("no keys from url: ")) == (503, True), text
         lines = map(json.loads, (files.folder / "server-0.log").read_text().splitlines())
-        [ended] = [line for line in lines if line["msg"] == "keys are too old, what they sign is refused"]
+        [ended] = [line for line in lines if line["msg"] == "keys expired, tokens signed with them are rejected"]
         assert (ended["level"], ended["source"], "HTTP 503" in ended["reason"]) == ("error", "url", True)
         assert (await server.post("/nowhere"))[0] == 401
         assert await server.metric('podgate_refused_calls_total{reason="authentication_unknown_key"}') >= 1

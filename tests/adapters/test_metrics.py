@@ -23,7 +23,7 @@ from tests.harness.records import (
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import CONTENT_TYPE, Metrics
-from webhook.adapters.metrics.families import FAMILIES, STORE_TROUBLES, Kind
+from webhook.adapters.metrics.families import FAMILIES, STORE_TROUBLES, MetricKind
 from webhook.adapters.redis_store.error_classes import (
     AUTHENTICATION,
     FAILOVER,
@@ -339,7 +339,7 @@ def test_no_reason_stands_in_the_code_that_is_not_on_the_list() -> None:
 
 def test_counters_end_in_total_and_gauges_do_not() -> None:
     for family in FAMILIES:
-        assert family.name.endswith("_total") == (family.kind is Kind.COUNTER), family.name
+        assert family.name.endswith("_total") == (family.kind is MetricKind.COUNTER), family.name
 
 
 def test_the_content_type_is_the_text_formats() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.adapters.test_metrics import samples
 from tests.core.reviewing import Gate, policy_of
 from tests.harness.serving import Files, serving
-from webhook.adapters.metrics import Duty, Metrics, families
+from webhook.adapters.metrics import Metrics, ProcessRole, families
 from webhook.adapters.metrics.zeros import zeros
 from webhook.controller import reports
 from webhook.core.breaker import State, Transition
@@ -27,7 +27,7 @@ SERVICES = """\
   modes: {placement: Warn}
   placement: {nodeSelector: {disk: ssd}}
 """
-EVERYTHING = Duty.REVIEWS | Duty.SHARES_STORE | Duty.RECONCILES
+EVERYTHING = ProcessRole.REVIEWS | ProcessRole.SHARES_STORE | ProcessRole.RECONCILES
 COUNTED = re.compile(r"podgate_\w+_total")
 BY_SERVICE = [family for family in families.FAMILIES if "service" in family.labels and family.name.endswith("_total")]
 
@@ -39,7 +39,7 @@ def counters(metrics: Metrics) -> dict[str, float]:
 
 
 async def test_the_first_event_of_a_service_is_an_increase() -> None:
-    metrics = Metrics("1", Duty.REVIEWS)
+    metrics = Metrics("1", ProcessRole.REVIEWS)
     gate = Gate(policy_of(SERVICES, "breakerGuard: {maxOpenPercent: 1}"), observers=[metrics])
     metrics.policy_loaded(gate.loaded)
     before = counters(metrics)
@@ -97,7 +97,7 @@ def test_what_a_documented_alert_asks_for_stands_at_nought_before_it_happens() -
 def test_nothing_is_shown_that_a_service_cannot_come_to() -> None:
     loaded = policy_of(SERVICES)
     of_tried = {
-        family for family, of in zeros(loaded.policy, Duty.REVIEWS).items() if any("tried" in one for one in of)
+        family for family, of in zeros(loaded.policy, ProcessRole.REVIEWS).items() if any("tried" in one for one in of)
     }
     assert of_tried == {
         families.REVIEWS,
@@ -108,8 +108,10 @@ def test_nothing_is_shown_that_a_service_cannot_come_to() -> None:
         families.WORKLOAD_WARNINGS,
     }
     assert families.BREAKER_HELD not in zeros(loaded.policy, EVERYTHING), "there is no guard"
-    assert families.REFUNDS not in zeros(loaded.policy, Duty.REVIEWS | Duty.SHARES_STORE), "the controller's"
-    assert families.QUOTA_DENIED not in zeros(loaded.policy, Duty.RECONCILES), "the servers'"
+    assert families.REFUNDS not in zeros(loaded.policy, ProcessRole.REVIEWS | ProcessRole.SHARES_STORE), (
+        "the controller's"
+    )
+    assert families.QUOTA_DENIED not in zeros(loaded.policy, ProcessRole.RECONCILES), "the servers'"
     for family, of in zeros(loaded.policy, EVERYTHING).items():
         assert all(len(labels) == len(family.labels) for labels in of), family.name
 
@@ -126,7 +128,7 @@ def test_a_service_begins_and_ends_its_series_at_the_swap() -> None:
 
 def test_where_there_is_no_room_for_all_of_them_only_what_has_happened_is_shown() -> None:
     services = "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}, placement: {{}}}}\n" for n in range(3_000))
-    metrics = Metrics("1", Duty.REVIEWS)
+    metrics = Metrics("1", ProcessRole.REVIEWS)
     metrics.policy_loaded(policy_of(services))
     shown = counters(metrics)
     assert not any(key.startswith("podgate_findings_total") for key in shown), "seven for each service"

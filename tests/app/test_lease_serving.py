@@ -92,7 +92,7 @@ async def test_a_second_server_waits_and_says_for_whom_and_takes_over_when_the_f
         assert status(await caller.answer()) == 200
         holder = held(fake)
         async with second(files, "--plain-listen", plain) as other:
-            await until(lambda: other.said("waiting for another server to end") is not None)
+            await until(lambda: other.said("waiting for another server to exit") is not None)
             code, reasons = await ready(plain)
             assert code == 503
             assert reasons.startswith(f"{HELD}{holder} since 20")
@@ -123,7 +123,7 @@ async def test_a_second_server_that_waits_in_vain_leaves_with_who_counts_and_wha
 async def test_a_server_that_waits_ends_when_it_is_asked_to(fake: FakeApiServer, files: Files) -> None:
     fake.put(LEASES, NAME, spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
     async with second(files) as other:
-        await until(lambda: other.said("waiting for another server to end") is not None)
+        await until(lambda: other.said("waiting for another server to exit") is not None)
         other.process.terminate()
         assert await other.wait() == 0
         assert other.said("stopped") is not None

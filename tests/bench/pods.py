@@ -24,7 +24,7 @@ from tests.bench.measuring import cpu_seconds
 from tests.bench.traffic import typical_pod
 from tests.harness.fake_apiserver import PODS, FakeApiServer, fake_apiserver
 from tests.redis_servers import RedisServer
-from webhook.adapters.kubernetes.api.objects import Event
+from webhook.adapters.kubernetes.api.objects import WatchEvent
 from webhook.core.kubernetes.pod import Pod
 
 WATCHED = 20_000
@@ -215,7 +215,7 @@ async def _change(many: ManyPods, turn: int, count: int) -> None:
 
 def decoding_us(line: bytes) -> tuple[float, float]:
     """Return what it takes to decode an event and the Pod in it: into what is read of it, and into everything."""
-    outer, inner = msgspec.json.Decoder(Event), msgspec.json.Decoder(Pod)
+    outer, inner = msgspec.json.Decoder(WatchEvent), msgspec.json.Decoder(Pod)
     return _took_us(lambda: inner.decode(outer.decode(line).object)), _took_us(lambda: json.loads(line))
 
 

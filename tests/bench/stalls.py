@@ -20,7 +20,7 @@ from tests.harness.spinner import spinning
 from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.metrics import Duty, Metrics
+from webhook.adapters.metrics import Metrics, ProcessRole
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.admission.decision import Half
@@ -56,7 +56,7 @@ class Server:
     """Keepers and interceptor as a server has them, on one loop."""
 
     def __init__(self) -> None:
-        metrics, clock = Observers(Metrics("bench", Duty.REVIEWS)), SystemClock()
+        metrics, clock = Observers(Metrics("bench", ProcessRole.REVIEWS)), SystemClock()
         self.overrides = ActiveOverrides(metrics, WallClock(), "here")
         active = ActivePolicy(self.overrides)
         self.overrides.prepare = active.prepare_overrides

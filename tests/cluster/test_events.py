@@ -13,7 +13,7 @@ from tests.cluster.server import Server
 from tests.harness.fake_apiserver import until
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes import EventSender, connect
-from webhook.adapters.kubernetes.events.event_object import Happening, Kind, Regarding, in_bounds
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds
 from webhook.core.document import configmap
 from webhook.ports import WatchReports
 
@@ -146,7 +146,9 @@ async def test_what_it_may_say_at_most_is_taken_and_a_namespace_on_its_way_out_t
             async def tell(occasion: str) -> str:
                 about = Regarding("apps/v1", "ReplicaSet", "events-going", "a" * 63 + ("." + "a" * 62) * 3, "uid")
                 note = in_bounds("\u00fc" * 2000)
-                assert sender.offer(Happening(about, Kind.WARNING, "QuotaExceeded", "CreatePod", note, occasion, 1))
+                assert sender.offer(
+                    Happening(about, EventType.WARNING, "QuotaExceeded", "CreatePod", note, occasion, 1)
+                )
                 wanted = len(results) + 1
                 await until(lambda: len(results) == wanted)
                 return results[-1]

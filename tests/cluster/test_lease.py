@@ -115,7 +115,7 @@ def test_the_next_server_takes_over(api_alone: ControlPlane, identities: Identit
     with counting(api_alone, identities, f"lease-next-{int(kill)}") as found:
         holder = spec(api_alone)["holderIdentity"]
         with second(found):
-            waiting = "waiting for another server to end"
+            waiting = "waiting for another server to exit"
             api_alone.wait(lambda: said(api_alone, SECOND, waiting), "the second server to wait", SECOND)
             found.stop_server(found.servers[0], kill=kill)
             api_alone.wait(lambda: said(api_alone, SECOND, "listening"), "the second server to listen", SECOND)

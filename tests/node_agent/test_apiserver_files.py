@@ -493,9 +493,9 @@ async def test_a_trouble_is_told_once_until_it_is_over_and_a_defect_ends_nothing
         ("info", "written"),
         ("warning", "away"),
         ("warning", "a look failed: ValueError('a defect')"),
-        ("info", "all is well again"),
+        ("info", "recovered"),
         ("warning", "away"),
-        ("info", "all is well again"),
+        ("info", "recovered"),
     ]
 
 

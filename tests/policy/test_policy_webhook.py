@@ -41,7 +41,7 @@ async def test_a_policy_is_judged_before_it_is_stored_and_the_one_in_force_goes_
         assert await server.metric('podgate_policy_reviews_total{result="failure"}') == 1
         assert await server.metric('podgate_policy_reviews_total{result="success"}') == 1
     log = (tmp_path / "server-0.log").read_text()
-    assert '"msg":"policy refused at the door","user":"alice","errors":["policy.yaml:10:30' in log
+    assert '"msg":"policy rejected on admission","user":"alice","errors":["policy.yaml:10:30' in log
 
 
 async def test_only_the_api_server_may_ask_and_only_with_a_review(tmp_path: Path) -> None:

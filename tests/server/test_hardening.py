@@ -490,7 +490,7 @@ async def test_files_change_under_load_and_no_call_fails(tmp_path: Path) -> None
         await asyncio.gather(*callers)
         assert answered > 20
         for what in ("certificates", "key set"):
-            assert f"{what} refused, the last good one stays" in log(server)
+            assert f"{what} rejected, the last good one stays in use" in log(server)
         assert (await server.get("/readyz"))[0] == 200
 
 

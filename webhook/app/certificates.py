@@ -49,7 +49,7 @@ class CertificateController:
         told = loop.TaskReports(self._done, self._error, self._recovered, self._kept, self._reset)
         lives = [timedelta(seconds=seconds) for seconds in _lives(self._settings)]
         for remark in () if self._settings.certificates is not Certificates.OWN else _plan(self._settings).remarks():
-            self._logs.said("warning", "lifetimes are unusual", reason=remark)
+            self._logs.said("warning", "unusual certificate lifetimes", reason=remark)
         await loop.run(
             self._client, is_leader, tasks_of(self._settings), told, min(lives).total_seconds() / _LOOKS_A_LIFE
         )
@@ -69,16 +69,16 @@ class CertificateController:
         elif done.kind == MENDED:
             self._totals.mended(done.what)
         level = "warning" if done.kind == MENDED else "info"
-        self._logs.said(level, "certificates kept", object=done.what, did=done.text)
+        self._logs.said(level, "certificates maintained", object=done.what, did=done.text)
 
     def _error(self, reason: str) -> None:
         self._errors.append(reason)
         self._totals.troubled()
-        self._logs.said("error", "certificates are not kept as they should be", reason=reason)
+        self._logs.said("error", "certificate maintenance failed", reason=reason)
 
     def _recovered(self, reason: str) -> None:
         self._errors.remove(reason)
-        self._logs.said("info", "certificates are kept again", reason=reason)
+        self._logs.said("info", "certificate maintenance recovered", reason=reason)
 
     def _kept(self, ends: Mapping[str, datetime]) -> None:
         self._ends.update(ends)

@@ -94,7 +94,7 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
             client,
             settings,
             telemetry,
-            lambda reason: logs.said("warning", "waiting for another server to end", reason=reason),
+            lambda reason: logs.said("warning", "waiting for another server to exit", reason=reason),
         )
     elif settings.replicas is None:
         servers = kubernetes.ServerLeases(

@@ -113,7 +113,7 @@ class ControllerProcess:
         finally:
             self._controller = None  # whoever leads next knows better how far it has come
             self._telemetry.metrics.ledger.watched(None)
-            self._logs.said("warning", "leading no more", reason=self._lease.obstacle or "ending")
+            self._logs.said("warning", "no longer leading", reason=self._lease.obstacle or "ending")
 
     def _waits(self, reason: str) -> None:
         self._logs.said("info", "standing by", reason=reason)

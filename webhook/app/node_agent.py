@@ -53,6 +53,6 @@ async def _look_on(look: Callable[[], Awaitable[NodeCheck]], every_seconds: floa
             if line not in troubles:  # told once, not at every look
                 logs.said("warning", line)
         if troubles and not found.errors:
-            logs.said("info", "all is well again")
+            logs.said("info", "recovered")
         troubles = found.errors
         await asyncio.sleep(every_seconds)

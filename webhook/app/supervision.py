@@ -15,7 +15,7 @@ async def run_forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
         try:
             await loop()
         except Exception as error:  # noqa: BLE001  whatever the defect is
-            logs.said("error", "a background task failed, and begins again", reason=repr(error))
+            logs.said("error", "a background task failed and is restarted", reason=repr(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 
 

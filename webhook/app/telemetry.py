@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from webhook.adapters.logs import Logs
-from webhook.adapters.metrics import Duty, Metrics
+from webhook.adapters.metrics import Metrics, ProcessRole
 from webhook.adapters.recorder import Recorder
 from webhook.adapters.traces import Traces, open_traces
 from webhook.authentication.reasons import REASONS
@@ -56,10 +56,10 @@ class Telemetry:
             return None
 
         def trouble(reason: str) -> None:
-            self.logs.said("error", "the record is not complete", file=str(settings.record), reason=reason)
+            self.logs.said("error", "the recording is incomplete", file=str(settings.record), reason=reason)
 
         def over(reason: str) -> None:
-            self.logs.said("info", "the record goes on", file=str(settings.record), reason=reason)
+            self.logs.said("info", "recording resumed", file=str(settings.record), reason=reason)
 
         reports = WatchReports(lambda: None, trouble, over)
         limits = settings.record_sample, settings.record_max_bytes
@@ -81,7 +81,7 @@ class Telemetry:
             self.files[what] = wrong or ""
             self.metrics.files_read(what, time.time(), is_good=wrong is None)
             if wrong is not None:
-                self.logs.said("error", f"{what} refused, the last good one stays", reason=wrong)
+                self.logs.said("error", f"{what} rejected, the last good one stays in use", reason=wrong)
             elif not is_start:
                 self.logs.said("info", f"{what} loaded")
             is_start = False
@@ -107,7 +107,7 @@ class Telemetry:
         def trouble(reason: str) -> None:
             troubles.append(reason)
             self.metrics.kubernetes_failed(resource)
-            self.logs.said("warning", "watch failed, what is known stays", resource=resource, reason=reason)
+            self.logs.said("warning", "watch failed, using cached objects", resource=resource, reason=reason)
             show()
 
         def over(reason: str) -> None:
@@ -126,26 +126,26 @@ class Telemetry:
             nonlocal last
             self.metrics.keys_fetched(source, time.time())
             if last:
-                self.logs.said("info", "keys are fetched again", source=source, reason=last)
+                self.logs.said("info", "key fetch recovered", source=source, reason=last)
             last = ""
 
         def failed(reason: str) -> None:
             nonlocal last
             self.metrics.keys_not_fetched(source)
             if reason != last:
-                self.logs.said("warning", "keys are not fetched, what is known stays", source=source, reason=reason)
+                self.logs.said("warning", "key fetch failed, using cached keys", source=source, reason=reason)
             last = reason
 
         def ended(reason: str) -> None:
             nonlocal last
-            self.logs.said("error", "keys are too old, what they sign is refused", source=source, reason=reason)
+            self.logs.said("error", "keys expired, tokens signed with them are rejected", source=source, reason=reason)
             last = reason
 
         return RefreshReports(fetched, failed, ended)
 
     def keys_left_out(self, faults: str) -> None:
         """Take what is wrong with keys that others publish, and that no token is verified with; "" for none."""
-        self.logs.said("info", "all keys are of use" if not faults else "keys are left out", reason=faults)
+        self.logs.said("info", "all keys are usable" if not faults else "unusable keys ignored", reason=faults)
 
     def event_reports(self) -> WatchReports:
         """Return whom to tell why Events are not written."""
@@ -184,17 +184,21 @@ class Telemetry:
             self.metrics.store_failed(reason)
             if reason.startswith(_OF_ONE_OPERATION):
                 self.logs.said(
-                    "error", "the store failed at one operation, its service goes by its rule", reason=reason
+                    "error", "store operation failed; applying whenStoreUnavailable or failureMode", reason=reason
                 )
                 return
             troubles.append(reason)
             show()
-            self.logs.said("error", "the store does not answer, each service goes by its own rule", reason=reason)
+            self.logs.said(
+                "error",
+                "the store does not respond; applying whenStoreUnavailable or failureMode",
+                reason=reason,
+            )
 
         def over(reason: str) -> None:
             troubles.remove(reason)
             show()
-            self.logs.said("info", "the store answers again", reason=reason)
+            self.logs.said("info", "the store responds again", reason=reason)
 
         return WatchReports(lambda: None, trouble, over)
 
@@ -203,10 +207,10 @@ class Telemetry:
 
         def trouble(reason: str) -> None:
             self.metrics.store_failed(reason)
-            self.logs.said("warning", "breakers that move elsewhere are known each second only", reason=reason)
+            self.logs.said("warning", "breaker announcements failed, polling each second", reason=reason)
 
         def over(reason: str) -> None:
-            self.logs.said("info", "breakers that move elsewhere are known at once again", reason=reason)
+            self.logs.said("info", "breaker announcements recovered", reason=reason)
 
         return WatchReports(lambda: None, trouble, over)
 
@@ -225,7 +229,9 @@ class Telemetry:
 
         def lost() -> None:
             self.metrics.store_lost()
-            self.logs.said("error", "the store may have lost what it had acknowledged, the last minute is told again")
+            self.logs.said(
+                "error", "the store may have lost acknowledged writes; re-submitting the last minute's charges"
+            )
 
         return FallbackReports(
             fallback, self.metrics.booked, self.metrics.booking_dropped, self.metrics.refused_from_cache, lost
@@ -269,14 +275,14 @@ class Telemetry:
             self._traces.shutdown()
 
 
-def _duties(settings: ControllerSettings) -> Duty:
+def _duties(settings: ControllerSettings) -> ProcessRole:
     """Return what this process counts: a server whose counters are in its memory reconciles them as well."""
     if not isinstance(settings, Settings):
-        return Duty.RECONCILES
+        return ProcessRole.RECONCILES
     if settings.store != MEMORY:
-        return Duty.REVIEWS | Duty.SHARES_STORE
+        return ProcessRole.REVIEWS | ProcessRole.SHARES_STORE
     has_cluster = settings.kubeconfig is not None or in_cluster(os.environ)
-    return Duty.REVIEWS | Duty.RECONCILES if has_cluster else Duty.REVIEWS
+    return ProcessRole.REVIEWS | ProcessRole.RECONCILES if has_cluster else ProcessRole.REVIEWS
 
 
 def _few(names: list[str]) -> str:

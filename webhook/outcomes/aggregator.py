@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.outcomes.aggregation import SLOT_US, Sum, Sums, Waiting
+from webhook.core.outcomes.aggregation import SLOT_US, PendingOutcomes, Sum, Sums
 from webhook.core.outcomes.report import Pushed
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import CounterPlan
@@ -91,7 +91,7 @@ class OutcomeAggregator:
             await asyncio.gather(*(self._tell(service) for service in waiting[start : start + _AT_ONCE]))
         return bool(waiting)
 
-    async def _tell(self, waiting: Waiting) -> None:
+    async def _tell(self, waiting: PendingOutcomes) -> None:
         """Tell one service's breaker. Who did not answer once is not asked again: all of it is unheard then."""
         (plan, sums), now_us = waiting, self._clock.now_us()
         told = [of.outcomes(now_us) for of in sums]

@@ -11,7 +11,7 @@ from aiohttp import web
 from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, drop, fake_apiserver, hang, refuse, say, until
 from webhook.adapters.kubernetes.api import requests
 from webhook.adapters.kubernetes.api.client import connect
-from webhook.adapters.kubernetes.api.collection import Collection, Snapshot
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
 from webhook.adapters.kubernetes.api.requests import GarbledError
 from webhook.adapters.kubernetes.api.timing import ApiTiming, Backoff
@@ -37,7 +37,7 @@ class Follower:
         self.overs: list[str] = []
         self.taking: Callable[[], Awaitable[None]] | None = None
 
-    async def all(self, snapshot: Snapshot[Namespace]) -> None:
+    async def all(self, snapshot: ListSnapshot[Namespace]) -> None:
         self.lists.append(snapshot.version)
         self.names = {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
 
@@ -437,7 +437,7 @@ async def test_a_list_without_an_end_is_given_up(
 
 @pytest.mark.usefixtures("fake")
 async def test_a_defect_in_what_takes_the_changes_is_not_swallowed(tmp_path: Path) -> None:
-    async def broken(_: Snapshot[Namespace]) -> None:
+    async def broken(_: ListSnapshot[Namespace]) -> None:
         raise LookupError("a defect of ours")
 
     async with await connect(tmp_path / "kubeconfig") as client:

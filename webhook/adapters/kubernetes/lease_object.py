@@ -8,7 +8,7 @@ from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw, Struct
 
 from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.objects import LABELS, Metadata
+from webhook.adapters.kubernetes.api.objects import LABELS, ObjectVersion
 from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, GarbledError, RefusedError, answer
 from webhook.core.document.configmap import NAMESPACE
 
@@ -27,7 +27,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
 
 
 class _Read(Struct, frozen=True):
-    metadata: Metadata
+    metadata: ObjectVersion
     spec: _Spec | None = None
 
 

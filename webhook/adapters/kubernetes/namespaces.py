@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, listed
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, listed
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
 from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
@@ -80,7 +80,7 @@ class WatchedNamespaces:
         # What the watch has brought meanwhile is newer.
         return self._labels.setdefault(namespace, found.items[0].metadata.labels or {})
 
-    async def _all(self, snapshot: Snapshot[Namespace]) -> None:
+    async def _all(self, snapshot: ListSnapshot[Namespace]) -> None:
         self._labels = {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
 
     async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  the watch's word

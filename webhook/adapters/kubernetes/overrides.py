@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, decoded, listed
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decoded, listed
 from webhook.adapters.kubernetes.api.objects import LABELS, Listed
 from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
@@ -73,7 +73,7 @@ class ConfigMapOverrides:
         """Follow it until cancelled."""
         await self._watch.run()
 
-    async def _all(self, snapshot: Snapshot[ConfigMap]) -> None:
+    async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
         await self._take(snapshot.items[0] if snapshot.items else None)
 
     async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  the watch's word

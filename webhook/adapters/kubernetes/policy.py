@@ -9,7 +9,7 @@ import asyncio
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, listed
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, listed
 from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.versions import number
@@ -97,7 +97,7 @@ class ConfigMapPolicy:
         finally:
             self._rested_at = asyncio.get_running_loop().time() + self._timing.cool_down_seconds
 
-    async def _all(self, snapshot: Snapshot[ConfigMap]) -> None:
+    async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
         async with self._taking:
             self._version = number(snapshot.version)
             await self._take(snapshot.items[0] if snapshot.items else None)

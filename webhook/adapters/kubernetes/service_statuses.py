@@ -8,7 +8,7 @@ from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct, field
 
 from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.objects import LABELS, Metadata
+from webhook.adapters.kubernetes.api.objects import LABELS, ObjectVersion
 from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
 from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 
@@ -21,7 +21,7 @@ _REQUEST_SECONDS = 5.0
 
 
 class _Read(Struct, frozen=True):
-    metadata: Metadata
+    metadata: ObjectVersion
     status: dict[str, Any] = field(default_factory=dict)
 
 

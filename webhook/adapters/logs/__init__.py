@@ -98,11 +98,11 @@ class Logs:
 
     def policy_failed(self, errors: Sequence[str]) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
-        self._lines.write("error", "policy refused", errors=shown, count=len(errors))
+        self._lines.write("error", "policy rejected", errors=shown, count=len(errors))
 
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
-        level, message = ("warning", "refused at the door") if errors else ("info", "let in")
+        level, message = ("warning", "rejected on admission") if errors else ("info", "admitted")
         message = f"{document} {message}"
         self._lines.write(level, message, user=clipped(user), errors=shown, count=len(errors) or None)
 
@@ -111,10 +111,10 @@ class Logs:
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
-        self._lines.write("error", "overrides refused, the last good ones stay", errors=shown, count=len(errors))
+        self._lines.write("error", "overrides rejected, the last good ones stay", errors=shown, count=len(errors))
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        level, message = ("info", "override ended") if now is None else ("warning", "override in force")
+        level, message = ("info", "override ended") if now is None else ("warning", "override live")
         shown = {key: clipped(str(entry)) for key, entry in (("former", former), ("override", now)) if entry}
         self._lines.write(level, message, service=service, **shown)
 
@@ -145,7 +145,7 @@ def _told(transition: Transition) -> tuple[str, str]:
     if transition.is_change:
         return ("warning" if transition.new in _WORTH_A_LOOK else "info"), "breaker transition"
     if transition.reason.startswith(HELD):
-        return "error", "breaker trip held back"
+        return "error", "breaker trip suppressed"
     return "warning", "breaker probe expired"
 
 

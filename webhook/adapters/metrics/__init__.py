@@ -17,10 +17,10 @@ from webhook.adapters.metrics.families import Family
 from webhook.adapters.metrics.ledger import PodLedgerHealth
 from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
-from webhook.adapters.metrics.service_gauges import Standing
+from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
-from webhook.adapters.metrics.zeros import Duty, Labels, zeros
+from webhook.adapters.metrics.zeros import Labels, ProcessRole, zeros
 from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
@@ -29,7 +29,7 @@ from webhook.core.quota import ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import Guarded
 from webhook.ports import Review
 
-__all__ = ["CONTENT_TYPE", "Duty", "Metrics"]
+__all__ = ["CONTENT_TYPE", "Metrics", "ProcessRole"]
 
 _SUCCESS, _FAILURE = "success", "failure"
 
@@ -40,7 +40,9 @@ class Metrics:
     What a process with `duties` may count of the policy's services is shown from 0 on.
     """
 
-    def __init__(self, version: str, duties: Duty = Duty.NONE, refusal_reasons: Iterable[str] = ()) -> None:
+    def __init__(
+        self, version: str, duties: ProcessRole = ProcessRole.NONE, refusal_reasons: Iterable[str] = ()
+    ) -> None:
         self._duties = duties
         self._policy: Policy | None = None
         self._zeros: tuple[Policy | None, Mapping[Family, Mapping[Labels, float]]] = (None, {})
@@ -73,7 +75,7 @@ class Metrics:
             *self.kept_certificates.totals,
         )
         self._totals = (*self._decisions.totals, *told, *troubles)
-        self._standing = Standing()
+        self._standing = ServiceGauges()
         self._services: frozenset[str] | None = None
         self._policy_hash: str | None = None
         self._last_good = False
@@ -188,7 +190,7 @@ class Metrics:
             self._store.fallback(service, rule, on=on)
 
     def booked(self, service: str, cause: str, count: int) -> None:
-        """Count Pods that the store was told of after they were let in."""
+        """Count Pods charged to the store after they were admitted."""
         self._store.booked(self._of_policy(service), cause, count)
 
     def booking_dropped(self) -> None:

@@ -31,7 +31,7 @@ OUTCOME_REFUSALS = ("noService", "notPushed", "notNamed")
 """Why a pushed outcome is refused: no such service, it hears no reporters, it does not name this one."""
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -42,100 +42,120 @@ class Family:
     """One metric name. `series_max` bounds its label sets."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     help: str
     series_max: int = SERIES_MAX
 
 
 def _counter(name: str, labels: str, text: str, series_max: int = SERIES_MAX) -> Family:
-    return Family(f"podgate_{name}", Kind.COUNTER, tuple(labels.split()), text, series_max)
+    return Family(f"podgate_{name}", MetricKind.COUNTER, tuple(labels.split()), text, series_max)
 
 
 def _gauge(name: str, labels: str, text: str) -> Family:
-    return Family(f"podgate_{name}", Kind.GAUGE, tuple(labels.split()), text)
+    return Family(f"podgate_{name}", MetricKind.GAUGE, tuple(labels.split()), text)
 
 
-REVIEWS = _counter("reviews_total", "half service operation decision", "Reviews of Pods answered.")
+REVIEWS = _counter("reviews_total", "half service operation decision", "Reviews of Pods that were answered.")
 DURATION = Family(
-    "podgate_review_duration_seconds", Kind.HISTOGRAM, ("half",), "Time from a review's body to its answer."
+    "podgate_review_duration_seconds", MetricKind.HISTOGRAM, ("half",), "Time from a review's body to its answer."
 )
-CALLS = _counter("calls_total", "client_id role", "Reviews by who asked for them.", CLIENTS_MAX)
+CALLS = _counter("calls_total", "client_id role", "Reviews by calling client.", CLIENTS_MAX)
 IN_FLIGHT = _gauge("calls_in_flight", "", "Calls being answered now.")
-REFUSED = _counter("refused_calls_total", "reason", "Calls turned away before any decision.", REASONS_MAX)
+REFUSED = _counter("refused_calls_total", "reason", "Calls rejected before any decision.", REASONS_MAX)
 
-FINDINGS = _counter("findings_total", "service code mode", "What the policy objected to, by what follows.")
+FINDINGS = _counter("findings_total", "service code mode", "Policy findings, by the mode that applied to them.")
 WOULD_DENY = _counter("would_deny_total", "service concern", "Pods that Enforce instead of Warn or Audit would deny.")
 WOULD_REWRITE = _counter(
-    "would_rewrite_total", "service concern", "Pods that Enforce instead of Warn or Audit would write into, and admit."
+    "would_rewrite_total",
+    "service concern",
+    "Pods that Enforce instead of Warn or Audit would rewrite and admit.",
 )
-DEGRADED = _counter("degraded_total", "service", "New Pods rewritten without what is only preferred.")
+DEGRADED = _counter(
+    "degraded_total", "service", "New Pods rewritten to the degraded placement because of an open breaker."
+)
 WOULD_DEGRADE = _counter(
     "would_degrade_total", "service", "New Pods that Enforce instead of Warn or Audit would degrade."
 )
-EXEMPT = _counter("exempt_total", "exemption", "New Pods left alone because of an exemption.", REASONS_MAX)
+EXEMPT = _counter("exempt_total", "exemption", "New Pods not handled because of an exemption.", REASONS_MAX)
 UNMATCHED = _counter("unmatched_total", "namespace", "New Pods that no service owns.", NAMESPACES_MAX)
 WORKLOADS = _counter("workload_reviews_total", "service operation decision", "Reviews of Pod templates answered.")
 WORKLOAD_WARNINGS = _counter("workload_warnings_total", "service code", "Warnings given about Pod templates.")
 
-QUOTA_USED = _gauge("quota_used", "service resource window namespace", "Charged within the trailing window, or live.")
+QUOTA_USED = _gauge(
+    "quota_used",
+    "service resource window namespace",
+    "Amount charged within the trailing window, or of live Pods.",
+)
 QUOTA_LIMIT = _gauge("quota_limit", "service resource window namespace", "The hard limit in force.")
 QUOTA_DENIED = _counter(
     "quota_denied_total", "service resource window of", "Pods denied because this limit was reached."
 )
 STANDING_ENFORCED = _gauge("standing_enforced", "service", "1 while limits on live Pods are enforced, else 0.")
-POOL_USED = _gauge("pool_used", "pool resource window", "Charged by all members within the trailing window.")
+POOL_USED = _gauge("pool_used", "pool resource window", "Amount charged by all members within the trailing window.")
 POOL_LIMIT = _gauge("pool_limit", "pool resource window", "The pool's hard limit in force.")
 
-UNCOUNTED = _counter("uncounted_total", "service", "Pods let in without being counted: the store gave no answer.")
-
-STORE_UP = _gauge("store_up", "", "1 if the counters' store answers, else 0.")
-STORE_FAILURES = _counter("store_failures_total", "reason", "Troubles with the store, each once until it is over.")
-STORE_LOSSES = _counter("store_losses_total", "", "Times that the store may have lost what it had acknowledged.")
-STORE_FALLBACK = _gauge("store_fallback", "service rule", "1 while a service goes by its own rule, without the store.")
-LOCAL_ADMITTED = _counter("local_admitted_total", "service", "Pods let in by this replica's share of the limits.")
-BOOKED = _counter("booked_total", "service cause", "Pods that the store was told of after they were let in.")
-BOOKINGS_DROPPED = _counter("bookings_dropped_total", "", "Pods let in that the store will never be told of.")
-DENY_CACHE_HITS = _counter("deny_cache_hits_total", "service", "Pods refused by a refusal that still held.")
-
-REFUNDS = _counter("quota_refunds_total", "service cause", "Pods that never came to be, and were given back.")
-REFUNDS_UNPROVEN = _counter(
-    "refunds_unproven_total", "service", "Pods that may never have come to be: nobody can tell, none is given back."
+UNCOUNTED = _counter(
+    "uncounted_total", "service", "Pods admitted without being counted because the store did not respond."
 )
-CHARGED_AFTERWARDS = _counter("charged_afterwards_total", "service", "Pods that came in uncounted, and were charged.")
-RAISED_AFTERWARDS = _counter("raised_afterwards_total", "service", "Pods that grew uncounted, and were charged.")
-LABELS_IGNORED = _counter("labels_ignored_total", "", "Pods whose label names a service that is not believed.")
-STANDING_DRIFT = _gauge("standing_drift", "service", "Pods by which the store and the cluster differed when compared.")
-WATCHED_PODS = _gauge("watched_pods", "", "Pods of services that there are.")
+
+STORE_UP = _gauge("store_up", "", "1 if the store responds, else 0.")
+STORE_FAILURES = _counter("store_failures_total", "reason", "Store failures, each counted once until recovery.")
+STORE_LOSSES = _counter("store_losses_total", "", "Times that the store may have lost acknowledged writes.")
+STORE_FALLBACK = _gauge("store_fallback", "service rule", "1 while a service is in fallback, without the store.")
+LOCAL_ADMITTED = _counter("local_admitted_total", "service", "Pods admitted by this replica's share of the limits.")
+BOOKED = _counter("booked_total", "service cause", "Pods charged to the store after they were admitted.")
+BOOKINGS_DROPPED = _counter("bookings_dropped_total", "", "Admitted Pods that will never be charged to the store.")
+DENY_CACHE_HITS = _counter("deny_cache_hits_total", "service", "Pods denied by a cached denial.")
+
+REFUNDS = _counter("quota_refunds_total", "service cause", "Charges refunded because the Pod was never created.")
+REFUNDS_UNPROVEN = _counter(
+    "refunds_unproven_total", "service", "Charges whose Pod creation cannot be verified; not refunded."
+)
+CHARGED_AFTERWARDS = _counter("charged_afterwards_total", "service", "Pods admitted uncounted and charged afterwards.")
+RAISED_AFTERWARDS = _counter("raised_afterwards_total", "service", "Pods resized uncounted and charged afterwards.")
+LABELS_IGNORED = _counter("labels_ignored_total", "", "Pods whose label names a service that may not own them.")
+STANDING_DRIFT = _gauge(
+    "standing_drift",
+    "service",
+    "Live Pods by which the store and the cluster differed at the last comparison.",
+)
+WATCHED_PODS = _gauge("watched_pods", "", "Existing Pods that belong to services.")
 
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
 BREAKER_TRIPPED = _gauge("breaker_tripped_timestamp_seconds", "service", "When the breaker last opened.")
 BREAKER_REMAINING = _gauge(
-    "breaker_open_remaining_seconds", "service", "Time until probes, or all, are let in; 0 unless it is open."
+    "breaker_open_remaining_seconds",
+    "service",
+    "Time until probes, or all Pods, are admitted; 0 unless the breaker is open.",
 )
 BREAKER_NOT_PERMITTED = _counter("breaker_not_permitted_total", "service", "Pods denied by an open breaker.")
-BREAKER_PROBES = _counter("breaker_probes_leased_total", "service", "Pods let in as probes.")
-BREAKER_EXPIRED = _counter(
-    "breaker_probes_expired_total", "service", "Probes of which nobody said in time how it went."
-)
+BREAKER_PROBES = _counter("breaker_probes_leased_total", "service", "Pods admitted as probes.")
+BREAKER_EXPIRED = _counter("breaker_probes_expired_total", "service", "Probes without an outcome before probeTimeout.")
 BREAKER_EXCUSED = _counter(
-    "breaker_excused_total", "service", "Controllers that lost Pods to the cluster: quota may refuse them unheard."
+    "breaker_excused_total",
+    "service",
+    "Controllers that lost Pods to a disruption; their quota denials are not breaker events.",
 )
-BREAKER_HELD = _counter("breaker_trips_held_total", "service", "Trips that breakerGuard held back: nothing opened.")
+BREAKER_HELD = _counter("breaker_trips_held_total", "service", "Trips suppressed by breakerGuard.")
 GUARD_OPEN = _gauge("breaker_guard_open", "", "Breakers that are open, of those that breakerGuard counts.")
-GUARD_MAX = _gauge("breaker_guard_max", "", "How many of them may be: further trips are held back.")
+GUARD_MAX = _gauge("breaker_guard_max", "", "Largest number of open breakers that breakerGuard allows.")
 
-OUTCOMES = _counter("outcomes_total", "service source result", "Outcomes that breakers were told of.")
-OUTCOMES_DROPPED = _counter("outcomes_dropped_total", "service reason", "Outcomes that no breaker took.")
-OUTCOMES_REFUSED = _counter("outcomes_refused_total", "reason", "Outcomes that their reporters may not push.")
+OUTCOMES = _counter("outcomes_total", "service source result", "Outcomes recorded by breakers.")
+OUTCOMES_DROPPED = _counter(
+    "outcomes_dropped_total", "service reason", "Outcomes dropped before they reached a breaker."
+)
+OUTCOMES_REFUSED = _counter(
+    "outcomes_refused_total", "reason", "Outcomes rejected because the reporter may not push them."
+)
 
 POLICY_INFO = _gauge("policy_info", "hash", "1 for the policy in force.")
-POLICY_RELOADS = _counter("policy_reloads_total", "result", "Readings of a new policy document.")
-POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policies and overrides judged before they were stored.")
+POLICY_RELOADS = _counter("policy_reloads_total", "result", "Loads of a new policy document.")
+POLICY_REVIEWS = _counter("policy_reviews_total", "result", "Policies and overrides validated on admission.")
 POLICY_LAST_GOOD = _gauge("policy_last_reload_successful", "", "1 if the newest document is in force, else 0.")
 
-OVERRIDE_UNTIL = _gauge("override_until_timestamp_seconds", "service", "When the last override in force for it ends.")
+OVERRIDE_UNTIL = _gauge("override_until_timestamp_seconds", "service", "When the service's last live override ends.")
 OVERRIDES_LAST_GOOD = _gauge(
     "overrides_last_reload_successful", "", "1 if the newest document of overrides is in force, else 0."
 )
@@ -143,31 +163,35 @@ OVERRIDES_LAST_GOOD = _gauge(
 KUBERNETES_FAILURES = _counter(
     "kubernetes_watch_failures_total",
     "resource",
-    "Troubles with the API server, each once until it is over.",
+    "API server failures, each counted once until recovery.",
     REASONS_MAX,
 )
 KUBERNETES_CONTACT = _gauge(
-    "kubernetes_watch_contact_timestamp_seconds", "resource", "When the API server last sent anything."
+    "kubernetes_watch_contact_timestamp_seconds", "resource", "When the API server last sent data."
 )
-FILE_RELOADS = _counter("file_reloads_total", "file result", "Readings of watched files at the start, and changed.")
-FILE_LOADED = _gauge("file_last_reload_timestamp_seconds", "file", "When good files were last taken into force.")
-FILE_GOOD = _gauge("file_last_reload_successful", "file", "0 while a watched file is refused, as it stands now.")
-KEY_FETCHES = _counter("key_fetches_total", "source result", "Fetches of the keys that tokens are signed with.")
+FILE_RELOADS = _counter("file_reloads_total", "file result", "Loads of watched files, at the start and after changes.")
+FILE_LOADED = _gauge("file_last_reload_timestamp_seconds", "file", "When valid files were last loaded.")
+FILE_GOOD = _gauge(
+    "file_last_reload_successful",
+    "file",
+    "0 while the current content of a watched file is rejected, else 1.",
+)
+KEY_FETCHES = _counter("key_fetches_total", "source result", "Fetches of token verification keys.")
 KEYS_FETCHED = _gauge("keys_fetched_timestamp_seconds", "source", "When keys were last fetched successfully.")
-KEYS = _gauge("keys", "source", "Keys that tokens are verified with.")
-EVENTS = _counter("events_total", "result", "Kubernetes Events about denials and documents, by what became of them.")
+KEYS = _gauge("keys", "source", "Token verification keys.")
+EVENTS = _counter("events_total", "result", "Kubernetes Events about denials and documents, by result.")
 REPLICAS = _gauge("replicas", "", "Servers among which the limits are divided while the store is away.")
 RECORDED = _counter("recorded_events_total", "result", "Events for the file of --record.")
-TRACE_PARENTS = _counter("trace_parents_total", "result", "Reviews whose caller asked for a trace, by what followed.")
+TRACE_PARENTS = _counter("trace_parents_total", "result", "Reviews whose caller requested a trace, by result.")
 REDUCED_MODE = _gauge("reduced_mode", "", "1 if callers are not authenticated (reduced mode), else 0.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
-CERTIFICATES_MADE = _counter("certificate_renewals_total", "secret", "CAs and certificates made in the cluster.")
-TRUST_MENDED = _counter("ca_bundle_mended_total", "place", "CA bundles put right that somebody else had changed.")
+CERTIFICATES_MADE = _counter("certificate_renewals_total", "secret", "CAs and certificates issued in the cluster.")
+TRUST_MENDED = _counter("ca_bundle_mended_total", "place", "CA bundles restored after a foreign change.")
 CERTIFICATE_TROUBLES = _counter(
-    "certificate_troubles_total", "", "What kept certificates from being kept, each once until it is over."
+    "certificate_troubles_total", "", "Certificate maintenance failures, each counted once until recovery."
 )
 KEPT_EXPIRY = _gauge("kept_certificate_expiry_timestamp_seconds", "secret", "When the certificate in a Secret expires.")
-BUILD_INFO = _gauge("build_info", "version", "1 for the version that runs.")
+BUILD_INFO = _gauge("build_info", "version", "1 for the running version.")
 
 FAMILIES = (
     *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),

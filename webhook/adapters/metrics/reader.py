@@ -25,7 +25,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import CollectorRegistry
 
 from webhook.adapters.metrics.accumulators import BOUNDS_SECONDS, Durations, Row
-from webhook.adapters.metrics.families import Family, Kind
+from webhook.adapters.metrics.families import Family, MetricKind
 
 SCOPE = "podgate"
 
@@ -55,7 +55,7 @@ def numbers(family: Family, rows: Iterable[Row]) -> Metric:
         )
         for values, value in rows
     ]
-    if family.kind is Kind.GAUGE:
+    if family.kind is MetricKind.GAUGE:
         return Metric(family.name, family.help, "", Gauge(points))
     return Metric(family.name, family.help, "", Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True))
 

@@ -13,7 +13,7 @@ _SECOND_US = 1_000_000
 _OPEN = frozenset({State.OPEN, State.FORCED_OPEN})
 
 
-class Standing:
+class ServiceGauges:
     """The newest looks. A service that the store could not show has no series until it can again."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ _TEMPLATE_CONCERNS = ("placement", "resources")
 _UNMATCHED: Mapping[Unmatched, Mode] = {Unmatched.WARN: Mode.WARN, Unmatched.DENY: Mode.ENFORCE}
 
 
-class Duty(Flag):
+class ProcessRole(Flag):
     """What a process does, and therefore counts."""
 
     NONE = 0
@@ -46,7 +46,7 @@ class Duty(Flag):
     """It follows Pods in the cluster."""
 
 
-def zeros(policy: Policy, duties: Duty) -> Mapping[Family, Mapping[Labels, float]]:
+def zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Mapping[Labels, float]]:
     """Return the series that a process with `duties` shows from the start, by family."""
     found: dict[Family, dict[Labels, float]] = {}
     for family, labels in _series(policy, duties):
@@ -54,20 +54,20 @@ def zeros(policy: Policy, duties: Duty) -> Mapping[Family, Mapping[Labels, float
     return found
 
 
-def _series(policy: Policy, duties: Duty) -> Series:
+def _series(policy: Policy, duties: ProcessRole) -> Series:
     pools = {pool.name: pool for pool in policy.pools}
-    if Duty.REVIEWS in duties:
+    if ProcessRole.REVIEWS in duties:
         yield from _of_no_service(policy)
-    if Duty.RECONCILES in duties:
+    if ProcessRole.RECONCILES in duties:
         yield families.LABELS_IGNORED, ()
     for service in policy.services:
         name, breaker = service.name, _in_force(service, "breaker") and service.breaker
-        if Duty.REVIEWS in duties:
+        if ProcessRole.REVIEWS in duties:
             yield from _reviews(service)
             yield from _counted(service, pools.get(service.pool or ""))
-            if Duty.SHARES_STORE in duties:
+            if ProcessRole.SHARES_STORE in duties:
                 yield from _away(service)
-        if Duty.RECONCILES in duties:
+        if ProcessRole.RECONCILES in duties:
             yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
             yield from (
                 (family, (name,))
@@ -166,7 +166,7 @@ def _away(service: Service) -> Series:
         yield families.DENY_CACHE_HITS, (name,)
 
 
-def _breaker(service: Service, breaker: Breaker, duties: Duty, *, is_guarded: bool) -> Series:
+def _breaker(service: Service, breaker: Breaker, duties: ProcessRole, *, is_guarded: bool) -> Series:
     name, degrades = service.name, breaker.when_open is WhenOpen.DEGRADE
     enforced = service.modes.breaker is Mode.ENFORCE
     for moved in _moves(breaker):
@@ -174,19 +174,19 @@ def _breaker(service: Service, breaker: Breaker, duties: Duty, *, is_guarded: bo
     yield families.BREAKER_EXPIRED, (name,)
     if is_guarded and enforced and not degrades:
         yield families.BREAKER_HELD, (name,)
-    if Duty.REVIEWS in duties and degrades:
+    if ProcessRole.REVIEWS in duties and degrades:
         yield families.DEGRADED if enforced else families.WOULD_DEGRADE, (name,)
-    elif Duty.REVIEWS in duties:
+    elif ProcessRole.REVIEWS in duties:
         yield families.BREAKER_PROBES, (name,)
         if enforced:
             yield families.BREAKER_NOT_PERMITTED, (name,)
-    if Duty.RECONCILES in duties and breaker.quota_exceeded is not None:
+    if ProcessRole.RECONCILES in duties and breaker.quota_exceeded is not None:
         yield families.BREAKER_EXCUSED, (name,)
     source = None if breaker.outcomes is None else breaker.outcomes.source
-    if source is OutcomeSource.PUSHED and Duty.REVIEWS in duties:
+    if source is OutcomeSource.PUSHED and ProcessRole.REVIEWS in duties:
         yield from ((families.OUTCOMES, (name, source, result)) for result in families.PUSHED_RESULTS)
         yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in families.PUSHED_DROPS)
-    if source is OutcomeSource.POD_START and Duty.RECONCILES in duties:
+    if source is OutcomeSource.POD_START and ProcessRole.RECONCILES in duties:
         yield from ((families.OUTCOMES, (name, source, result)) for result in StartResult)
         dropped = (*(one for one in Settlement if one is not Settlement.COUNTED), families.OVERFLOW)
         yield from ((families.OUTCOMES_DROPPED, (name, reason)) for reason in dropped)

@@ -41,7 +41,7 @@ class Sum(Struct, gc=False):
         return Outcomes(self.succeeded, self.failed, self.latency_us, self.uid, self.generation, age_us)
 
 
-class Waiting(NamedTuple):
+class PendingOutcomes(NamedTuple):
     """What is to be told of one service, in its order."""
 
     plan: CounterPlan
@@ -96,10 +96,10 @@ class Sums:
             of.latency_us += round(outcome.latency * 1_000_000)
         return [self._drop(service) for _ in range(self._count - self._most)]
 
-    def take(self, most_each: int = MOST_WAITING, before_slot: int | None = None) -> list[Waiting]:
+    def take(self, most_each: int = MOST_WAITING, before_slot: int | None = None) -> list[PendingOutcomes]:
         """Hand over the oldest of each service, in the order of coming; the rest, and later slots, wait on."""
         taken = [
-            Waiting(service.plan, self._pop(service, most_each, before_slot))
+            PendingOutcomes(service.plan, self._pop(service, most_each, before_slot))
             for service in tuple(self._waiting.values())
         ]
         return [waiting for waiting in taken if waiting.sums]

@@ -35,20 +35,20 @@ class Collection(Generic[AnObject]):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot(Generic[AnObject]):
+class ListSnapshot(Generic[AnObject]):
     """What was there as of `version`."""
 
     items: Sequence[AnObject]
     version: str
 
 
-async def listed(client: ApiClient, collection: Collection[AnObject], timeout_seconds: float) -> Snapshot[AnObject]:
+async def listed(client: ApiClient, collection: Collection[AnObject], timeout_seconds: float) -> ListSnapshot[AnObject]:
     """Return what is there now: a consistent read, whatever the caches of the API server hold."""
     body = await answer(client, "GET", collection.path, timeout_seconds, collection.query())
     found = decoded(body, collection.items)
     if not found.metadata.resource_version:
         raise GarbledError("a list without a resourceVersion")
-    return Snapshot(found.items or (), found.metadata.resource_version)
+    return ListSnapshot(found.items or (), found.metadata.resource_version)
 
 
 def decoded(text: bytes | msgspec.Raw, kind: type[_T]) -> _T:

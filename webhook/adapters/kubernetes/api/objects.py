@@ -18,27 +18,27 @@ class Named(Protocol):
 
 
 class Object(Protocol):
-    """What can be listed and watched."""
+    """An object that can be listed and watched."""
 
     @property
     def metadata(self) -> Named: ...
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
+class ObjectVersion(Struct, frozen=True, rename="camel"):
     name: str = ""
     resource_version: str = ""
     labels: dict[str, str] | None = None
 
 
 class Namespace(Struct, frozen=True):
-    metadata: Metadata
+    metadata: ObjectVersion
 
 
 AnObject = TypeVar("AnObject", bound=Object)
 
 
 class ListMetadata(Struct, frozen=True):
-    """`next` is what to ask on with, "" at the end."""
+    """`next` is the continue token, "" on the last page."""
 
     resource_version: str = field(default="", name="resourceVersion")
     next: str = field(default="", name="continue")
@@ -49,21 +49,21 @@ class Listed(Struct, Generic[AnObject], frozen=True):
     items: list[AnObject] | None = None
 
 
-class Event(Struct, frozen=True):
-    """One line of a watch. What the object is depends on the type."""
+class WatchEvent(Struct, frozen=True):
+    """One line of a watch. The type decides how `object` is decoded."""
 
     type: str
     object: Raw
 
 
-class Mark(Struct, frozen=True):
-    """What a bookmark brings: how far the watch has come."""
+class Bookmark(Struct, frozen=True):
+    """The object of a BOOKMARK event: the version that the watch has reached."""
 
-    metadata: Metadata
+    metadata: ObjectVersion
 
 
-class Status(Struct, frozen=True):
-    """What an error brings."""
+class ApiStatus(Struct, frozen=True):
+    """The object of an ERROR event, and the body of an error response."""
 
     code: int = 0
     reason: str = ""

@@ -11,7 +11,7 @@ import msgspec
 from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
-from webhook.adapters.kubernetes.api.objects import Status
+from webhook.adapters.kubernetes.api.objects import ApiStatus
 from webhook.support.redaction import without_credentials
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
@@ -138,7 +138,7 @@ async def _sent(
 
 async def _refusal(response: aiohttp.ClientResponse) -> RefusedError:
     try:
-        status = msgspec.json.decode(await _body(response, _ERROR_BYTES_MAX), type=Status)
+        status = msgspec.json.decode(await _body(response, _ERROR_BYTES_MAX), type=ApiStatus)
         message = status.message or status.reason
     except (msgspec.MsgspecError, GarbledError):
         message = response.reason or ""  # a proxy's page, say

@@ -17,8 +17,8 @@ from typing import Generic
 import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, Snapshot, decoded, listed
-from webhook.adapters.kubernetes.api.objects import AnObject, Event, Mark, Status
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decoded, listed
+from webhook.adapters.kubernetes.api.objects import AnObject, ApiStatus, Bookmark, WatchEvent
 from webhook.adapters.kubernetes.api.requests import (
     GONE,
     TOO_MANY,
@@ -43,7 +43,7 @@ _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 class Taker(Generic[AnObject]):
     """Who is told what is there."""
 
-    all: Callable[[Snapshot[AnObject]], Awaitable[None]]
+    all: Callable[[ListSnapshot[AnObject]], Awaitable[None]]
     """Take this for all there is: what is not in it is gone."""
     one: Callable[[AnObject, bool], Awaitable[None]]
     """Take one change; the flag says that it is the object's end."""
@@ -175,14 +175,14 @@ class Watch(Generic[AnObject]):
         lines = Lines()
         async for chunk in response.content.iter_any():
             for line in lines.feed(chunk):
-                await self._take(decoded(line, Event))
+                await self._take(decoded(line, WatchEvent))
 
-    async def _take(self, event: Event) -> None:
+    async def _take(self, event: WatchEvent) -> None:
         if event.type == "ERROR":
-            status = decoded(event.object, Status)
+            status = decoded(event.object, ApiStatus)
             raise RefusedError(status.code, status.message or status.reason)
         if event.type == "BOOKMARK":
-            self._version = decoded(event.object, Mark).metadata.resource_version or None
+            self._version = decoded(event.object, Bookmark).metadata.resource_version or None
             self._taker.reached(self._version or "")
         elif event.type in _CHANGES:
             changed = decoded(event.object, self._collection.item)

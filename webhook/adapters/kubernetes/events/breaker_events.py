@@ -1,14 +1,14 @@
 """What a breaker did, as an Event on the policy's ConfigMap: once, whoever tells it, a server or the controller."""
 
-from webhook.adapters.kubernetes.events.event_object import Happening, Kind, Regarding, in_bounds, minute_of
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds, minute_of
 from webhook.core.breaker import HELD, State, Transition
 
 _REASONS = {
-    State.OPEN: ("BreakerOpened", Kind.WARNING),
-    State.HALF_OPEN: ("BreakerHalfOpen", Kind.NORMAL),
-    State.CLOSED: ("BreakerClosed", Kind.NORMAL),
-    State.FORCED_OPEN: ("BreakerForcedOpen", Kind.WARNING),
-    State.FORCED_CLOSED: ("BreakerForcedClosed", Kind.WARNING),
+    State.OPEN: ("BreakerOpened", EventType.WARNING),
+    State.HALF_OPEN: ("BreakerHalfOpen", EventType.NORMAL),
+    State.CLOSED: ("BreakerClosed", EventType.NORMAL),
+    State.FORCED_OPEN: ("BreakerForcedOpen", EventType.WARNING),
+    State.FORCED_CLOSED: ("BreakerForcedClosed", EventType.WARNING),
 }
 _HELD = "BreakerTripHeld"
 _ACTION = "MoveBreaker"
@@ -26,7 +26,7 @@ def happening_of(transition: Transition, policy: Regarding) -> Happening | None:
         told = f"was {transition.old}, is {transition.new}: {transition.reason}"
         occasion = f"{transition.service} {transition.generation} {transition.at_us}"
     elif transition.reason.startswith(HELD):
-        reason, kind, told = _HELD, Kind.WARNING, f"stays {transition.new}: {transition.reason}"
+        reason, kind, told = _HELD, EventType.WARNING, f"stays {transition.new}: {transition.reason}"
         occasion = f"{transition.service} {transition.generation} {minute_of(at_ns)}"
     else:
         return None

@@ -18,8 +18,8 @@ _NAME_LENGTH_MAX = 253
 _DIGITS = 16
 
 
-class Kind(StrEnum):
-    """`type`: whether somebody should look."""
+class EventType(StrEnum):
+    """The `type` of an Event."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -39,7 +39,7 @@ class Happening(NamedTuple):
     """One Event. What is of the same `occasion`, object and reason is the same one, whoever tells it."""
 
     regarding: Regarding
-    kind: Kind
+    kind: EventType
     reason: str
     action: str
     note: str

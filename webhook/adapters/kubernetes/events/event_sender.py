@@ -33,7 +33,7 @@ _RIGHT = "create events.events.k8s.io in"
 _TERMINATING = "is being terminated"
 
 
-class Result(StrEnum):
+class EventResult(StrEnum):
     """What became of an Event."""
 
     WRITTEN = "written"
@@ -77,14 +77,14 @@ class _Offered(NamedTuple):
     at_seconds: float
 
 
-class _Metadata(Struct, frozen=True, rename="camel"):
+class _ConfigMapMetadata(Struct, frozen=True, rename="camel"):
     name: str = ""
     uid: str = ""
     resource_version: str = ""
 
 
 class _Named(Struct, frozen=True):
-    metadata: _Metadata
+    metadata: _ConfigMapMetadata
 
 
 class EventSender:
@@ -96,7 +96,7 @@ class EventSender:
         instance: str,
         *,
         reports: WatchReports,
-        on_result: Callable[[Result], None],
+        on_result: Callable[[EventResult], None],
         where: str = "all namespaces",
         timing: EventTiming = EventTiming(),
     ) -> None:
@@ -122,7 +122,7 @@ class EventSender:
 
     def drop(self) -> None:
         """Count one that is not even offered."""
-        self._on_result(Result.DROPPED)
+        self._on_result(EventResult.DROPPED)
 
     async def run(self) -> None:
         """Send what is offered, until cancelled."""
@@ -132,7 +132,7 @@ class EventSender:
             await asyncio.sleep(bucket.wait_seconds(clock()))
             self._on_result(await self._send(offered))
 
-    async def _send(self, offered: _Offered) -> Result:
+    async def _send(self, offered: _Offered) -> EventResult:
         """Send it, again and again where there is no answer, until its time is over."""
         backoff, clock = self._timing.retries.backoff(), asyncio.get_running_loop().time
         while True:
@@ -141,28 +141,28 @@ class EventSender:
             except ApiError as error:
                 result = self._refused(error)
                 if result is None and clock() - offered.at_seconds >= self._timing.patience_seconds:
-                    result = Result.FAILED
+                    result = EventResult.FAILED
                 if result is not None:
                     return result
                 await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
             else:
                 self._failure.leave()
-                return Result.WRITTEN
+                return EventResult.WRITTEN
 
-    def _refused(self, error: ApiError) -> Result | None:
+    def _refused(self, error: ApiError) -> EventResult | None:
         """Return what came of it, None where it is worth another attempt. A refusal is told once, for good."""
         if not isinstance(error, RefusedError) or error.status >= _SERVER_ERROR or error.status == TOO_MANY:
             self._failure.enter(f"cannot write Events: {error}")
             return None
         self._failure.leave()
         if error.status == CONFLICT:
-            return Result.KNOWN
+            return EventResult.KNOWN
         if error.status == NOT_FOUND or (error.status == FORBIDDEN and _TERMINATING in str(error)):
-            return Result.DROPPED
+            return EventResult.DROPPED
         if error.status not in self._told_of:
             self._told_of.add(error.status)
             self._reports.on_trouble(f"cannot write an Event: {error.describe(self._right)}")
-        return Result.FAILED
+        return EventResult.FAILED
 
     async def _write(self, happening: Happening) -> None:
         if not happening.regarding.uid:
@@ -183,7 +183,9 @@ class EventSender:
             object_name=about.name,
         )
         items = (await listed(self._client, collection, self._timing.request_seconds)).items
-        found = items[0].metadata if items else _Metadata(resource_version=f"gone in {minute_of(happening.at_ns)}")
+        found = (
+            items[0].metadata if items else _ConfigMapMetadata(resource_version=f"gone in {minute_of(happening.at_ns)}")
+        )
         happening = happening._replace(regarding=about._replace(uid=found.uid))
         if not happening.of_version:
             return happening

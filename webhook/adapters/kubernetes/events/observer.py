@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from webhook.adapters.kubernetes.events.breaker_events import happening_of
-from webhook.adapters.kubernetes.events.event_object import Happening, Kind, Regarding, in_bounds, minute_of
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds, minute_of
 from webhook.adapters.kubernetes.events.event_sender import EventSender
 from webhook.core.admission.decision import Half
 from webhook.core.breaker import Transition
@@ -68,7 +68,7 @@ class Events:
             return
         happening = Happening(
             Regarding(owner.api_version, owner.kind, request.namespace, owner.name, owner.uid),
-            Kind.WARNING,
+            EventType.WARNING,
             reason=str(denials[0].code),
             action="CreatePod" if decision.operation == "CREATE" else "UpdatePod",
             note=in_bounds("; ".join([denials[0].message, *map(str, denials[1:])])),
@@ -81,24 +81,24 @@ class Events:
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
         self._in_force = loaded.hash
         note = f"policy {loaded.hash} is in force; services: {len(loaded.policy.services)}"
-        self._tell(_POLICY, Kind.NORMAL, "PolicyLoaded", note, loaded.hash)
+        self._tell(_POLICY, EventType.NORMAL, "PolicyLoaded", note, loaded.hash)
 
     def policy_failed(self, errors: Sequence[str]) -> None:
         stays = f"policy {self._in_force} stays in force" if self._in_force else "there is no good policy"
-        self._tell(_POLICY, Kind.WARNING, "PolicyRefused", f"{stays}: {_shown(errors)}", "\n".join(errors))
+        self._tell(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_shown(errors)}", "\n".join(errors))
 
     def overrides_loaded(self, live: Sequence[Override]) -> None:
         """Do nothing: what changes by it is told entry by entry."""
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         note = f"the last good overrides stay in force, each until its time: {_shown(errors)}"
-        self._tell(_OVERRIDES, Kind.WARNING, "OverridesRefused", note, "\n".join(errors))
+        self._tell(_OVERRIDES, EventType.WARNING, "OverridesRefused", note, "\n".join(errors))
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         reason, entry = ("OverrideEnded", former) if now is None else ("OverrideInForce", now)
-        self._tell(_OVERRIDES, Kind.NORMAL, reason, f"service {service}: {entry}", f"{service} {entry}")
+        self._tell(_OVERRIDES, EventType.NORMAL, reason, f"service {service}: {entry}", f"{service} {entry}")
 
-    def _tell(self, about: Regarding, kind: Kind, reason: str, note: str, occasion: str) -> None:
+    def _tell(self, about: Regarding, kind: EventType, reason: str, note: str, occasion: str) -> None:
         if about in self._documents:
             at_ns = self._clock_ns()
             self._sender.offer(Happening(about, kind, reason, "Load", in_bounds(note), occasion, at_ns))
