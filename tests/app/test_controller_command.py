@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.cli.running import installed
 from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, until
 from tests.harness.serving import Files, Serving, serving
 from tests.redis_servers import RedisServer, usual_names
@@ -163,6 +164,14 @@ async def test_of_two_one_leads_and_the_other_is_ready_to(
                 while (await second.get("/readyz"))[0] != 200:  # noqa: ASYNC110  another process's doing
                     await asyncio.sleep(0.02)
             told = await second.status()
+            printed = await asyncio.to_thread(installed, "status", "-o", "table", "--server", f"http://{first.plain}")
+            assert (printed.code, printed.out.splitlines()[0].endswith("controller: leads")) == (0, True)
+            document = json.loads(
+                (await asyncio.to_thread(installed, "status", "--server", f"http://{second.plain}")).out
+            )
+            assert document == told
+            refused = await asyncio.to_thread(installed, "status", "web", "--server", f"http://{first.plain}")
+            assert (refused.code, "is a controller, which shows no services" in refused.err) == (2, True)
             assert (told["leads"], told["role"]) == (False, "controller")
             assert "is held by" in told["waitsFor"]
             assert next(iter(controller_page(told))).endswith(f"controller: stands by: {told['waitsFor']}")

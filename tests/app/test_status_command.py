@@ -13,20 +13,27 @@ from tests.harness.records import AT_US, look, policy
 from webhook.cli import main
 from webhook.core.breaker import State
 from webhook.core.quota import Use
-from webhook.core.reporting.status import ServerStatus, status_document
+from webhook.core.reporting.status import (
+    ControllerStatus,
+    ServerStatus,
+    StoreStatus,
+    WatchStatus,
+    controller_document,
+    server_document,
+)
 from webhook.support.input_files import LARGEST_BYTES
 
 Podgate = Callable[..., int]
 """Runs `podgate status` with arguments, and returns its exit code."""
 
 DOCUMENT = msgspec.json.encode(
-    status_document(
+    server_document(
         ServerStatus(
             version="0.1.0",
             now_us=AT_US,
             wall_us=AT_US,
             policy=policy("payment-api", "ledger"),
-            looks={"payment-api": look(Use("1m", "pods", 37, 50), state=State.CLOSED)},
+            snapshots={"payment-api": look(Use("1m", "pods", 37, 50), state=State.CLOSED)},
         )
     )
 )
@@ -137,19 +144,24 @@ def test_something_else_on_that_port(
     assert "--plain-listen" in error
 
 
-CONTROLLER = json.dumps(
-    {
-        "version": "0.1.0",
-        "role": "controller",
-        "leads": False,
-        "waitsFor": "podgate-controller-b leads",
-        "notReady": ["no good policy: none was found"],
-        "policy": {"source": "ConfigMap podgate-system/podgate-policy", "hash": None},
-        "store": {"kind": "redis", "error": "timeout: no answer within 2000 ms"},
-        "watches": {"pods": "", "policy": "HTTP 403"},
-        "certificates": {"keptBy": "controller", "errors": ["x"], "secrets": {"podgate-tls": "2026-12-01T00:00:00Z"}},
-    }
-).encode()
+CONTROLLER = msgspec.json.encode(
+    controller_document(
+        ControllerStatus(
+            version="0.1.0",
+            waits_for="podgate-controller-b leads",
+            source="ConfigMap podgate-system/podgate-policy",
+            errors=["services: missing"],
+            store=StoreStatus("redis", "timeout: no answer within 2000 ms"),
+            watches={"pods": WatchStatus(), "policy": WatchStatus(error="HTTP 403")},
+            certificates={
+                "keptBy": "controller",
+                "errors": ["x"],
+                "secrets": {"podgate-tls": "2026-12-01T00:00:00Z"},
+            },
+            not_ready=["no good policy: none was found"],
+        )
+    )
+)
 
 
 def test_a_controller_is_shown_as_what_it_is(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,6 +172,7 @@ def test_a_controller_is_shown_as_what_it_is(podgate: Podgate, capsys: pytest.Ca
             "not ready: no good policy: none was found",
             "policy  none from ConfigMap podgate-system/podgate-policy",
             "store   redis: timeout: no answer within 2000 ms",
+            "policy refused: services: missing",
             "watch   pods: ok",
             "watch   policy: HTTP 403",
             "certificates  kept by controller",

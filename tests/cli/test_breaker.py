@@ -15,7 +15,7 @@ from tests.core.reporting.test_status import LOOKS, NOW_US, OPEN, snapshot
 from webhook.core.breaker import BreakerView, State
 from webhook.core.overrides_document import load
 from webhook.core.quota import ServiceSnapshot
-from webhook.core.reporting.status import status_document
+from webhook.core.reporting.status import server_document
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -133,7 +133,7 @@ def listed(view: BreakerView | None, *arguments: str) -> str:
     if view is not None:
         looks["payment-api"] = ServiceSnapshot(NOW_US, {}, view)
     looks["web"] = ServiceSnapshot(NOW_US)
-    with plain_port(msgspec.json.encode(status_document(snapshot(looks=looks)))) as url:
+    with plain_port(msgspec.json.encode(server_document(snapshot(snapshots=looks)))) as url:
         done = podgate("breaker", "list", "--server", url, *arguments)
     assert done.code == 0, done.err
     return done.out

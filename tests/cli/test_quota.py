@@ -8,9 +8,9 @@ import pytest
 from tests.app.test_status_command import plain_port
 from tests.cli.running import podgate
 from tests.core.reporting.test_status import OVERRIDES, snapshot
-from webhook.core.reporting.status import status_document
+from webhook.core.reporting.status import server_document
 
-DOCUMENT = msgspec.json.encode(status_document(snapshot(overrides=OVERRIDES)))
+DOCUMENT = msgspec.json.encode(server_document(snapshot(overrides=OVERRIDES)))
 
 
 def test_it_shows_limits_of_the_service_and_its_pool_and_what_is_overridden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,12 @@ class Sources:
     is_alone: bool = False
     """There is no cluster, and so no controller beside it."""
 
+    def unready(self) -> list[str]:
+        """Return why there is no policy; empty if there is one."""
+        if self.policies.current() is not None:
+            return []
+        return ["no good policy: " + "; ".join(self.policies.last_errors())]
+
     def compiled(self) -> CompiledPolicy | None:
         """Return the policy in force under the overrides in force."""
         loaded = self.policies.current()

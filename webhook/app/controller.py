@@ -19,6 +19,7 @@ from webhook.app.supervision import run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller
 from webhook.core.document import Purpose
+from webhook.core.reporting.status import ControllerStatus, StoreStatus, controller_document
 from webhook.errors import UserError
 from webhook.ports import Clock
 from webhook.server.health import plain_handler
@@ -124,29 +125,27 @@ class ControllerProcess:
         return annotations(self._controller.continuity() if self._controller is not None else None)
 
     def _unready(self) -> list[str]:
-        """Return why this one should not be counted on; to stand by is no reason."""
-        reasons = [self._lease.trouble] if self._lease.trouble else []
-        if self._sources.policies.current() is None:
-            reasons.append("no good policy: " + "; ".join(self._sources.policies.last_errors()))
-        return reasons
+        """Return the reasons why this replica is not ready; waiting for the lease is none."""
+        return [*([self._lease.trouble] if self._lease.trouble else []), *self._sources.unready()]
 
     async def _metrics(self) -> bytes:
         return await asyncio.to_thread(self._telemetry.metrics.render)
 
     async def _status(self) -> bytes:
-        loaded = self._sources.policies.current()
-        document = {
-            "version": VERSION,
-            "role": "controller",
-            "leads": not self._lease.obstacle,
-            "waitsFor": self._lease.obstacle,
-            "notReady": self._unready(),
-            "policy": {"source": self._sources.name, "hash": loaded.hash if loaded else None},
-            "store": {"kind": "redis", "error": self._telemetry.store_trouble},
-            "watches": {name: watch.error for name, watch in self._telemetry.watches.items()},
-            "certificates": keeper.shown() if (keeper := self._sources.certificates) is not None else None,
-        }
-        return msgspec.json.encode(document)
+        sources, keeper = self._sources, self._sources.certificates
+        status = ControllerStatus(
+            version=VERSION,
+            waits_for=self._lease.obstacle,
+            source=sources.name,
+            policy=sources.policies.current(),
+            loaded_at_us=sources.policies.loaded_at_us,
+            errors=sources.policies.last_errors(),
+            store=StoreStatus("redis", self._telemetry.store_trouble),
+            watches=self._telemetry.watches,
+            certificates=keeper.shown() if keeper is not None else None,
+            not_ready=self._unready(),
+        )
+        return msgspec.json.encode(controller_document(status))
 
 
 def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock) -> "RedisStore":

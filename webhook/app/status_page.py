@@ -1,4 +1,4 @@
-"""What the plain port shows of a running server: readiness, metrics, status."""
+"""Status page of a server: readiness, metrics and status on the plain port."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from webhook.core import breaker
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import guarded
-from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, status_document
+from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, server_document
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock
@@ -24,9 +24,9 @@ from webhook.support.single_flight import Shared
 
 
 class StatusPage:
-    """Asks the parts how they stand; changes none of them."""
+    """Reads the state of the server's parts; changes none of them."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  it looks at most of what there is
+    def __init__(  # noqa: PLR0913, PLR0917  it reads most parts of the server
         self,
         version: str,
         clock: Clock,
@@ -36,7 +36,7 @@ class StatusPage:
         telemetry: Telemetry,
         tls: ServingTls,
         obstacles: Callable[[], list[str]],
-        door: ClientAuthentication,
+        authentication: ClientAuthentication,
     ) -> None:
         self._version = version
         self._clock = clock
@@ -49,19 +49,17 @@ class StatusPage:
         self._metrics = telemetry.metrics
         self._tls = tls
         self._obstacles = obstacles
-        self._door = door
+        self._authentication = authentication
         self.metrics, self.status = Shared(self._render).get, Shared(self._status).get
 
     def unready(self) -> list[str]:
-        """Return why this server should get no calls."""
-        reasons = [*self._obstacles(), *self._tls.unready(), *self._door.unready()]
-        if self._policies.current() is None:
-            reasons.append("no good policy: " + "; ".join(self._policies.last_errors()))
-        return reasons
+        """Return the reasons why this server should get no requests."""
+        of_tls = self._tls.unready()
+        return [*self._obstacles(), *of_tls, *self._authentication.unready(), *self._sources.unready()]
 
     async def _status(self) -> bytes:
         compiled = self._sources.compiled()
-        document = status_document(
+        document = server_document(
             ServerStatus(
                 version=self._version,
                 now_us=self._clock.now_us(),
@@ -74,36 +72,36 @@ class StatusPage:
                     self._overrides.source, self._overrides.last_errors(), self._overrides.current().entries
                 ),
                 plans=compiled.plans if compiled else {},
-                looks=await self._looks(),
+                snapshots=await self._snapshots(),
                 store=StoreStatus(self._store.kind, self._telemetry.store_trouble, self._telemetry.store_mode),
                 replicas=self._telemetry.replicas,
                 watches=self._telemetry.watches,
                 certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
                 files=self._telemetry.files,
-                client_identity=self._door.mode,
+                client_identity=self._authentication.mode,
                 not_ready=self.unready(),
             )
         )
         return msgspec.json.encode(document)
 
     async def _render(self) -> bytes:
-        looks, compiled = await self._looks(), self._sources.compiled()
-        self._metrics.update(looks, guarded(compiled.plans.values(), looks) if compiled else None)
+        snapshots, compiled = await self._snapshots(), self._sources.compiled()
+        self._metrics.update(snapshots, guarded(compiled.plans.values(), snapshots) if compiled else None)
         self._metrics.certificates(self._certificates())
-        return await asyncio.to_thread(self._metrics.render)  # no review should wait for it
+        return await asyncio.to_thread(self._metrics.render)  # reviews must not wait for it
 
     def _certificates(self) -> dict[str, float]:
-        return {**self._tls.expiry_seconds(), **self._door.expiry_seconds()}
+        return {**self._tls.expiry_seconds(), **self._authentication.expiry_seconds()}
 
-    async def _looks(self) -> dict[str, ServiceSnapshot]:
+    async def _snapshots(self) -> dict[str, ServiceSnapshot]:
         compiled = self._sources.compiled()
         if compiled is None:
             return {}
-        looks = await asyncio.gather(*(self._look(plan) for plan in compiled.plans.values()))
-        return {name: look for name, look in zip(compiled.plans, looks, strict=True) if look is not None}
+        found = await asyncio.gather(*(self._snapshot(plan) for plan in compiled.plans.values()))
+        return {name: one for name, one in zip(compiled.plans, found, strict=True) if one is not None}
 
-    async def _look(self, plan: CounterPlan) -> ServiceSnapshot | None:
-        """Return how a service stands; of one that the store does not show, the breaker by which it is judged here."""
+    async def _snapshot(self, plan: CounterPlan) -> ServiceSnapshot | None:
+        """Return a service's snapshot; without an answer of the store, the breaker that this server goes by."""
         with suppress(StoreUnavailableError):
             return await self._store.counters.snapshot(plan)
         view, now_us = self._store.counters.last_breaker(plan), self._clock.now_us()

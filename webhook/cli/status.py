@@ -5,7 +5,8 @@ import sys
 
 import click
 
-from webhook.offline.output.controller_page import CONTROLLER, controller_page
+from webhook.core.reporting.status import CONTROLLER
+from webhook.offline.output.controller_page import controller_page
 from webhook.offline.output.status_page import page
 from webhook.offline.status_client import DEFAULT_SERVER, no_services, of_service, read
 

@@ -6,8 +6,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
+from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import NoSuchServiceError, UserError
-from webhook.offline.output.controller_page import CONTROLLER
 from webhook.support.input_files import bounded
 from webhook.support.redaction import masked
 

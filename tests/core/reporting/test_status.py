@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from webhook.core.admission.denials import utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.quantity import Duration, Quantity
@@ -14,12 +15,14 @@ from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, 
 from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.status import (
+    ControllerStatus,
     OverridesStatus,
     ReplicaAssignment,
     ServerStatus,
     StoreStatus,
     WatchStatus,
-    status_document,
+    controller_document,
+    server_document,
 )
 from webhook.offline.output.status_page import page
 from webhook.offline.output.table import countdown
@@ -104,7 +107,7 @@ def snapshot(**changes: Any) -> ServerStatus:
         "policy": LOADED,
         "loaded_at_us": NOW_US - 60_000_000,
         "plans": CompiledPolicy(LOADED).plans,
-        "looks": LOOKS,
+        "snapshots": LOOKS,
         "watches": {"namespaces": WatchStatus(), "configmaps": WatchStatus(NOW_US - 5_000_000, "cut")},
         "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
         "files": {"key set": "jwks.json: no JSON", "certificates": ""},
@@ -118,7 +121,7 @@ def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_document_says_how_everything_stands() -> None:
-    document = msgspec.json.decode(msgspec.json.encode(status_document(snapshot())))
+    document = msgspec.json.decode(msgspec.json.encode(server_document(snapshot())))
     payment = services(document).pop("payment-api")
     assert {key: value for key, value in document.items() if key not in {"services", "pools"}} == {
         "version": "0.1.0",
@@ -213,7 +216,7 @@ def live_looks(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str,
 
 
 def live_rows(looks: dict[str, ServiceSnapshot]) -> list[dict[str, Any]]:
-    document = status_document(snapshot(policy=LIVE, plans=CompiledPolicy(LIVE).plans, looks=looks))
+    document = server_document(snapshot(policy=LIVE, plans=CompiledPolicy(LIVE).plans, snapshots=looks))
     rows: list[dict[str, Any]] = services(document)["web"]["windows"]
     return rows
 
@@ -254,34 +257,34 @@ def test_limits_on_live_pods_are_shown_while_nobody_lives_or_nobody_knows() -> N
 def test_the_page_shows_surge_and_that_nothing_is_enforced_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     whole = {"policy": LIVE, "plans": CompiledPolicy(LIVE).plans}
-    rows = [line.split() for line in shown(**whole, looks=live_looks(5)).splitlines()]
+    rows = [line.split() for line in shown(**whole, snapshots=live_looks(5)).splitlines()]
     assert ["web", "bronze", "-", "standing", "pods", "5", "4", "+1", "-"] in rows
     assert ["standing", "memory", "1Gi", "4Gi", "+1Gi", "now"] in rows
-    rows = [line.split() for line in shown(**whole, looks=live_looks(5, surge=0)).splitlines()]
+    rows = [line.split() for line in shown(**whole, snapshots=live_looks(5, surge=0)).splitlines()]
     assert ["web", "bronze", "-", "standing", "pods", "5", "4", "-"] in rows
-    page_text = shown(**whole, looks=live_looks(5, is_known=False))
+    page_text = shown(**whole, snapshots=live_looks(5, is_known=False))
     assert page_text.count(" not enforced\n") == 2
     assert "web: limits on live Pods are not enforced: the live Pods are not known" in page_text
 
 
 def test_services_stand_in_the_policys_order() -> None:
-    assert list(services(status_document(snapshot()))) == ["payment-api", "ledger", "web"]
+    assert list(services(server_document(snapshot()))) == ["payment-api", "ledger", "web"]
 
 
 def test_a_service_by_namespace_shows_its_limits_while_idle_and_each_namespace_afterwards() -> None:
-    idle = services(status_document(snapshot()))["ledger"]["windows"]
+    idle = services(server_document(snapshot()))["ledger"]["windows"]
     assert [(window["namespace"], window["used"], window["hard"]) for window in idle] == [(None, "0", "16Gi")]
     looks = {
         "ledger": ServiceSnapshot(
             NOW_US, {"team-b": (Use("24h", "memory", 1 << 30, 1 << 34),), "team-a": (Use("24h", "memory", 1, 1 << 34),)}
         )
     }
-    busy = services(status_document(snapshot(looks=looks)))["ledger"]["windows"]
+    busy = services(server_document(snapshot(snapshots=looks)))["ledger"]["windows"]
     assert [(window["namespace"], window["used"]) for window in busy] == [("team-a", "1"), ("team-b", "1Gi")]
 
 
 def test_a_pool_stands_as_the_member_saw_it_that_was_asked_last() -> None:
-    [pool] = status_document(snapshot(policy=TWO, plans=CompiledPolicy(TWO).plans, looks=TWO_LOOKS))["pools"]
+    [pool] = server_document(snapshot(policy=TWO, plans=CompiledPolicy(TWO).plans, snapshots=TWO_LOOKS))["pools"]
     assert {key: value for key, value in pool.items() if key != "windows"} == {
         "name": "prod",
         "scope": "Fleet",
@@ -314,7 +317,7 @@ def test_a_pool_stands_as_the_member_saw_it_that_was_asked_last() -> None:
 
 def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None:
     health = StoreStatus("redis", "no answer within 50ms", "Local since 07:59")
-    document = status_document(snapshot(looks={}, store=health))
+    document = server_document(snapshot(snapshots={}, store=health))
     assert document["store"] == {
         "kind": "redis",
         "healthy": False,
@@ -330,7 +333,7 @@ def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None
 
 def test_a_breaker_is_shown_as_it_is_judged_by_while_the_store_shows_nothing() -> None:
     away = {"payment-api": ServiceSnapshot(NOW_US, breaker=OPEN, is_told=False)}
-    known, told = (services(status_document(snapshot(looks=looks)))["payment-api"] for looks in ({}, away))
+    known, told = (services(server_document(snapshot(snapshots=looks)))["payment-api"] for looks in ({}, away))
     assert {**told, "breaker": None} == known
     assert told["breaker"]["state"] == "OPEN"
 
@@ -339,7 +342,7 @@ def test_a_page_without_the_store_has_question_marks_and_says_how_this_server_ju
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    lines = shown(looks={}, store=StoreStatus("redis", "no answer within 50ms", "Local since 07:59")).splitlines()
+    lines = shown(snapshots={}, store=StoreStatus("redis", "no answer within 50ms", "Local since 07:59")).splitlines()
     assert "store   redis: no answer within 50ms, Local since 07:59" in lines
     assert "payment-api  gold    unknown  1m      pods      ?     50    ?" in lines
     assert "prod  1m      pods      ?     300   ?" in lines
@@ -347,14 +350,14 @@ def test_a_page_without_the_store_has_question_marks_and_says_how_this_server_ju
 
 def test_the_page_marks_what_counts_for_the_whole_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    text = shown(policy=TWO, plans=CompiledPolicy(TWO).plans, looks=TWO_LOOKS)
+    text = shown(policy=TWO, plans=CompiledPolicy(TWO).plans, snapshots=TWO_LOOKS)
     assert "payment-api      gold    -        1m Fleet  pods      5     50    now" in text
     assert "prod  1m Fleet  pods      9     300   now" in text
 
 
 def test_a_server_without_a_policy_shows_why() -> None:
-    document = status_document(
-        snapshot(policy=None, loaded_at_us=None, plans={}, looks={}, errors=["p.yaml:3:1: services: missing"])
+    document = server_document(
+        snapshot(policy=None, loaded_at_us=None, plans={}, snapshots={}, errors=["p.yaml:3:1: services: missing"])
     )
     assert document["policy"] == {
         "source": "p.yaml",
@@ -366,7 +369,7 @@ def test_a_server_without_a_policy_shows_why() -> None:
 
 
 def test_servers_that_share_a_store_are_shown() -> None:
-    document = status_document(snapshot(store=StoreStatus("redis"), replicas=ReplicaAssignment(3, 1, "leases")))
+    document = server_document(snapshot(store=StoreStatus("redis"), replicas=ReplicaAssignment(3, 1, "leases")))
     assert document["replicas"] == {"count": 3, "ordinal": 1, "source": "leases"}
     assert "store   redis, for 3 servers: ok" in list(page(document))
 
@@ -382,7 +385,7 @@ OVERRIDES = OverridesStatus(
 
 
 def test_overrides_are_shown_whole_and_with_their_service() -> None:
-    document = status_document(snapshot(overrides=OVERRIDES))
+    document = server_document(snapshot(overrides=OVERRIDES))
     assert document["overrides"]["source"] == OVERRIDES.source
     assert document["overrides"]["errors"] == OVERRIDES.errors
     gone, payment = document["overrides"]["entries"]
@@ -411,17 +414,17 @@ def test_the_page_says_what_overrides_do_until_when_and_why(monkeypatch: pytest.
 
 
 def test_an_expired_certificate_has_negative_days_left() -> None:
-    document = status_document(snapshot(certificates={"serving": NOW_US - 1}))
+    document = server_document(snapshot(certificates={"serving": NOW_US - 1}))
     assert document["certificates"][0]["daysLeft"] == -1
 
 
 def test_days_left_go_by_the_clock_on_the_wall() -> None:
-    document = status_document(snapshot(wall_us=NOW_US + 2 * 86_400_000_000))
+    document = server_document(snapshot(wall_us=NOW_US + 2 * 86_400_000_000))
     assert document["certificates"][0]["daysLeft"] == 4
 
 
 def shown(**changes: Any) -> str:
-    document = msgspec.json.decode(msgspec.json.encode(status_document(snapshot(**changes))))
+    document = msgspec.json.decode(msgspec.json.encode(server_document(snapshot(**changes))))
     return "\n".join(page(document))
 
 
@@ -462,13 +465,13 @@ def test_colours_do_not_bend_the_columns() -> None:
 def test_a_half_open_breaker_shows_its_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     view = BreakerView(State.HALF_OPEN, 5, NOW_US, probes_leased=2, probes_succeeded=1)
-    assert "HALF_OPEN 1/3 probes" in shown(looks={"payment-api": ServiceSnapshot(NOW_US, {}, view)})
+    assert "HALF_OPEN 1/3 probes" in shown(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, view)})
 
 
 def test_a_breaker_that_opened_again_still_shows_what_tripped_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     again = replace(OPEN, reason="probe failed", tripped_at_us=NOW_US - 400_000_000, early=0, failed=())
-    lines = shown(looks={"payment-api": ServiceSnapshot(NOW_US, {}, again)}).splitlines()
+    lines = shown(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, again)}).splitlines()
     assert (
         "payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): probe failed;"
         " tripped at 2027-01-15T07:53:20.000Z by quotaExceeded: 10 within 1m"
@@ -483,7 +486,7 @@ def test_a_breaker_under_somebodys_hand_shows_until_when_and_why(
 ) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     forced = BreakerView(state, 5, NOW_US - 1_000_000, NOW_US + 150_500_000, "INC-1")
-    text = shown(looks={"payment-api": ServiceSnapshot(NOW_US, {}, forced)})
+    text = shown(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, forced)})
     assert f"gold    {cell}  " in text
     assert (
         f"payment-api: {state} since 2027-01-15T07:59:59.000Z until 2027-01-15T08:02:30.500Z (generation 5): INC-1"
@@ -501,9 +504,9 @@ def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
     changes = {
         "policy": guarded,
         "plans": CompiledPolicy(guarded).plans,
-        "looks": {"payment-api": ServiceSnapshot(NOW_US, {}, view)},
+        "snapshots": {"payment-api": ServiceSnapshot(NOW_US, {}, view)},
     }
-    assert status_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
+    assert server_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
     assert f"breakers  {opened} open, at most 3 (breakerGuard)" in shown(**changes).splitlines()
 
 
@@ -519,7 +522,7 @@ def test_several_overrides_of_a_service_are_shown_each_and_in_the_service_as_one
         Override("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("2"), by="alice"),
         Override("payment-api", "2027-01-15T08:05:00Z", "INC-2", reset_at="2027-01-15T08:00:00Z", by="bob"),
     )
-    document = status_document(snapshot(overrides=OverridesStatus("here", (), {"payment-api": its})))
+    document = server_document(snapshot(overrides=OverridesStatus("here", (), {"payment-api": its})))
     assert [(one["reason"], one["by"]) for one in document["overrides"]["entries"]] == [
         ("INC-1", "alice"),
         ("INC-2", "bob"),
@@ -529,3 +532,20 @@ def test_several_overrides_of_a_service_are_shown_each_and_in_the_service_as_one
     assert service["override"].items() >= {"until": "2027-01-15T08:05:00Z", "reason": "INC-1; INC-2"}.items()
     lines = list(page(document))
     assert any(line.endswith(" left): INC-1 (by alice)") for line in lines)
+
+
+def test_the_document_of_a_controller_says_whether_it_leads_and_what_it_depends_on() -> None:
+    status = ControllerStatus(
+        "0.1.0", "other leads", "p.yaml", LIVE, NOW_US, watches={"pods": WatchStatus(NOW_US, "HTTP 403")}
+    )
+    assert controller_document(status) == {
+        "version": "0.1.0",
+        "role": "controller",
+        "leads": False,
+        "waitsFor": "other leads",
+        "notReady": [],
+        "policy": {"source": "p.yaml", "hash": LIVE.hash, "loadedAt": utc(NOW_US), "errors": []},
+        "store": {"kind": "redis", "error": ""},
+        "watches": {"pods": "HTTP 403"},
+        "certificates": None,
+    }

@@ -5,9 +5,6 @@ from typing import Any
 
 import click
 
-CONTROLLER = "controller"
-"""Value of `role` in a controller's document; a server's has none."""
-
 
 def controller_page(document: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page. Fields that an older controller lacks are left out."""
@@ -18,6 +15,8 @@ def controller_page(document: dict[str, Any]) -> Iterable[str]:
     policy, store = document["policy"], document["store"]
     yield f"policy  {policy['hash'] or 'none'} from {policy['source']}"
     yield f"store   {store['kind']}: {_bad(store['error']) if store['error'] else 'ok'}"
+    for error in policy.get("errors", ()):
+        yield _bad(f"policy refused: {error}")
     for resource, error in document["watches"].items():
         yield f"watch   {resource}: {_bad(error) if error else 'ok'}"
     certificates = document["certificates"]
