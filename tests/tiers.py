@@ -38,9 +38,9 @@ class Tiers:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.tiers = [
-            Tier("pure", ("architecture", "core", "reviews", "contract"), 240),
-            Tier("cluster", ("cluster", "compose"), 700),
-            Tier("processes", (), 500),  # all other folders
+            Tier("pure", ("architecture", "core", "reviews", "contract"), 160),
+            Tier("cluster", ("cluster", "compose"), 600),
+            Tier("processes", (), 420),  # all other folders
         ]
         self.durations: dict[str, float] = {}
         self.begun = time.monotonic()
