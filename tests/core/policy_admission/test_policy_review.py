@@ -59,7 +59,7 @@ def test_what_is_probably_not_meant_is_a_warning() -> None:
     assert warning.startswith("policy.yaml:4:")
 
 
-WEBHOOKS = "match, failureMode or exemptions changed: apply `podgate policy webhooks` anew, or it acts in part"
+WEBHOOKS = "match, failureMode or exemptions changed: apply `podgate policy webhooks` to put all of it in force"
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def test_a_placement_that_no_node_can_fulfil_is_a_flaw(placement: str) -> None:
     [flaw] = prove(policy_of(f"placement: {{{placement}}}")).flaws
     assert (flaw.service, flaw.stanza) == (0, "placement")
     assert flaw.reason.startswith(
-        "a plain Pod, which asks for nothing itself, cannot fulfil it: PlacementContradiction: "
+        "a plain Pod, which sets none of these fields, cannot satisfy it: PlacementContradiction: "
     )
-    assert flaw.remedy == "make these rules agree with each other: they leave no room for any Pod"
+    assert flaw.remedy == "fix these rules, which contradict each other: no Pod can satisfy them"
 
 
 @pytest.mark.parametrize("mode", ["Warn", "Audit", "Disabled"])
@@ -95,9 +95,9 @@ def test_rules_whose_rewrite_never_comes_to_rest_are_refused_here_by_a_rewrite_t
 
     monkeypatch.setattr(rewrite_check, "rewrite", restless)
     [line] = problems(with_service("  placement: {nodeSelector: {a: b}}\n"))
-    assert line.startswith("6:3: services[0].placement: {...}: a plain Pod is changed by every rewrite anew")
+    assert line.startswith("6:3: services[0].placement: {...}: a plain Pod is changed again by every rewrite")
     assert "/spec/tolerations/-" in line
-    assert line.endswith("report it, and write these rules in a simpler way meanwhile")
+    assert line.endswith("report it, and use simpler rules until it is fixed")
 
 
 def test_rules_that_a_rewrite_leaves_unfulfilled_are_refused_here_by_a_rewrite_that_forgets_the_node_selector(

@@ -1,4 +1,4 @@
-"""Webhook configurations, rendered from the policy: the API server asks us about what we would act on, and no more."""
+"""Webhook configurations rendered from the policy: the API server calls only for requests that a policy applies to."""
 
 from webhook.core.configurations.client import ClientConfig, ServiceReference
 from webhook.core.configurations.namespace_regions import TooManyEntriesError

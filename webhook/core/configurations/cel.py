@@ -1,17 +1,17 @@
-"""CEL text: literals that no name can break out of, lists that stay below the language's limits."""
+"""CEL expressions: escaped string literals, and lists split to stay below the language's limits."""
 
 from collections.abc import Iterable, Iterator
 
 from webhook.core.configurations.name_sets import Patterns
 
-# CEL takes 100,000 characters an expression; what stands around a list, and its line ends, are a few in a hundred.
+# An expression may have 100,000 characters; the text around a list and its line ends take a few percent.
 _LONGEST_LIST_CHARACTERS = 80_000
 _LINE_CHARACTERS = 100
 _NAMESPACE = "request.namespace"
 
 
 def quoted(text: str) -> str:
-    """Return a CEL string literal; what cannot be printed, or would end it, goes by its code point."""
+    """Return a CEL string literal; quotes, backslashes and unprintable characters are escaped by code point."""
     plain = (c if c.isprintable() and c not in "'\\" else f"\\U{ord(c):08x}" for c in text)
     return f"'{''.join(plain)}'"
 
@@ -22,7 +22,7 @@ def is_one_of(operand: str, texts: Iterable[str]) -> str:
 
 
 def namespace_fits(patterns: Patterns) -> str:
-    """Return the expression that holds where the namespace fits one of `patterns`."""
+    """Return the expression that holds if the namespace matches one of `patterns`."""
     exact = sorted(pattern for pattern in patterns if not pattern.endswith("*"))
     prefixes = [quoted(pattern.removesuffix("*")) for pattern in sorted(patterns - {*exact})]
     found = [is_one_of(_NAMESPACE, exact)] if exact else []
@@ -34,7 +34,7 @@ def namespace_fits(patterns: Patterns) -> str:
 
 
 def pieces(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Cut a set of texts where their list would be too long for one expression."""
+    """Split a set of texts into lists that fit into one expression each."""
     piece: list[str] = []
     length = 0
     for text in sorted(texts):
@@ -49,7 +49,7 @@ def pieces(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _listed(literals: list[str]) -> str:
-    """Write a list over as many lines as it takes to be read."""
+    """Write a list, wrapped into readable lines."""
     lines = [""]
     for literal in literals:
         if len(lines[-1]) + len(literal) > _LINE_CHARACTERS:

@@ -1,4 +1,4 @@
-"""How the API server reaches us."""
+"""clientConfig of a webhook: Service or URL, and the CA bundle."""
 
 import base64
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ServiceReference:
-    """The Service that stands before us."""
+    """The Service in front of the servers."""
 
     namespace: str = configmap.NAMESPACE
     name: str = "podgate"
     port: int | None = 443
-    """None: none is written, and who keeps it is not disturbed; the API server takes 443 for a new one."""
+    """None: not written, so that another owner of the field keeps it; the API server defaults it to 443."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """How the API server reaches us: a Service or a base URL, and the PEM bundle that our certificate is judged by."""
+    """Service or base URL, and the PEM bundle by which the API server verifies the serving certificate."""
 
     target: ServiceReference | str
     ca_bundle: bytes
-    """Empty: none is written, and who keeps it there is not disturbed."""
+    """Empty: not written, so that another owner of the field keeps it."""
     secret: str = ""
-    """In reduced mode, what every path begins with."""
+    """Secret path prefix, in reduced mode."""
 
     def at(self, route: str) -> Json:
         path = f"{self.secret}/{route}" if self.secret else route

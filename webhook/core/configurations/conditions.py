@@ -1,6 +1,6 @@
-"""Match conditions: the CEL by which the API server decides whether a request is worth a call. All of them must hold.
+"""Match conditions: CEL expressions that must all hold for the API server to call the webhook.
 
-One that errs leaves it to failurePolicy, so fields that may be absent are asked for as such (`has`, `.?`).
+An error in an expression is handled by failurePolicy, so optional fields are read with `has` and `.?`.
 Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions, 1.36.
 """
 
@@ -20,13 +20,13 @@ JUDGED_WHILE_GATED = (
     *("nodeSelector", "affinity", "tolerations", "schedulerName"),
     *("priorityClassName", "runtimeClassName", "topologySpreadConstraints"),
 )
-"""What `validation.guard` compares of a Pod's spec, and only while the Pod is gated."""
+"""Fields of a Pod's spec that `validation.guard` compares, only while the Pod is gated."""
 _USER = "request.userInfo.username"
 _RUNTIME_CLASS = "object.spec.runtimeClassName"
 
 
 def of_region(region: NamespaceRegion) -> Iterator[Condition]:
-    """Yield the conditions on a namespace's name; labels are the native selector's."""
+    """Yield the conditions on a namespace's name; its labels are matched by namespaceSelector."""
     if EVERY not in region.names.inside:
         yield _condition("in-service-namespaces", namespace_fits(region.names.inside))
     yield from _outside("not-in-other-entries", region.names.outside)
@@ -34,7 +34,7 @@ def of_region(region: NamespaceRegion) -> Iterator[Condition]:
 
 
 def of_exemptions(exemptions: Exemptions) -> Iterator[Condition]:
-    """Yield what `exemptions.exemption` judges beside namespaces, so that the exempt go on while we are away."""
+    """Yield the conditions of `exemptions.exemption` besides namespaces: exempt Pods need no running webhook."""
     for number, users in enumerate(pieces(exemptions.usernames), 1):
         yield _condition(_numbered("not-exempt-users", number), f"!({is_one_of(_USER, users)})")
     for number, classes in enumerate(pieces(filter(None, exemptions.runtime_classes)), 1):
@@ -49,7 +49,7 @@ def of_exemptions(exemptions: Exemptions) -> Iterator[Condition]:
 
 
 def of_updates() -> Iterator[Condition]:
-    """Yield what keeps an UPDATE that we would admit in any case from us: finalizers must work while we are away."""
+    """Yield the conditions that skip an UPDATE that is always admitted: finalizers must work without the webhook."""
     yield _not_being_deleted()
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
     judged = " ||\n  ".join(_differs(f"spec.?{field}") for field in JUDGED_WHILE_GATED)
@@ -65,9 +65,9 @@ def of_updates() -> Iterator[Condition]:
 
 
 def of_workloads() -> Iterator[Condition]:
-    """Yield what leaves only workloads whose author can read a warning, and only while there is news for him.
+    """Yield the conditions that leave workloads written by a user, with a new or changed template.
 
-    Nobody reads what a controller is told of an object that it made, a ReplicaSet of a Deployment, a Job of a CronJob.
+    A controller discards the warnings about objects that it creates, such as a Deployment's ReplicaSet.
     """
     made = "object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
     yield _condition("not-made-by-a-controller", f"!{made}")

@@ -1,4 +1,4 @@
-"""What a selector says of labels, narrowed, contradicted, and written down again as native expressions."""
+"""Label algebra: intersection and complement of selectors, written as native expressions."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ _ANYTHING = Constraint()
 
 
 def requirements(labels: Constraints) -> Iterator[Requirement]:
-    """Yield the fewest expressions that say the same, in a stable order."""
+    """Yield the fewest equivalent expressions, in a stable order."""
     for key, told in sorted(labels.items()):
         if told.absent:
             yield Requirement(key, "DoesNotExist")
@@ -24,7 +24,7 @@ def requirements(labels: Constraints) -> Iterator[Requirement]:
 
 
 def narrowed(labels: Constraints, *by: Requirement) -> Constraints | None:
-    """Return what is said by `labels` and all of `by`; None where nothing can fit."""
+    """Return `labels` and all of `by` combined; None if nothing can match."""
     found = dict(labels)
     for requirement in by:
         before = found.get(requirement.key, _ANYTHING)
@@ -35,7 +35,7 @@ def narrowed(labels: Constraints, *by: Requirement) -> Constraints | None:
 
 
 def contradictions(labels: Constraints) -> Iterator[tuple[Requirement, ...]]:
-    """Yield what must be added to contradict `labels`, one way or another; no two of the ways go together.
+    """Yield disjoint sets of requirements that together are the complement of `labels`.
 
     Not (a and b and c) is: not a, or a and not b, or a and b and not c.
     """

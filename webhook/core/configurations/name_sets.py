@@ -1,4 +1,4 @@
-"""Sets of names as policies write them, exact or with one trailing star: two patterns are nested or strangers."""
+"""Name sets: unions and differences of name patterns. Two patterns are either nested or disjoint."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ NONE: Patterns = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class NameSet:
-    """Names that fit a pattern of `inside` and none of `outside`; made by `of`, which leaves out what says nothing."""
+    """Names that match a pattern of `inside` and none of `outside`; `of` leaves out redundant patterns."""
 
     inside: Patterns
     outside: Patterns = NONE
@@ -31,29 +31,29 @@ class NameSet:
         return matches_any(self.inside, name) and not matches_any(self.outside, name)
 
     def within(self, patterns: Patterns) -> Self:
-        """Return those that fit one of `patterns`."""
+        """Return the names that match one of `patterns`."""
         ours = (pattern for pattern in self.inside if _covered(pattern, patterns))
         theirs = (pattern for pattern in patterns if _covered(pattern, self.inside))
         return self.of((*ours, *theirs), self.outside)
 
     def without(self, patterns: Patterns) -> Self:
-        """Return those that fit none of `patterns`."""
+        """Return the names that match none of `patterns`."""
         return self.of(self.inside, self.outside | patterns)
 
 
 def _covered(pattern: str, patterns: Patterns) -> bool:
-    """Return whether one of `patterns` fits all that `pattern` fits."""
+    """Return whether one of `patterns` matches all that `pattern` matches."""
     return pattern in patterns or _is_narrower(pattern, patterns)
 
 
 def _widest(patterns: Iterable[str]) -> Patterns:
-    """Leave out what another pattern covers."""
+    """Leave out patterns that another one covers."""
     some = frozenset(patterns)
     return frozenset(pattern for pattern in some if not _is_narrower(pattern, some))
 
 
 def _is_narrower(pattern: str, patterns: Patterns) -> bool:
-    """Return whether a wider one than `pattern` is among `patterns`."""
+    """Return whether `patterns` has a wider pattern than `pattern`."""
     base = pattern.removesuffix("*")
     shorter = len(base) if pattern.endswith("*") else len(base) + 1
     return any(f"{base[:length]}*" in patterns for length in range(shorter))

@@ -1,4 +1,4 @@
-"""Which namespaces a webhook entry is for: regions of names and labels, made disjoint, so that no Pod comes twice."""
+"""Namespace regions: disjoint sets of namespaces by name and labels, one per webhook entry."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ MOST_ENTRIES = 100
 
 
 class TooManyEntriesError(Exception):
-    """The services' namespaceSelectors cross each other in more ways than one configuration can hold."""
+    """The services' namespaceSelectors overlap in more ways than one configuration can hold."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -27,7 +27,7 @@ class TooManyEntriesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRegion:
-    """Namespaces whose name is in `names` and whose labels fit, but for those that fit a pattern of `exempt`."""
+    """Namespaces with a name in `names` and matching labels, without those that match a pattern of `exempt`."""
 
     names: NameSet
     labels: Constraints
@@ -38,7 +38,7 @@ class NamespaceRegion:
         return LabelSelector(match_expressions=tuple(requirements(self.labels)))
 
     def holds(self, name: str, labels: dict[str, str]) -> bool:
-        """Judge a namespace as the API server does by what is rendered from this region."""
+        """Match a namespace as the API server does by the entry rendered from this region."""
         return selects(self.selector, labels) and name in self.names and name not in NameSet(self.exempt)
 
     def minus(self, other: "NamespaceRegion") -> Iterator["NamespaceRegion"]:
@@ -73,9 +73,9 @@ def all_regions(policy: Policy) -> tuple[NamespaceRegion, ...]:
 
 
 def _is_heard(service: Service, policy: Policy) -> bool:
-    """Say whether a call for this service's sake can have a consequence.
+    """Return whether a call for this service can have an effect.
 
-    Where all its modes are Disabled nothing is done to its Pods, but `unmatched` still speaks of its namespaces.
+    With all modes Disabled nothing is done to its Pods, but `unmatched` still applies to its namespaces.
     """
     speaks = policy.unmatched is not Unmatched.ADMIT and not service.match.any_namespace
     return speaks or not service.modes.all_disabled()
@@ -86,7 +86,7 @@ def _is_closed(service: Service) -> bool:
 
 
 def _united(services: Iterable[Service]) -> list[NamespaceRegion]:
-    """Return the services' regions, one a selector; selectors that differ in one label's values become one."""
+    """Return the services' regions, one per selector; selectors that differ in one label's values are merged."""
     names: dict[frozenset[tuple[str, Constraint]], set[str]] = {}
     for service in services:
         labels = constraints(service.match.namespace_selector)
@@ -95,12 +95,12 @@ def _united(services: Iterable[Service]) -> list[NamespaceRegion]:
     found = [NamespaceRegion(NameSet.of(patterns), dict(sorted(told))) for told, patterns in names.items()]
     for key in sorted({key for region in found for key in region.labels}):
         found = _united_by(key, found)
-    # The widest first: what it covers needs no entry of its own.
+    # The widest first: regions that it covers need no entry of their own.
     return sorted(found, key=lambda region: len(tuple(requirements(region.labels))))
 
 
 def _united_by(key: str, found: list[NamespaceRegion]) -> list[NamespaceRegion]:
-    """Unite regions that allow some values of one label each and are the same in all else."""
+    """Merge regions that differ only in the allowed values of one label."""
     united: list[NamespaceRegion] = []
     values: dict[tuple[NameSet, frozenset[tuple[str, Constraint]]], set[str]] = {}
     for region in found:
@@ -117,7 +117,7 @@ def _united_by(key: str, found: list[NamespaceRegion]) -> list[NamespaceRegion]:
 
 
 def _disjoint(groups: Sequence[Sequence[NamespaceRegion]]) -> list[list[NamespaceRegion]]:
-    """Take from every region what stands before it, in its own group or an earlier one."""
+    """Subtract from every region all earlier ones, of its own group and of earlier groups."""
     taken: list[NamespaceRegion] = []
     found: list[list[NamespaceRegion]] = []
     for group in groups:
@@ -134,7 +134,7 @@ def _disjoint(groups: Sequence[Sequence[NamespaceRegion]]) -> list[list[Namespac
 
 
 def _spared(found: Iterable[NamespaceRegion], exemptions: Exemptions) -> Iterator[NamespaceRegion]:
-    """Take the exempt namespaces out: exact names by label, which the API server asks first, prefixes by name."""
+    """Exclude exempt namespaces: exact names by label, which the API server evaluates first, prefixes by name."""
     exact = {pattern for pattern in exemptions.namespaces if not pattern.endswith("*")} | BUILT_IN_EXEMPT_NAMESPACES
     prefixes = frozenset(exemptions.namespaces) - exact
     for region in found:

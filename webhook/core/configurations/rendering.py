@@ -1,4 +1,4 @@
-"""The three configurations, as kubectl takes them: mutate, validate (and warn of templates), and the policy's own."""
+"""Rendering of the three webhook configurations: mutating, validating (with workloads), and that of the policy."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,7 +12,7 @@ from webhook.core.configurations.namespace_regions import METADATA_NAME, Namespa
 from webhook.core.document import configmap
 from webhook.core.policy.model import Policy
 
-# The mutating half is only a convenience to the user, who waits; the validating half may have to ask a store.
+# The mutating call delays the user and may be skipped; the validating call may have to wait for the store.
 _TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 30}
 _TIMEOUT_OF_WARNINGS_SECONDS = 2
 
@@ -20,7 +20,7 @@ _TIMEOUT_OF_WARNINGS_SECONDS = 2
 def configurations(policy: Policy, client: ClientConfig) -> tuple[Json, Json, Json]:
     """Return the mutating configuration, the validating one, and that of the policy's own ConfigMap.
 
-    TooManyEntriesError where the policy's namespaceSelectors cannot be told apart with a sane number of webhooks.
+    TooManyEntriesError: the policy's namespaceSelectors would need too many webhooks.
     """
     closed, others = regions(policy)
     mutating = list(_mutating(policy, client))
@@ -37,7 +37,7 @@ def configurations(policy: Policy, client: ClientConfig) -> tuple[Json, Json, Js
 
 
 def _mutating(policy: Policy, client: ClientConfig) -> Iterator[Json]:
-    """Yield what asks for a rewrite. It fails open: the validating half sees to what is missing then."""
+    """Yield the mutating webhooks. They fail open: the validating webhook detects a missing rewrite."""
     for name, region in _named("mutate", all_regions(policy)):
         yield {
             **_webhook(name, client, "mutate"),
@@ -68,9 +68,9 @@ def _validating(
 
 
 def _warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
-    """Yield what asks about the templates of Pods. It never refuses, and must never be waited for.
+    """Yield the webhooks for Pod templates. They never deny, and have a short timeout.
 
-    Who is exempt is so as the user that makes Pods, not as the one that writes their templates.
+    Exempt users are not skipped: exemptions are for users that create Pods, not for those that write templates.
     """
     resources: dict[str, list[str]] = {}
     for source in workloads.reviewed_kinds(policy):
@@ -87,9 +87,9 @@ def _warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
 
 
 def _of_the_policy(client: ClientConfig) -> Json:
-    """Return the webhook that judges a policy, and overrides, as they are applied.
+    """Return the webhook that validates policy and overrides when they are applied.
 
-    It fails open: else the first policy could never come in, nor anybody's hand at night while no server is up.
+    It fails open: otherwise the first policy, or an override while no server is up, could not be stored.
     """
     here = {"key": METADATA_NAME, "operator": "In", "values": [configmap.NAMESPACE]}
     names = f"['{configmap.NAME}', '{configmap.OVERRIDES}']"
@@ -105,7 +105,7 @@ def _of_the_policy(client: ClientConfig) -> Json:
 
 
 def _named(name: str, found: Iterable[NamespaceRegion]) -> Iterator[tuple[str, NamespaceRegion]]:
-    """Name the webhooks of regions; one whose names are too many for an expression becomes several."""
+    """Name the webhooks of regions; a region with too many names for one expression becomes several."""
     small = (
         replace(region, names=NameSet.of(patterns, region.names.outside))
         for region in found

@@ -1,4 +1,4 @@
-"""What live entries make of a policy. Its hash stays: overrides are outside it."""
+"""Effects of live overrides on a policy. The policy's hash does not change: overrides are not part of it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
@@ -20,7 +20,7 @@ _FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState
 
 
 class LiveOverrides(Struct, frozen=True):
-    """The live entries by service, each of which sets something else. `generation` is another one whenever they are."""
+    """The live entries by service; no two set the same. `generation` changes whenever they do."""
 
     generation: int = 0
     entries: Mapping[str, tuple[Override, ...]] = {}
@@ -30,7 +30,7 @@ class LiveOverrides(Struct, frozen=True):
 
 
 class WindowReset(NamedTuple):
-    """A service's own windows, or the one of `seconds`, are to forget what they had counted at `at_us`."""
+    """Reset of a service's own windows, or of the one of `seconds`: charges before `at_us` are removed."""
 
     service: str
     at_us: int
@@ -38,7 +38,7 @@ class WindowReset(NamedTuple):
 
 
 def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]) -> LoadedPolicy:
-    """Return the policy with its services as they are under live entries, of which one may have no effect."""
+    """Return the policy with live entries applied; entries may have no effect."""
     policy = loaded.policy
     if not any(service.name in entries for service in policy.services):
         return loaded
@@ -55,7 +55,7 @@ def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]
 
 
 def resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
-    """Return the resets of live entries whose moment has come. Each may be asked for again and again: by `at_us`."""
+    """Return the due resets of live entries. They are idempotent by `at_us`."""
     wanted = ((entry.service, entry.quota_reset) for entry in entries if entry.quota_reset is not None)
     return tuple(
         WindowReset(service, reset.at_us, None if reset.window is None else reset.window.us // 1_000_000)
@@ -65,13 +65,13 @@ def resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
 
 
 def breaker_resets(entries: Iterable[Override], now_us: int) -> dict[str, int]:
-    """Return the breakers that are to begin anew, and since when, as `resets` does for windows."""
+    """Return the due breaker resets by service, as `resets` does for windows."""
     wanted = ((entry.service, entry.reset_at_us) for entry in entries)
     return {service: at_us for service, at_us in wanted if at_us is not None and at_us <= now_us}
 
 
 def remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
-    """Return what of an entry has no effect under a policy, which may change: that is no error of the entry."""
+    """Return the parts of an entry without effect under a policy. They are no errors: the policy may change."""
     service = next((service for service in policy.services if service.name == entry.service), None)
     if service is None:
         return ("no such service in the policy in force",)
@@ -79,14 +79,14 @@ def remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
 
 
 def in_units(resource: str, quantity: Quantity) -> Fraction:
-    """Return an amount in what counters count, exactly: millicores for cpu, else whole units."""
+    """Return an amount in the counters' unit, exactly: millicores for cpu, else whole units."""
     return quantity.value * 1000 if is_cpu(resource) else quantity.value
 
 
 def _under(entry: Override, service: Service) -> Service:
     modes = service.modes if entry.modes is None else _modes(entry.modes, service.modes)
     if entry.breaker is ManualBreakerState.FORCED_OPEN and (entry.modes is None or entry.modes.breaker is None):
-        modes = replace(modes, breaker=Mode.ENFORCE)  # whoever opens a breaker means it
+        modes = replace(modes, breaker=Mode.ENFORCE)  # a breaker that is forced open must deny
     quota = service.quota
     if quota is not None and (entry.quota_factor is not None or entry.grant):
         quota = _quota(entry, quota)
@@ -110,7 +110,7 @@ def _quota(entry: Override, quota: Quota) -> Quota:
 
 
 def _window(window: Window, factor: Fraction, granted: Mapping[str, Quantity]) -> Window:
-    """Scale, then add. A resource that the window does not limit stays without a limit."""
+    """Scale, then add the grant. Resources without a limit stay unlimited."""
     more = {canonical(resource): in_units(resource, quantity) for resource, quantity in granted.items()}
     hard = {
         resource: _quantity(resource, in_units(resource, quantity) * factor + more.get(canonical(resource), 0))
@@ -120,7 +120,7 @@ def _window(window: Window, factor: Fraction, granted: Mapping[str, Quantity]) -
 
 
 def _quantity(resource: str, units: Fraction) -> Quantity:
-    """Return a limit that can be counted: rounded down, so that a factor never gives more than it says, and clamped."""
+    """Return a countable limit: clamped, and rounded down, so that a factor never grants more than it states."""
     counted = min(floor(units), LARGEST_EXACT)
     return Quantity.parse(f"{counted}m" if is_cpu(resource) else str(counted))
 

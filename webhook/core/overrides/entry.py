@@ -1,4 +1,4 @@
-"""One entry of the overrides' document as frozen types: what is done to a service, until when, and why."""
+"""Override: one entry of the overrides document, with the changes to a service, the end and the reason."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from webhook.core.policy_spec.quota import MOST_WINDOWS, Hard
 from webhook.core.quota import canonical
 
 LONGEST_REASON = 500
-"""Characters: enough for an incident and a sentence, and a line of a log holds it."""
+"""Characters: enough for an incident and a sentence, and short enough for a log line."""
 
 _WIDEST = 1 << 20
 
@@ -24,7 +24,7 @@ WindowLength = Annotated[Duration, format_of("window")]
 
 
 class ManualBreakerState(Choice):
-    """What is done to a breaker by hand; Automatic: nothing, it goes by itself."""
+    """Manual state of a breaker; Automatic: none."""
 
     FORCED_OPEN = "ForcedOpen"
     FORCED_CLOSED = "ForcedClosed"
@@ -32,7 +32,7 @@ class ManualBreakerState(Choice):
 
 
 class PartialModes(Struct, frozen=True):
-    """Modes that hold instead of the service's own; None leaves its own."""
+    """Modes that replace the service's; None keeps its own."""
 
     placement: Mode | None = None
     resources: Mode | None = None
@@ -41,14 +41,14 @@ class PartialModes(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """Room beside `hard` of one of the service's own windows."""
+    """An amount added to `hard` of one of the service's own windows."""
 
     window: WindowLength
     hard: Hard
 
 
 class QuotaReset(Struct, frozen=True):
-    """What the service's own windows counted before `at` is forgotten, in all of them or in one."""
+    """Removal of the charges before `at` from all of the service's own windows, or from one."""
 
     at: Moment
     window: WindowLength | None = None
@@ -59,7 +59,7 @@ class QuotaReset(Struct, frozen=True):
 
 
 class Override(Struct, frozen=True, rename="camel"):
-    """What is done to one service; it is live until `until`. `quotaFactor` scales its own windows, nothing else."""
+    """Changes to one service, live until `until`. `quotaFactor` scales only the service's own windows."""
 
     service: Annotated[str, format_of("dns-label")]
     until: Moment
@@ -71,7 +71,7 @@ class Override(Struct, frozen=True, rename="camel"):
     breaker: ManualBreakerState | None = None
     reset_at: Moment | None = None
     by: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": LONGEST_REASON})] | None = None
-    """Who wrote it, as the command that did knows."""
+    """The author, as known to the command that wrote the entry."""
 
     @property
     def until_us(self) -> int:
@@ -79,7 +79,7 @@ class Override(Struct, frozen=True, rename="camel"):
 
     @property
     def things(self) -> tuple[str, ...]:
-        """Name what it sets. Entries for one service are live at one time where they set different things."""
+        """Names of what it sets. Live entries of one service must set different things."""
         found = ["quotaFactor"] if self.quota_factor is not None else []
         found += [f"modes.{name}" for name, mode in (asdict(self.modes) if self.modes else {}).items() if mode]
         found += [
@@ -93,17 +93,17 @@ class Override(Struct, frozen=True, rename="camel"):
 
     @property
     def reset_at_us(self) -> int | None:
-        """When the breaker is to begin anew, None where it is not."""
+        """Time of the breaker's reset, None without one."""
         return None if self.reset_at is None else microseconds(self.reset_at)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as it is written, without what is absent."""
+        """Return the entry as written, without absent fields."""
         made: dict[str, Any] = _without_absent(msgspec.to_builtins(self, enc_hook=str))
         factor = str(self.quota_factor)
         return made | {"quotaFactor": int(factor)} if factor.isdecimal() else made
 
     def __str__(self) -> str:
-        """Say what it does, in one line."""
+        """Return one line with changes, end, reason and author."""
         told = {"service", "until", "reason", "by"}
         done = {key: value for key, value in self.plain().items() if key not in told}
         text: str = yaml.safe_dump(done, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_WIDEST)
@@ -112,7 +112,7 @@ class Override(Struct, frozen=True, rename="camel"):
 
 
 def _seconds(window: Duration) -> str:
-    """Return a window's length as one text, however it was written: 1m and 60s are the same."""
+    """Return a window's length in one notation: 1m and 60s are the same."""
     return f"{window.us // 1_000_000}s"
 
 

@@ -1,4 +1,4 @@
-"""Entries of one service put together: all of them as one, and one added to another."""
+"""Merging of a service's overrides into one."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -10,12 +10,12 @@ from webhook.core.quota import canonical
 
 
 def combined(entries: Sequence[Override]) -> Override:
-    """Return one entry that does what all of these do; its until and reason are those of the last."""
+    """Return one entry with the changes of all; until and reason are the last one's."""
     return reduce(merged, entries)
 
 
 def merged(former: Override, new: Override) -> Override:
-    """Return `former` with what `new` says: its until and reason hold, and a grant of the same resource is replaced."""
+    """Return `former` with `new` merged into it; until, reason, and grants of the same resource are the new ones."""
     return replace(
         new,
         quota_factor=new.quota_factor if new.quota_factor is not None else former.quota_factor,

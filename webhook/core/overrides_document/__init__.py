@@ -1,4 +1,4 @@
-"""The overrides document: bytes in, entries or every mistake out; and a document changed by one entry."""
+"""Overrides document: parsing to entries or to all problems, and editing."""
 
 from webhook.core.overrides_document.editing import (
     parse_entry,

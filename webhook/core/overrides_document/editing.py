@@ -1,4 +1,4 @@
-"""The document changed by one entry: what a command writes. Expired entries go, all others stay."""
+"""Editing of the overrides document: one service's entries change, expired entries are removed."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,7 +26,7 @@ def without_service(entries: Iterable[Override], service: str, now_us: int) -> t
 
 
 def without_replaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
-    """Return entries without what a newer one of these takes the place of: a forced state, and a reset of the same."""
+    """Return entries without the parts that `new` replaces: the breaker's state, and a reset of the same window."""
     of_breaker = new.breaker is not None or new.reset_at is not None
     left = []
     for entry in former:
@@ -43,13 +43,13 @@ def written(entries: Iterable[Override]) -> bytes:
 
 
 def parse_entry(plain: dict[str, Any]) -> Override:
-    """Return the entry of these fields, checked as any other; DocumentError with every problem, its path from `[0]`."""
+    """Return the entry with these fields, checked. DocumentError: all problems, with paths from `[0]`."""
     [entry] = load(_text([plain])).entries
     return entry
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what we would not read as text: 1e3 is none to us, though it is to the library."""
+    """Also quotes texts that only Podgate's reader takes for other types, such as 1e3."""
 
 
 def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

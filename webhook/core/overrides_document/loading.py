@@ -1,4 +1,4 @@
-"""The overrides' document: bytes to entries, all that is wrong at once. What depends on the time is asked later."""
+"""Loading of the overrides document: bytes to entries, or all problems. Time-dependent checks are separate."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from webhook.core.overrides.entry import Override
 from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
 
 LARGEST_BYTES = 256 << 10
-"""More than the longest list needs that is read. It is read beside reviews, not in a process of its own."""
+"""More than the longest allowed list needs. The document is parsed between reviews, not in another process."""
 
 ACTIONS = ("quotaFactor", "modes", "grant", "quotaReset", "breaker", "resetAt")
 _Entries = tuple[Override, ...]
@@ -23,13 +23,13 @@ _Entries = tuple[Override, ...]
 
 @dataclass(frozen=True, slots=True)
 class OverridesDocument:
-    """Good entries, each with its place."""
+    """Valid entries, each with its position."""
 
     entries: tuple[Override, ...] = ()
     _nodes: tuple[Node, ...] = ()
 
     def live(self, now_us: int) -> dict[str, tuple[Override, ...]]:
-        """Return what is live by service, in the document's order. Of a document without clashes."""
+        """Return the live entries by service, in the document's order. The document must have no clashes."""
         found: dict[str, tuple[Override, ...]] = {}
         for entry in self.entries:
             if entry.until_us > now_us:
@@ -37,7 +37,7 @@ class OverridesDocument:
         return found
 
     def clashes(self, now_us: int) -> tuple[Problem, ...]:
-        """Return why it cannot be used now: two live entries set the same thing. With time such a problem goes away."""
+        """Return the problems of live entries that set the same thing. They end when one of the entries expires."""
         return tuple(self._clashes(now_us))
 
     def _clashes(self, now_us: int) -> Iterator[Problem]:
@@ -50,12 +50,12 @@ class OverridesDocument:
                     yield node.child("service").problem(reason, "keep one of the two, or put both into one")
 
     def next_end_us(self, now_us: int) -> int | None:
-        """Return when the next entry ends; None where none is live."""
+        """Return when the next entry ends; None if none is live."""
         return min((entry.until_us for entry in self.entries if entry.until_us > now_us), default=None)
 
 
 def load(raw: bytes) -> OverridesDocument:
-    """Return the entries that `raw` holds, none where nothing is written; DocumentError with every problem."""
+    """Return the entries in `raw`, none if it is empty. DocumentError: all problems."""
     if len(raw) > LARGEST_BYTES:
         reason = f"{len(raw)} bytes, and the overrides hold at most {LARGEST_BYTES} (256 KiB)"
         raise DocumentError([Problem(1, 1, "(document)", "(text)", reason, "remove what has expired")])

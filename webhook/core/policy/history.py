@@ -1,4 +1,4 @@
-"""The policy in force, and those that were a moment ago: one Pod sees one policy, also while replicas differ."""
+"""Policy history: the policy in force and recent ones, so that both calls for one Pod use the same policy."""
 
 from webhook.core.policy.model import LoadedPolicy
 
@@ -6,16 +6,16 @@ REMEMBERED_US = 60_000_000
 
 
 class PolicyHistory:
-    """What a PolicySource answers from. Time comes in as microseconds."""
+    """The policy in force, and those replaced within the last 60 s."""
 
     def __init__(self) -> None:
         self.current: LoadedPolicy | None = None
         self.since_us = 0
-        """When the policy in force was taken into force; 0 where there is none."""
+        """Since when the policy is in force, in microseconds; 0 without a policy."""
         self._retired: dict[str, tuple[LoadedPolicy, int]] = {}
 
     def take(self, loaded: LoadedPolicy, now_us: int) -> None:
-        """Put a policy into force. The one in force already goes on as it is."""
+        """Put a policy into force; no effect if it already is."""
         if self.current is not None and self.current.hash == loaded.hash:
             return
         if self.current is not None:

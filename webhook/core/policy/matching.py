@@ -14,12 +14,12 @@ _NAMESPACES_REMEMBERED = 10_000
 
 
 def _may_own(match: Match, namespace: str) -> bool:
-    """Judge the part of a match that a namespace's name decides alone."""
+    """Evaluate the part of a match that depends only on a namespace's name."""
     return not match.namespaces or matches_any(match.namespaces, namespace)
 
 
 def _selects_by_name(match: Match, namespace: str) -> bool | None:
-    """Judge a namespaceSelector by the namespace's name alone; None where it reads other labels."""
+    """Evaluate a namespaceSelector by the namespace's name alone; None if it reads other labels."""
     selector = match.namespace_selector
     if selector is None:
         return True
@@ -28,14 +28,14 @@ def _selects_by_name(match: Match, namespace: str) -> bool | None:
 
 
 class PossibleOwner(NamedTuple):
-    """A service that owns Pods of a workload, or None, and the labels that decide it: () for the last resort."""
+    """A service (or None) that may own a workload's Pods, and the labels that decide it: () for the last one."""
 
     service: Service | None
     labels: tuple[str, ...] = ()
 
 
 class Matcher:
-    """A policy's matching, with the services that a namespace's name leaves in the race remembered."""
+    """Matcher of a policy, with a cache of candidate services by namespace name."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -52,7 +52,7 @@ class Matcher:
         return known
 
     def needs_labels(self, namespace: str) -> bool:
-        """Return whether a namespace's name alone does not say who may own its Pods."""
+        """Return whether the possible owners depend on labels of the namespace."""
         return any(service.match.namespace_selector is not None for service in self.candidates(namespace))
 
     def labels_decide(
@@ -65,7 +65,7 @@ class Matcher:
     ) -> bool:
         """Return whether the owner of a Pod with these labels depends on labels of its namespace.
 
-        `to_be_named`: where nobody owns it, whether some service names the namespace counts too.
+        `to_be_named`: without an owner it also matters whether some service names the namespace.
         """
         if not self.needs_labels(namespace):
             return False
@@ -81,7 +81,7 @@ class Matcher:
     def owner(
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str] | None
     ) -> Service | None:
-        """Return the first service whose every part of `match` holds; without `labels` any podSelector does."""
+        """Return the first service whose `match` holds; without `labels`, podSelectors are ignored."""
         for service in self.candidates(namespace):
             match = service.match
             if selects(match.namespace_selector, namespace_labels) and (
@@ -97,7 +97,7 @@ class Matcher:
         labels: Mapping[str, str],
         unresolved: UnresolvedLabels,
     ) -> tuple[PossibleOwner, ...]:
-        """Return, in order, every service that may turn out to be the first that matches; one where that is settled."""
+        """Return, in order, every service that may be the first match; a single one if that is certain."""
         found = []
         for service in self.candidates(namespace):
             if not selects(service.match.namespace_selector, namespace_labels):
@@ -111,11 +111,11 @@ class Matcher:
         return (*found, PossibleOwner(None))
 
     def may_own(self, service: Service, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether a namespace, by name and labels, is one where `service` owns Pods."""
+        """Return whether `service` may own Pods in a namespace, by its name and labels."""
         return service in self.candidates(namespace) and selects(service.match.namespace_selector, namespace_labels)
 
     def names(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether some service speaks of this namespace by name or selector."""
+        """Return whether some service selects this namespace by name or labels."""
         return any(
             not service.match.any_namespace and selects(service.match.namespace_selector, namespace_labels)
             for service in self.candidates(namespace)

@@ -1,4 +1,4 @@
-"""The policy document as frozen types. How it is read, checked and explained stands in `webhook.core.document`."""
+"""Policy model: the policy document as frozen types. For parsing and checks see `webhook.core.document`."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -43,7 +43,7 @@ class FailureMode(Choice):
 
 
 class Exemptions(Struct, frozen=True, rename="camel"):
-    """Whose Pods are left alone; `daemonSets`: those that the DaemonSet controller makes."""
+    """Pods that no policy applies to; `daemonSets`: those created by the DaemonSet controller."""
 
     namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
     usernames: tuple[Name, ...] = ()
@@ -67,12 +67,12 @@ class Pool(Struct, frozen=True, rename="camel"):
 
 
 class BreakerGuard(Struct, frozen=True, rename="camel"):
-    """Of the breakers that refuse Pods, no more than so many open at one time: a trip beyond them is held back."""
+    """Limit on denying breakers that are open at one time: further trips are held back."""
 
     max_open_percent: Percent = 30
 
     def open_max(self, breakers: int) -> int:
-        """Return how many of so many breakers may be open: three in any case, for a percentage of few says little."""
+        """Return how many of `breakers` may be open: at least three, because a percentage of few is meaningless."""
         return max(_OPEN_MAX_AT_LEAST, self.max_open_percent * breakers // 100)
 
 
@@ -87,7 +87,7 @@ class Modes(Struct, frozen=True):
 
 
 class Match(Struct, frozen=True, rename="camel"):
-    """All parts hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required."""
+    """All parts must hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required."""
 
     namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
     namespace_selector: LabelSelector | None = None
@@ -96,7 +96,7 @@ class Match(Struct, frozen=True, rename="camel"):
 
 
 class Service(Struct, frozen=True, dict=True, rename="camel"):
-    """One service: whose Pods it owns, and what holds for them."""
+    """One service: which Pods it owns, and its rules for them."""
 
     name: Annotated[str, format_of("dns-label")]
     match: Match
@@ -111,27 +111,27 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
 
     @cached_property
     def placement_plan(self) -> PlacementPlan | None:
-        """What its placement means for a Pod."""
+        """Its placement, precomputed."""
         return None if self.placement is None else PlacementPlan.of(self.name, self.placement)
 
     @cached_property
     def degraded_placement_plan(self) -> PlacementPlan | None:
-        """What remains of it while an open breaker degrades: what is required. The same plan where that is all."""
+        """Its placement without preferences, for whenOpen: Degrade; the same plan if it has none."""
         return None if self.placement_plan is None else self.placement_plan.without_preferences()
 
     @cached_property
     def range_plan(self) -> RangePlan | None:
-        """What its resources mean for a Pod."""
+        """Its resources, precomputed."""
         return None if self.resources is None else RangePlan.of(self.resources)
 
     @property
     def tag(self) -> str:
-        """Its counters' hash tag: keys of one tag live together, and go into one script."""
+        """Redis hash tag of its counters: keys of one tag are in one slot, and in one script."""
         return self.pool or self.name
 
 
 class Policy(Struct, frozen=True, rename="camel"):
-    """One whole document, `defaults` already merged into every service. First matching service owns a Pod."""
+    """One whole document, with `defaults` merged into every service. The first matching service owns a Pod."""
 
     api_version: Literal["podgate.io/v1alpha1"]
     kind: Literal["Policy"]
@@ -144,9 +144,9 @@ class Policy(Struct, frozen=True, rename="camel"):
 
 
 class LoadedPolicy(Struct, frozen=True):
-    """A good policy with the identity of its document: the first 16 hex digits of the SHA-256 of its raw bytes.
+    """A valid policy with its hash: the first 16 hex digits of the SHA-256 of its raw bytes.
 
-    `forcings` are what hands do to breakers, by service: the document has none.
+    `forcings`: manual breaker states by service, from overrides.
     """
 
     policy: Policy

@@ -1,4 +1,4 @@
-"""A check of a policy as bytes, from one process to another: what is asked, and what came of it, as it was."""
+"""Codec of policy checks between processes: requests and results as MessagePack."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class _Head(Struct, frozen=True):
-    """A good policy but for its services."""
+    """A valid policy without its services."""
 
     policy: Policy
     hash: str
@@ -24,9 +24,9 @@ class _Head(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """What `load` returns, or the problems that it raises.
+    """The result of `load`, or the problems that it raises.
 
-    Services travel one by one, so that whoever receives a thousand of them can do something else in between.
+    Services are encoded one by one, so that the receiver of a thousand can handle reviews in between.
     """
 
     head: _Head | None = None
@@ -40,7 +40,7 @@ class CheckResult(Struct, frozen=True):
         return cls(head, tuple(Raw(_encoder.encode(service)) for service in policy.services))
 
     def loaded(self, services: Iterable[Service]) -> LoadResult:
-        """Return, or raise, as `load` does, once `service_of` has read its services."""
+        """Return or raise as `load` does, with the services that `service_of` has decoded."""
         if self.head is None:
             raise DocumentError(self.problems)
         policy = msgspec.structs.replace(self.head.policy, services=tuple(services))
@@ -48,7 +48,7 @@ class CheckResult(Struct, frozen=True):
 
 
 def check_policy(raw: bytes, purpose: Purpose) -> CheckResult:
-    """Load a document; the one check that there is."""
+    """Load a document and return the result."""
     try:
         return CheckResult.of(load(raw, purpose))
     except DocumentError as error:
@@ -60,12 +60,12 @@ def encode(value: CheckResult | DocumentReview | PolicyReview) -> bytes:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Read what `encode` wrote; msgspec.MsgspecError where it is anything else."""
+    """Decode what `encode` wrote. msgspec.MsgspecError: other data."""
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_of_our_types)
 
 
 def service_of(piece: Raw) -> Service:
-    """Read one service of an outcome; as `decode`."""
+    """Decode one service of a result, as `decode`."""
     return _service.decode(piece)
 
 
@@ -77,7 +77,7 @@ def _of_our_types(kind: type, text: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
-    """Read an amount; the same few stand in every service."""
+    """Parse an amount; services mostly share a few."""
     return kind.parse(text)
 
 

@@ -1,4 +1,4 @@
-"""The overrides before they are stored: judged as a server takes them, and against the policy in force."""
+"""Admission of the overrides document: checked as a server loads it, and against the policy in force."""
 
 from collections.abc import Iterator
 
@@ -14,10 +14,10 @@ NAME = "overrides"
 
 
 def review_overrides(asked: DocumentReview, policy: Policy | None, now_us: int) -> PolicyReview:
-    """Refuse what no server would take, and a new entry for a service that the policy does not have.
+    """Reject an invalid document, and new entries for services that the policy does not have.
 
-    An entry that was there before may be for a service that has left the policy since: it keeps nobody from changing
-    the others. Without a policy nothing is held against it.
+    Existing entries may name services that were removed since: they must not block changes to other entries. Without
+    a policy, service names are not checked.
     """
     errors: tuple[str, ...]
     try:
@@ -50,7 +50,7 @@ def _live(document: OverridesDocument, now_us: int) -> Iterator[Override]:
 
 
 def _former(old: ConfigMap | None) -> tuple[Override, ...]:
-    """Return the entries that were stored, none where they were no good."""
+    """Return the stored entries, none if they were invalid."""
     try:
         return () if old is None else load(_raw(old)).entries
     except (NoDocumentError, DocumentError):
@@ -58,6 +58,6 @@ def _former(old: ConfigMap | None) -> tuple[Override, ...]:
 
 
 def _raw(config_map: ConfigMap) -> bytes:
-    """Return the document; a ConfigMap without anything in it has no overrides."""
+    """Return the document; an empty ConfigMap has no overrides."""
     is_empty = not (config_map.data or config_map.binary_data)
     return b"" if is_empty else document_of(config_map, OVERRIDES_KEY)

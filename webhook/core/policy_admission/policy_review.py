@@ -1,4 +1,4 @@
-"""The policy before it is stored: an AdmissionReview of its ConfigMap in, an answer out, all errors at once."""
+"""Admission of the policy document: the AdmissionReview of its ConfigMap, answered with all errors at once."""
 
 from collections.abc import Iterator
 
@@ -16,45 +16,45 @@ from webhook.core.quota.counter_resets import starts_empty
 
 _LINES_MAX = 100
 _FRESH_MAX = 20
-"""Warnings about counters: a client shows all that it gets, and the log of the server has them all."""
+"""Limit of warnings about counters: clients show every warning; the server's log has all of them."""
 _ANY = ClientConfig("https://podgate", b"")
 _config_map = msgspec.json.Decoder(ConfigMap)
 
 
 class PolicyReview(Struct, frozen=True):
-    """What goes back, and what was found. `judged` is False where the request was none of ours."""
+    """The response, and what was found. `judged` is False if Podgate does not handle the request."""
 
     body: bytes
     user: str
     judged: bool
     errors: tuple[str, ...] = ()
     document: str = "policy"
-    """What was judged."""
+    """Name of the reviewed document."""
 
 
 class DocumentReview(Struct, frozen=True):
-    """A document that has to be judged, as its AdmissionReview brings it."""
+    """A document to review, as decoded from its AdmissionReview."""
 
     uid: str
     user: str
     new: ConfigMap
     old: ConfigMap | None
     purpose: Purpose = Purpose.SERVE
-    """What kind of server will act on it."""
+    """The kind of server that will use it."""
     is_of_overrides: bool = False
 
 
 def judge(body: bytes, purpose: Purpose = Purpose.SERVE) -> PolicyReview:
-    """Judge a document as a server in this cluster will; BadReviewError where the body is no AdmissionReview."""
+    """Review a document as a server in this cluster would load it. BadReviewError: not an AdmissionReview."""
     asked = decode_review(body, purpose)
     return asked if isinstance(asked, PolicyReview) else review_policy(asked)
 
 
 def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentReview | PolicyReview:
-    """Return what there is to judge, or the answer where there is nothing; takes no longer than reading the body.
+    """Return the document to review, or the response if there is none; fast, without parsing the document.
 
-    An update that leaves the document alone is admitted whatever stands in it: a bad one that came in while nobody
-    looked must not keep anybody from labelling the object that carries it.
+    An update that does not change the document is always admitted: a bad document, stored while the webhook was down,
+    must not block changes to the ConfigMap's labels.
     """
     request = request_of(body)
     user = request.user_info.username
@@ -76,7 +76,7 @@ def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentRevi
 
 
 def review_policy(asked: DocumentReview) -> PolicyReview:
-    """Judge the document itself: that takes as long as the document is large."""
+    """Review the document itself: takes time in proportion to its size."""
     try:
         loaded = load(document_of(asked.new), asked.purpose)
     except NoDocumentError as error:
@@ -96,7 +96,7 @@ def review_policy(asked: DocumentReview) -> PolicyReview:
 
 
 def _former(asked: DocumentReview) -> Policy | None:
-    """Return the policy that was stored, None where it was none: a bad one was never in force."""
+    """Return the stored policy, None if it was invalid: then it was never in force."""
     try:
         return load_unproved(document_of(asked.old), asked.purpose).policy if asked.old is not None else None
     except (NoDocumentError, DocumentError):
@@ -104,18 +104,18 @@ def _former(asked: DocumentReview) -> Policy | None:
 
 
 def _about_webhooks(before: Policy | None, policy: Policy) -> Iterator[str]:
-    """Yield a word where the API server would go on asking by the former policy: nothing else would tell."""
+    """Yield a warning if the webhook configurations must be applied again: nothing else reports that."""
     try:
         wanted = configurations(policy, _ANY)
     except TooManyEntriesError as error:
         yield f"{error}: {error.remedy}"
         return
     if before is not None and configurations(before, _ANY) != wanted:
-        yield "match, failureMode or exemptions changed: apply `podgate policy webhooks` anew, or it acts in part"
+        yield "match, failureMode or exemptions changed: apply `podgate policy webhooks` to put all of it in force"
 
 
 def _about_counters(before: Policy | None, policy: Policy) -> Iterator[str]:
-    """Yield what this change makes count from nothing."""
+    """Yield warnings about limits that start empty after this change."""
     if before is None:
         return
     lines = tuple(starts_empty(before, policy))
@@ -131,6 +131,6 @@ def _message(errors: tuple[str, ...]) -> str:
 
 
 def shortened(errors: tuple[str, ...], remedy: str) -> list[str]:
-    """Return as many as an answer has room for."""
+    """Return as many errors as fit into a response."""
     more = [f"and {len(errors) - _LINES_MAX} more: {remedy}"] if len(errors) > _LINES_MAX else []
     return [*errors[:_LINES_MAX], *more]

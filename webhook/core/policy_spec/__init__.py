@@ -1,4 +1,4 @@
-"""The stanzas of a service, one module each. An absent key takes the default that stands there."""
+"""Stanzas of a service, one module each, with the defaults of absent keys."""
 
 from webhook.core.policy_spec.breaker import (
     Breaker,

@@ -1,4 +1,4 @@
-"""The stanza `breaker`: when a service is held back, and how it comes back."""
+"""The stanza `breaker`: when a service's breaker opens, and how it closes."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ class OutcomeSource(Choice):
 
 
 class OutcomeRules(Struct, frozen=True, rename="camel"):
-    """Where the breaker hears how a service fares."""
+    """Source of the outcomes that the breaker counts."""
 
     source: OutcomeSource
     reporters: tuple[Name, ...] = ()

@@ -1,4 +1,4 @@
-"""What the stanzas share: bounded numbers and names, CamelCase choices, durations with defaults, modes."""
+"""Field types of the stanzas: bounded numbers and names, CamelCase choices, durations with defaults, modes."""
 
 from enum import StrEnum
 from functools import partial
@@ -17,7 +17,7 @@ Interval = Annotated[Duration, format_of("interval")]
 
 
 def default(text: str) -> Any:
-    """Return a duration's default, as a factory: msgspec's schema cannot show a default of a type of ours."""
+    """Return a duration's default as a factory: msgspec's schema cannot show defaults of custom types."""
     return field(default_factory=partial(Duration.parse, text))
 
 
@@ -26,7 +26,7 @@ class Choice(StrEnum):
 
 
 class Mode(Choice):
-    """Enforce acts; Warn says it; Audit only counts it; Disabled does not look."""
+    """Enforce denies; Warn warns; Audit only counts; Disabled skips the check."""
 
     ENFORCE = "Enforce"
     WARN = "Warn"

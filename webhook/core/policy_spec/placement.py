@@ -29,7 +29,7 @@ class Level(Choice):
 
 
 MOST_ENTRIES = 100
-"""Of lists that each review compares, entry by entry, with the Pod's own, which a tenant may make long."""
+"""Limit of lists that each review compares, entry by entry, with the Pod's own, which may be long."""
 _Few = Meta(extra_json_schema={"maxItems": MOST_ENTRIES})
 
 LEVEL_LABELS = {Level.REGION: "topology.kubernetes.io/region", Level.ZONE: "topology.kubernetes.io/zone"}
@@ -45,7 +45,7 @@ class TopologyEntry(Struct, frozen=True, rename="camel"):
 
     @property
     def label(self) -> str:
-        """The node label that this entry speaks of."""
+        """The node label of this entry."""
         return LEVEL_LABELS[self.level] if self.level is not None else self.key or ""
 
 

@@ -1,4 +1,4 @@
-"""The stanza `quota`: how much a service may take, and what happens beyond."""
+"""The stanza `quota`: a service's limits, and the reaction when they are exceeded."""
 
 from typing import Annotated
 
@@ -62,7 +62,7 @@ class Window(Struct, frozen=True):
 
 
 class StandingQuota(Struct, frozen=True):
-    """Live Pods at one time; `surge` is room above `hard` for a rollout."""
+    """Limit on live Pods at one time; `surge` is headroom above `hard` for a rollout."""
 
     hard: Hard
     surge: Annotated[int | str, format_of("percent-or-count")] = "25%"

@@ -1,4 +1,4 @@
-"""The stanza `resources`: what a container and a Pod may ask, in LimitRange's words."""
+"""The stanza `resources`: ranges and defaults for containers and Pods, with LimitRange's field names."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ class WhenOutside(Choice):
 
 
 class ContainerRange(Struct, frozen=True, rename="camel"):
-    """LimitRange's words for one container; `ignore` lists container names, exact or with one trailing `*`."""
+    """LimitRange's fields for one container; `ignore` lists container names, exact or with one trailing `*`."""
 
     default_request: ContainerAmounts = {}
     default: ContainerAmounts = {}

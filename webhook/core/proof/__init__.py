@@ -1,4 +1,4 @@
-"""The proof at policy load: on a corpus of Pods, rewriting comes to rest and leaves each as its policy wants it."""
+"""Proof at policy load: on a corpus of Pods, every rewrite is idempotent and satisfies the policy."""
 
 from webhook.core.proof.prover import Flaw, Proof, prove
 

@@ -1,4 +1,4 @@
-"""Which sets of rules are proved: every distinct one, or as many as bounded work allows, spread evenly."""
+"""Prover: tries every distinct set of rules on the corpus, or an even sample within bounded work."""
 
 from collections.abc import Iterable
 
@@ -10,16 +10,16 @@ from webhook.core.proof.corpus import CORPUS, Sample
 from webhook.core.proof.rewrite_check import RewriteFailure, rewrite_failure
 
 MOST_SETS = 100
-"""Proved in one policy: about 1.5 s of one core where they are as long as the page's example, or shorter."""
+"""Most sets proved in one policy: about 1.5 s of one core if each is as long as the example in the docs."""
 MOST_BYTES = 200_000
-"""Of rules in one policy, as JSON: work grows with their length as well."""
+"""Most bytes of rules proved in one policy, as JSON: work also grows with their length."""
 
 _STANZAS = ("placement", "resources")
 _encoder = msgspec.json.Encoder(enc_hook=str, order="deterministic")
 
 
 class Flaw(Struct, frozen=True):
-    """What is wrong with one stanza of one service."""
+    """A defect of one stanza of one service."""
 
     service: int
     """Its index in the list."""
@@ -30,7 +30,7 @@ class Flaw(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """What came of it. A sampled one says nothing about the sets that were left out."""
+    """The result of a proof. A sampled one says nothing about the other sets."""
 
     flaws: tuple[Flaw, ...]
     proved: int
@@ -44,9 +44,9 @@ class Proof(Struct, frozen=True):
 
 
 def prove(policy: Policy) -> Proof:
-    """Try the rules of every service on the Pods of the corpus. Code that raises is a flaw, never a crash.
+    """Try the rules of every service on the corpus. An exception is a flaw, never a crash.
 
-    Rules are tried as if they were enforced: one that only warns today is enforced tomorrow.
+    Rules are tried as if they were enforced, because their mode may change.
     """
     owners: dict[bytes, list[int]] = {}
     for index, service in enumerate(policy.services):
@@ -63,7 +63,7 @@ def prove(policy: Policy) -> Proof:
 
 
 def _enforced(service: Service) -> Service:
-    """Return a service with its rules acting; but for `pod.min`, which asks something of the user himself."""
+    """Return a service with its rules enforced, without `pod.min`, which only the user can satisfy."""
     resources = service.resources
     if resources is not None:
         resources = msgspec.structs.replace(resources, pod=msgspec.structs.replace(resources.pod, min={}))
@@ -71,7 +71,7 @@ def _enforced(service: Service) -> Service:
 
 
 def _chosen(sets: list[bytes]) -> list[bytes]:
-    """Return as many sets as may be proved, the first one always, at even distances."""
+    """Return as many sets as may be proved, evenly spread, always with the first one."""
     chosen = _spread(sets, min(len(sets), MOST_SETS))
     size_bytes = sum(map(len, chosen))
     return chosen if size_bytes <= MOST_BYTES else _spread(chosen, len(chosen) * MOST_BYTES // size_bytes or 1)
@@ -82,13 +82,13 @@ def _spread(sets: list[bytes], count: int) -> list[bytes]:
 
 
 class _Trials:
-    """Pods that are odd to one stanza are tried on it alone, and once, however many services share it."""
+    """Trials with a cache: samples for one stanza are tried once per stanza, however many services share it."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[RewriteFailure, ...]] = {}
 
     def troubles_with(self, service: Service) -> dict[tuple[str, str], RewriteFailure]:
-        """Return each kind of trouble once, by the stanza to blame."""
+        """Return each kind of failure once, by its stanza."""
         alone = {
             stanza: msgspec.structs.replace(service, **{**dict.fromkeys(_STANZAS), stanza: rules})
             for stanza in _STANZAS
@@ -110,7 +110,7 @@ class _Trials:
 
 
 def _blamed(sample: Sample, service: Service, alone: dict[str, Service]) -> Iterable[tuple[str, RewriteFailure]]:
-    """Try both stanzas together, then each. What only both bring about is told of the first."""
+    """Try both stanzas together, then each alone. A failure of only the combination is reported for the first."""
     together = rewrite_failure(sample, service)
     if together is None:
         return ()

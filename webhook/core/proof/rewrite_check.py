@@ -1,4 +1,4 @@
-"""One Pod of the corpus under one service's rules: rewritten, patched, rewritten again, checked."""
+"""Rewrite check: one Pod of the corpus under one service's rules, rewritten, rewritten again, and validated."""
 
 from typing import Any, NamedTuple
 
@@ -14,13 +14,13 @@ from webhook.core.policy.model import Service
 from webhook.core.proof.corpus import Sample
 
 _HASH = "0" * 16
-_DEFECT = "this is a defect of Podgate: report it, and write these rules in a simpler way meanwhile"
+_DEFECT = "this is a defect of Podgate: report it, and use simpler rules until it is fixed"
 
 _pod = msgspec.json.Decoder(Pod)
 
 
 class RewriteFailure(NamedTuple):
-    """What is wrong; of one `kind` once is enough."""
+    """A failure; each `kind` is reported once."""
 
     kind: str
     reason: str
@@ -28,10 +28,10 @@ class RewriteFailure(NamedTuple):
 
 
 def rewrite_failure(sample: Sample, service: Service) -> RewriteFailure | None:
-    """Return what is wrong with this Pod under these rules; None where all is well."""
+    """Return the failure of this Pod under these rules, None without one."""
     try:
         return _trouble(sample, service)
-    except MemoryError:  # of the whole check, and no rule's fault
+    except MemoryError:  # not caused by a rule
         raise
     except Exception as error:  # noqa: BLE001  whatever the defect is: a review of such a Pod would run into it, too
         return RewriteFailure("failed", f"{sample.name} cannot be rewritten: {error!r}", _DEFECT)
@@ -43,7 +43,8 @@ def _trouble(sample: Sample, service: Service) -> RewriteFailure | None:
     again = rewrite(rewritten, service, _HASH)
     if again:
         at = again[0].path
-        return RewriteFailure("diverged", f"{sample.name} is changed by every rewrite anew, each time at {at}", _DEFECT)
+        text = f"{sample.name} is changed again by every rewrite, each time at {at}"
+        return RewriteFailure("diverged", text, _DEFECT)
     findings = check(rewritten, service, hash_known=True)
     serious = (found for found in findings if sample.is_plain or found.code not in USERS_OWN)
     return next((_unfulfilled(sample, service, found) for found in serious), None)
@@ -51,7 +52,7 @@ def _trouble(sample: Sample, service: Service) -> RewriteFailure | None:
 
 def _patched(sample: Sample, operations: tuple[PatchOperation, ...]) -> Pod:
     document: Any = msgspec.json.decode(sample.raw)
-    # Both sides are ours alone, so that nothing needs to be copied first.
+    # Neither side is shared, so no copy is needed.
     patched = jsonpatch.JsonPatch(msgspec.to_builtins(operations)).apply(document, in_place=True)
     return _pod.decode(msgspec.json.encode(patched))
 
@@ -60,8 +61,8 @@ def _unfulfilled(sample: Sample, service: Service, found: Finding) -> RewriteFai
     said = found.message.removeprefix(f"service {service.name}: ")
     kind = f"{found.code} {found.field}"
     if sample.is_plain:
-        remedy = "make these rules agree with each other: they leave no room for any Pod"
+        remedy = "fix these rules, which contradict each other: no Pod can satisfy them"
         return RewriteFailure(
-            kind, f"{sample.name}, which asks for nothing itself, cannot fulfil it: {found.code}: {said}", remedy
+            kind, f"{sample.name}, which sets none of these fields, cannot satisfy it: {found.code}: {said}", remedy
         )
-    return RewriteFailure(kind, f"{sample.name} does not fulfil it after a rewrite: {found.code}: {said}", _DEFECT)
+    return RewriteFailure(kind, f"{sample.name} does not satisfy it after a rewrite: {found.code}: {said}", _DEFECT)

@@ -1,4 +1,4 @@
-"""Simulation of Kubernetes' built-in controllers: the Pod that each makes of a workload object, the first of several.
+"""Simulation of Kubernetes' built-in controllers: the first Pod that each creates from a workload object.
 
 Source: pkg/controller/controller_utils.go (`GetPodFromTemplate`) of Kubernetes 1.36, and its callers.
 """
@@ -21,9 +21,9 @@ _COPIED = frozenset({"labels", "annotations", "finalizers"})
 
 
 class SimulatedPod(NamedTuple):
-    """A Pod as its controller sends it. What cannot be known beforehand stands in angle brackets.
+    """A Pod as its controller sends it. Values that are not known yet are in angle brackets.
 
-    `unresolved` holds those of its labels whose value is not known, or differs from Pod to Pod.
+    `unresolved`: its labels whose value is not known, or differs between Pods.
     """
 
     document: dict[str, Any]
@@ -33,9 +33,9 @@ class SimulatedPod(NamedTuple):
 def simulate(
     source: WorkloadKind, document: Json, template: Json, namespace: str, *, is_stored: bool = False
 ) -> SimulatedPod:
-    """Return the Pod that comes of a workload object, whose `template` was found in it.
+    """Return the Pod of a workload object with this `template`.
 
-    `is_stored`: the API server has given the object its name and its uid, and will store it with them.
+    `is_stored`: the object's name and uid are final; in a dry run of CREATE they are not.
     """
     metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     if source.kind == "CronJob":
@@ -49,7 +49,7 @@ def simulate(
 
 
 def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any:
-    """Return the Pod's metadata: of the template's, controllers take labels, annotations and finalizers."""
+    """Return the Pod's metadata: controllers copy the template's labels, annotations and finalizers."""
     given = workload.template.get("metadata")
     if given is not None and not isinstance(given, Mapping):
         return given
@@ -72,7 +72,7 @@ def _metadata(workload: WorkloadObject, added: Additions, namespace: str) -> Any
 
 
 def _with(given: Any, added: Json) -> Any:
-    """Return a mapping with what is added; what is of a wrong type stays, so that the Pod's decoder names it."""
+    """Return a mapping with `added`; values of a wrong type stay, so that the Pod's decoder reports them."""
     if given is None:
         return dict(added)
     if not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""A workload object while its Pods are simulated, and what a controller adds to its template."""
+"""Workload object under simulation, and the fields that a controller adds to its template."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,21 +12,21 @@ from webhook.core.kubernetes.unresolved_labels import UnresolvedLabel
 Json = Mapping[str, Any]
 
 HASH = "[456789bcdf]{1,10}"
-"""A 32-bit sum in decimal, in letters that make no words: `SafeEncodeString`."""
+"""A 32-bit hash as encoded by `SafeEncodeString`."""
 REVISION_LABEL = "controller-revision-hash"
 GENERATED_FROM_MAX = 58
 _GENERATED = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 
 class GeneratedName(NamedTuple):
-    """A name, or what stands in for one that is generated, and what it may be."""
+    """A name, or a placeholder for a generated one, and the pattern that it matches."""
 
     shown: str
     pattern: str
 
     @classmethod
     def of(cls, metadata: Json, *, is_stored: bool) -> "GeneratedName":
-        """Read an object's name. One that a dry run has generated is nobody's."""
+        """Read an object's name. A name generated in a dry run is discarded."""
         name, prefix = str(metadata.get("name") or ""), str(metadata.get("generateName") or "")
         if name and (is_stored or not prefix):
             return cls(name, re.escape(name))
@@ -45,9 +45,9 @@ class GeneratedName(NamedTuple):
 
 
 class WorkloadObject(NamedTuple):
-    """An object of which Pods are made; `spec` is a CronJob's Jobs' own.
+    """An object that Pods are created from; `spec` is that of the Jobs for a CronJob.
 
-    `is_stored`: the API server has given the object its name and its uid, and will store it with them.
+    `is_stored`: the object's name and uid are final; in a dry run of CREATE they are not.
     """
 
     source: WorkloadKind
@@ -63,9 +63,9 @@ class WorkloadObject(NamedTuple):
 
 
 class Additions(Struct, frozen=True, gc=False):
-    """What a controller adds to the template; `maker` is the object that owns the Pods.
+    """Fields that a controller adds to the template; `maker` is the object that owns the Pods.
 
-    `name` is the Pod's own where none is generated; `prefix` is what it is generated from where that is not usual.
+    `name`: the Pod's name if it is not generated. `prefix`: an unusual generateName.
     """
 
     maker: GeneratedName
@@ -77,7 +77,7 @@ class Additions(Struct, frozen=True, gc=False):
     spec: Json = {}
 
 
-# A file may hold anything: what is wrong in a Pod is named where the Pod is decoded.
+# A file may contain anything: wrong types in a Pod are reported where the Pod is decoded.
 
 
 def mapping(value: Any) -> Json:

@@ -1,4 +1,4 @@
-"""The simulated Pod of a workload object, as decisions read it; errors name the template's fields."""
+"""Simulated Pods of workload objects, decoded; errors name the template's fields."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ _TYPES = {str: "str", int: "int", float: "float", bool: "bool", list: "array"}
 
 
 class PodTemplate(NamedTuple):
-    """A Pod and the workload that it comes of, as kubectl names it."""
+    """A Pod and its workload, as kubectl names it."""
 
     pod: Pod
     owner: str
@@ -23,7 +23,7 @@ class PodTemplate(NamedTuple):
 
 
 def pod_of(document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool) -> PodTemplate | None:
-    """Return the Pod of a workload object, None where it has no template. msgspec.ValidationError: a wrong type."""
+    """Return the Pod of a workload object, None without a template. msgspec.ValidationError: a wrong type."""
     template = _template(document, source)
     if template is None:
         return None
@@ -50,6 +50,6 @@ def _template(document: Json, source: WorkloadKind) -> Mapping[str, Any] | None:
 
 
 def _shown_name(document: Json) -> str:
-    """Return what a person would call an object; a generated name is not always known."""
+    """Return the object's name for people; `PREFIX*` while a generated name is not known yet."""
     metadata = mapping(document.get("metadata"))
     return str(metadata.get("name") or f"{metadata.get('generateName') or ''}*")

@@ -1,4 +1,4 @@
-"""The corpus: Pods as the API server may send them, each legal, and each named by its one oddity."""
+"""Corpus: valid Pods as the API server may send them, each named by what is special about it."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,14 @@ _pod = msgspec.json.Decoder(Pod)
 
 
 class Sample(Struct, frozen=True):
-    """One Pod. A plain one asks for nothing that a policy could be at odds with."""
+    """One Pod. A plain one sets nothing that could conflict with a policy."""
 
     name: str
     raw: bytes
     pod: Pod
     is_plain: bool
     stanza: str
-    """It is odd to this stanza only; to another it is one more plain Pod. Empty: to both."""
+    """It is special only for this stanza; empty: for both."""
 
 
 def _samples(documents: dict[str, Json], stanza: str = "", *, is_plain: bool = False) -> Iterator[Sample]:

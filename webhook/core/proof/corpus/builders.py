@@ -1,4 +1,4 @@
-"""How a Pod of the corpus is made: the least that Kubernetes takes, and what is odd about this one."""
+"""Builders of the corpus: minimal valid Pods with the given fields."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ Json = dict[str, Any]
 
 
 def pod(metadata: Json | None = None, **spec: Any) -> Json:
-    """Return a Pod of one container that asks for nothing, with `spec` over its own fields."""
+    """Return a Pod with one container without resources, and the fields of `spec`."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -16,12 +16,12 @@ def pod(metadata: Json | None = None, **spec: Any) -> Json:
 
 
 def in_pod(*containers: Json, **spec: Any) -> Json:
-    """Return a Pod of these containers; each has a name and an image unless it says otherwise."""
+    """Return a Pod with these containers; name and image are filled in if absent."""
     named = [{"name": f"c{place}", "image": "app", **container} for place, container in enumerate(containers)]
     return pod(containers=named, **spec)
 
 
 def asking(requests: Any = None, limits: Any = None, **more: Any) -> Json:
-    """Return a container that asks for resources."""
+    """Return a container with these resources."""
     asked = {"requests": requests, "limits": limits}
     return {"resources": {word: amounts for word, amounts in asked.items() if amounts is not None}, **more}

@@ -1,4 +1,4 @@
-"""Pods whose containers ask for resources, or leave it to others to say."""
+"""Pods with various container resources."""
 
 from webhook.core.proof.corpus.builders import Json, asking, in_pod, pod
 

@@ -1,4 +1,4 @@
-"""Pods that say themselves where they want to run: selectors, affinities, spread constraints, tolerations."""
+"""Pods with placement of their own: selectors, affinities, spread constraints, tolerations."""
 
 from typing import Any
 

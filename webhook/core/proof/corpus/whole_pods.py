@@ -1,4 +1,4 @@
-"""Plain Pods, and those that are odd as a whole: their metadata, nulls, and what no version of ours knows."""
+"""Plain Pods, and Pods with special metadata, nulls, unknown fields, or special scalar fields."""
 
 from webhook.core.proof.corpus.builders import Json, pod
 
