@@ -1,4 +1,4 @@
-"""Where counters live: in this process, or in a Redis that replicas share; which of them, the settings say."""
+"""The counter store that the settings name: in this process, or in a Redis that replicas share."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ _REDIS = "redis"
 
 
 class Ledger(CounterStore, PodLedger, BreakerLedger, Protocol):
-    """All that a store does, for who leads: nothing stands between."""
+    """All operations of a store, without the fallback: for the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreBackend:
-    """The counters. `kind` is for people; `loops` run beside all calls, and `close` comes after the last."""
+    """The counters. `kind` is for display; `loops` run until shutdown, and `close` is the last call."""
 
     kind: str
     counters: CounterStore
@@ -37,9 +37,9 @@ class StoreBackend:
 def open_store(
     settings: Settings, telemetry: Telemetry, clock: Clock, servers: "ServerLeases | None" = None
 ) -> StoreBackend:
-    """Return the store that the settings name; asks nothing of it yet, so that a Redis may come later.
+    """Return the store that the settings name; it is not connected yet: Redis may become available later.
 
-    `servers` tells how many share it, where the settings do not.
+    `servers` returns how many share it, where the settings do not.
     """
     if settings.store == MEMORY:
         memory = MemoryStore(clock, late_us=LATE_US)
@@ -59,22 +59,22 @@ def open_store(
     replicas = ReplicaAssignment(
         settings.replicas or 1, settings.ordinal, "default" if settings.replicas is None else "settings"
     )
-    guard = StoreFallback(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
+    fallback = StoreFallback(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
     telemetry.shared_by(replicas)
-    redis.on_loss, redis.on_missed, redis.settled.owes = guard.lost, guard.missed, guard.owes
+    redis.on_loss, redis.on_missed, redis.settled.owes = fallback.lost, fallback.missed, fallback.owes
 
     def counted(count: int, ordinal: int) -> None:
-        guard.set_replicas(count, ordinal)
+        fallback.set_replicas(count, ordinal)
         telemetry.shared_by(ReplicaAssignment(count, ordinal, "leases"))
 
     if servers is not None:
         servers.on_count = counted
 
     async def close() -> None:
-        await guard.close()
+        await fallback.close()
         await redis.close()
 
-    return StoreBackend(_REDIS, guard, close, redis, (redis.follow,))
+    return StoreBackend(_REDIS, fallback, close, redis, (redis.follow,))
 
 
 async def _nothing() -> None:

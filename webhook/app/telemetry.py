@@ -173,7 +173,7 @@ class Telemetry:
         return ServiceStatusReports(absent, trouble, over)
 
     def store_reports(self) -> WatchReports:
-        """Return whom to tell how the shared store fares; each of its servers may have a trouble of its own."""
+        """Return the reports of the shared store's failures; each of its servers may have one of its own."""
         troubles: list[str] = []
 
         def show() -> None:
@@ -203,7 +203,7 @@ class Telemetry:
         return WatchReports(lambda: None, trouble, over)
 
     def announcement_reports(self) -> WatchReports:
-        """Return whom to tell how breakers are heard of as they move."""
+        """Return the reports of the subscription to breaker announcements."""
 
         def trouble(reason: str) -> None:
             self.metrics.store_failed(reason)
@@ -215,10 +215,10 @@ class Telemetry:
         return WatchReports(lambda: None, trouble, over)
 
     def fallback_reports(self) -> FallbackReports:
-        """Return whom to tell what is done while the store gives no answer, and afterwards."""
+        """Return the reports of the fallback and of its reconciliation."""
         by_rule: dict[str, list[str]] = {}
 
-        def fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  the guard names no arguments
+        def fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  called with positional arguments
             self.metrics.fell_back(service, rule, on=on)
             services = by_rule.setdefault(rule, [])
             if on:
