@@ -323,7 +323,7 @@ def test_a_bad_policy_is_told_whole() -> None:
     done = podgate("review", "-", "--policy", "bad.yaml", stdin=json.dumps(pod()))
     first, *problems = done.err.splitlines()
     assert done.code == 2
-    assert first == f"error: bad.yaml: {len(problems)} mistakes in the policy: mend what is listed here"
+    assert first == f"error: bad.yaml: {len(problems)} mistakes in the policy: fix what is listed here"
     assert len(problems) >= 2
     assert all(problem.startswith("  bad.yaml:") for problem in problems)
 
@@ -564,7 +564,7 @@ def test_a_short_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> Non
     (tmp_path / "policy.yaml").write_text(POLICY)
     done = podgate("review", bomb, "--policy", tmp_path / "policy.yaml")
     assert done.code == 2
-    assert "unfolds to more than 1000000 values" in done.err
+    assert "expands to more than 1000000 values" in done.err
 
 
 def test_objects_without_a_namespace_are_judged_in_the_one_that_is_told(tmp_path: Path) -> None:
@@ -588,7 +588,7 @@ def test_what_is_bad_is_told_and_does_not_hide_the_rest(tmp_path: Path) -> None:
     assert [line["decision"] for line in done.lines] == ["Admit"] * 4
     field = "spec.tolerations[0].tolerationSeconds"
     assert done.err.splitlines() == [
-        f'error: -: document 2: Pod shop/p: {field}: "soon": expected a whole number: mend its type',
+        f'error: -: document 2: Pod shop/p: {field}: "soon": expected a whole number: fix its type',
         "error: -: document 3: items[2]: Job default/j: spec is missing: give the whole object",
         "error: nowhere.yaml: cannot be read: No such file or directory: give a readable file",
         "4 reviewed: Admit 4; 3 in error",

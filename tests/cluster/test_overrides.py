@@ -113,7 +113,7 @@ def test_an_override_ends_by_itself_and_a_bad_one_takes_nothing_away(
         errors = plane.wait(lambda: server.status()["overrides"]["errors"], "the errors to be shown", server.name)
         assert errors[0].startswith(f"configmap {NAMESPACE}/{OVERRIDES}: overrides.yaml:1:3: [0]")
         refused = podgate("override", "web", "--quota-factor", "2", "--for", "1h", *options)
-        assert (refused.code, "mend what is listed here" in refused.err) == (2, True)
+        assert (refused.code, "fix what is listed here" in refused.err) == (2, True)
         plane.wait(lambda: in_force(found) == [[]], "the override to end", server.name)
         assert "override ended" in found.log(server)
 

@@ -16,7 +16,7 @@ from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from webhook.core.explanation import explain
 from webhook.core.patch import pointer
 from webhook.offline.output import yaml_page, yaml_text
-from webhook.offline.output.diff import Remark, Row, rows
+from webhook.offline.output.diff import DiffRemark, Row, rows
 from webhook.offline.output.yaml_page import as_yaml
 
 FEWER = examples(30)  # each dumps and parses a Pod as YAML, which is slow
@@ -63,7 +63,7 @@ def test_the_diff_applies_and_makes_the_one_of_the_other(pair: Pair) -> None:
 def test_every_remark_of_an_explanation_finds_its_line(pair: Pair) -> None:
     after = rewritten(pair.pod, pair.service)
     notes = explain(pair.pod, pair.service, HASH)
-    remarks = {Remark(mark.pointer, mark.is_removal, note.rule, "") for note in notes for mark in note.marks}
+    remarks = {DiffRemark(mark.pointer, mark.is_removal, note.rule, "") for note in notes for mark in note.marks}
     shown = {remark for row in rows(pair.pod, after, list(remarks)) for remark in row.remarks}
     assert shown == remarks
 
@@ -114,7 +114,7 @@ def test_the_layout_is_what_pyyaml_would_have_written(document: Json) -> None:
 @examples(100)
 @given(DOCUMENTS)
 def test_a_span_holds_its_value_and_nothing_else(document: Json) -> None:
-    layout = yaml_text.Layout(document)
+    layout = yaml_text.YamlLayout(document)
     for at, value in document.items():
         start, end = layout.spans[pointer(at)]
         assert yaml.safe_load("\n".join([*layout.lines[start:end], ""])) == {at: value}
@@ -165,9 +165,9 @@ AFTER: Json = {
     }
 }
 REMARKS = [
-    Remark("/spec/nodeSelector/disk", is_removal=False, short="selector", long="selector: overrides hdd"),
-    Remark("/spec/priority", is_removal=True, short="class", long="class: goes"),
-    Remark("/spec/tolerations/1", is_removal=False, short="toleration", long="toleration"),
+    DiffRemark("/spec/nodeSelector/disk", is_removal=False, short="selector", long="selector: overrides hdd"),
+    DiffRemark("/spec/priority", is_removal=True, short="class", long="class: goes"),
+    DiffRemark("/spec/tolerations/1", is_removal=False, short="toleration", long="toleration"),
 ]
 HEAD = "--- Pod p\n+++ Pod p (rewritten)\n@@ -1,7 +1,8 @@\n spec:\n   nodeSelector:\n"
 
@@ -211,15 +211,15 @@ def test_a_reason_is_shortened_or_moved_above_rather_than_broken(width: int | No
 def test_a_long_line_does_not_push_the_other_reasons_away() -> None:
     after = {"a": "x" * 100, "b": "y"}
     remarks = [
-        Remark("/a", is_removal=False, short="long", long="long"),
-        Remark("/b", is_removal=False, short="short", long="short"),
+        DiffRemark("/a", is_removal=False, short="long", long="long"),
+        DiffRemark("/b", is_removal=False, short="short", long="short"),
     ]
     shown = as_diff({}, after, remarks).splitlines()
     assert shown[-2:] == [f"+a: {'x' * 100}  # long", "+b: y  # short"]
 
 
 def test_several_rules_on_one_line_are_all_named_once() -> None:
-    remarks = [Remark("/a", is_removal=False, short=rule, long=rule) for rule in ("one", "two", "one")]
+    remarks = [DiffRemark("/a", is_removal=False, short=rule, long=rule) for rule in ("one", "two", "one")]
     assert as_diff({}, {"a": 1}, remarks).endswith("+a: 1  # one, two\n")
 
 

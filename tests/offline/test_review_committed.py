@@ -131,18 +131,18 @@ def owner(kind: str, *, controller: bool = True) -> Json:
 
 def made_by(kind: str) -> str:
     return (
-        f"read from a cluster, made by {kind} web-1: judged as asked for by its controller."
+        f"read from a cluster, made by {kind} web-1: reviewed as requested by its controller."
         f" Review what it is made from: kubectl -n shop get {kind.lower()}.apps web-1 -o yaml | podgate review -"
     )
 
 
 LIVE = {
     "written": (made("Pod"), "Admit", ""),
-    "bare": (live(), "Admit", "read from a cluster: judged as if it were created anew"),
+    "bare": (live(), "Admit", "read from a cluster: reviewed as a new Pod"),
     "mirror": (
         live(annotations={"kubernetes.io/config.mirror": "x"}, nodeName="node-1"),
         "Exempt",
-        "a mirror Pod, which the kubelet of node node-1 makes of a file: judged as asked for by the kubelet",
+        "a mirror Pod, made by the kubelet of node node-1 from a file: reviewed as requested by the kubelet",
     ),
     "of a DaemonSet": (
         live(owner("DaemonSet")),
@@ -154,11 +154,11 @@ LIVE = {
         "Admit",
         made_by("ReplicaSet"),
     ),
-    "of another's kind": (live(owner("Rollout")), "Admit", "read from a cluster: judged as if it were created anew"),
+    "of another's kind": (live(owner("Rollout")), "Admit", "read from a cluster: reviewed as a new Pod"),
     "of no controller": (
         live(owner("DaemonSet", controller=False)),
         "Admit",
-        "read from a cluster: judged as if it were created anew",
+        "read from a cluster: reviewed as a new Pod",
     ),
 }
 

@@ -84,7 +84,7 @@ def test_a_kustomization_is_no_manifest_and_what_it_makes_comes_through_a_pipe()
     Path("all/kustomization.yaml").write_text("resources: [p.yaml]\nnamePrefix: x-\n")
     done = review("all")
     assert (done.code, names(done)) == (0, ["all/p.yaml p"])
-    assert "all/kustomization.yaml: not a manifest, left out: pipe what it makes: kubectl kustomize all |" in done.err
+    assert "all/kustomization.yaml: not a manifest, skipped: pipe its output: kubectl kustomize all |" in done.err
     made = "\n---\n".join(map(json.dumps, (namespace("shop"), SERVICE, pod("x-p"))))
     assert names(review("-f", "-", stdin=made)) == ["- x-p"]
 

@@ -19,9 +19,9 @@ from webhook.offline.output import explain_view
 from webhook.offline.output.review_output import FORMS
 from webhook.offline.output.review_summary import ReviewSummary
 from webhook.offline.policy_argument import load_policy
-from webhook.offline.review_object import Asker, Evaluator, Judged, judge
+from webhook.offline.review_object import Asker, Evaluator, ReviewedObject, judge
 from webhook.offline.review_options import Inputs, JudgeBy, asking, judging_by, reading
-from webhook.offline.simulator import NoAnswerError
+from webhook.offline.simulator import ReviewServerError
 
 
 @click.command()
@@ -108,7 +108,7 @@ def _found(inputs: Inputs) -> Iterator[Subject | UserError]:
 
 async def _judged(
     evaluator: Evaluator, found: list[Subject | UserError], asker: Asker, summary: ReviewSummary, *, with_notes: bool
-) -> AsyncIterator[Judged]:
+) -> AsyncIterator[ReviewedObject]:
     """Yield the review of each object that makes Pods, and count the others."""
     for subject in found:
         if isinstance(subject, UserError):
@@ -121,7 +121,7 @@ async def _judged(
         else:
             try:
                 judged = await judge(evaluator, subject, asker, with_notes=with_notes)
-            except NoAnswerError:
+            except ReviewServerError:
                 raise
             except UserError as error:
                 summary.wrong(error)

@@ -1,1 +1,1 @@
-"""Reviews outside a server: simulated API server calls, manifests, and explanations."""
+"""What commands do outside a server: reviews of manifests, simulated API server calls, and pages of output."""

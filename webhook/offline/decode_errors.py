@@ -1,4 +1,4 @@
-"""What a decoder objects to, in words for who wrote the object: which field, what stands there, what belongs there."""
+"""Decoder errors in a user's words: the field, its value, and what was expected."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,30 +37,30 @@ _MAPS = frozenset({"labels", "annotations", "nodeSelector", "matchLabels", "requ
 Field = Sequence[str | int]
 
 
-class Complaint(NamedTuple):
-    """One sentence, and what to do."""
+class DecodeError(NamedTuple):
+    """An error message and its remedy."""
 
     text: str
-    remedy: str = "mend it"
+    remedy: str = "fix it"
 
 
-def of_review(error: str, review: Mapping[str, Any]) -> Complaint:
-    """Say what is wrong with an AdmissionReview."""
+def of_review(error: str, review: Mapping[str, Any]) -> DecodeError:
+    """Return the error of an AdmissionReview."""
     found = _ERROR.fullmatch(error)
     if found is None:
-        return Complaint(error)
+        return DecodeError(error)
     return _complaint(found["where"].split(".")[1:], found["objection"], review, {})
 
 
-def of_pod(error: str, pod: Mapping[str, Any], rename: Mapping[str, str]) -> Complaint:
-    """Say what is wrong with a Pod; `rename` is what its first fields are called in the object that it is made from."""
+def of_pod(error: str, pod: Mapping[str, Any], rename: Mapping[str, str]) -> DecodeError:
+    """Return the error of a Pod; `rename` maps its first fields to those of the object that it is made from."""
     found = _ERROR.fullmatch(error)
     if found is None:
-        return Complaint(error)
+        return DecodeError(error)
     return _complaint(found["where"].split(".")[_DEPTH_OF_POD:], found["objection"], pod, rename)
 
 
-def _complaint(where: Sequence[str], objection: str, document: Any, rename: Mapping[str, str]) -> Complaint:
+def _complaint(where: Sequence[str], objection: str, document: Any, rename: Mapping[str, str]) -> DecodeError:
     found = _OBJECTION.fullmatch(objection)
     what, path = (found["what"], found["path"] or "") if found else (objection, "")
     types, missing = _TYPES.match(what), _MISSING.match(what)
@@ -68,23 +68,23 @@ def _complaint(where: Sequence[str], objection: str, document: Any, rename: Mapp
     field, value = _located(document, where, path, wanted)
     named = _named(field, rename)
     if missing is not None:
-        return Complaint(f"{_named([*field, missing['field']], rename)} is missing", "give the whole object")
+        return DecodeError(f"{_named([*field, missing['field']], rename)} is missing", "give the whole object")
     if types is None:
-        plain = Complaint(f"{named}: {objection}" if named else objection)
+        plain = DecodeError(f"{named}: {objection}" if named else objection)
         return _amount(objection, where, document, rename) or plain
     needed = [one for one in wanted if one != "null"] or wanted
     shown = sanitize.value(value)
     if {"int", "float", "str"} <= set(needed):
-        return Complaint(f"{named}: {shown}: expected an amount", _AMOUNT_EXAMPLE)
+        return DecodeError(f"{named}: {shown}: expected an amount", _AMOUNT_EXAMPLE)
     expected = " or ".join(_WORDS.get(one, one) for one in needed)
     text = f"{named or 'the object'}: {shown}: expected {expected}"
     if "str" in needed and isinstance(value, bool | int | float):
-        return Complaint(text, f'quote it: "{shown}"')
-    return Complaint(text, "mend its type")
+        return DecodeError(text, f'quote it: "{shown}"')
+    return DecodeError(text, "fix its type")
 
 
-def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping[str, str]) -> Complaint | None:
-    """Find the amount that the evaluation could not read; None where it is not about one."""
+def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping[str, str]) -> DecodeError | None:
+    """Return the error of an amount that could not be parsed; None for any other error."""
     found = _AMOUNT.fullmatch(objection)
     if found is None:
         return None
@@ -101,12 +101,12 @@ def _amount(objection: str, where: Sequence[str], document: Any, rename: Mapping
             amount = (amounts or {}).get(name)
             if is_it and amount is not None and repr(cut(str(amount))) == found["value"]:
                 named = _named([*where, *place, *field, name], rename)
-                return Complaint(f"{named}: {found['value']}: {found['why']}", remedy)
+                return DecodeError(f"{named}: {found['value']}: {found['why']}", remedy)
     return None
 
 
 def _located(document: Any, where: Sequence[str], path: str, wanted: Sequence[str]) -> tuple[list[str | int], Any]:
-    """Return the field that a path leads to, and what stands there; of a map's values, the one that does not fit."""
+    """Return the field at a path and its value; in a map, the first value of a wrong type."""
     field: list[str | int] = []
     for name, index in [*((name, "") for name in where), *_STEP.findall(path)]:
         step: str | int = name

@@ -1,4 +1,4 @@
-"""The manifest files behind the paths on a command line: files as they are, folders by what is in them."""
+"""Manifest files for the paths on a command line: files, and the manifests in folders."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ def _within(folder: Path, *, recursive: bool) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(place, name)
             if name in _KUSTOMIZATIONS:
-                remedy = f"pipe what it makes: kubectl kustomize {place} | podgate review -"
-                click.echo(f"note: {path}: not a manifest, left out: {remedy}", err=True)
+                remedy = f"pipe its output: kubectl kustomize {place} | podgate review -"
+                click.echo(f"note: {path}: not a manifest, skipped: {remedy}", err=True)
             elif path.suffix in _SUFFIXES:
                 yield path
 

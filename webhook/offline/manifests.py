@@ -1,4 +1,4 @@
-"""The objects that users have in files, and the Pods that come of them: Pods, workloads, Lists and AdmissionReviews."""
+"""Objects in manifest files and the Pods made from them: Pods, workloads, Lists and AdmissionReviews."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ KNOWN_KINDS = ", ".join(["Pod", *_SOURCES, "PodTemplate", "List", "AdmissionRevi
 
 
 class Subject(Struct, frozen=True):
-    """One object of a file and the Pod that it makes; `review` holds an AdmissionReview as it came."""
+    """One object of a file and the Pod made from it; `review` holds an AdmissionReview unchanged."""
 
     file: str
     at: str
@@ -30,7 +30,7 @@ class Subject(Struct, frozen=True):
     """The name, or what one is generated from."""
     namespace: str = ""
     document: Mapping[str, Any] = {}
-    """The object as it stands in the file."""
+    """The object as it is in the file."""
     pod: dict[str, Any] = {}
     user: str = USER
     review: dict[str, Any] | None = None
@@ -38,11 +38,11 @@ class Subject(Struct, frozen=True):
     """The object whose controller makes the Pod."""
     source: WorkloadKind | None = None
     template_at: tuple[str, ...] = ()
-    """Where the Pod's template stands in the object, () where the object is the Pod."""
+    """Path of the Pod template in the object, () if the object is the Pod."""
     idle: str = ""
-    """Why no Pod comes of it."""
+    """Why no Pod is made from it."""
     hint: str = ""
-    """What else to know of how it is judged."""
+    """A note about how it is reviewed."""
 
     @property
     def where(self) -> str:
@@ -50,7 +50,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What a person would call it."""
+        """Kind, namespace and name."""
         is_in_namespace = self.namespace and self.review is None
         name = f"{self.namespace}/{self.own_name}" if is_in_namespace else self.own_name
         return f"{self.kind} {name}" if name else self.kind
@@ -70,9 +70,9 @@ class _Place(NamedTuple):
 
 
 def subjects(path: Path, namespace: str) -> list[Subject | UserError]:
-    """Return each object of a file as what would reach the webhook, or what is wrong with it.
+    """Return each object of a file as it would reach the webhook, or its error.
 
-    `namespace` is for those that name none. UserError: the file cannot be read.
+    `namespace` is the default. UserError: the file cannot be read.
     """
     present = [(index, one) for index, one in enumerate(documents(path), 1) if one is not None]
     whole = _Place(str(path))
@@ -84,7 +84,7 @@ def subjects(path: Path, namespace: str) -> list[Subject | UserError]:
 
 
 def _each(document: Any, where: _Place, namespace: str) -> Iterator[Subject | UserError]:
-    """Yield the objects of a document; one that is wrong does not hide the others."""
+    """Yield the objects of a document; an invalid one does not hide the others."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if not isinstance(kind, str) or not kind:
         yield UserError(f"{where}: an object without a kind", f"give one of {KNOWN_KINDS}")
@@ -116,7 +116,7 @@ def _subject(document: Mapping[str, Any], kind: str, where: _Place, default_name
         str(words.get(key) or "") if idle else _text(words, key, f"{where}: {kind}")
         for key in ("namespace", "name", "generateName")
     )
-    if not idle:  # of the others it is not known whether they have one
+    if not idle:  # other kinds may have no namespace
         namespace = namespace or default_namespace
     shown = sanitize.printable(own_name or generate_name)
     subject = Subject(*where, sanitize.printable(kind), shown, namespace, document)
@@ -132,7 +132,7 @@ def _subject(document: Mapping[str, Any], kind: str, where: _Place, default_name
         metadata = {**(template.get("metadata") or {}), "generateName": f"{own_name}-"}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
         return replace(subject, pod=pod, template_at=at)
-    # One that has a name needs none generated.
+    # A name takes precedence over generateName.
     kept = {key: value for key, value in words.items() if key != "generateName" or not own_name}
     workload = {**document, "metadata": {**kept, "namespace": namespace}}
     pod = simulate(source, workload, template, namespace).document
@@ -148,7 +148,7 @@ def _template(document: Mapping[str, Any], path: tuple[str, ...], where: str) ->
 
 
 def _refuse_former_version(kind: str, api_version: Any, where: _Place) -> None:
-    """Refuse a version that no API server serves, such as extensions/v1beta1; a group with a dot has its own kinds."""
+    """Refuse a version that no API server serves, such as extensions/v1beta1; other groups have their own kinds."""
     if kind not in {"Pod", "PodTemplate", *_SOURCES} or not api_version or "." in str(api_version):
         return
     served = _SOURCES[kind].api_version if kind in _SOURCES else "v1"
@@ -158,7 +158,7 @@ def _refuse_former_version(kind: str, api_version: Any, where: _Place) -> None:
 
 
 def _idle(kind: str, api_version: Any) -> str:
-    """Say why no Pod comes of a kind, "" where one does. Not only Kubernetes has a Job."""
+    """Return why no Pod is made from a kind, "" if one is. Other API groups have a Job, too."""
     group, _, version = str(api_version or "").rpartition("/")
     if kind in {"Pod", "PodTemplate", *_SOURCES}:
         is_known = not version or group == (_SOURCES[kind].group if kind in _SOURCES else "")
@@ -177,7 +177,7 @@ def _recorded(review: dict[str, Any], where: _Place) -> Subject:
 
 
 def mapping(document: Any, path: tuple[str, ...], where: str) -> Mapping[str, Any]:
-    """Return the mapping that stands at `path`."""
+    """Return the mapping at `path`."""
     found: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     for depth, key in enumerate(path, 1):
         value = found.get(key)

@@ -1,4 +1,4 @@
-"""Labels of Namespaces: those that a user has in a file, and those among the objects under review."""
+"""Labels of Namespaces: from --namespaces, and from Namespace objects under review."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -37,9 +37,9 @@ def namespace_labels(path: Path | None) -> Labels:
     return labels
 
 
-def known_labels(told: Labels, found: Iterable[Subject | UserError], wrong: Callable[[UserError], None]) -> Labels:
-    """Return what --namespaces told, and of the Namespaces under review those that it did not tell of."""
-    known = dict(told)
+def known_labels(given: Labels, found: Iterable[Subject | UserError], wrong: Callable[[UserError], None]) -> Labels:
+    """Return the labels from --namespaces, and those of other Namespaces under review."""
+    known = dict(given)
     for subject in found:
         if isinstance(subject, UserError) or not is_namespace(subject):
             continue
@@ -50,18 +50,18 @@ def known_labels(told: Labels, found: Iterable[Subject | UserError], wrong: Call
             wrong(error)
             continue
         if _own(known.setdefault(name, labels)) != _own(labels):
-            holds = "those of --namespaces hold" if name in told else "the first ones hold"
+            holds = "those of --namespaces are used" if name in given else "the first ones are used"
             click.echo(f"note: {subject.where}: Namespace {name}: other labels than known before: {holds}", err=True)
     return known
 
 
 def is_namespace(subject: Subject) -> bool:
-    """Return whether an object is a Namespace of Kubernetes, known by its name."""
+    """Return whether an object is a Kubernetes Namespace with a name."""
     return subject.kind == "Namespace" and bool(subject.own_name) and subject.document.get("apiVersion", "v1") == "v1"
 
 
 def _own(labels: dict[str, str]) -> dict[str, str]:
-    """Leave out the label that the API server writes."""
+    """Return the labels without the one that the API server sets."""
     return {key: value for key, value in labels.items() if key != NAME_LABEL}
 
 
@@ -90,5 +90,5 @@ def _labels(found: Any, path: object, name: Any) -> dict[str, str]:
 
 
 def _scalar(value: Any) -> str:
-    """Return what an unquoted word was read as; more may be of another kind of file."""
+    """Return an unquoted scalar as it was parsed; other values may be secrets of a wrong file."""
     return repr(value) if isinstance(value, bool | int | float | None) else "(not shown)"

@@ -1,4 +1,4 @@
-"""The `--policy` argument: a good document, or every mistake in it."""
+"""The `--policy` argument: a valid document, or every mistake in it."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from webhook.support.input_files import content
 
 
 def load_policy(path: Path, purpose: Purpose) -> LoadedPolicy:
-    """Return the policy of a file for a command; UserError lists all that is wrong with it."""
+    """Return the policy in a file; UserError lists every mistake in it."""
     raw = content(path, "give the path of a policy document")
     try:
         return load(raw, purpose).policy
     except DocumentError as error:
         problems = "\n".join(f"  {path}:{problem}" for problem in error.problems)
         count = f"{len(error.problems)} mistake{'s' if len(error.problems) > 1 else ''}"
-        raise UserError(f"{path}: {count} in the policy: mend what is listed here\n{problems}") from None
+        raise UserError(f"{path}: {count} in the policy: fix what is listed here\n{problems}") from None

@@ -1,4 +1,4 @@
-"""The running server behind `podgate review --server`: called as the API server calls it, with dry runs alone."""
+"""Client of `podgate review --server`: sends dry-run AdmissionReviews to a running server."""
 
 import os
 import ssl
@@ -18,14 +18,14 @@ from webhook.core.patch import PatchOperation
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 from webhook.offline.review_options import ServerOptions
-from webhook.offline.simulator import NoAnswerError
+from webhook.offline.simulator import ReviewServerError
 from webhook.support import sanitize
 from webhook.support.input_files import LARGEST_BYTES, content
 from webhook.tls.handshake_probe import reason_of
 
 _TIMEOUT_SECONDS = 10
 _LONGEST_ECHO = 1000  # bytes of an answer that is no review
-_IDENTITY = "give --cert, --key and --token-file of an identity that may ask for reviews (docs/identities.md)"
+_IDENTITY = "give --cert, --key and --token-file of an identity that may send reviews (docs/identities.md)"
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class _AdmissionReview(msgspec.Struct, frozen=True):
 
 
 class RemoteInterceptor:
-    """Has reviews judged by a server, and reads its decisions from what it answers."""
+    """Sends reviews to a server, and parses its decisions."""
 
     def __init__(self, session: aiohttp.ClientSession, options: ServerOptions, context: ssl.SSLContext) -> None:
         self._session = session
@@ -60,21 +60,21 @@ class RemoteInterceptor:
             self._headers["Authorization"] = f"Bearer {_token(options.token)}"
 
     async def review(self, half: Half, body: bytes) -> Answer:
-        """Send one AdmissionReview. BadReviewError: it could not be read; UserError: it was not judged."""
+        """Send one AdmissionReview. BadReviewError: it is invalid; UserError: there is no decision."""
         url = f"{self._url}/{half}"
         try:
             status, answer = await self._post(url, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             remedy = "check the URL, and --ca, --cert, --key and --tls-server-name"
-            raise NoAnswerError(f"{url}: {_reason(error)}", remedy) from None
+            raise ReviewServerError(f"{url}: {_reason(error)}", remedy) from None
         if status == HTTPStatus.OK:
             return Answer(answer, _decision(half, answer, url))
-        said = sanitize.printable(answer[:_LONGEST_ECHO].decode(errors="replace").strip())
+        text = sanitize.printable(answer[:_LONGEST_ECHO].decode(errors="replace").strip())
         if status == HTTPStatus.BAD_REQUEST:
-            raise BadReviewError(said)
+            raise BadReviewError(text)
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            raise NoAnswerError(f"{url}: HTTP {status}: {said}", _IDENTITY)
-        raise UserError(f"{url}: HTTP {status}: {said}", "see the server's log")
+            raise ReviewServerError(f"{url}: HTTP {status}: {text}", _IDENTITY)
+        raise UserError(f"{url}: HTTP {status}: {text}", "see the server's log")
 
     async def _post(self, url: str, body: bytes) -> tuple[int, bytes]:
         async with self._session.post(
@@ -89,12 +89,14 @@ class RemoteInterceptor:
             async for chunk in response.content.iter_any():
                 found += chunk
                 if len(found) > LARGEST_BYTES:
-                    raise NoAnswerError(f"{url}: more than {LARGEST_BYTES >> 20} MiB", "give the URL of podgate serve")
+                    raise ReviewServerError(
+                        f"{url}: more than {LARGEST_BYTES >> 20} MiB", "give the URL of podgate serve"
+                    )
             return response.status, bytes(found)
 
 
 def _reason(error: Exception) -> str:
-    """Say why a server could not be reached. What the client library says around the cause is of no use to a person."""
+    """Return why a server could not be reached: the cause, without the client library's wrapping."""
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
     if isinstance(cause, ConnectionError) and cause.errno:
         return os.strerror(cause.errno)
@@ -103,9 +105,9 @@ def _reason(error: Exception) -> str:
 
 @asynccontextmanager
 async def remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
-    """Be connected to a server within the block."""
+    """Yield a client for a server."""
     parts = urlsplit(options.url)
-    # What else may stand in a URL is no address, but a secret: a password, or the path of a server in reduced mode.
+    # The rest of a URL may be a secret: a password, or the path of a server in reduced mode.
     if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.path not in {"", "/"}:
         raise UserError("--server: not the URL of an admission port", "write one such as https://127.0.0.1:8443")
     context = _context(options)
@@ -116,14 +118,14 @@ async def remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
 def _context(options: ServerOptions) -> ssl.SSLContext:
     files = [path for path in (options.ca, options.certificate, options.key) if path is not None]
     for path in files:
-        content(path)  # OpenSSL reads them itself, and has no bound
+        content(path)  # OpenSSL reads them without a bound on their size
     try:
         context = ssl.create_default_context(cafile=options.ca)
         if options.certificate is not None:
             context.load_cert_chain(options.certificate, options.key, password="")
     except (OSError, ValueError):  # an ssl.SSLError is one
         remedy = "give certificates in PEM, and a key without passphrase"
-        raise UserError(f"{', '.join(map(str, files))}: not PEM, or no pair of certificate and key", remedy) from None
+        raise UserError(f"{', '.join(map(str, files))}: not PEM, or certificate and key do not match", remedy) from None
     return context
 
 
@@ -141,24 +143,24 @@ def _decision(half: Half, answer: bytes, url: str) -> Decision:
     try:
         response = msgspec.json.decode(answer, type=_AdmissionReview).response
         patch = msgspec.json.decode(response.patch, type=tuple[PatchOperation, ...])
-        told = response.audit_annotations
-        verdict = Verdict(told["decision"])
+        annotations = response.audit_annotations
+        verdict = Verdict(annotations["decision"])
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
-        raise NoAnswerError(f"{url} answers, but not as Podgate does", "give the URL of podgate serve") from None
+        raise ReviewServerError(f"{url} answers, but not as Podgate does", "give the URL of podgate serve") from None
     status = ALLOWED if response.allowed else ResponseStatus(**msgspec.structs.asdict(response.status))
     ignored = {"decision", "client-id"}
     return Decision(
         half=half,
         review_uid=response.uid,
         verdict=verdict,
-        service=told.get("service"),
-        policy_hash=told.get("policy-hash", ""),
-        exemption=told.get("exemption", ""),
-        degraded=told.get("degraded", ""),
-        depends_on=tuple(Dependence.parse(one) for one in told.get("depends-on", "").split(",") if one),
+        service=annotations.get("service"),
+        policy_hash=annotations.get("policy-hash", ""),
+        exemption=annotations.get("exemption", ""),
+        degraded=annotations.get("degraded", ""),
+        depends_on=tuple(Dependence.parse(one) for one in annotations.get("depends-on", "").split(",") if one),
         status=status,
         warnings=response.warnings,
         patch=patch,
-        audit=told,
-        steps=tuple(StageNote("server", f"{key}: {value}") for key, value in told.items() if key not in ignored),
+        audit=annotations,
+        steps=tuple(StageNote("server", f"{key}: {value}") for key, value in annotations.items() if key not in ignored),
     )

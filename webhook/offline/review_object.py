@@ -1,4 +1,4 @@
-"""One object of a user's file, judged by both halves as the API server would have it judged, with the reasons."""
+"""Review of one object by both halves, in the order of the API server, with explanations."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,11 +29,11 @@ from webhook.offline.simulator import (
 )
 
 UID = "00000000-0000-4000-8000-000000000000"
-"""Stands in for the one that the API server would give."""
+"""Placeholder for the uid that the API server would assign."""
 
 
 class Asker(NamedTuple):
-    """Who asks for the objects in the files, where somebody is named; Pods of workloads are their controllers' own."""
+    """The user given by --as, who requests the objects; Pods of workloads are requested by their controllers."""
 
     username: str | None = None
     groups: tuple[str, ...] = ()
@@ -46,27 +46,27 @@ class Asker(NamedTuple):
 
 
 class Evaluator(NamedTuple):
-    """What judges. `policy` returns the policy of a hash; None for a server, which shows its policy to nobody."""
+    """A policy or a server. `policy` returns the policy of a hash; None for a server, which does not show it."""
 
     interceptor: Reviewer
     policy: Callable[[str], CompiledPolicy] | None = None
 
 
-class Judged(NamedTuple):
-    """`before`: the Pod as the mutating half got it."""
+class ReviewedObject(NamedTuple):
+    """The result of a review. `before`: the Pod as the mutating half received it."""
 
     subject: Subject
     before: dict[str, Any]
     admission: Admission
     notes: tuple[Note, ...]
     committed: dict[str, Any]
-    """The object of the file, rewritten; of an AdmissionReview the Pod."""
+    """The rewritten object of the file; of an AdmissionReview the Pod."""
 
 
-async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_notes: bool) -> Judged:
-    """Ask both halves. UserError: no API server would let the object through, or too little is known.
+async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_notes: bool) -> ReviewedObject:
+    """Review an object by both halves. UserError: the object is invalid, or labels of its Namespace are missing.
 
-    `with_notes`: say what each entry of the policy did, which takes longer.
+    `with_notes`: explain each entry of the policy, which takes longer.
     """
     try:
         if subject.review is not None:
@@ -84,15 +84,15 @@ async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_no
         raise UserError(f"{subject.where}: {subject.name}: {wrong.text}", wrong.remedy) from None
     except UnknownNamespaceError:
         raise UserError(
-            f"the policy asks for the labels of Namespace {subject.namespace!r}, which are not known here",
+            f"the policy needs the labels of Namespace {subject.namespace!r}, which are not known here",
             "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
         ) from None
     notes = _notes(evaluator, before, admission.mutated) if with_notes else ()
-    return Judged(subject, before, admission, notes, rewritten)
+    return ReviewedObject(subject, before, admission, notes, rewritten)
 
 
 async def _committed(evaluator: Evaluator, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:
-    """Return the object of the file rewritten; what its controller adds to a Pod is none of its template's."""
+    """Return the rewritten object of the file, without what its controller adds to a Pod."""
     holder: Any = subject.document
     for step in subject.template_at:
         holder = holder[step]
@@ -105,7 +105,7 @@ async def _committed(evaluator: Evaluator, subject: Subject, asker: Asker, mutat
 
 
 async def _undecided(evaluator: Evaluator, subject: Subject) -> Decision | None:
-    """Ask about the workload, which the Pods come of; None where what holds for the first holds for each of them."""
+    """Return the decision about the workload if its Pods may get different decisions, else None."""
     if subject.workload is None or subject.source is None:
         return None
     body = msgspec.json.encode(workload_review(subject.workload, subject.source, subject.namespace))
@@ -114,7 +114,7 @@ async def _undecided(evaluator: Evaluator, subject: Subject) -> Decision | None:
 
 
 async def _recorded(evaluator: Evaluator, recorded: dict[str, Any]) -> Admission:
-    """Judge an AdmissionReview as it was sent; the validating half sees what the mutating half made of it."""
+    """Review an AdmissionReview as recorded; the validating half receives the rewritten object."""
     asked = recorded.get("request")
     dry = {**recorded, "request": {**asked, "dryRun": True}} if isinstance(asked, dict) else recorded
     mutated = await evaluator.interceptor.review(Half.MUTATE, msgspec.json.encode(dry))
@@ -131,7 +131,7 @@ async def _recorded(evaluator: Evaluator, recorded: dict[str, Any]) -> Admission
     return Admission(mutated.decision, validated.decision, after if is_pod else {})
 
 
-def _complaint(error: str, subject: Subject) -> decode_errors.Complaint:
+def _complaint(error: str, subject: Subject) -> decode_errors.DecodeError:
     if subject.review is not None:
         return decode_errors.of_review(error, subject.review)
     at = "".join(f"{step}." for step in subject.template_at)
@@ -139,11 +139,11 @@ def _complaint(error: str, subject: Subject) -> decode_errors.Complaint:
 
 
 def _notes(evaluator: Evaluator, before: dict[str, Any], mutated: Decision) -> tuple[Note, ...]:
-    """Return what each entry of the policy did, where it was asked at all."""
+    """Return a note for each entry of the policy, if it was evaluated at all."""
     is_new = mutated.operation == "CREATE" and not mutated.sub_resource and not mutated.workload
     if mutated.service is None or not is_new or evaluator.policy is None:
         return ()
     compiled = evaluator.policy(mutated.policy_hash)
-    # As the mutating call sees it: a recorded one may be of the other half, with a uid.
+    # As in the mutating call: a recorded review may be a validating one, with a uid.
     metadata = {key: value for key, value in (before.get("metadata") or {}).items() if key != "uid"}
     return explain({**before, "metadata": metadata}, compiled.services[mutated.service], compiled.hash)

@@ -1,7 +1,7 @@
-"""A manifest as Podgate would have it, for whoever commits it: with its Pods' spec rewritten where it is a template.
+"""Rewritten manifests, to be committed: the spec of a Pod or of a Pod template is replaced by the rewritten one.
 
-Podgate's own label and annotation are left out: it writes both into each Pod itself, and a Pod that carries the hash of
-an older policy is judged by that one. So the result comes out the same when it is reviewed again.
+Podgate's own label and annotation are left out: it writes both into each Pod itself, and a Pod with the hash of an
+older policy is validated by that one. So a second review returns the same result.
 """
 
 import copy
@@ -20,7 +20,7 @@ _OWN = (("labels", SERVICE_LABEL), ("annotations", HASH_ANNOTATION))
 
 
 def committed(document: Mapping[str, Any], at: tuple[str, ...], patch: Iterable[PatchOperation]) -> dict[str, Any]:
-    """Return a manifest with the patch of a Pod applied to the Pod or template that stands `at` some place in it."""
+    """Return a manifest with the patch of a Pod applied to the Pod or template at the path `at`."""
     result = copy.deepcopy(dict(document))
     holder: dict[str, Any] = result
     for step in at:

@@ -1,4 +1,4 @@
-"""What a kube-apiserver does around a webhook: the reviews it sends, and what it makes of the answers.
+"""Simulation of kube-apiserver's webhook calls: the reviews that it sends, and the Pod that it stores.
 
 Shapes as seen from kube-apiserver 1.36: the mutating call sees neither uid nor generated name, the validating call sees
 both; every call has a uid of its own; `dryRun` is always there.
@@ -21,7 +21,7 @@ from webhook.errors import UserError
 from webhook.interceptor import Answer
 
 USER = "kubernetes-admin"
-"""Who asks where nobody is named: a person."""
+"""The default user."""
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 GENERATED_SUFFIX = "x7k2p"
@@ -31,7 +31,7 @@ _OLD_OBJECT = "AdmissionReview.request.oldObject"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request of a user about one Pod."""
+    """One request for one Pod."""
 
     pod: Mapping[str, Any]
     namespace: str
@@ -42,12 +42,12 @@ class Ask:
     dry_run: bool = False
     old_pod: Mapping[str, Any] | None = None
     groups: tuple[str, ...] = ()
-    """The user's, besides those that the API server gives to everybody."""
+    """Of the user, besides those that the API server adds for every user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What became of it: both decisions, and the Pod as it would be stored."""
+    """The result of a request: both decisions, and the Pod as it would be stored."""
 
     mutated: Decision
     validated: Decision
@@ -80,7 +80,7 @@ def admission_review(ask: Ask, pod: Mapping[str, Any], half: Half) -> dict[str, 
 
 
 def _groups(ask: Ask) -> list[str]:
-    """Return the user's groups, as impersonation makes them out."""
+    """Return the user's groups, as impersonation sets them."""
     own = ask.groups
     if not own and ask.user.startswith(_SERVICE_ACCOUNT):
         own = ("system:serviceaccounts", f"system:serviceaccounts:{ask.user.split(':')[2]}")
@@ -103,7 +103,7 @@ def workload_review(workload: Mapping[str, Any], source: WorkloadKind, namespace
 
 
 def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
-    """Return the Pod as the mutating call sees it."""
+    """Return the Pod as in the mutating call."""
     pod = copy.deepcopy(dict(ask.pod))
     given = pod.get("metadata")
     if given is not None and not isinstance(given, dict):
@@ -117,13 +117,13 @@ def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
 
 
 def _was_bound(pod: Mapping[str, Any]) -> bool:
-    """Say whether a Pod was read from a cluster: its node is then the scheduler's choice, and no wish of its user."""
+    """Return whether a Pod was exported from a cluster: its node is then the scheduler's choice, not the user's."""
     spec, status = pod.get("spec"), pod.get("status")
     return isinstance(spec, dict) and isinstance(status, dict) and bool(status.get("phase"))
 
 
 def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the Pod as the validating call sees it: with its uid, and the name that was generated."""
+    """Return the Pod as in the validating call: with its uid, and the generated name."""
     stored = copy.deepcopy(dict(pod))
     metadata = stored["metadata"]
     metadata["uid"] = ask.uid
@@ -133,7 +133,7 @@ def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a Pod as the second round of admission plugins leaves it: any class has a number, which only it knows."""
+    """Return a Pod as after the priority plugin, with a number for its class: 0, as the real one is unknown."""
     spec = pod.get("spec")
     if not isinstance(spec, dict) or not spec.get("priorityClassName") or spec.get("priority") is not None:
         return pod
@@ -141,7 +141,7 @@ def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def in_words(error: BadReviewError) -> str:
-    """Return what is wrong in the words of who gave a Pod, and no AdmissionReview."""
+    """Return the error with the paths of a Pod, instead of those of an AdmissionReview."""
     return (
         str(error).replace(f"{_OBJECT}:", "pod:").replace(f"{_OBJECT}.", "pod.").replace(f"{_OLD_OBJECT}:", "oldPod:")
     )
@@ -156,18 +156,18 @@ def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, An
     return result
 
 
-class NoAnswerError(UserError):
-    """Whoever should answer reviews answers none: the next one would fare no better."""
+class ReviewServerError(UserError):
+    """The server answers no reviews at all: further ones would fail as well."""
 
 
 class Reviewer(Protocol):
-    """Whoever answers AdmissionReviews: the interceptor here, or a server's."""
+    """Reviews AdmissionReviews: the interceptor in this process, or a server."""
 
     async def review(self, half: Half, body: bytes, /) -> Answer: ...
 
 
 async def admit(interceptor: Reviewer, ask: Ask) -> Admission:
-    """Ask both halves in turn, as the API server would."""
+    """Call both halves in turn, as the API server does."""
     try:
         return await _admit(interceptor, ask)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Bounded reading of whatever a command is given, and YAML and JSON as the documents that would travel."""
+"""Bounded reading of input files and streams, and strict YAML and JSON documents."""
 
 import json
 import sys
@@ -16,14 +16,14 @@ from webhook.errors import UserError
 from webhook.support import sanitize
 
 LARGEST_BYTES = 64 << 20
-"""What a command reads of one file, pipe, line of events or answer at most; `certs.files` has the same bound."""
+"""Largest file, stream, line of events or response that a command reads; `certs.files` has the same bound."""
 
 _LARGEST_VALUES = 1_000_000
 _KEYS_SHOWN = 3
 
 
 class _TwiceError(Exception):
-    """A key stands twice in one JSON object: two readers could take it for two things."""
+    """A duplicate key in a JSON object: parsers differ in which value they use."""
 
 
 class _YamlTwiceError(yaml.MarkedYAMLError):
@@ -33,7 +33,7 @@ class _YamlTwiceError(yaml.MarkedYAMLError):
 class _Loader(yaml.SafeLoader):
     """YAML as kubectl reads it: a timestamp is a string, as it is in the JSON that an API server gets.
 
-    A key that stands twice in a mapping is an error: the second would silently win.
+    A duplicate key in a mapping is an error: otherwise the second would be used silently.
     """
 
     def compose_mapping_node(self, anchor: Any) -> Any:
@@ -54,7 +54,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def standard_input() -> BinaryIO:
-    """Return standard input as bytes: what it is encoded in is the file's affair, not the terminal's."""
+    """Return standard input as bytes, whatever the terminal's encoding."""
     if sys.stdin is None:
         raise UserError("-: standard input is closed", "give a file, or pipe something in")
     return sys.stdin.buffer
@@ -65,7 +65,7 @@ class _Readable(Protocol):
 
 
 def bounded(stream: _Readable, name: object) -> bytes:
-    """Return all that a stream holds; UserError where that is more than any input of ours."""
+    """Read a whole stream; UserError if it is larger than LARGEST_BYTES."""
     content = stream.read(LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:
         raise _too_long(name)
@@ -73,7 +73,7 @@ def bounded(stream: _Readable, name: object) -> bytes:
 
 
 def bounded_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
-    """Yield the lines of a stream, however many; UserError at one that is too long."""
+    """Yield the lines of a stream of any length; UserError for a line that is too long."""
     while line := stream.readline(LARGEST_BYTES + 1):
         if len(line) > LARGEST_BYTES:
             raise _too_long(f"{name}: a line")
@@ -85,7 +85,7 @@ def _too_long(name: object) -> UserError:
 
 
 def content(path: Path, remedy: str = "give a readable file") -> bytes:
-    """Return the bytes of a file, `-` being standard input; UserError where it cannot be read or is too long."""
+    """Return the bytes of a file, `-` being standard input; UserError if it cannot be read or is too large."""
     try:
         if str(path) == "-":
             return bounded(standard_input(), "-")
@@ -96,14 +96,14 @@ def content(path: Path, remedy: str = "give a readable file") -> bytes:
 
 
 def documents(path: Path) -> list[Any]:
-    """Return the YAML or JSON documents of a file, as the JSON that would travel; an empty one is None."""
+    """Return the YAML or JSON documents of a file as JSON values; an empty document is None."""
     try:
         text = content(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8", "save the file as UTF-8") from None
     found: list[Any] = []
     try:
-        # What `kubectl get -o json` writes is long, and YAML is read a hundred times as slowly.
+        # `kubectl get -o json` writes large files, and YAML is parsed a hundred times as slowly.
         return [_json(text)]
     except _TwiceError as error:
         raise UserError(f"{path}: {error}", "keep one of the two") from None
@@ -118,11 +118,11 @@ def documents(path: Path) -> list[Any]:
     except RecursionError:
         raise UserError(f"{path}: not YAML: nested too deeply", "flatten it") from None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}", "mend the syntax") from None
+        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}", "fix the syntax") from None
 
 
 def _number(text: str) -> float | str:
-    """Return a number, or its text where a float cannot hold it: an amount is exact, whatever its digits."""
+    """Return a number, or its text if a float cannot represent it: amounts are exact."""
     value = float(text)
     return value if isfinite(value) and Decimal(repr(value)) == Decimal(text) else text
 
@@ -131,7 +131,7 @@ _decoder = msgspec.json.Decoder(float_hook=_number)
 
 
 def _json(text: str) -> Any:
-    """Return a JSON document; msgspec is strict and quick, and passes over a key that stands twice."""
+    """Parse a JSON document by msgspec, which is strict and fast, and check for duplicate keys, which it accepts."""
     document = _decoder.decode(text)
     json.loads(text, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
     return document
@@ -148,7 +148,7 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _no_yaml(error: yaml.YAMLError, text: str, path: Path, before: int) -> UserError:
-    """Say where the syntax is wrong: `before` documents were good."""
+    """Return the error of a YAML syntax error; `before` is the number of valid documents before it."""
     which = f"{path}: document {before + 1}" if before else str(path)
     found = in_words(error, text)
     if isinstance(error, _YamlTwiceError):
@@ -157,17 +157,17 @@ def _no_yaml(error: yaml.YAMLError, text: str, path: Path, before: int) -> UserE
 
 
 def _refuse_expansion(documents: list[Any]) -> None:
-    """Refuse aliases that would unfold a short file into more than any cluster holds; ValueError."""
+    """Refuse aliases that expand a short file into more than a cluster holds; ValueError."""
     sizes: dict[int, int] = {}
 
     def size(node: Any) -> int:
         if not isinstance(node, dict | list):
             return 1
         if id(node) not in sizes:
-            sizes[id(node)] = _LARGEST_VALUES  # what an alias to itself finds here
+            sizes[id(node)] = _LARGEST_VALUES  # found by an alias to itself
             inner = (*node.keys(), *node.values()) if isinstance(node, dict) else node
             sizes[id(node)] = 1 + sum(size(one) for one in inner)
         return sizes[id(node)]
 
     if sum(size(document) for document in documents) > _LARGEST_VALUES:
-        raise ValueError(f"unfolds to more than {_LARGEST_VALUES} values: use fewer aliases or several files")
+        raise ValueError(f"expands to more than {_LARGEST_VALUES} values: use fewer aliases or several files")

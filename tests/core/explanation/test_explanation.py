@@ -326,7 +326,7 @@ def test_the_global_default_class_is_no_conflict_and_what_it_brought_along_goes_
         ("/spec/priorityClassName", False),
     ]
     assert {mark.words for mark in note.marks if mark.is_removal} == {
-        "goes with the former class, the API server fills it in anew"
+        "belongs to the former class, the API server sets it again"
     }
 
 
@@ -348,7 +348,7 @@ def test_a_pointer_leads_to_what_the_rule_wrote() -> None:
     [
         (Mode.WARN, {}, Act.IDLE, "mode Warn: not acted on, would write spec.nodeSelector[disk]"),
         (Mode.AUDIT, {}, Act.IDLE, "mode Audit: not acted on, would write spec.nodeSelector[disk]"),
-        (Mode.DISABLED, {}, Act.IDLE, "mode Disabled: not looked at"),
+        (Mode.DISABLED, {}, Act.IDLE, "mode Disabled: not evaluated"),
         (Mode.WARN, {"nodeSelector": {"disk": "ssd"}}, Act.NOTHING, "already so"),
         (
             Mode.WARN,
@@ -371,8 +371,8 @@ def test_our_own_label_and_annotation_are_told_unless_nothing_is_in_force() -> N
     forged = {"metadata": {"labels": {"podgate.io/service": "other"}}, "spec": {}}
     (note,) = explain(forged, service_of({}), HASH)
     assert [(mark.pointer, mark.words) for mark in note.marks] == [
-        ("/metadata/labels/podgate.io~1service", "whose Pod it is, overrides what the Pod had"),
-        ("/metadata/annotations/podgate.io~1policy-hash", "the policy that it was rewritten by"),
+        ("/metadata/labels/podgate.io~1service", "the service of the Pod, overrides what the Pod had"),
+        ("/metadata/annotations/podgate.io~1policy-hash", "the policy that rewrote it"),
     ]
     off = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
     (note,) = explain(forged, service_of({}, modes=off), HASH)
@@ -467,7 +467,7 @@ def test_an_amount_that_cannot_be_read_does_no_harm_where_nobody_looks_at_it() -
     service = service_of({"nodeSelector": {"a": "b"}}, resources=resources, modes=Modes(resources=Mode.DISABLED))
     notes = explain(strange, service, HASH)
     assert noted(notes, "placement.nodeSelector[a]").act is Act.WROTE
-    assert noted(notes, "resources.container.max[cpu]").words == "mode Disabled: not looked at"
+    assert noted(notes, "resources.container.max[cpu]").words == "mode Disabled: not evaluated"
 
 
 def test_what_a_mode_keeps_from_being_written_has_no_place_in_the_pod() -> None:

@@ -1,6 +1,6 @@
-"""For people: which entry of a policy does what to a Pod and why not, told by the functions that rewrite and check."""
+"""Explanation: what each entry of a policy did to a Pod, or why it did nothing."""
 
-from webhook.core.explanation.changes import Change, changes
-from webhook.core.explanation.explain import Act, Mark, Note, explain
+from webhook.core.explanation.changes import JsonChange, changes
+from webhook.core.explanation.explain import Act, ChangedField, Note, explain
 
-__all__ = ["Act", "Change", "Mark", "Note", "changes", "explain"]
+__all__ = ["Act", "ChangedField", "JsonChange", "Note", "changes", "explain"]

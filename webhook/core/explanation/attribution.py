@@ -1,4 +1,4 @@
-"""Which entry wrote which small thing: what each does alone, or what is missing without it."""
+"""Attribution of changes to policy entries: what each writes alone, or what is missing without it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.core.admission import mutation
-from webhook.core.explanation.changes import Change, Piece, changes
-from webhook.core.explanation.entries import Entry, Kind, bare, entries
+from webhook.core.explanation.changes import JsonChange, Piece, changes
+from webhook.core.explanation.entries import EntryKind, PolicyEntry, bare, entries
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import Modes, Service
 from webhook.core.policy_spec import Mode
@@ -26,15 +26,15 @@ class Case(NamedTuple):
     pod: Pod
     after: Pod
     stored: Pod
-    found: list[Change]
-    """What makes the Pod the one after."""
+    found: list[JsonChange]
+    """The changes from the Pod to `after`."""
     ours: frozenset[Piece]
-    """What says whose the Pod is."""
+    """Podgate's label and annotation."""
 
     @classmethod
     def of(cls, document: Any, service: Service, policy_hash: str) -> "Case":
         """Rewrite a Pod. ValueError: an unreadable quantity."""
-        # What nobody looks at may hold an amount that cannot be read.
+        # A disabled concern is not read: it may hold an invalid amount.
         unseen = [concern for concern in ("placement", "resources") if getattr(service.modes, concern) is Mode.DISABLED]
         acting = replace(service, modes=Modes(), **dict.fromkeys(unseen))
         pod = _decoded(document)
@@ -46,7 +46,7 @@ class Case(NamedTuple):
         return cls(document, policy_hash, acting, pod, _decoded(rewritten), stored, found, ours)
 
     def by(self, service: Service) -> frozenset[Piece]:
-        """Return what the Pod would get by another service's rules."""
+        """Return what another service's rules would write."""
         return pieces(changes(self.document, _rewritten(self.document, self.pod, service, self.policy_hash)))
 
 
@@ -61,40 +61,42 @@ def _rewritten(document: Any, pod: Pod, service: Service, policy_hash: str) -> A
     return msgspec.json.decode(msgspec.json.encode(jsonpatch.apply_patch(copy, patch, in_place=True)))
 
 
-def pieces(found: list[Change]) -> frozenset[Piece]:
+def pieces(found: list[JsonChange]) -> frozenset[Piece]:
     return frozenset(piece for change in found for _, piece in change.pieces)
 
 
-def credited(case: Case) -> list[tuple[Entry, frozenset[Piece]]]:
-    """Return every entry that is in force with what it wrote; two may have written the same."""
+def credited(case: Case) -> list[tuple[PolicyEntry, frozenset[Piece]]]:
+    """Return every active entry with what it wrote; two may have written the same."""
     written = pieces(case.found) - case.ours
-    told = [(entry, written & case.by(entry.alone)) for entry in entries(case.acting)]
-    # What entries bring about only together is the work of those that speak of it, or else that cannot be spared.
+    shares = [(entry, written & case.by(entry.alone)) for entry in entries(case.acting)]
+    # A change that needs several entries is credited to those that name its resource, else to those that it needs.
     for part in (_speaks_of, _spared):
-        unclaimed = written.difference(*(mine for _, mine in told))
+        unclaimed = written.difference(*(mine for _, mine in shares))
         if unclaimed:
-            told = [(entry, mine | (unclaimed & part(entry, case))) for entry, mine in told]
-    return _decided(told, case)
+            shares = [(entry, mine | (unclaimed & part(entry, case))) for entry, mine in shares]
+    return _decided(shares, case)
 
 
-def _decided(told: list[tuple[Entry, frozenset[Piece]]], case: Case) -> list[tuple[Entry, frozenset[Piece]]]:
-    """Leave each amount to the one entry that decided it, where several come to the same."""
-    claims: dict[Piece, list[Entry]] = {}
-    for entry, mine in told:
+def _decided(
+    shares: list[tuple[PolicyEntry, frozenset[Piece]]], case: Case
+) -> list[tuple[PolicyEntry, frozenset[Piece]]]:
+    """Credit each amount to the one entry that decided it, if several lead to it."""
+    claims: dict[Piece, list[PolicyEntry]] = {}
+    for entry, mine in shares:
         for piece in mine if entry.concern == "resources" else ():
             claims.setdefault(piece, []).append(entry)
     decided = {piece: min(of, key=_rank(piece, case)).rule for piece, of in claims.items() if len(of) > 1}
     return [
         (entry, frozenset(piece for piece in mine if decided.get(piece, entry.rule) == entry.rule))
-        for entry, mine in told
+        for entry, mine in shares
     ]
 
 
-def _rank(piece: Piece, case: Case) -> Callable[[Entry], tuple[bool, bool, int]]:
-    """Order entries: first one that cannot be spared, then one that says this very value, then by their words."""
+def _rank(piece: Piece, case: Case) -> Callable[[PolicyEntry], tuple[bool, bool, int]]:
+    """Order entries: first a necessary one, then one with this very value, then by field."""
     words = _LIMITS_BY if "limits" in piece.place else _REQUESTS_BY
 
-    def rank(entry: Entry) -> tuple[bool, bool, int]:
+    def rank(entry: PolicyEntry) -> tuple[bool, bool, int]:
         word = entry.rule.partition("[")[0].rpartition(".")[2]
         return piece in case.by(entry.rest), entry.amount != msgspec.json.decode(piece.value), words.index(word)
 
@@ -105,12 +107,12 @@ _LIMITS_BY = ("default", "max", "min", "defaultRequest")
 _REQUESTS_BY = ("defaultRequest", "default", "min", "max")
 
 
-def _speaks_of(entry: Entry, case: Case) -> frozenset[Piece]:
+def _speaks_of(entry: PolicyEntry, case: Case) -> frozenset[Piece]:
     """Return the amounts of the resource that the entry gives a default for."""
-    amounts = pieces(case.found) if entry.kind is Kind.DEFAULT else ()
+    amounts = pieces(case.found) if entry.kind is EntryKind.DEFAULT else ()
     return frozenset(piece for piece in amounts if piece.place[-1] == entry.key)
 
 
-def _spared(entry: Entry, case: Case) -> frozenset[Piece]:
+def _spared(entry: PolicyEntry, case: Case) -> frozenset[Piece]:
     """Return what would not be written without the entry."""
     return pieces(case.found) - case.by(entry.rest)

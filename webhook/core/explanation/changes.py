@@ -1,4 +1,4 @@
-"""What differs between two JSON documents, by JSON Pointer: for people, who want to see each small thing by itself."""
+"""Differences between two JSON documents, by JSON Pointer, in small pieces."""
 
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -14,15 +14,15 @@ Path = tuple[str | int, ...]
 
 
 class Piece(NamedTuple):
-    """One small thing that is there now: an amount, an expression, a toleration. Equal ones look the same anywhere."""
+    """One small value: an amount, an expression, a toleration. Equal ones are equal at any index."""
 
     place: Path
-    """Where it is, without the numbers of list entries: those shift."""
+    """Path without the indexes of list entries, which shift."""
     value: str
-    """As JSON; empty where something is gone."""
+    """As JSON; empty for a removal."""
 
 
-class Change(NamedTuple):
+class JsonChange(NamedTuple):
     """Something was removed (`before` alone), added (`after` alone) or replaced (both): pointers into either document.
 
     `pieces`: what it consists of, by pointer into the later document, or for a removal into the former.
@@ -35,17 +35,17 @@ class Change(NamedTuple):
     former: Any = None
 
 
-def changes(before: Any, after: Any) -> list[Change]:
+def changes(before: Any, after: Any) -> list[JsonChange]:
     """Return what makes one document the other, in the later one's order."""
     return list(_between(before, after, (), ()))
 
 
-def _between(before: Any, after: Any, was: Path, now: Path) -> Iterator[Change]:
+def _between(before: Any, after: Any, was: Path, now: Path) -> Iterator[JsonChange]:
     if _text(before) == _text(after):
         return
     if before in ({}, []) or after in ({}, []):
         # One line of YAML: nothing is left of it once there is something in it.
-        yield Change(pointer(*was), pointer(*now), tuple(_pieces(after, now)))
+        yield JsonChange(pointer(*was), pointer(*now), tuple(_pieces(after, now)))
     elif isinstance(before, dict) and isinstance(after, dict) and _in_one_order(before, after):
         for key in before:
             if key not in after:
@@ -58,7 +58,7 @@ def _between(before: Any, after: Any, was: Path, now: Path) -> Iterator[Change]:
     elif isinstance(before, list) and isinstance(after, list):
         yield from _between_lists(before, after, was, now)
     else:
-        yield Change(pointer(*was), pointer(*now), tuple(_pieces(after, now)), before)
+        yield JsonChange(pointer(*was), pointer(*now), tuple(_pieces(after, now)), before)
 
 
 def _in_one_order(before: dict[str, Any], after: dict[str, Any]) -> bool:
@@ -66,7 +66,7 @@ def _in_one_order(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return [key for key in before if key in after] == [key for key in after if key in before]
 
 
-def _between_lists(before: list[Any], after: list[Any], was: Path, now: Path) -> Iterator[Change]:
+def _between_lists(before: list[Any], after: list[Any], was: Path, now: Path) -> Iterator[JsonChange]:
     matcher = SequenceMatcher(None, [_text(one) for one in before], [_text(one) for one in after], autojunk=False)
     for tag, old, old_end, new, new_end in matcher.get_opcodes():
         if tag == "equal":
@@ -81,12 +81,12 @@ def _between_lists(before: list[Any], after: list[Any], was: Path, now: Path) ->
             yield _added(after[index], (*now, index))
 
 
-def _removed(was: Path) -> Change:
-    return Change(pointer(*was), None, ((pointer(*was), Piece(_place(was), "")),))
+def _removed(was: Path) -> JsonChange:
+    return JsonChange(pointer(*was), None, ((pointer(*was), Piece(_place(was), "")),))
 
 
-def _added(value: Any, now: Path) -> Change:
-    return Change(None, pointer(*now), tuple(_pieces(value, now)))
+def _added(value: Any, now: Path) -> JsonChange:
+    return JsonChange(None, pointer(*now), tuple(_pieces(value, now)))
 
 
 def _pieces(value: Any, path: Path) -> Iterator[tuple[str, Piece]]:

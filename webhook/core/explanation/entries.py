@@ -1,6 +1,6 @@
-"""The entries of a service's placement and resources, each by its path in the policy, and the service with it alone.
+"""Entries of a service's placement and resources, by their path in the policy, with the service reduced to each.
 
-What an entry does is found by asking for exactly that service's Pods: nothing is told twice in different words.
+The effect of an entry is found by rewriting a Pod for that reduced service.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from webhook.core.policy.model import Modes, Service
 from webhook.core.policy_spec import ContainerRange, Placement, PodRange, ResourceRules, TopologyEntry
 
 
-class Kind(StrEnum):
-    """Which words fit an entry."""
+class EntryKind(StrEnum):
+    """Kind of an entry, which selects the words for it."""
 
     SINGLE = "single"
     NODE_SELECTOR = "nodeSelector"
@@ -28,11 +28,11 @@ class Kind(StrEnum):
     OF_PODS = "of whole Pods"
 
 
-class Entry(NamedTuple):
+class PolicyEntry(NamedTuple):
     """One entry. `rest` is the service without it; `key` is a label, or a resource."""
 
     rule: str
-    kind: Kind
+    kind: EntryKind
     alone: Service
     rest: Service
     key: str = ""
@@ -55,7 +55,7 @@ class _Part(NamedTuple):
     """One entry by what it leaves of its stanza when it is alone, and when it is gone: fields by name."""
 
     path: str
-    kind: Kind
+    kind: EntryKind
     alone: Mapping[str, Any]
     rest: Mapping[str, Any]
     key: str = ""
@@ -67,15 +67,15 @@ def bare(service: Service) -> Service:
     return replace(service, placement=None, resources=None, modes=Modes())
 
 
-def entries(service: Service) -> list[Entry]:
+def entries(service: Service) -> list[PolicyEntry]:
     """Return every entry that can do something to a Pod, as if all were enforced, in the order of the patch."""
     only, others = bare(service), replace(service, modes=Modes())
-    found: list[Entry] = []
+    found: list[PolicyEntry] = []
     for concern, whole, nothing, parts in _stanzas(service):
         for part in parts:
             alone = replace(only, **{concern: replace(nothing, **part.alone)})
             rest = replace(others, **{concern: replace(whole, **part.rest)})
-            found.append(Entry(f"{concern}.{part.path}", part.kind, alone, rest, part.key, part.is_wish))
+            found.append(PolicyEntry(f"{concern}.{part.path}", part.kind, alone, rest, part.key, part.is_wish))
     return found
 
 
@@ -95,16 +95,16 @@ def _placement(placement: Placement) -> Iterator[_Part]:
     for path, field in _SINGLES.items():
         value = getattr(placement, field)
         if value is not None:
-            yield _Part(path, Kind.SINGLE, {field: value}, {field: None})
+            yield _Part(path, EntryKind.SINGLE, {field: value}, {field: None})
     for key, value in placement.node_selector.items():
         others = {"node_selector": _without(placement.node_selector, key)}
-        yield _Part(f"nodeSelector[{key}]", Kind.NODE_SELECTOR, {"node_selector": {key: value}}, others, key)
+        yield _Part(f"nodeSelector[{key}]", EntryKind.NODE_SELECTOR, {"node_selector": {key: value}}, others, key)
     yield from _topology(placement.topology)
     for path, kind, alone, rest, is_wish in _affinity(placement.affinity):
         yield _Part(f"affinity.{path}", kind, {"affinity": alone}, {"affinity": rest}, is_wish=is_wish)
     for field, path, kind in (
-        ("topology_spread_constraints", "topologySpreadConstraints", Kind.SPREAD),
-        ("tolerations", "tolerations", Kind.TOLERATION),
+        ("topology_spread_constraints", "topologySpreadConstraints", EntryKind.SPREAD),
+        ("tolerations", "tolerations", EntryKind.TOLERATION),
     ):
         for index, one, rest_of in _each(getattr(placement, field)):
             is_wish = getattr(one, "when_unsatisfiable", "") == "ScheduleAnyway"
@@ -127,16 +127,16 @@ def _topology(topology: Sequence[TopologyEntry]) -> Iterator[_Part]:
         mine = tuple(topology[place] for place in places)
         others = tuple(one for place, one in enumerate(topology) if place not in places)
         path = " and ".join(f"topology[{place}]" for place in places)
-        kind = Kind.REQUIRED_NODES if wish is None else Kind.TERMS
+        kind = EntryKind.REQUIRED_NODES if wish is None else EntryKind.TERMS
         yield _Part(path, kind, {"topology": mine}, {"topology": others}, label, is_wish=wish is not None)
 
 
-def _affinity(affinity: Affinity) -> Iterator[tuple[str, Kind, Affinity, Affinity, bool]]:
+def _affinity(affinity: Affinity) -> Iterator[tuple[str, EntryKind, Affinity, Affinity, bool]]:
     nodes = affinity.node_affinity
     if nodes is not None and nodes.required is not None:
         alone = Affinity(node_affinity=NodeAffinity(required=nodes.required))
         rest = replace(affinity, node_affinity=replace(nodes, required=None))
-        yield "nodeAffinity.required", Kind.REQUIRED_NODES, alone, rest, False
+        yield "nodeAffinity.required", EntryKind.REQUIRED_NODES, alone, rest, False
     for word, field, own in (
         ("nodeAffinity", "node_affinity", nodes and replace(nodes, required=None)),
         ("podAffinity", "pod_affinity", affinity.pod_affinity),
@@ -150,7 +150,7 @@ def _affinity(affinity: Affinity) -> Iterator[tuple[str, Kind, Affinity, Affinit
                 alone = replace(Affinity(), **{field: replace(nothing, **{side: (one,)})})
                 whole: Any = getattr(affinity, field)
                 rest = replace(affinity, **{field: replace(whole, **{side: others})})
-                yield f"{word}.{side}[{index}]", Kind.TERMS, alone, rest, side == "preferred"
+                yield f"{word}.{side}[{index}]", EntryKind.TERMS, alone, rest, side == "preferred"
 
 
 def _resources(rules: ResourceRules, nothing: ResourceRules) -> Iterator[_Part]:
@@ -163,12 +163,12 @@ def _resources(rules: ResourceRules, nothing: ResourceRules) -> Iterator[_Part]:
 
 
 _WORDS = (
-    ("container", "default_request", "defaultRequest", Kind.DEFAULT),
-    ("container", "default", "default", Kind.DEFAULT),
-    ("container", "min", "min", Kind.BOUND),
-    ("container", "max", "max", Kind.BOUND),
-    ("pod", "min", "min", Kind.OF_PODS),
-    ("pod", "max", "max", Kind.OF_PODS),
+    ("container", "default_request", "defaultRequest", EntryKind.DEFAULT),
+    ("container", "default", "default", EntryKind.DEFAULT),
+    ("container", "min", "min", EntryKind.BOUND),
+    ("container", "max", "max", EntryKind.BOUND),
+    ("pod", "min", "min", EntryKind.OF_PODS),
+    ("pod", "max", "max", EntryKind.OF_PODS),
 )
 
 

@@ -1,4 +1,4 @@
-"""A note for every entry of a policy: what it did to a Pod, or why nothing, and what the Pod owes of it."""
+"""Notes for the entries of a policy: what each did to a Pod, or why it did nothing, and what the Pod still lacks."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -11,7 +11,7 @@ from webhook.core.admission import field_paths
 from webhook.core.explanation import words
 from webhook.core.explanation.attribution import Case, credited
 from webhook.core.explanation.changes import Piece
-from webhook.core.explanation.entries import Entry, entries
+from webhook.core.explanation.entries import PolicyEntry, entries
 from webhook.core.findings import Violation
 from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.pod import Pod
@@ -21,7 +21,7 @@ from webhook.core.policy_spec import Mode
 
 
 class Act(StrEnum):
-    """What an entry did, as one sign before its line."""
+    """Effect of an entry, as the sign before its line."""
 
     WROTE = "+"
     NOTHING = "="
@@ -29,23 +29,23 @@ class Act(StrEnum):
     IDLE = "-"
 
 
-class Mark(NamedTuple):
-    """One change, by JSON Pointer: into the Pod as it is afterwards, or for a removal into the Pod as it came."""
+class ChangedField(NamedTuple):
+    """One change, by JSON Pointer into the rewritten Pod, or for a removal into the original Pod."""
 
     pointer: str
     place: str
-    """The same place as a person names it."""
+    """The place in words."""
     words: str
     is_removal: bool
 
 
 class Note(NamedTuple):
-    """What one entry did to a Pod. `owed`: what the Pod owes of it in the end, where the validating half looks."""
+    """What one entry did to a Pod. `owed`: what the Pod lacks in the validating half."""
 
     rule: str
     act: Act
     words: str
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[ChangedField, ...] = ()
     owed: tuple[Violation, ...] = ()
     is_wish: bool = False
     is_checked: bool = False
@@ -62,11 +62,11 @@ def explain(document: Any, service: Service, policy_hash: str) -> tuple[Note, ..
     return (_identity(case, service), *in_order, *_of_the_whole(case, service))
 
 
-def _unseen(entry: Entry) -> Note:
-    return Note(entry.rule, Act.IDLE, "mode Disabled: not looked at", is_wish=entry.is_wish)
+def _unseen(entry: PolicyEntry) -> Note:
+    return Note(entry.rule, Act.IDLE, "mode Disabled: not evaluated", is_wish=entry.is_wish)
 
 
-def _note(entry: Entry, case: Case, service: Service, mine: frozenset[Piece]) -> Note:
+def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piece]) -> Note:
     mode: Mode = getattr(service.modes, entry.concern)
     marks, lacking = _marks(entry, case, mine), _owed(entry, case.after)
     if marks and mode is not Mode.ENFORCE:
@@ -81,17 +81,17 @@ def _note(entry: Entry, case: Case, service: Service, mine: frozenset[Piece]) ->
     return Note(entry.rule, act, "; ".join(told), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
 
 
-def _told(marks: tuple[Mark, ...]) -> list[str]:
-    """Return the different words for what was written; where they are few, what needs none is at least mentioned."""
+def _told(marks: tuple[ChangedField, ...]) -> list[str]:
+    """Return the distinct descriptions of what was written; "set" where some have none."""
     different = list(dict.fromkeys(mark.words for mark in marks if not mark.is_removal))
     return [words or "set" for words in different] if any(different) else []
 
 
-def _marks(entry: Entry, case: Case, mine: frozenset[Piece]) -> tuple[Mark, ...]:
+def _marks(entry: PolicyEntry, case: Case, mine: frozenset[Piece]) -> tuple[ChangedField, ...]:
     credited = [(change, at, piece.value) for change in case.found for at, piece in change.pieces if piece in mine]
     shared = words.of_all(entry, case.pod, case.after, [(change, at) for change, at, _ in credited])
     return tuple(
-        Mark(
+        ChangedField(
             at,
             field_paths.in_words(case.pod if change.after is None else case.after, at),
             (shared if change.after is not None else "")
@@ -108,7 +108,7 @@ def _marks(entry: Entry, case: Case, mine: frozenset[Piece]) -> tuple[Mark, ...]
     )
 
 
-def _owed(entry: Entry, pod: Pod) -> list[Violation]:
+def _owed(entry: PolicyEntry, pod: Pod) -> list[Violation]:
     plan, ranged = entry.alone.placement_plan, entry.alone.range_plan
     return [
         *([] if plan is None else placement.violations(pod, plan)),
@@ -117,12 +117,12 @@ def _owed(entry: Entry, pod: Pod) -> list[Violation]:
 
 
 def _identity(case: Case, service: Service) -> Note:
-    """Tell of our label and annotation."""
+    """Return the note for Podgate's label and annotation."""
     rule = "service"
     if service.modes.all_disabled():
         return Note(rule, Act.IDLE, "all modes are Disabled: neither label nor annotation is written")
     marks = tuple(
-        Mark(
+        ChangedField(
             at,
             field_paths.in_words(case.after, at),
             _OURS[part] + ("" if change.former is None else ", overrides what the Pod had"),
@@ -137,11 +137,11 @@ def _identity(case: Case, service: Service) -> Note:
     return Note(rule, Act.WROTE if marks else Act.NOTHING, "" if marks else "already so", marks)
 
 
-_OURS = {"labels": "whose Pod it is", "annotations": "the policy that it was rewritten by"}
+_OURS = {"labels": "the service of the Pod", "annotations": "the policy that rewrote it"}
 
 
 def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
-    """Tell of a Pod that names its node."""
+    """Yield a note for a Pod that names its node."""
     plan, own = service.placement_plan, pod.spec.node_name
     if plan is None or not own or service.modes.placement is Mode.DISABLED:
         return
@@ -153,7 +153,7 @@ def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
 
 
 def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
-    """Tell what no entry does by itself."""
+    """Yield notes for effects of several entries."""
     yield from _of_the_node(case.pod, service)
     rules, plan = service.resources, service.range_plan
     if rules is None or plan is None or service.modes.resources is Mode.DISABLED:

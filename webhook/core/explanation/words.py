@@ -1,10 +1,10 @@
-"""Why an entry did what it did, or nothing: in a few words, found by the very functions that rewrite and check."""
+"""Descriptions of what an entry did, or why it did nothing, from the functions that rewrite and check."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from webhook.core.explanation.changes import Change
-from webhook.core.explanation.entries import Entry, Kind
+from webhook.core.explanation.changes import JsonChange
+from webhook.core.explanation.entries import EntryKind, PolicyEntry
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm, Toleration
@@ -21,50 +21,50 @@ from webhook.core.placement.plan import required_expressions
 from webhook.core.policy_spec import Mode, Placement
 
 _USERS_OWN = frozenset({Code.PLACEMENT_CONFLICT, Code.RESOURCES_OUTSIDE})
-_VERBS = {Mode.ENFORCE: "denies", Mode.WARN: "warns of", Mode.AUDIT: "counts", Mode.DISABLED: "does not look at"}
+_VERBS = {Mode.ENFORCE: "denies", Mode.WARN: "warns of", Mode.AUDIT: "counts", Mode.DISABLED: "ignores"}
 _COMPANIONS = ("/spec/priority", "/spec/preemptionPolicy", "/spec/overhead")
-_FORMER = "goes with the former class, the API server fills it in anew"
+_FORMER = "belongs to the former class, the API server sets it again"
 _AS_LIMIT = "as much as its limit"
 _SO = "already so"
 _MOST_SHOWN = 3
 
 
-def of_nothing(entry: Entry, pod: Pod, lacks: Sequence[Violation], mode: Mode) -> str:
-    """Say why an entry left a Pod alone: `pod` is as it is in the end, `lacks` is what it owes of the entry."""
+def of_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: Mode) -> str:
+    """Return why an entry left a Pod unchanged: `pod` is as it is in the end, `lacks` is what it owes of the entry."""
     users = [lack for lack in lacks if lack.code in _USERS_OWN]
     if users:
         rule = "onConflict" if entry.concern == "placement" else "whenOutside"
-        reason = "" if entry.kind is Kind.OF_PODS else f" ({rule} Deny)"
+        reason = "" if entry.kind is EntryKind.OF_PODS else f" ({rule} Deny)"
         own = _own(entry, pod)
         return f"left{f' {own}' if own else ''}: the validating half {_VERBS[mode]} it{reason}"
     if lacks:
         return f"left: {lacks[0].text}"
     placement = entry.alone.placement
     if placement is None:
-        return "nothing lacks it" if entry.kind is Kind.DEFAULT else "all is within"
+        return "nothing lacks it" if entry.kind is EntryKind.DEFAULT else "all is within"
     return _satisfied(entry, pod, placement)
 
 
-def _own(entry: Entry, pod: Pod) -> str | None:
+def _own(entry: PolicyEntry, pod: Pod) -> str | None:
     """Return the Pod's own value where a field has a single one."""
     plan = entry.alone.placement_plan
-    if plan is not None and entry.kind is Kind.SINGLE:
+    if plan is not None and entry.kind is EntryKind.SINGLE:
         return scalar_fields.scalar_fields_of(pod, plan)[0].own
-    return (pod.spec.node_selector or {}).get(entry.key) if entry.kind is Kind.NODE_SELECTOR else None
+    return (pod.spec.node_selector or {}).get(entry.key) if entry.kind is EntryKind.NODE_SELECTOR else None
 
 
-def _satisfied(entry: Entry, pod: Pod, placement: Placement) -> str:
+def _satisfied(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
     match entry.kind:
-        case Kind.SINGLE | Kind.NODE_SELECTOR:
+        case EntryKind.SINGLE | EntryKind.NODE_SELECTOR:
             own = _own(entry, pod)
             wanted = (placement.scheduler_name, placement.priority_class_name, placement.runtime_class_name)
             is_so = own in wanted or own in placement.node_selector.values()
             return _SO if is_so else f"kept the Pod's own {own} (onConflict Keep)"
-        case Kind.REQUIRED_NODES:
+        case EntryKind.REQUIRED_NODES:
             return _implied(pod, placement)
-        case Kind.SPREAD:
+        case EntryKind.SPREAD:
             return _SO if _has_spread(entry, pod) else "kept the Pod's own (onConflict Keep)"
-        case Kind.TOLERATION:
+        case EntryKind.TOLERATION:
             return _covered(pod, placement.tolerations[0])
         case _:
             return _SO
@@ -97,7 +97,7 @@ def _plain(one: NodeRequirement) -> tuple[str, str, frozenset[str]]:
     return one.key, one.operator, frozenset(one.values or ())
 
 
-def _has_spread(entry: Entry, pod: Pod) -> bool:
+def _has_spread(entry: PolicyEntry, pod: Pod) -> bool:
     plan = entry.alone.placement_plan
     own = {canonical_form.of_spread(one, pod.labels) for one in pod.spec.topology_spread_constraints or ()}
     return plan is not None and all(
@@ -112,12 +112,12 @@ def _covered(pod: Pod, wanted: Toleration) -> str:
     return f"covered by {tolerations.in_words(covering[0])}"
 
 
-def of_all(entry: Entry, before: Pod, after: Pod, found: Sequence[tuple[Change, str]]) -> str:
-    """Say what is worth knowing of all that an entry changed, "" where each change is told by itself."""
-    if entry.kind is Kind.SPREAD:
+def of_all(entry: PolicyEntry, before: Pod, after: Pod, found: Sequence[tuple[JsonChange, str]]) -> str:
+    """Return a description of all changes of an entry, "" if each is described by itself."""
+    if entry.kind is EntryKind.SPREAD:
         is_override = any(change.former is not None for change, _ in found)
         return "overrides the Pod's own (onConflict Override)" if is_override else ""
-    if entry.kind is not Kind.REQUIRED_NODES or not required.own_terms(before):
+    if entry.kind is not EntryKind.REQUIRED_NODES or not required.own_terms(before):
         return ""
     there = len(required.own_terms(after) or ())
     written = len({at.partition("/nodeSelectorTerms/")[2].partition("/")[0] for _, at in found})
@@ -126,35 +126,35 @@ def of_all(entry: Entry, before: Pod, after: Pod, found: Sequence[tuple[Change, 
     return "ANDed into every term" if there > 1 else "ANDed into the term"
 
 
-def of_change(entry: Entry, pod: Pod, change: Change, at: str, value: Any) -> str:
-    """Say what is worth knowing of a `value` that is new at a place, "" where it speaks for itself.
+def of_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: Any) -> str:
+    """Return a description of a new `value`, "" if none is needed.
 
-    `pod` is as it came.
+    `pod` is the original.
     """
     if change.after is None and change.before in _COMPANIONS:
         return _FORMER
     plan, own = entry.alone.placement_plan, change.former
     if plan is None:
         return _of_amount(entry, change, at, value)
-    if entry.kind is Kind.SINGLE and own:
+    if entry.kind is EntryKind.SINGLE and own:
         (single,) = scalar_fields.scalar_fields_of(pod, plan)
         return (
             f"overrides {own} (onConflict Override)" if single.is_users else f"{own} is only the default, no conflict"
         )
-    if entry.kind is Kind.NODE_SELECTOR and own is not None:
+    if entry.kind is EntryKind.NODE_SELECTOR and own is not None:
         return f"overrides {own} (onConflict Override)"
-    if entry.kind is Kind.TOLERATION and change.after == "/spec/tolerations/0" and pod.spec.tolerations:
+    if entry.kind is EntryKind.TOLERATION and change.after == "/spec/tolerations/0" and pod.spec.tolerations:
         return "goes first, for the first that fits a taint decides when to evict"
     return ""
 
 
-def _of_amount(entry: Entry, change: Change, at: str, value: Any) -> str:
+def _of_amount(entry: PolicyEntry, change: JsonChange, at: str, value: Any) -> str:
     is_max, is_request = ".max[" in entry.rule, "/requests/" in at
-    if entry.kind is Kind.BOUND and change.former is not None:
+    if entry.kind is EntryKind.BOUND and change.former is not None:
         return f"{'lowered' if is_max else 'raised'} from {change.former} (whenOutside Clamp)"
     if entry.amount != value:
         return _AS_LIMIT if is_request else "as much as the container's own request"
-    if entry.kind is not Kind.BOUND:
+    if entry.kind is not EntryKind.BOUND:
         return ""
     if is_max:
         return "as much as its limit, which is max" if is_request else "bounds what has no limit"

@@ -1,19 +1,19 @@
-"""A unified diff of two objects as YAML, line by line what really changed, with a remark beside each change.
+"""Unified diff of two objects as YAML, from the changes of the objects, with a remark for each change.
 
-A diff of the mere text would match lines that only look alike, of which YAML is full. The objects know better.
+A diff of the text would match equal lines of different fields, which are common in YAML.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from webhook.core.explanation import changes
-from webhook.offline.output.yaml_text import Layout, Span
+from webhook.offline.output.yaml_text import Span, YamlLayout
 
 CONTEXT = 3
 
 
-class Remark(NamedTuple):
-    """What is said beside a change, by its pointer: in the later object, or for a removal in the former."""
+class DiffRemark(NamedTuple):
+    """The remark for a change, by its pointer into the later object, or for a removal into the former."""
 
     pointer: str
     is_removal: bool
@@ -26,15 +26,15 @@ class Row(NamedTuple):
 
     mark: str
     text: str
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[DiffRemark, ...] = ()
 
 
-def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[Remark] = ()) -> list[Row]:
+def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[DiffRemark] = ()) -> list[Row]:
     """Return the hunks of a unified diff; empty where nothing changed."""
     found = changes(before, after)
     if not found:
         return []
-    old, new = Layout(before), Layout(after)
+    old, new = YamlLayout(before), YamlLayout(after)
     swaps = {
         old.spans[change.before]: new.spans[change.after]
         for change in found
@@ -46,22 +46,22 @@ def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[Remark
     return list(_hunks(lines))
 
 
-def _changed(side: Layout, pointers: Sequence[str]) -> set[int]:
+def _changed(side: YamlLayout, pointers: Sequence[str]) -> set[int]:
     return {line for one in pointers for line in range(*side.spans[one])}
 
 
 class _Marked(NamedTuple):
-    """One side, and which of its lines the other has not."""
+    """The lines of one object, and which of them the other lacks."""
 
-    side: Layout
+    side: YamlLayout
     changed: set[int]
 
 
-_Beside = dict[tuple[str, int], tuple[Remark, ...]]
+_Beside = dict[tuple[str, int], tuple[DiffRemark, ...]]
 
 
-def _beside(old: Layout, new: Layout, remarks: Sequence[Remark]) -> _Beside:
-    """Return the remarks by the line where what they speak of begins."""
+def _beside(old: YamlLayout, new: YamlLayout, remarks: Sequence[DiffRemark]) -> _Beside:
+    """Return the remarks by the first line of their change."""
     found: _Beside = {}
     for remark in remarks:
         side = old if remark.is_removal else new
@@ -73,7 +73,7 @@ def _beside(old: Layout, new: Layout, remarks: Sequence[Remark]) -> _Beside:
 
 
 def _merged(old: _Marked, new: _Marked, swaps: dict[Span, Span], beside: _Beside) -> Iterator[Row]:
-    """Walk both texts: what is not marked stands in both, in the same order. `swaps`: what stands in place of what."""
+    """Merge both texts: unmarked lines are in both, in the same order. `swaps`: replaced spans."""
 
     def leaving(start: int, end: int) -> Iterator[Row]:
         for line in range(start, end):

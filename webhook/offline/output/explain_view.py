@@ -1,4 +1,4 @@
-"""The notes of an explanation as a person reads them: beside a diff, under the stages, or as entries of a trace."""
+"""Views of an explanation: remarks in a diff, lines under the stages, and entries of a trace."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -9,7 +9,7 @@ from webhook.core.admission.decision import Decision, Half
 from webhook.core.explanation import Act, Note
 from webhook.core.patch import pointer
 from webhook.core.placement import SERVICE_LABEL
-from webhook.offline.output.diff import Remark
+from webhook.offline.output.diff import DiffRemark
 from webhook.offline.simulator import Admission
 
 _COLOURS = {Act.WROTE: "green", Act.LEFT: "red"}
@@ -18,20 +18,22 @@ _MARGIN = len("#     + ")
 _NARROWEST = 20
 
 
-def remarks(admission: Admission, notes: Sequence[Note]) -> list[Remark]:
-    """Return what to say beside each change of the Pod."""
+def remarks(admission: Admission, notes: Sequence[Note]) -> list[DiffRemark]:
+    """Return a remark for each change of the Pod."""
     if admission.mutated.service is None:
         told = "no service owns this Pod"
-        return [Remark(_LABEL, is_removal=True, short=told, long=f"{told}, and the label would pass for a service's")]
+        return [
+            DiffRemark(_LABEL, is_removal=True, short=told, long=f"{told}, and the label would pass for a service's")
+        ]
     return [
-        Remark(mark.pointer, mark.is_removal, note.rule, f"{note.rule}: {mark.words}" if mark.words else note.rule)
+        DiffRemark(mark.pointer, mark.is_removal, note.rule, f"{note.rule}: {mark.words}" if mark.words else note.rule)
         for note in notes
         for mark in note.marks
     ]
 
 
 def dependences(decision: Decision) -> Iterator[str]:
-    """Yield what a verdict waits for: labels whose value is not known before the Pod exists, or differs among Pods."""
+    """Yield what a verdict depends on: labels whose value is unknown before the Pod exists, or differs among Pods."""
     for one in decision.depends_on:
         asked = f", if its podSelector fits the Pod's label {', '.join(one.labels)}" if one.labels else " otherwise"
         owner = f"service {one.service}" if one.service else "no service"
@@ -39,7 +41,7 @@ def dependences(decision: Decision) -> Iterator[str]:
 
 
 def trace(admission: Admission, notes: Sequence[Note]) -> list[dict[str, str]]:
-    """Return what each stage found, and after the stages that rewrite and check what each entry of the policy did."""
+    """Return the finding of each stage, with those of each policy entry after the rewriting and checking stages."""
     found = []
     for decision in (admission.mutated, admission.validated):
         for index, step in enumerate(decision.steps):
@@ -51,7 +53,7 @@ def trace(admission: Admission, notes: Sequence[Note]) -> list[dict[str, str]]:
 
 
 def _ends(decision: Decision, index: int) -> bool:
-    """Say whether a step is the last of the stage that notes belong to."""
+    """Return whether a step is the last of the stage that notes belong to."""
     stage = "rewrite" if decision.half is Half.MUTATE else "check"
     steps = decision.steps
     return steps[index].stage == stage and (index + 1 == len(steps) or steps[index + 1].stage != stage)
@@ -74,7 +76,7 @@ def _owed(note: Note) -> str:
 
 
 def stages(admission: Admission, notes: Sequence[Note], width: int | None) -> str:
-    """Return, as comments, what each stage found, with the notes under the stages that rewrite and check."""
+    """Return the finding of each stage as comments, with the notes under the rewriting and checking stages."""
     lines: list[str] = []
     for decision in (admission.mutated, admission.validated):
         for index, step in enumerate(decision.steps):
@@ -95,7 +97,7 @@ def _under_rewrite(notes: Sequence[Note], width: int | None) -> Iterator[str]:
 
 
 def _column(notes: Sequence[Note], width: int | None) -> int:
-    """Return how long a rule's name may be: half of a terminal, so that there is room beside it."""
+    """Return the width of the column of rule names: at most half of a terminal."""
     longest = max((len(note.rule) for note in notes), default=0)
     return longest if width is None else min(longest, max(width // 2 - _MARGIN, _NARROWEST))
 

@@ -1,4 +1,4 @@
-"""The forms that a review is shown in: for a person as a diff, for programs as YAML, JSON, or the patch alone."""
+"""Output forms of a review: diff, YAML, JSON, or the patch alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +9,11 @@ import msgspec
 from webhook.core.admission.decision import Decision, Verdict
 from webhook.offline.output import explain_view
 from webhook.offline.output.yaml_page import as_diff, as_yaml
-from webhook.offline.review_object import UID, Judged
+from webhook.offline.review_object import UID, ReviewedObject
 from webhook.offline.simulator import GENERATED_SUFFIX
 
 
-def _as_json(found: Judged, _width: int | None) -> str:
+def _as_json(found: ReviewedObject, _width: int | None) -> str:
     admission = found.admission
     decision = admission.validated
     line = {
@@ -32,8 +32,8 @@ def _as_json(found: Judged, _width: int | None) -> str:
     return msgspec.json.encode(line).decode() + "\n"
 
 
-def _heading(found: Judged) -> dict[str, str]:
-    """Return which object a line is about."""
+def _heading(found: ReviewedObject) -> dict[str, str]:
+    """Return the fields that identify the object."""
     subject = found.subject
     return {
         "file": subject.file,
@@ -44,8 +44,8 @@ def _heading(found: Judged) -> dict[str, str]:
     }
 
 
-def _warnings(found: Judged) -> list[str]:
-    """Return what a user would be warned of, by both halves."""
+def _warnings(found: ReviewedObject) -> list[str]:
+    """Return the warnings of both halves."""
     return list(dict.fromkeys((*found.admission.mutated.warnings, *found.admission.validated.warnings)))
 
 
@@ -58,7 +58,7 @@ def _status(decision: Decision) -> dict[str, Any] | None:
     return {"code": status.code, "reason": status.reason, "message": status.message}
 
 
-def _as_patch(found: Judged, _width: int | None) -> str:
+def _as_patch(found: ReviewedObject, _width: int | None) -> str:
     decision = found.admission.validated
     line = {
         **_heading(found),
@@ -70,12 +70,12 @@ def _as_patch(found: Judged, _width: int | None) -> str:
     return msgspec.json.encode(line).decode() + "\n"
 
 
-def _as_yaml(found: Judged, width: int | None) -> str:
+def _as_yaml(found: ReviewedObject, width: int | None) -> str:
     shown = _without_uid(found.committed) if found.subject.review is not None else found.committed
     return "---\n" + as_yaml(shown) + _comments(found, width)
 
 
-def _as_diff(found: Judged, width: int | None) -> str:
+def _as_diff(found: ReviewedObject, width: int | None) -> str:
     name = f"Pod of {found.subject.name}" if found.subject.template_at else found.subject.name
     after = _without_uid(found.admission.pod)
     remarks = explain_view.remarks(found.admission, found.notes)
@@ -83,8 +83,8 @@ def _as_diff(found: Judged, width: int | None) -> str:
     return shown + _comments(found, width)
 
 
-def _comments(found: Judged, width: int | None) -> str:
-    """Return the verdict and its reasons, as comments so that the output stays what it is."""
+def _comments(found: ReviewedObject, width: int | None) -> str:
+    """Return the verdict and its reasons as comments, so that the output stays valid YAML or diff."""
     decision = found.admission.validated
     whose = f" (service {decision.service})" if decision.service else ""
     why = f" (by {decision.exemption})" if decision.exemption else ""
@@ -118,6 +118,6 @@ def _without_uid(pod: dict[str, Any]) -> dict[str, Any]:
     return {**pod, "metadata": metadata}
 
 
-Form = Callable[[Judged, int | None], str]
-"""Shows one object; the number is the width of the terminal, None where there is none."""
+Form = Callable[[ReviewedObject, int | None], str]
+"""Formats one object; the number is the width of the terminal, None without one."""
 FORMS: dict[str, Form] = {"diff": _as_diff, "yaml": _as_yaml, "json": _as_json, "patch": _as_patch}

@@ -12,7 +12,7 @@ BAD_INPUT = 2
 
 
 class ReviewSummary:
-    """Counts what became of each object; an error is told when it comes, each once."""
+    """Counts objects by verdict, and prints each error once, at once."""
 
     def __init__(self) -> None:
         self._verdicts: Counter[Verdict] = Counter()
@@ -29,14 +29,14 @@ class ReviewSummary:
         self._denied_in_any_case += decision.verdict is Verdict.DEPENDS and decision.pods_allowed is False
 
     def read(self) -> None:
-        """Count an object that others are judged by."""
+        """Count a Namespace, which is only read for its labels."""
         self._read += 1
 
     def not_handled(self) -> None:
         self._not_handled += 1
 
     def wrong(self, error: UserError) -> None:
-        """Count an error, and say it once, in the command line's usual form."""
+        """Count an error, and print it once, in the command line's usual form."""
         self._errors += 1
         line = f"error: {error}" + (f": {error.remedy}" if error.remedy else "")
         if line not in self._told:
@@ -48,7 +48,7 @@ class ReviewSummary:
         return BAD_INPUT if self._errors else DENIED if self._is_denied else 0
 
     def __str__(self) -> str:
-        """One line; "" where nothing but errors came of the input: they speak for themselves."""
+        """One line; "" if the input had nothing but errors."""
         if not self._verdicts and not self._not_handled and not self._read:
             return ""
         total = self._verdicts.total()

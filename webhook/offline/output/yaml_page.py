@@ -1,4 +1,4 @@
-"""How objects are shown to a person: YAML, and what changed between two of them, with the reasons beside it."""
+"""Objects as YAML, and coloured diffs of two objects with remarks."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -6,21 +6,21 @@ from typing import Any
 
 import click
 
-from webhook.offline.output.diff import Remark, Row, rows
+from webhook.offline.output.diff import DiffRemark, Row, rows
 from webhook.offline.output.yaml_text import as_yaml
 
 __all__ = ["as_diff", "as_yaml"]
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _FARTHEST_COLUMN = 64
-"""A longer line has its remark right behind it, so that one does not move all the others away."""
+"""A longer line has its remark directly behind it, so that it does not shift the column of the others."""
 
 
 def as_diff(
     before: dict[str, Any],
     after: dict[str, Any],
     name: str,
-    remarks: Sequence[Remark] = (),
+    remarks: Sequence[DiffRemark] = (),
     width: int | None = None,
 ) -> str:
     """Return a unified diff of two objects as YAML, empty where they are equal.
@@ -46,7 +46,7 @@ def _lines(found: Sequence[Row], width: int | None) -> Iterator[str]:
 
 
 def _with_remarks(row: Row, coloured: str, column: int, width: int | None) -> Iterator[str]:
-    """Put remarks beside a line where they fit, shortened if need be; else above it."""
+    """Put remarks beside a line if they fit, shortened if necessary; else above it."""
     end = len(row.text) + 1
     remarks = [
         "# " + ", ".join(dict.fromkeys(texts))

@@ -1,4 +1,4 @@
-"""Objects as the YAML that a person would write: line by line, and where in them each value stands.
+"""YAML text of objects, with the lines of each value by its JSON Pointer.
 
 Mappings and lists are laid out here, in one walk; how a single key or scalar is written is PyYAML's affair, asked once
 for each: its emitter takes a second for a Pod of 500 containers, and does not say where it put what.
@@ -40,12 +40,12 @@ _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _AFTER = "\nz: 0\n"  # another field, for what ends a document is written otherwise
 
 Span = tuple[int, int]
-"""The first line and the one behind the last."""
+"""First line, and the line after the last."""
 
 
 def as_yaml(document: Mapping[str, Any]) -> str:
     """Return an object as YAML."""
-    return "\n".join([*Layout(document).lines, ""])
+    return "\n".join([*YamlLayout(document).lines, ""])
 
 
 def as_flow(document: dict[str, Any]) -> str:
@@ -53,8 +53,8 @@ def as_flow(document: dict[str, Any]) -> str:
     return _dumped(document, is_flow=True).strip()
 
 
-class Layout:
-    """The lines of an object, and by its JSON Pointer from where to where each value stands in them."""
+class YamlLayout:
+    """The YAML lines of an object, and the span of lines of each value by its JSON Pointer."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.lines: list[str] = []
@@ -108,7 +108,7 @@ def _scalar(value: Any) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a string needs no thought: most names, images and paths."""
+    """Return whether a string needs no quoting: most names, images and paths."""
     return _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
 
 
