@@ -32,7 +32,7 @@ STORY = (
     r"OPEN for [4-6]s more",
     r"OPEN for [1-3]s more",
     r"HALF_OPEN: openFor passed",
-    r"two probes are let in",
+    r"two probes are admitted",
     r"ok Pod admitted",
     r"ok Pod admitted",
     r"ok CLOSED: 2 probes succeeded",

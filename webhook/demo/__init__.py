@@ -1,1 +1,1 @@
-"""The environment of `podgate demo`: keys, a server process, and an API server's calls."""
+"""`podgate demo`: its story, and its environment: keys, a server process, and an API server's calls."""
