@@ -27,9 +27,9 @@ from tests.cluster.readme import SERVER, Site, mounted
 from webhook import settings
 from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
-from webhook.cli.webhooks import yaml_stream
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
+from webhook.offline.output.yaml_stream import yaml_stream
 
 HEADER = """\
 # What `podgate policy webhooks` prints for the policy in 20-policy.yaml, to be read beside it.

@@ -17,3 +17,8 @@ def load_policy(path: Path, purpose: Purpose) -> LoadedPolicy:
         problems = "\n".join(f"  {path}:{problem}" for problem in error.problems)
         count = f"{len(error.problems)} mistake{'s' if len(error.problems) > 1 else ''}"
         raise UserError(f"{path}: {count} in the policy: fix what is listed here\n{problems}") from None
+
+
+def read_document(path: str) -> bytes:
+    """Return a policy document, `-` being standard input; UserError if it cannot be read."""
+    return content(Path(path), "give the path of a policy document, or - for standard input")

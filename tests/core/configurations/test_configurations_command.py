@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from certs.authority import Authority
 from certs.files import write_key_pair
 from webhook.cli import root
-from webhook.cli.webhooks import yaml_stream
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
 from webhook.errors import UserError
+from webhook.offline.output.yaml_stream import yaml_stream
 
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
 POLICY = f"""{HEAD}exemptions: {{namespaces: ["ops-*", infra], usernames: [zoe, "o'neil"]}}

@@ -4,27 +4,26 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import click
-import yaml
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs import read, read_certificates
 from webhook.authentication.secret_path_file import read_paths
 from webhook.cli.options.certs_errors import user_errors
-from webhook.cli.policy import policy, read_document
 from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.errors import UserError
+from webhook.offline.output.yaml_stream import yaml_stream
+from webhook.offline.policy_argument import read_document
 from webhook.support.redaction import masked
 
 _SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)(?::([1-9]\d{0,4}))?")
 _PORT, _LARGEST_PORT = 443, 65535
 
 
-@policy.command()
+@click.command()
 @click.option(
     "--policy", "path", metavar="PATH", required=True, envvar="PODGATE_POLICY", help='The document ("-": stdin).'
 )
@@ -106,21 +105,3 @@ def _base_url(text: str) -> str:
     if not is_whole or url.username is not None or url.query or url.fragment or "@" in url.netloc:
         raise UserError(f"--url {masked(text)!r}: must be https, with a host, and no user, query or fragment", remedy)
     return text
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML for readers: expressions as blocks, without doubled quotes, and no aliases."""
-
-    def ignore_aliases(self, _data: object) -> bool:
-        return True
-
-    def represent_str(self, data: str) -> yaml.ScalarNode:
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "'" in data else None)
-
-
-_Dumper.add_representer(str, _Dumper.represent_str)
-
-
-def yaml_stream(documents: tuple[dict[str, Any], ...]) -> str:
-    """Return the documents as a YAML stream; no line is folded."""
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=float("inf"))

@@ -1,0 +1,48 @@
+"""`podgate policy lint`: every mistake in a policy."""
+
+import json
+import sys
+from dataclasses import asdict
+
+import click
+
+from webhook.core.document import DocumentError, Problem, Purpose, load
+from webhook.offline.policy_argument import read_document
+
+
+@click.command()
+@click.argument("path", metavar="P")
+@click.option("-o", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def lint(path: str, output: str) -> None:
+    """Print all mistakes in policy P ("-": standard input).
+
+    One line a problem, `P:line:column: path: value: reason: remedy`, on standard output; warnings go to standard error.
+    Exit code: 0 valid, 1 mistakes, 2 unreadable.
+    """
+    raw = read_document(path)
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    try:
+        warnings = load(raw, Purpose.LINT).warnings
+    except DocumentError as error:
+        problems = error.problems
+    if output == "json":
+        found = {"errors": [asdict(problem) for problem in problems], "warnings": [asdict(w) for w in warnings]}
+        click.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        for problem in problems:
+            click.echo(f"{path}:{problem}")
+        for warning in warnings:
+            click.echo(f"warning: {path}:{warning}", err=True)
+        click.echo(_summary(path, len(problems), len(warnings)), err=True)
+    sys.exit(1 if problems else 0)
+
+
+def _summary(path: str, errors: int, warnings: int) -> str:
+    if errors:
+        return f"error: {path} has {_counted(errors, 'error')}"
+    return f"{path} is valid" + (f", with {_counted(warnings, 'warning')}" if warnings else "")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,50 @@
+"""`podgate policy render`: a policy with its defaults applied, and the source of each value."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from webhook.core.document import DocumentError, render
+from webhook.core.document.rendering import plain, sources, yaml_lines
+from webhook.core.document.yaml.problems import suggestion
+from webhook.offline.policy_argument import read_document
+
+NO_SUCH_SERVICE = 4
+
+
+@click.command("render")
+@click.argument("service", required=False)
+@click.option(
+    "--policy", "path", metavar="PATH", required=True, envvar="PODGATE_POLICY", help='The document ("-": stdin).'
+)
+@click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+def print_rendered(service: str | None, path: str, output: str) -> None:
+    """Print a policy, or one SERVICE of it, with `defaults` applied, each value with its source.
+
+    Exit code: 0, 1 the document has mistakes, 2 unreadable, 4 no such service.
+    """
+    raw = read_document(path)
+    try:
+        rendered = render(raw, service)
+        names = [] if rendered else _service_names(raw)
+    except DocumentError as error:
+        for problem in error.problems:
+            click.echo(f"error: {path}:{problem}", err=True)
+        sys.exit(1)
+    if rendered is None:
+        remedy = suggestion(service or "", names, "the services are")
+        click.echo(f"error: {path} has no service {service}: {remedy}", err=True)
+        sys.exit(NO_SUCH_SERVICE)
+    if output == "json":
+        origins = {at: {"origin": source.origin, "line": source.line} for at, source in sources(rendered)}
+        click.echo(json.dumps({"policy": plain(rendered), "sources": origins}, ensure_ascii=False))
+        return
+    for line in yaml_lines(rendered):
+        click.echo(line)
+
+
+def _service_names(raw: bytes) -> list[str]:
+    whole: Any = render(raw)
+    return [service["name"] for service in plain(whole)["services"]]
