@@ -106,7 +106,7 @@ def test_standard_input_is_read_once(arguments: list[str]) -> None:
     done = podgate("review", "--policy", "policy.yaml", *arguments, stdin="x")
     assert (done.code, done.error) == (
         2,
-        "-: standard input is named twice: it can be read once: put the other in a file",
+        "-: standard input is named twice: it can only be read once: put the other in a file",
     )
 
 
@@ -129,11 +129,11 @@ def test_labels_that_are_told_win_and_a_contradiction_is_said() -> None:
     done = review("all.yaml", "--namespaces", "told.yaml")
     assert [line["service"] for line in done.lines] == [None]
     assert done.err.splitlines()[0] == (
-        "note: all.yaml: document 2: Namespace team-a: other labels than known before: those of --namespaces hold"
+        "note: all.yaml: document 2: Namespace team-a: other labels than known before: those of --namespaces are used"
     )
     done = review("all.yaml")
     assert [line["service"] for line in done.lines] == ["prod"]
-    assert "document 3: Namespace team-a: other labels than known before: the first ones hold" in done.err
+    assert "document 3: Namespace team-a: other labels than known before: the first ones are used" in done.err
 
 
 def test_the_label_that_the_api_server_writes_is_no_contradiction() -> None:
