@@ -184,7 +184,7 @@ async def test_who_may_not_ask_is_told_what_to_give_and_a_wrong_object_which_fie
     refused = await review(*without(usual, "--token-file"), stdin=named("p"))
     assert (refused.code, refused.out) == (2, "")
     assert "/mutate: HTTP 401: " in refused.error
-    assert "give --cert, --key and --token-file of an identity that may ask for reviews" in refused.error
+    assert "give --cert, --key and --token-file of an identity that may send reviews" in refused.error
     other = await review(*without(usual, "--token-file"), "--token-file", str(folder / "other-token"), stdin=named("p"))
     assert (other.code, "HTTP 401" in other.error or "HTTP 403" in other.error) == (2, True)
     wrong = await review(*usual, stdin=named("p", tolerations=[{"tolerationSeconds": "soon"}]))
