@@ -329,7 +329,7 @@ def test_no_reason_stands_in_the_code_that_is_not_on_the_list() -> None:
     said = re.compile(
         r'HTTPStatus\.\w+, "(\w+)"'  # what ends a call
         r'|\b_?(?:observer\.|on_)refused\(\s*"(\w+)"'  # what is told of one, or of a connection
-        r'|\bawait_for\([^"]*"(\w+)"'
+        r'|\bstart_timer\([^"]*"(\w+)"'
         r'|"(handshake_\w+)"'
     )
     code = "\n".join(file.read_text() for file in CODE.rglob("*.py") if file.name != "reasons.py")
