@@ -25,7 +25,7 @@ from tests.harness.serving import Files, Serving, serving
 from tests.harness.spinner import Gaps, spinning
 
 SOAK = os.environ.get("PODGATE_TEST_FLOOD", "") == "soak"
-STALLED, DRIPPING, BAD, SECONDS = (500, 500, 50, 60.0) if SOAK else (500, 500, 20, 3.0)
+STALLED, DRIPPING, BAD, SECONDS = (500, 500, 50, 60.0) if SOAK else (500, 500, 20, 5.0)
 CALLS_A_SECOND = 100
 CALLERS = 8
 STRANGERS = [f"127.0.1.{number}" for number in range(1, 9)]
