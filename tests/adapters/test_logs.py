@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.harness.records import ADMITTED, ADVISED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, policy, review, transition
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.core.admission.decision import Finding, WouldWrite
-from webhook.core.breaker import EXPIRED, HELD, State
+from webhook.core.breaker import EXPIRED, HELD, State, TransitionCause
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.kubernetes.quantity import Duration, Quantity
@@ -223,7 +223,8 @@ def test_transitions_and_policies_are_written(output: Output) -> None:
 def test_what_a_breaker_did_is_one_line_as_loud_as_it_matters(
     output: Output, old: State, new: State, reason: str, level: str, message: str
 ) -> None:
-    output.logs().transitioned(transition(old, new, reason))
+    cause = TransitionCause.LATENCY if reason.startswith(HELD) else None
+    output.logs().transitioned(transition(old, new, reason, cause=cause))
     [line] = output.lines()
     told = {key: line[key] for key in ("level", "msg", "service", "old", "new", "reason", "generation")}
     assert told == {

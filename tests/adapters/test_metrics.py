@@ -36,7 +36,7 @@ from webhook.adapters.redis_store.error_classes import (
 from webhook.adapters.redis_store.error_classes import OTHER as STORE_OTHER
 from webhook.authentication.reasons import REASONS
 from webhook.core.admission.decision import Finding, Half, Verdict, WouldWrite
-from webhook.core.breaker import EXPIRED, HELD, ErrorRatePlan, LatencyPlan, QuotaEventPlan, State, TransitionCause
+from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.patch import add
@@ -153,7 +153,7 @@ def certificates(metrics: Metrics) -> None:
 def breakers(metrics: Metrics) -> None:
     """Let breakers do what they can."""
     metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
-    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "errorRate: 97% of 40"))
+    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "97% of 40", cause=TransitionCause.ERROR_RATE))
     metrics.transitioned(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
     metrics.ledger.excused("payment-api", 2)
 
@@ -355,27 +355,29 @@ def test_a_breaker_is_in_one_state_at_a_time(metrics: Metrics, state: State) -> 
     assert shown[f'podgate_breaker_state{{service="payment-api",state="{state}"}}'] == 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "text", "word"),
-    [
-        (State.CLOSED, State.OPEN, ErrorRatePlan(95, 1_000_000, 3, 10).reason(40, 39), "errorRate"),
-        (State.CLOSED, State.OPEN, LatencyPlan(2_000_000, 1_000_000, 5, 1).reason(3, 9_000_000), "latency"),
-        (State.CLOSED, State.OPEN, QuotaEventPlan(10, 60_000_000, by_controller=True).reason(), "quotaExceeded"),
-        (State.CLOSED, State.OPEN, "because\nof {free} text", "other"),
-        (State.OPEN, State.HALF_OPEN, "180 s are over", "openForPassed"),
-        (State.HALF_OPEN, State.CLOSED, "", "probesSucceeded"),
-        (State.OPEN, State.CLOSED, "early probes", "probesSucceeded"),
-        (State.HALF_OPEN, State.OPEN, "errorRate", "probeFailed"),
-        (State.CLOSED, State.FORCED_OPEN, "INC-1", "forced"),
-        (State.FORCED_OPEN, State.CLOSED, "", "released"),
-        (State.OPEN, State.CLOSED, TransitionCause.RESET.value, "reset"),
-        (State.HALF_OPEN, State.CLOSED, TransitionCause.RESET.value, "reset"),
-    ],
-)
-def test_a_transitions_reason_is_one_fixed_word(metrics: Metrics, old: State, new: State, text: str, word: str) -> None:
-    metrics.transitioned(transition(old, new, text))
-    key = f'podgate_breaker_transitions_total{{from="{old}",reason="{word}",service="payment-api",to="{new}"}}'
+LABELS = {
+    **{cause: cause.value for cause in TransitionCause if cause is not TransitionCause.PROBE_EXPIRED},
+    TransitionCause.FORCED_OPEN: "forced",
+    TransitionCause.FORCED_CLOSED: "forced",
+}
+"""The documented values of the label `reason`, by cause."""
+
+
+@pytest.mark.parametrize(("old", "cause"), TRANSITIONS)
+def test_the_label_of_a_transition_is_its_cause_whatever_its_text(
+    metrics: Metrics, old: State, cause: TransitionCause
+) -> None:
+    new = TRANSITIONS[old, cause]
+    metrics.transitioned(transition(old, new, "latency: because\nof {free} text", cause=cause))
+    key = f'podgate_breaker_transitions_total{{from="{old}",reason="{LABELS[cause]}",service="payment-api",to="{new}"}}'
     assert series(metrics, "podgate_breaker_transitions_total") == {key: 1}
+
+
+def test_the_values_of_the_label_are_these() -> None:
+    assert set(LABELS.values()) == {
+        *("errorRate", "latency", "quotaExceeded", "openForPassed", "probesSucceeded", "probeFailed"),
+        *("forced", "released", "reset"),
+    }
 
 
 def test_the_series_of_a_removed_service_end_and_do_not_come_back(metrics: Metrics) -> None:
@@ -542,7 +544,7 @@ def test_who_lets_in_everybody_does_not_say_whom_as_a_probe(metrics: Metrics) ->
 def test_what_is_no_change_of_state_is_no_transition_and_no_trip(metrics: Metrics) -> None:
     for state in (State.OPEN, State.HALF_OPEN):
         metrics.transitioned(transition(state, state, EXPIRED))
-    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "latency: mean > 2s"))
+    metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "mean > 2s", cause=TransitionCause.LATENCY))
     assert not series(metrics, "podgate_breaker_transitions_total")
     assert not series(metrics, "podgate_breaker_tripped_timestamp_seconds")
     assert sum(series(metrics, "podgate_breaker_probes_expired_total").values()) == 2

@@ -11,7 +11,7 @@ from tests.harness.serving import Files, serving
 from webhook.adapters.metrics import Metrics, ProcessRole, families
 from webhook.adapters.metrics.zeros import zeros
 from webhook.controller import reports
-from webhook.core.breaker import State, Transition
+from webhook.core.breaker import State, Transition, TransitionCause
 from webhook.outcomes.aggregator import DISABLED, OVERFLOW, STORE
 from webhook.store.backlog import BookingCause
 
@@ -89,7 +89,7 @@ def test_what_a_documented_alert_asks_for_stands_at_nought_before_it_happens() -
         'podgate_booked_total{cause="Away",service="web"}',
     ):
         assert shown[key] == 0
-    metrics.transitioned(Transition("web", State.CLOSED, State.OPEN, 1, "errorRate: 96 %", 1))
+    metrics.transitioned(Transition("web", State.CLOSED, State.OPEN, 1, "96 %", 1, TransitionCause.ERROR_RATE))
     key = 'podgate_breaker_transitions_total{from="CLOSED",reason="errorRate",service="web",to="OPEN"}'
     assert counters(metrics)[key] == 1
 

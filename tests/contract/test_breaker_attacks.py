@@ -13,7 +13,7 @@ from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.keys import PlanKeys, channel_of
-from webhook.core.breaker import HELD, BreakerView, Forcing, QuotaEventPlan, State
+from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
 from webhook.core.ledger.tag_clock import PATIENCE_US
 from webhook.core.quota import CounterPlan, DeniedBy, PoolPlan
@@ -92,7 +92,7 @@ async def test_of_trips_that_come_in_one_batch_only_so_many_open(store: CounterS
         await store.record_outcomes(plan, [Outcomes(0, 1, 0)])
     clock.sleep(1)
     moves = await store.tick(NEIGHBOURS)
-    assert [(move.new, move.reason.startswith(HELD)) for move in moves] == [
+    assert [(move.new, move.is_held_back) for move in moves] == [
         (State.OPEN, False),
         (State.OPEN, False),
         (State.CLOSED, True),

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision, Finding, Half, Verdict
-from webhook.core.breaker import BreakerView, State, Transition
+from webhook.core.breaker import TRANSITIONS, BreakerView, State, Transition, TransitionCause
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.kubernetes.quantity import Quantity
@@ -85,8 +85,17 @@ def override(service: str = "payment-api", until: str = "2026-12-01T04:00:00Z") 
     return Override(service, until, "INC-1", quota_factor=Quantity.parse("3"))
 
 
-def transition(old: State, new: State, reason: str = "", service: str = "payment-api") -> Transition:
-    return Transition(service, old, new, AT_US, reason, generation=1)
+def transition(
+    old: State, new: State, reason: str = "", service: str = "payment-api", cause: TransitionCause | None = None
+) -> Transition:
+    """Return a transition. Without a cause it is by the first that the table has for these states."""
+    return Transition(service, old, new, AT_US, reason, 1, cause or a_cause(old, new))
+
+
+def a_cause(old: State, new: State) -> TransitionCause:
+    """Return a cause of a change of state, or of a probe that expired where the state stays."""
+    found = (cause for (state, cause), after in TRANSITIONS.items() if (state, after) == (old, new))
+    return TransitionCause.PROBE_EXPIRED if old is new else next(found)
 
 
 def look(*uses: Use, state: State | None = None, namespace: str = "", **view: Any) -> ServiceSnapshot:

@@ -13,8 +13,6 @@ from webhook.core.ledger.tag_state import TagState
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
 from webhook.ports import Clock
 
-_OPEN = frozenset({State.OPEN, State.HALF_OPEN})
-
 
 class MemoryStore:
     """Forgets everything when the process ends; a service that left the policy, once nothing of it counts any more.
@@ -134,7 +132,7 @@ class MemoryStore:
     def _opened(self) -> int:
         """Count the open ones among the breakers that breakerGuard counts, as they last moved."""
         states = [(self._states.get(plan.tag), plan.service) for plan in self._guarded]
-        return sum([state is not None and state.breaker(service).state in _OPEN for state, service in states])
+        return sum([state is not None and state.breaker(service).state.is_tripped for state, service in states])
 
     def _state(self, plan: CounterPlan, *, keep: bool = False) -> TagState:
         """Return what the plan's tag has, or an empty state, which nobody knows of unless it is to be kept."""

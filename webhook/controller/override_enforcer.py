@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from webhook.core.breaker import BreakerView, State, Transition
+from webhook.core.breaker import BreakerView, Transition
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import BreakerLedger
-
-_FORCED = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
 
 
 class OverrideEnforcer:
@@ -59,7 +57,7 @@ class OverrideEnforcer:
     def _is_forced(self, plan: CounterPlan) -> bool:
         """Say whether the stored state is forced; the override may have ended since."""
         view = self._known(plan)
-        return view is not None and view.state in _FORCED
+        return view is not None and view.state.is_forced
 
     async def _apply(self, plans: tuple[CounterPlan, ...], resets: Mapping[str, int]) -> None:
         results = await asyncio.gather(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.admission.decision import Decision
-from webhook.core.breaker import HELD, State, Transition, span
+from webhook.core.breaker import State, Transition, span
 from webhook.core.findings import Code
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import CounterPlan
@@ -86,22 +86,17 @@ class BreakerSummary:
 
 
 def _count(breaker: _Breaker, transition: Transition) -> None:
-    if transition.reason.startswith(HELD):
-        breaker.held_back[_trigger(transition.reason.removeprefix(HELD))] += 1
+    if transition.is_held_back:
+        breaker.held_back[transition.cause] += 1
     if not transition.is_change:
         return
     breaker.close(transition.at_us)
     if transition.new is State.OPEN:
         breaker.opened_at_us = transition.at_us
         if transition.old is State.CLOSED:
-            breaker.trips[_trigger(transition.reason)] += 1
+            breaker.trips[transition.cause] += 1
         else:
             breaker.reopened += 1
-
-
-def _trigger(reason: str) -> str:
-    """Return the field of the policy that a trip's reason begins with."""
-    return reason.partition(":")[0]
 
 
 def _by_trigger(counts: Counter[str]) -> str:

@@ -14,12 +14,10 @@ from msgspec.structs import replace
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
 from webhook.core.breaker.outcome import Outcomes
-from webhook.core.breaker.record import FORCED, BreakerEnvironment, BreakerStep, ProbeLease, Record
+from webhook.core.breaker.record import BreakerEnvironment, BreakerStep, ProbeLease, Record
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.ports import CounterStore
 from webhook.store.backlog import ServiceKey
-
-_OPENED = frozenset({State.OPEN, State.HALF_OPEN})
 
 
 class LocalBreakerDecision(NamedTuple):
@@ -128,7 +126,7 @@ class LocalBreakers:
 
     def _opened(self) -> int:
         """Count the open breakers that breakerGuard counts, by their newest state here or in the store."""
-        return sum([self._state(plan) in _OPENED for plan in self._guarded])
+        return sum([state is not None and state.is_tripped for state in map(self._state, self._guarded)])
 
     def _state(self, plan: CounterPlan) -> State | None:
         known, last = self._known(plan), self._last(plan)
@@ -164,7 +162,7 @@ class LocalBreakers:
         A forced state is taken from the plan alone: during an outage the store cannot record that an override ended.
         """
         view = self._last(plan)
-        if view is None or view.state in FORCED:
+        if view is None or view.state.is_forced:
             fresh = Record(plan.service)
             return fresh if view is None else replace(fresh, generation=view.generation, passed=view.passed)
         record, expires_us = machine.from_view(plan.service, breaker, view), now_us + breaker.probe_timeout_us

@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, until
-from tests.harness.records import ADMITTED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, override, policy, review
+from tests.harness.records import ADMITTED, AT_NS, BREAKER_DENIED, QUOTA_DENIED, a_cause, override, policy, review
 from webhook.adapters.kubernetes import ApiTiming, Events, EventSender, EventTiming, connect
 from webhook.adapters.kubernetes.events import event_sender, observer
 from webhook.core.admission.decision import Decision, Finding, Half
 from webhook.core.admission.review import Request
-from webhook.core.breaker import EXPIRED, HELD, State, Transition
+from webhook.core.breaker import EXPIRED, HELD, State, Transition, TransitionCause
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.policy_spec import Mode
@@ -283,7 +283,8 @@ async def test_an_override_that_begins_ends_or_is_refused_is_told_on_its_config_
 
 
 def moved(old: State, new: State, reason: str, generation: int = 5, at_us: int = AT_NS // 1000) -> Transition:
-    return Transition("web", old, new, at_us, reason, generation)
+    cause = TransitionCause.LATENCY if reason.startswith(HELD) else a_cause(old, new)
+    return Transition("web", old, new, at_us, reason, generation, cause)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,16 @@ import pytest
 from tests.core.breaker_model import plan_of
 from tests.core.breakers import ERRORS, SECOND_US, SLOW, USUAL, WITHOUT_OUTCOMES, Breaker, probing, tripped
 from webhook.core import breaker as machine
-from webhook.core.breaker import ErrorRatePlan, LatencyPlan, QuotaEventPlan, Record, State, Transition, span
+from webhook.core.breaker import (
+    ErrorRatePlan,
+    LatencyPlan,
+    QuotaEventPlan,
+    Record,
+    State,
+    Transition,
+    TransitionCause,
+    span,
+)
 from webhook.core.breaker.triggers import EMPTY
 
 # Error rate
@@ -25,6 +34,7 @@ def test_three_bad_seconds_trip_at_the_end_of_the_third() -> None:
             3 * SECOND_US,
             "errorRate: >= 95% in each of 3 intervals of 1s, 12 of 12 in the last",
             1,
+            TransitionCause.ERROR_RATE,
         )
     ]
     assert breaker.record.open_until_us == 183 * SECOND_US

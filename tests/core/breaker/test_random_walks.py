@@ -154,8 +154,9 @@ def plain(view: BreakerView) -> BreakerView:
 
 
 def told(move: Transition) -> Move:
-    word = "" if move.is_change else EXPIRED if move.reason == machine.EXPIRED else HELD
-    assert word != HELD or move.reason.startswith(machine.HELD)
+    word = "" if move.is_change else HELD if move.is_held_back else EXPIRED
+    assert move.reason.startswith(machine.HELD) == (word == HELD)
+    assert (move.reason == machine.EXPIRED) == (word == EXPIRED)
     return move.old, move.new, move.at_us, word
 
 

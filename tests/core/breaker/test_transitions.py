@@ -1,4 +1,4 @@
-"""The breaker's law: each row of it happens, and nothing else does."""
+"""The transition table of the breaker: each row of it happens, and nothing else does."""
 
 from collections.abc import Callable
 
@@ -54,8 +54,26 @@ def reset(make: Callable[[], Breaker]) -> Transition:
     return breaker.moves[-1]
 
 
+def slow() -> Breaker:
+    breaker = Breaker()
+    for second in range(5):
+        breaker.outcome(second * SECOND_US, ok=True, latency_us=2 * SECOND_US + 1)
+    breaker.at(5 * SECOND_US)
+    return breaker
+
+
+def failing() -> Breaker:
+    breaker = Breaker()
+    for second in range(3):
+        breaker.outcomes(second * SECOND_US, good=0, bad=10)
+    breaker.at(3 * SECOND_US)
+    return breaker
+
+
 EXAMPLES: dict[tuple[State, TransitionCause], Example] = {
-    (State.CLOSED, TransitionCause.TRIPPED): lambda: tripped().moves[-1],
+    (State.CLOSED, TransitionCause.ERROR_RATE): lambda: failing().moves[-1],
+    (State.CLOSED, TransitionCause.LATENCY): lambda: slow().moves[-1],
+    (State.CLOSED, TransitionCause.QUOTA_EXCEEDED): lambda: tripped().moves[-1],
     (State.OPEN, TransitionCause.OPEN_FOR_PASSED): lambda: probing()[0].moves[-1],
     (State.OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: probed(tripped(), ok=True),
     (State.HALF_OPEN, TransitionCause.PROBES_SUCCEEDED): lambda: probed(half_open(), ok=True),
@@ -82,7 +100,7 @@ def test_every_row_has_an_example_and_no_example_is_of_another_law() -> None:
 @pytest.mark.parametrize(("state", "cause"), TRANSITIONS)
 def test_every_row_of_the_law_happens(state: State, cause: TransitionCause) -> None:
     move = EXAMPLES[state, cause]()
-    assert (move.old, move.new) == (state, TRANSITIONS[state, cause])
+    assert (move.old, move.new, move.cause) == (state, TRANSITIONS[state, cause], cause)
     assert move.is_change
 
 

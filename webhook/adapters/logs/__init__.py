@@ -7,7 +7,7 @@ from typing import Any
 
 from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
 from webhook.core.admission.decision import Decision
-from webhook.core.breaker import HELD, State, Transition
+from webhook.core.breaker import State, Transition
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import Mode
@@ -144,7 +144,7 @@ def _told(transition: Transition) -> tuple[str, str]:
     """Return level and words: a trip that was held back is what nobody may overlook, a hand what somebody must undo."""
     if transition.is_change:
         return ("warning" if transition.new in _WORTH_A_LOOK else "info"), "breaker transition"
-    if transition.reason.startswith(HELD):
+    if transition.is_held_back:
         return "error", "breaker trip suppressed"
     return "warning", "breaker probe expired"
 

@@ -13,7 +13,6 @@ from webhook.core.quota import DeniedBy, Receipt
 from webhook.ports import Review
 
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
-_PROBED = frozenset({State.HALF_OPEN, State.OPEN})
 _BREAKER_CODES = frozenset({Code.BREAKER_OPEN, Code.BREAKER_PROBING})
 
 
@@ -117,6 +116,6 @@ def _is_probe(receipt: Receipt) -> bool:
     if receipt.breaker.state is State.CLOSED and not receipt.transitions:
         return False
     # Without outcomes a charged probe succeeds at once, and the last one closes the breaker in the same answer.
-    return receipt.breaker.state in _PROBED or any(
-        change.old in _PROBED and change.new is State.CLOSED for change in receipt.transitions
+    return receipt.breaker.state.is_tripped or any(
+        change.old.is_tripped and change.new is State.CLOSED for change in receipt.transitions
     )

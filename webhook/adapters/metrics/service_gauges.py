@@ -10,7 +10,6 @@ from webhook.core.quota import Holder, ServiceSnapshot, Use, is_cpu
 from webhook.core.quota.open_breaker_limit import Guarded
 
 _SECOND_US = 1_000_000
-_OPEN = frozenset({State.OPEN, State.FORCED_OPEN})
 
 
 class ServiceGauges:
@@ -30,12 +29,12 @@ class ServiceGauges:
         self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
         for service, look in looks.items():
             view = look.breaker
-            at_us = 0 if view is None else view.since_us if view.state in _OPEN else view.tripped_at_us
+            at_us = 0 if view is None else view.since_us if view.state.is_open else view.tripped_at_us
             if at_us:
                 self._tripped(service, at_us)
 
     def transitioned(self, transition: Transition) -> None:
-        if transition.is_change and transition.new in _OPEN:
+        if transition.is_change and transition.new.is_open:
             self._tripped(transition.service, transition.at_us)
 
     def _tripped(self, service: str, at_us: int) -> None:

@@ -1,39 +1,19 @@
-"""What breakers did, and why, as one of a few fixed words: free text never becomes a label."""
+"""Counters of breaker transitions, held-back trips and expired probes, labelled by cause."""
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Totals
-from webhook.core.breaker import EXPIRED, HELD, State, Transition, TransitionCause
+from webhook.core.breaker import Transition, TransitionCause
 
-OTHER = "other"
-
-_AUTOMATIC = {
-    (State.OPEN, State.HALF_OPEN): "openForPassed",
-    (State.HALF_OPEN, State.CLOSED): "probesSucceeded",
-    (State.OPEN, State.CLOSED): "probesSucceeded",  # by early probes
-    (State.HALF_OPEN, State.OPEN): "probeFailed",
-}
-_FORCED = (State.FORCED_OPEN, State.FORCED_CLOSED)
-_TRIPS = frozenset({"errorRate", "latency", "quotaExceeded"})
+_FORCED = "forced"
 
 
-def reason_word(transition: Transition) -> str:
-    """Return the label for a transition's reason."""
-    if transition.new in _FORCED:
-        return "forced"
-    if transition.old in _FORCED:
-        return "released"
-    if transition.reason == TransitionCause.RESET.value:
-        return "reset"
-    word = _AUTOMATIC.get((transition.old, transition.new))
-    if word is not None:
-        return word
-    # The breaker's plans begin a trip's reason with the name of the stanza that tripped.
-    trigger = transition.reason.partition(":")[0]
-    return trigger if trigger in _TRIPS else OTHER
+def reason_label(cause: TransitionCause) -> str:
+    """Return the value of the label `reason`: the cause, or one word for both forced states."""
+    return _FORCED if cause in {TransitionCause.FORCED_OPEN, TransitionCause.FORCED_CLOSED} else cause.value
 
 
 class Transitions:
-    """Counts what breakers did."""
+    """Totals by service."""
 
     def __init__(self) -> None:
         self._changes = Totals(families.BREAKER_TRANSITIONS)
@@ -43,8 +23,8 @@ class Transitions:
 
     def add(self, transition: Transition) -> None:
         if transition.is_change:
-            self._changes.add(transition.service, transition.old, transition.new, reason_word(transition))
-        elif transition.reason.startswith(HELD):
+            self._changes.add(transition.service, transition.old, transition.new, reason_label(transition.cause))
+        elif transition.is_held_back:
             self._held.add(transition.service)
-        elif transition.reason == EXPIRED:
+        else:
             self._expired.add(transition.service)

@@ -8,11 +8,8 @@ from typing import Any
 
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.operations import ScriptOperation
-from webhook.core.breaker import BreakerView, State, Transition, outranks
+from webhook.core.breaker import BreakerView, Transition, outranks
 from webhook.core.quota import CounterPlan
-
-_OPENED = frozenset({State.OPEN, State.HALF_OPEN})
-_FORCED = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
 
 Key = tuple[str, str]
 
@@ -41,7 +38,7 @@ class BreakerCache:
         known = self._known.get(key)
         if known is None or (not _is_behind(view, known[0]) and not _is_older(view, at_us, *known)):
             self._known[key] = view, at_us
-            (self._open.add if view.state in _OPENED else self._open.discard)(key)
+            (self._open.add if view.state.is_tripped else self._open.discard)(key)
 
     def answered(self, key: Key, view: BreakerView, at_us: int) -> None:
         """Take a state that Redis has written. If it is older than the known one, Redis has lost that."""
@@ -89,7 +86,7 @@ class BreakerCache:
 
 def _is_behind(view: BreakerView, known: BreakerView) -> bool:
     """Return whether `view` is older. A forced state that only a plan had ends without a new generation."""
-    if view.generation == known.generation and known.state in _FORCED:
+    if view.generation == known.generation and known.state.is_forced:
         return False
     return outranks(known, view)
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
+from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition, TransitionCause
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
@@ -238,6 +238,6 @@ def moves(kind: str, result: Sequence[Any]) -> Sequence[Any]:
 
 def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:
     return tuple(
-        Transition(plan.service, State(old), State(new), at_us, reason, generation)
-        for old, new, at_us, reason, generation in moves
+        Transition(plan.service, State(old), State(new), at_us, reason, generation, TransitionCause(cause))
+        for old, new, at_us, reason, generation, cause in moves
     )

@@ -10,8 +10,6 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt
 
-_OPEN = frozenset({State.OPEN, State.FORCED_OPEN})
-
 
 def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
     """Make the patch of a new Pod; existing Pods are never rewritten. `view`: the known state of the breaker."""
@@ -43,7 +41,7 @@ def _degrade(evaluation: Evaluation, view: BreakerView) -> None:
     prefers = service.degraded_placement_plan is not service.placement_plan
     if breaker is None or not breaker.degrades or not prefers or service.modes.placement is not Mode.ENFORCE:
         return
-    if view.state not in _OPEN:
+    if not view.state.is_open:
         return
     reason = f"breaker {view.state}"
     if service.modes.breaker is Mode.ENFORCE:
@@ -60,7 +58,7 @@ def deny_if_open(evaluation: Evaluation, view: BreakerView | None, now_us: int) 
     if view is None or plan is None or evaluation.request.operation != "CREATE":
         return
     evaluation.note("breaker", view.state)
-    if view.state not in _OPEN or service.modes.breaker is not Mode.ENFORCE or plan.degrades:
+    if not view.state.is_open or service.modes.breaker is not Mode.ENFORCE or plan.degrades:
         return
     if view.state is State.OPEN and view.early and may_probe_early(event_source(evaluation), view.failed, view.early):
         return  # a probe slot may be free: only the store knows

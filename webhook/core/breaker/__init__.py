@@ -21,14 +21,15 @@ from webhook.core.breaker.record import (
     outranks,
     shown,
 )
-from webhook.core.breaker.states import EXPIRED, HELD, BreakerView, State, Transition
-from webhook.core.breaker.transitions import TRANSITIONS, TransitionCause
+from webhook.core.breaker.states import EXPIRED, HELD, TRIGGERS, BreakerView, State, Transition, TransitionCause
+from webhook.core.breaker.transitions import TRANSITIONS
 
 __all__ = [
     "ALONE",
     "EXPIRED",
     "HELD",
     "TRANSITIONS",
+    "TRIGGERS",
     "BreakerEnvironment",
     "BreakerPlan",
     "BreakerStep",

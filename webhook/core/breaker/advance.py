@@ -5,7 +5,6 @@ from msgspec.structs import replace
 from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.record import (
     ALONE,
-    FORCED,
     BreakerEnvironment,
     BreakerStep,
     Record,
@@ -13,8 +12,8 @@ from webhook.core.breaker.record import (
     live_leases,
     shown,
 )
-from webhook.core.breaker.states import EXPIRED, HELD, BreakerView, State, Transition
-from webhook.core.breaker.transitions import TransitionCause, move, then
+from webhook.core.breaker.states import EXPIRED, HELD, BreakerView, State, Transition, TransitionCause
+from webhook.core.breaker.transitions import move, then
 from webhook.core.breaker.triggers import EMPTY, Trip, ends_us, pass_time
 
 
@@ -22,7 +21,7 @@ def advance(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvir
     """Do what the time alone brings about: a trip at an interval's end, probing once `openFor` has passed."""
     if now_us < rests_until_us(record, plan, around):
         return BreakerStep(record)
-    if record.state in FORCED and record.open_until_us <= now_us:
+    if record.state.is_forced and record.open_until_us <= now_us:
         return _moved_by_time(record, TransitionCause.RELEASED, "until has passed")
     if forced(record, plan, now_us) is not None:
         return BreakerStep(record)  # frozen
@@ -59,7 +58,15 @@ def _expired(record: Record, now_us: int) -> BreakerStep:
         return BreakerStep(record)
     gone = [lease for lease in record.leases if lease.expires_us <= now_us]
     told = tuple(
-        Transition(record.service, record.state, record.state, lease.expires_us, EXPIRED, record.generation)
+        Transition(
+            record.service,
+            record.state,
+            record.state,
+            lease.expires_us,
+            EXPIRED,
+            record.generation,
+            TransitionCause.PROBE_EXPIRED,
+        )
         for lease in gone
     )
     return BreakerStep(replace(record, leases=live), told)
@@ -69,10 +76,10 @@ def tripped(record: Record, plan: BreakerPlan, trip: Trip, around: BreakerEnviro
     """Open it, unless that would be one too many: then the trip is only told of."""
     if plan.open_max is not None and around.opened() >= plan.open_max:
         reason = HELD + trip.reason
-        told = Transition(record.service, record.state, record.state, trip.at_us, reason, record.generation)
+        told = Transition(record.service, record.state, record.state, trip.at_us, reason, record.generation, trip.cause)
         return BreakerStep(replace(record, windows=EMPTY), (told,))
     noted = replace(record, tripped_at_us=trip.at_us, tripped_by=trip.reason)
-    return move(noted, TransitionCause.TRIPPED, trip.at_us, trip.reason, trip.at_us + plan.open_for_us, trip.failed)
+    return move(noted, trip.cause, trip.at_us, trip.reason, trip.at_us + plan.open_for_us, trip.failed)
 
 
 def view(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvironment = ALONE) -> BreakerView:

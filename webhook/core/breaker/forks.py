@@ -16,20 +16,18 @@ afterwards is above both: an outcome of the branch that was given up is of no ge
 from msgspec.structs import replace
 
 from webhook.core.breaker.plans import BreakerPlan
-from webhook.core.breaker.record import FORCED, SHUT, Record, from_view
+from webhook.core.breaker.record import SHUT, Record, from_view
 from webhook.core.breaker.states import BreakerView, State
-
-_OPENED = frozenset({State.OPEN, State.HALF_OPEN})
 
 
 def holds(view: BreakerView, record: Record) -> bool:
     """Whether an account holds over a record that time has been passed in."""
-    if view.state in _OPENED and view.since_us < record.reset_us:
+    if view.state.is_tripped and view.since_us < record.reset_us:
         return False
-    knows_trip = record.state not in _OPENED or view.tripped_at_us >= record.tripped_at_us or view.state in FORCED
+    knows_trip = not record.state.is_tripped or view.tripped_at_us >= record.tripped_at_us or view.state.is_forced
     if view.alone:
         fork = view.decided - view.alone
-        if record.state in FORCED:
+        if record.state.is_forced:
             return False
         if record.decided == fork:
             return knows_trip

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from webhook.core.breaker.advance import advance
 from webhook.core.breaker.plans import BreakerPlan
-from webhook.core.breaker.record import ALONE, EVERYBODY, FORCED, BreakerEnvironment, BreakerStep, Excuse, Record
-from webhook.core.breaker.states import State
-from webhook.core.breaker.transitions import TransitionCause, move
+from webhook.core.breaker.record import ALONE, EVERYBODY, BreakerEnvironment, BreakerStep, Excuse, Record
+from webhook.core.breaker.states import State, TransitionCause
+from webhook.core.breaker.transitions import move
 from webhook.core.breaker.triggers import EMPTY, QuotaEvent, Windows
 
 EXCUSED_US = 600_000_000
@@ -16,7 +16,7 @@ EXCUSED_US = 600_000_000
 
 EXCUSED_MAX = 64
 
-_CAUSES = {State.FORCED_OPEN: TransitionCause.FORCED_OPEN, State.FORCED_CLOSED: TransitionCause.FORCED_CLOSED}
+FORCED_BY = {State.FORCED_OPEN: TransitionCause.FORCED_OPEN, State.FORCED_CLOSED: TransitionCause.FORCED_CLOSED}
 
 
 def apply_override(
@@ -35,21 +35,21 @@ def apply_override(
     forcing = plan.forcing
     if forcing is not None and now_us < forcing.until_us:
         if record.state is not forcing.state:
-            step = move(record, _CAUSES[forcing.state], now_us, forcing.reason, forcing.until_us)
+            step = move(record, FORCED_BY[forcing.state], now_us, forcing.reason, forcing.until_us)
         else:
             step = BreakerStep(replace(record, open_until_us=forcing.until_us, reason=forcing.reason))
-    elif record.state in FORCED:
+    elif record.state.is_forced:
         step = move(record, TransitionCause.RELEASED, now_us, "released by hand")
     else:
         step = BreakerStep(record)
     record, transitions = step.record, transitions + step.transitions
     reset_us = min(asked_us + offset_us, now_us)
-    if asked_us <= record.asked_us or reset_us <= record.since_us or record.state in FORCED:
+    if asked_us <= record.asked_us or reset_us <= record.since_us or record.state.is_forced:
         return BreakerStep(record, transitions)
     record = replace(record, windows=EMPTY, reset_us=reset_us, asked_us=asked_us)
     if record.state is State.CLOSED:
         return BreakerStep(record, transitions)
-    step = move(record, TransitionCause.RESET, now_us, TransitionCause.RESET.value)
+    step = move(record, TransitionCause.RESET, now_us, "reset by hand")
     return BreakerStep(step.record, transitions + step.transitions)
 
 

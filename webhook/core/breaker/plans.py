@@ -1,8 +1,10 @@
 """A breaker's thresholds in exact integers, and the words of what they say when they are crossed."""
 
+from typing import ClassVar
+
 from msgspec import Struct
 
-from webhook.core.breaker.states import State
+from webhook.core.breaker.states import State, TransitionCause
 from webhook.core.policy_spec import Breaker, CountBy, ErrorRate, Latency, OutcomeRules, OutcomeSource, WhenOpen
 
 
@@ -15,6 +17,7 @@ def span(us: int) -> str:
 
 
 class ErrorRatePlan(Struct, frozen=True):
+    cause: ClassVar = TransitionCause.ERROR_RATE
     percent: int
     interval_us: int
     consecutive: int
@@ -29,13 +32,14 @@ class ErrorRatePlan(Struct, frozen=True):
 
     @property
     def reason_head(self) -> str:
-        return f"errorRate: >= {self.percent}% {_each(self)}, "
+        return f"{self.cause}: >= {self.percent}% {_each(self)}, "
 
     def reason(self, outcomes: int, errors: int) -> str:
         return f"{self.reason_head}{errors} of {outcomes} in the last"
 
 
 class LatencyPlan(Struct, frozen=True):
+    cause: ClassVar = TransitionCause.LATENCY
     mean_us: int
     interval_us: int
     consecutive: int
@@ -50,7 +54,7 @@ class LatencyPlan(Struct, frozen=True):
 
     @property
     def reason_head(self) -> str:
-        return f"latency: mean > {span(self.mean_us)} {_each(self)}, "
+        return f"{self.cause}: mean > {span(self.mean_us)} {_each(self)}, "
 
     def reason(self, outcomes: int, latency_us: int) -> str:
         # Rounded up: what stands above the threshold is shown above it.
@@ -63,6 +67,7 @@ def _each(rule: ErrorRatePlan | LatencyPlan) -> str:
 
 
 class QuotaEventPlan(Struct, frozen=True):
+    cause: ClassVar = TransitionCause.QUOTA_EXCEEDED
     count: int
     within_us: int
     by_controller: bool
@@ -70,7 +75,7 @@ class QuotaEventPlan(Struct, frozen=True):
     def reason(self) -> str:
         counted = "controller" if self.by_controller else "request"
         counted += "s" * (self.count > 1)
-        return f"quotaExceeded: {self.count} {counted} refused within {span(self.within_us)}"
+        return f"{self.cause}: {self.count} {counted} refused within {span(self.within_us)}"
 
 
 class Forcing(Struct, frozen=True):

@@ -14,8 +14,8 @@ from webhook.core.breaker.record import (
     forced,
     live_leases,
 )
-from webhook.core.breaker.states import State
-from webhook.core.breaker.transitions import TransitionCause, move, then
+from webhook.core.breaker.states import State, TransitionCause
+from webhook.core.breaker.transitions import move, then
 from webhook.core.breaker.triggers import known
 from webhook.core.kubernetes.controllers import CONTROLLER
 

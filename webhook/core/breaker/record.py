@@ -9,8 +9,6 @@ from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.states import BreakerView, State, Transition
 from webhook.core.breaker.triggers import EMPTY, Windows
 
-FORCED = frozenset({State.FORCED_OPEN, State.FORCED_CLOSED})
-
 
 class ProbeLease(Struct, frozen=True):
     """A probe under way; from `expires_us` on it no longer holds its place. Its outcome is of `generation`."""
@@ -111,7 +109,7 @@ def forced(record: Record, plan: BreakerPlan, now_us: int) -> State | None:
     """Return the state that a hand holds it in: the plan's word first, which the record may not have heard yet."""
     if plan.forcing is not None and now_us < plan.forcing.until_us:
         return plan.forcing.state
-    return record.state if record.state in FORCED else None
+    return record.state if record.state.is_forced else None
 
 
 def early_left(record: Record, plan: BreakerPlan) -> int:

@@ -1,4 +1,4 @@
-"""What callers see of a breaker: its state, its moves, how it stands at one moment."""
+"""States of a breaker, the causes that change them, and the values that callers see."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class State(StrEnum):
-    """What callers see; the FORCED ones are set by hand."""
+    """A breaker's state. An override sets the FORCED ones."""
 
     CLOSED = "CLOSED"
     OPEN = "OPEN"
@@ -14,17 +14,56 @@ class State(StrEnum):
     FORCED_OPEN = "FORCED_OPEN"
     FORCED_CLOSED = "FORCED_CLOSED"
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether an override set it."""
+        return self is State.FORCED_OPEN or self is State.FORCED_CLOSED
+
+    @property
+    def is_tripped(self) -> bool:
+        """Whether a trip set it, and the breaker has not recovered. breakerGuard counts these."""
+        return self is State.OPEN or self is State.HALF_OPEN
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it denies Pods until a known moment."""
+        return self is State.OPEN or self is State.FORCED_OPEN
+
+
+class TransitionCause(StrEnum):
+    """Why a breaker changed its state, as one fixed word. The first three are the triggers of the policy."""
+
+    ERROR_RATE = "errorRate"
+    LATENCY = "latency"
+    QUOTA_EXCEEDED = "quotaExceeded"
+    OPEN_FOR_PASSED = "openForPassed"
+    PROBES_SUCCEEDED = "probesSucceeded"
+    PROBE_FAILED = "probeFailed"
+    FORCED_OPEN = "forcedOpen"
+    FORCED_CLOSED = "forcedClosed"
+    RELEASED = "released"
+    RESET = "reset"
+    PROBE_EXPIRED = "probeExpired"
+    """The outcome of a probe did not arrive within `probeTimeout`; the state stays."""
+
+    @property
+    def is_trigger(self) -> bool:
+        return self in TRIGGERS
+
+
+TRIGGERS = (TransitionCause.ERROR_RATE, TransitionCause.LATENCY, TransitionCause.QUOTA_EXCEEDED)
 
 HELD = "held back by breakerGuard: "
-"""Begins the reason of a trip that did not open its breaker; the trip's own follows."""
+"""Prefix of the reason of a trip that breakerGuard held back; the reason of the trip follows."""
 
 EXPIRED = "a probe's lease expired"
 
 
 class Transition(Struct, frozen=True):
-    """One change of state; `at_us` is when it took place, which may be before it was noticed.
+    """One change of state at `at_us`, which may be earlier than the moment it was detected.
 
-    Where the state stays, something else is told of it: a trip that was HELD back, or a probe that EXPIRED.
+    Two transitions keep the state: a trip that breakerGuard held back, and a probe that expired.
+    `reason` is text for people. Programs read `cause`.
     """
 
     service: str
@@ -33,17 +72,23 @@ class Transition(Struct, frozen=True):
     at_us: int
     reason: str
     generation: int
+    cause: TransitionCause
 
     @property
     def is_change(self) -> bool:
         return self.old is not self.new
 
+    @property
+    def is_held_back(self) -> bool:
+        """Whether it is a trip that breakerGuard held back."""
+        return self.old is self.new and self.cause.is_trigger
+
 
 class BreakerView(Struct, frozen=True):
-    """A breaker as callers see it at one moment. `open_until_us` is 0 unless OPEN, or until when it is FORCED.
+    """A breaker as callers see it at one moment. `open_until_us` is when OPEN or a FORCED state ends, else 0.
 
-    `tripped_at_us` and `tripped_by` stay until it trips again, 0 and "" where it never did. In OPEN `early` is how many
-    Pods may yet probe early, of controllers that are not among `failed`.
+    `tripped_at_us` and `tripped_by` are of the newest trip; 0 and "" before the first. In OPEN, `early` more Pods may
+    probe early, of controllers that are not in `failed`.
     """
 
     state: State
@@ -58,15 +103,15 @@ class BreakerView(Struct, frozen=True):
     early: int = 0
     failed: tuple[str, ...] = ()
     passed: int = 0
-    """How far its generation is past its newest decision: moves by time alone, and numbers of branches given up."""
+    """Generations since its newest decision: transitions by time alone, and numbers of discarded branches."""
     alone: int = 0
-    """How far that decision is past the one that a replica forked from when it was cut off; 0 where none decided it."""
+    """Decisions by a replica without the store, after the last one of the store that it knew; 0 for the store's."""
 
     @property
     def decided(self) -> int:
-        """Return the generation of its newest move that time alone does not bring about."""
+        """Return the generation of its newest transition that time alone does not cause."""
         return self.generation - self.passed
 
     def open_remaining_us(self, now_us: int) -> int:
-        """Return the countdown: microseconds until probes are let in, or the hand lets go; 0 unless it is open."""
-        return max(0, self.open_until_us - now_us) if self.state in {State.OPEN, State.FORCED_OPEN} else 0
+        """Return microseconds until probes are admitted, or the override ends; 0 unless it is open."""
+        return max(0, self.open_until_us - now_us) if self.state.is_open else 0

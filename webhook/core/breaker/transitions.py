@@ -1,40 +1,24 @@
-"""The law of the breaker: what can move it, and where to. Nothing else changes a state."""
-
-from enum import Enum
+"""Transition table of the breaker: the only state changes there are."""
 
 from webhook.core.breaker.record import BreakerStep, Record
-from webhook.core.breaker.states import State, Transition
+from webhook.core.breaker.states import TRIGGERS, State, Transition, TransitionCause
 
-
-class TransitionCause(Enum):
-    """What can move a breaker."""
-
-    TRIPPED = "a trigger fires"
-    OPEN_FOR_PASSED = "openFor has passed"
-    PROBES_SUCCEEDED = "enough probes succeed"
-    PROBE_FAILED = "a probe fails"
-    FORCED_OPEN = "forced open by hand"
-    FORCED_CLOSED = "forced closed by hand"
-    RELEASED = "the hand lets go, or its time has passed"
-    RESET = "reset by hand"
-
-
-_BY_ITSELF = (State.CLOSED, State.OPEN, State.HALF_OPEN)
+_UNFORCED = (State.CLOSED, State.OPEN, State.HALF_OPEN)
 
 TRANSITIONS = {
-    (State.CLOSED, TransitionCause.TRIPPED): State.OPEN,
+    **{(State.CLOSED, trigger): State.OPEN for trigger in TRIGGERS},
     (State.OPEN, TransitionCause.OPEN_FOR_PASSED): State.HALF_OPEN,
     (State.OPEN, TransitionCause.PROBES_SUCCEEDED): State.CLOSED,
     (State.HALF_OPEN, TransitionCause.PROBES_SUCCEEDED): State.CLOSED,
     (State.HALF_OPEN, TransitionCause.PROBE_FAILED): State.OPEN,
     (State.OPEN, TransitionCause.RESET): State.CLOSED,
     (State.HALF_OPEN, TransitionCause.RESET): State.CLOSED,
-    **{(state, TransitionCause.FORCED_OPEN): State.FORCED_OPEN for state in (*_BY_ITSELF, State.FORCED_CLOSED)},
-    **{(state, TransitionCause.FORCED_CLOSED): State.FORCED_CLOSED for state in (*_BY_ITSELF, State.FORCED_OPEN)},
+    **{(state, TransitionCause.FORCED_OPEN): State.FORCED_OPEN for state in (*_UNFORCED, State.FORCED_CLOSED)},
+    **{(state, TransitionCause.FORCED_CLOSED): State.FORCED_CLOSED for state in (*_UNFORCED, State.FORCED_OPEN)},
     (State.FORCED_OPEN, TransitionCause.RELEASED): State.CLOSED,
     (State.FORCED_CLOSED, TransitionCause.RELEASED): State.CLOSED,
 }
-"""The law: what is not in here cannot happen."""
+"""New state by old state and cause. A pair that is not here cannot happen."""
 
 
 def move(
@@ -45,9 +29,9 @@ def move(
     open_until_us: int = 0,
     failed: tuple[str, ...] | None = None,
 ) -> BreakerStep:
-    """Enter the state that the law prescribes, with little left of the former one but its generation.
+    """Enter the state of the table, with empty windows.
 
-    What is known of the last trip stays, and so do early probes that are under way when `openFor` has passed.
+    The newest trip is kept, and so are early probes that are pending when `openFor` has passed.
     """
     new, generation = TRANSITIONS[record.state, cause], record.generation + 1
     moved = Record(
@@ -65,9 +49,9 @@ def move(
         asked_us=record.asked_us,
         excused=record.excused,
     )
-    return BreakerStep(moved, (Transition(record.service, record.state, new, at_us, reason, generation),))
+    return BreakerStep(moved, (Transition(record.service, record.state, new, at_us, reason, generation, cause),))
 
 
 def then(before: tuple[Transition, ...], step: BreakerStep) -> BreakerStep:
-    """Return a step with what had happened before it."""
+    """Return a step with the transitions before it in front."""
     return BreakerStep(step.record, before + step.transitions) if before else step

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, LatencyPlan
+from webhook.core.breaker.states import TransitionCause
 
 FAILED_MAX = 16
 """So many sources of failures are kept; where there were more, nobody can be told from them."""
@@ -72,6 +73,7 @@ class Trip(NamedTuple):
     """A trigger fired: when, which may be before it was noticed, why, and who had failed, if that is known of all."""
 
     at_us: int
+    cause: TransitionCause
     reason: str
     failed: tuple[str, ...] = ()
 
@@ -110,7 +112,7 @@ def _pass_boundaries(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_
         streak = run.streak + 1 if rule.crossed(run.outcomes, run.amount) else 0
         if streak >= rule.consecutive:
             ends_us = (run.index + 1) * run.interval_us
-            return IDLE, Trip(ends_us, rule.reason(run.outcomes, run.amount), known(run.sources))
+            return IDLE, Trip(ends_us, rule.cause, rule.reason(run.outcomes, run.amount), known(run.sources))
         following = run.later[0] if run.later else None
         if following is not None and (streak == 0 or following.number == run.index + 1):
             number, outcomes, amount, sources = following
@@ -179,5 +181,7 @@ def count_quota_event(windows: Windows, plan: BreakerPlan, now_us: int, source: 
     if not rule.by_controller or all(event.source != source for event in within):
         within = (*within, QuotaEvent(now_us, source))
         if len(within) >= rule.count:
-            return EMPTY, Trip(now_us, rule.reason(), known(dict.fromkeys(event.source for event in within)))
+            return EMPTY, Trip(
+                now_us, rule.cause, rule.reason(), known(dict.fromkeys(event.source for event in within))
+            )
     return Windows(windows.errors, windows.latency, within), None

@@ -3,10 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from webhook.core.breaker import State
 from webhook.core.quota import CounterPlan, ServiceSnapshot
-
-_OPEN = frozenset({State.OPEN, State.HALF_OPEN})
 
 
 class Guarded(NamedTuple):
@@ -23,5 +20,5 @@ def guarded(plans: Iterable[CounterPlan], looks: Mapping[str, ServiceSnapshot]) 
         if plan.breaker is None or plan.breaker.open_max is None:
             continue
         look, open_max = looks.get(plan.service), plan.breaker.open_max
-        opened += look is not None and look.breaker is not None and look.breaker.state in _OPEN
+        opened += look is not None and look.breaker is not None and look.breaker.state.is_tripped
     return None if open_max is None else Guarded(opened, open_max)

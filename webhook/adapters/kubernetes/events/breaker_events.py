@@ -1,7 +1,7 @@
-"""What a breaker did, as an Event on the policy's ConfigMap: once, whoever tells it, a server or the controller."""
+"""Events about breaker transitions, on the policy's ConfigMap: one each, whether a server or the controller reports it."""
 
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds, minute_of
-from webhook.core.breaker import HELD, State, Transition
+from webhook.core.breaker import State, Transition
 
 _REASONS = {
     State.OPEN: ("BreakerOpened", EventType.WARNING),
@@ -25,7 +25,7 @@ def happening_of(transition: Transition, policy: Regarding) -> Happening | None:
         reason, kind = _REASONS[transition.new]
         told = f"was {transition.old}, is {transition.new}: {transition.reason}"
         occasion = f"{transition.service} {transition.generation} {transition.at_us}"
-    elif transition.reason.startswith(HELD):
+    elif transition.is_held_back:
         reason, kind, told = _HELD, EventType.WARNING, f"stays {transition.new}: {transition.reason}"
         occasion = f"{transition.service} {transition.generation} {minute_of(at_ns)}"
     else:

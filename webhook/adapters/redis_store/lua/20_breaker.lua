@@ -3,8 +3,6 @@
 -- Of intervals that is `late` before now: their outcomes are still on their way. `opened` is how many of the breakers
 -- that breakerGuard counts are open, as the caller knows it, and this call makes it.
 
-local HELD, EXPIRED = 'held back by breakerGuard: ', "a probe's lease expired"
-local FAILED_MAX, EXCUSED_MAX, EXCUSED_US, EVERYBODY = 16, 64, 600000000, '*'
 local DAY_MS = 86400000
 local breakers = {}
 local late, opened = 0, 0
@@ -61,7 +59,7 @@ local function forget_windows(r)
 end
 
 local function is_forced(state)
-  return state == 'FORCED_OPEN' or state == 'FORCED_CLOSED'
+  return BREAKER.IS_FORCED[state] or false
 end
 
 -- Until when the plan forces it, by the tag's time.
@@ -78,7 +76,7 @@ local function forced(r, plan, now)
 end
 
 local function as_opened(state)
-  return (state == 'OPEN' or state == 'HALF_OPEN') and 1 or 0
+  return BREAKER.IS_TRIPPED[state] and 1 or 0
 end
 
 local function count_opened(r, plan, new)
@@ -97,36 +95,39 @@ local function recount(plan, strings)
   end
 end
 
--- Enter another state, with little left of the former one but its generation.
-local function move(r, plan, new, at, reason, open_until, moves, failed)
-  local old, goes_on = r.state, r.state == 'OPEN' and new == 'HALF_OPEN'
+-- Enter the state of the transition table, with empty windows.
+local function move(r, plan, cause, at, reason, open_until, moves, failed)
+  local old, new = r.state, BREAKER.NEXT[r.state][cause]
+  if not new then
+    error('no transition from ' .. old .. ' by ' .. cause)
+  end
   count_opened(r, plan, new)
   r.state, r.generation, r.since, r.open_until, r.reason = new, r.generation + 1, at, open_until, reason
   r.failed = failed or (new == 'HALF_OPEN' and r.failed) or {}
-  r.successes, r.early, r.leases = 0, 0, goes_on and r.leases or {}
+  r.successes, r.early, r.leases = 0, 0, cause == BREAKER.CAUSE.OPEN_FOR_PASSED and r.leases or {}
   r.passed, r.alone = 0, 0
   forget_windows(r)
   r.changed, r.moved = true, true
-  moves[#moves + 1] = {old, new, at, reason, r.generation}
+  moves[#moves + 1] = {old, new, at, reason, r.generation, cause}
 end
 
 -- Do what every replica does by itself at the same moment: nothing is decided by it.
-local function move_by_time(r, plan, new, reason, moves)
+local function move_by_time(r, plan, cause, reason, moves)
   local passed, alone = r.passed + 1, r.alone
-  move(r, plan, new, r.open_until, reason, 0, moves)
+  move(r, plan, cause, r.open_until, reason, 0, moves)
   r.passed, r.alone = passed, alone
 end
 
 -- Open it, unless that would be one too many: then the trip is only told of.
-local function trip(r, plan, at, reason, failed, moves)
+local function trip(r, plan, cause, at, reason, failed, moves)
   if plan.open_max and opened >= plan.open_max then
     forget_windows(r)
     r.changed = true
-    moves[#moves + 1] = {r.state, r.state, at, HELD .. reason, r.generation}
+    moves[#moves + 1] = {r.state, r.state, at, BREAKER.HELD .. reason, r.generation, cause}
     return
   end
   r.tripped_at, r.tripped_by = at, reason
-  move(r, plan, 'OPEN', at, reason, at + plan.open_for, moves, failed)
+  move(r, plan, cause, at, reason, at + plan.open_for, moves, failed)
 end
 
 local function contains(list, wanted)
@@ -142,7 +143,7 @@ end
 local function joined(sources, more)
   local all = {unpack(sources)}
   for _, source in ipairs(more) do
-    if #all <= FAILED_MAX and not contains(all, source) then
+    if #all <= BREAKER.FAILED_MAX and not contains(all, source) then
       all[#all + 1] = source
     end
   end
@@ -151,5 +152,5 @@ end
 
 -- Who had failed; nobody where it is not known of all.
 local function known(sources)
-  return (#sources > FAILED_MAX or contains(sources, '')) and {} or sources
+  return (#sources > BREAKER.FAILED_MAX or contains(sources, '')) and {} or sources
 end

@@ -8,7 +8,7 @@ local function expire(r, now, moves)
       live[#live + 1] = lease
     else
       gone = true
-      moves[#moves + 1] = {r.state, r.state, lease[2], EXPIRED, r.generation}
+      moves[#moves + 1] = {r.state, r.state, lease[2], BREAKER.EXPIRED, r.generation, BREAKER.CAUSE.PROBE_EXPIRED}
     end
   end
   if gone then
@@ -18,7 +18,7 @@ end
 
 local function advance(r, plan, now, moves)
   if is_forced(r.state) and r.open_until <= now then
-    return move_by_time(r, plan, 'CLOSED', 'until has passed', moves)
+    return move_by_time(r, plan, BREAKER.CAUSE.RELEASED, 'until has passed', moves)
   end
   if forced(r, plan, now) then
     return
@@ -30,16 +30,16 @@ local function advance(r, plan, now, moves)
     local latency, latency_at, latency_reason, latency_by =
       pass_boundaries(r.latency, plan.latency, judged, RULES.latency)
     if errors_at and (not latency_at or errors_at <= latency_at) then
-      trip(r, plan, errors_at, errors_reason, errors_by, moves)
+      trip(r, plan, BREAKER.CAUSE.ERROR_RATE, errors_at, errors_reason, errors_by, moves)
     elseif latency_at then
-      trip(r, plan, latency_at, latency_reason, latency_by, moves)
+      trip(r, plan, BREAKER.CAUSE.LATENCY, latency_at, latency_reason, latency_by, moves)
     elseif errors ~= r.errors or latency ~= r.latency then
       r.errors, r.latency, r.changed = errors, latency, true
     end
   end
   if r.state == 'OPEN' and r.open_until <= now then
     expire(r, r.open_until, moves)
-    move_by_time(r, plan, 'HALF_OPEN', 'openFor passed', moves)
+    move_by_time(r, plan, BREAKER.CAUSE.OPEN_FOR_PASSED, 'openFor passed', moves)
   end
   if #r.leases > 0 then
     expire(r, now, moves)
@@ -80,7 +80,8 @@ local function succeeded(r, plan, now, moves)
   r.successes, r.changed = r.successes + 1, true
   if r.successes >= plan.probes then
     local early, plural = r.state == 'OPEN' and 'early ' or '', r.successes > 1 and 's' or ''
-    move(r, plan, 'CLOSED', now, string.format('%.0f %sprobe%s succeeded', r.successes, early, plural), 0, moves)
+    local reason = string.format('%.0f %sprobe%s succeeded', r.successes, early, plural)
+    move(r, plan, BREAKER.CAUSE.PROBES_SUCCEEDED, now, reason, 0, moves)
   end
 end
 
@@ -131,5 +132,5 @@ local function settled(r, plan, now, lease, source, ok, moves)
   if #failed > 0 and not contains(failed, source) then
     failed[#failed + 1] = source
   end
-  move(r, plan, 'OPEN', now, 'probe failed', now + plan.open_for, moves, known(failed))
+  move(r, plan, BREAKER.CAUSE.PROBE_FAILED, now, 'probe failed', now + plan.open_for, moves, known(failed))
 end

@@ -2,7 +2,7 @@
 
 local function is_excused(r, source, now)
   for _, one in ipairs(r.excused) do
-    if (one[1] == source or one[1] == EVERYBODY) and now < one[2] then
+    if (one[1] == source or one[1] == BREAKER.EVERYBODY) and now < one[2] then
       return true
     end
   end
@@ -31,7 +31,7 @@ local function quota_event(r, plan, now, source, moves)
       sources[#sources + 1] = source
     end
     if #events >= count then
-      return trip(r, plan, now, reason, known(sources), moves)
+      return trip(r, plan, BREAKER.CAUSE.QUOTA_EXCEEDED, now, reason, known(sources), moves)
     end
   end
   r.events, r.changed = events, true
@@ -95,12 +95,12 @@ local function by_hand(r, plan, now, asked, moves)
   local forcing = plan.forcing
   if forcing and now < until_of(plan) then
     if r.state ~= forcing[1] then
-      move(r, plan, forcing[1], now, forcing[3], until_of(plan), moves)
+      move(r, plan, BREAKER.FORCED_BY[forcing[1]], now, forcing[3], until_of(plan), moves)
     elseif r.open_until ~= until_of(plan) or r.reason ~= forcing[3] then
       r.open_until, r.reason, r.changed, r.moved = until_of(plan), forcing[3], true, true
     end
   elseif is_forced(r.state) then
-    move(r, plan, 'CLOSED', now, 'released by hand', 0, moves)
+    move(r, plan, BREAKER.CAUSE.RELEASED, now, 'released by hand', 0, moves)
   end
   local reset_at = math.min(asked + hash_of(plan.home).offset, now)
   if asked <= r.asked or reset_at <= r.since or is_forced(r.state) then
@@ -110,7 +110,7 @@ local function by_hand(r, plan, now, asked, moves)
   if r.state == 'CLOSED' then
     forget_windows(r)
   else
-    move(r, plan, 'CLOSED', now, 'reset by hand', 0, moves)
+    move(r, plan, BREAKER.CAUSE.RESET, now, 'reset by hand', 0, moves)
   end
 end
 
@@ -127,11 +127,11 @@ local function excuse(r, sources, now)
   end
   for _, source in ipairs(sources) do
     if asked[source] == 'yet to note' then
-      excused[#excused + 1], asked[source] = {source, now + EXCUSED_US}, 'noted'
+      excused[#excused + 1], asked[source] = {source, now + BREAKER.EXCUSED_US}, 'noted'
     end
   end
-  if #excused > EXCUSED_MAX then
-    excused = {{EVERYBODY, now + EXCUSED_US}}
+  if #excused > BREAKER.EXCUSED_MAX then
+    excused = {{BREAKER.EVERYBODY, now + BREAKER.EXCUSED_US}}
   end
   for _, event in ipairs(r.events) do
     if not asked[event[2]] then

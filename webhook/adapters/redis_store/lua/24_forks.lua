@@ -2,7 +2,7 @@
 
 local offer
 do -- a chunk has no more than 200 names of its own
-  local SHUT = {CLOSED = 0, HALF_OPEN = 1, OPEN = 2, FORCED_CLOSED = 3, FORCED_OPEN = 4}
+  local SHUT = BREAKER.SHUT
 
   -- Whether of two lists of numbers the first is greater, the first number that differs deciding.
   local function exceeds(one, other)

@@ -7,12 +7,11 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from webhook.adapters.redis_store.transport import lua_constants
 from webhook.adapters.redis_store.transport.connection import Command, SharedConnection
 
-TEXT = "\n".join(
-    part.read_text()
-    for part in sorted((files("webhook.adapters.redis_store") / "lua").iterdir(), key=lambda part: part.name)
-)
+_PARTS = sorted((files("webhook.adapters.redis_store") / "lua").iterdir(), key=lambda part: part.name)
+TEXT = "\n".join([lua_constants.rendered(), *(part.read_text() for part in _PARTS)])
 _DEMOTED = b"READONLY You can't write"
 """Redis' own error, which the script returns as the result of an operation."""
 

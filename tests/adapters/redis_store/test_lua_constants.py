@@ -1,0 +1,35 @@
+"""Constants of the Lua script."""
+
+import os
+import subprocess
+import sys
+
+from webhook.adapters.redis_store.transport.lua_constants import rendered
+from webhook.core.breaker import TRANSITIONS, TransitionCause
+
+PRINTED = "from webhook.adapters.redis_store.transport.script import TEXT; print(TEXT)"
+
+
+def script(hash_seed: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTED],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_the_script_is_the_same_text_in_every_process() -> None:
+    first = script("1")
+    assert first.startswith(rendered())
+    assert first == script("2")
+
+
+def test_every_transition_and_cause_is_in_it() -> None:
+    text = rendered()
+    for cause in TransitionCause:
+        assert f'{cause.name} = "{cause.value}"' in text
+    for (_, cause), new in TRANSITIONS.items():
+        assert f'{cause.value} = "{new.value}"' in text

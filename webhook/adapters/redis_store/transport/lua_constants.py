@@ -1,0 +1,46 @@
+"""Constants of the Lua script, rendered from the breaker's states, causes, transition table and limits."""
+
+from collections.abc import Mapping
+
+from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
+from webhook.core.breaker.manual import EXCUSED_MAX, EXCUSED_US, FORCED_BY
+from webhook.core.breaker.record import EVERYBODY, SHUT
+from webhook.core.breaker.triggers import FAILED_MAX
+
+_Value = str | bool | int | Mapping[str, "_Value"]
+
+
+def rendered() -> str:
+    """Return a Lua chunk that defines one local table, BREAKER. The text is the same in every process."""
+    return f"-- Rendered from webhook/core/breaker.\nlocal BREAKER = {_lua(_constants())}\n"
+
+
+def _constants() -> Mapping[str, _Value]:
+    return {
+        "CAUSE": {cause.name: cause.value for cause in TransitionCause},
+        "NEXT": {
+            state.value: {cause.value: new.value for (old, cause), new in TRANSITIONS.items() if old is state}
+            for state in State
+        },
+        "FORCED_BY": {state.value: cause.value for state, cause in FORCED_BY.items()},
+        "IS_FORCED": {state.value: True for state in State if state.is_forced},
+        "IS_TRIPPED": {state.value: True for state in State if state.is_tripped},
+        "SHUT": {state.value: rank for state, rank in SHUT.items()},
+        "HELD": HELD,
+        "EXPIRED": EXPIRED,
+        "FAILED_MAX": FAILED_MAX,
+        "EXCUSED_MAX": EXCUSED_MAX,
+        "EXCUSED_US": EXCUSED_US,
+        "EVERYBODY": EVERYBODY,
+    }
+
+
+def _lua(value: _Value) -> str:
+    """Return a Lua literal. Keys are identifiers, and strings hold neither quotes of this kind nor backslashes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return f'"{value}"'
+    return "{" + ", ".join(f"{key} = {_lua(one)}" for key, one in value.items()) + "}"
