@@ -1,4 +1,4 @@
-"""Events about breaker transitions, on the policy's ConfigMap: one each, whether a server or the controller reports it."""
+"""Events about breaker transitions, on the policy's ConfigMap: one each, from a server or the controller."""
 
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds, minute_of
 from webhook.core.breaker import State, Transition
