@@ -191,4 +191,4 @@ def test_a_door_that_nobody_uses_is_noted_as_of_now(closed_at: int | None) -> No
     door = PortCertificate(b"0", START + LIFE_SECONDS, START, closed_at)
     step = due(PortState(door, (replace(door, closed_at=None), door), frozenset({0})), START)
     assert isinstance(step, WritePort)
-    assert step.door.closed_at == START
+    assert step.certificate.closed_at == START

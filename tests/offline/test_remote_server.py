@@ -226,7 +226,10 @@ async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_ours_is_name
         (["--server", "https://s", "--ca", "nowhere"], "nowhere: cannot be read: No such file or directory"),
         (["--server", "https://s", "--ca", "/dev/zero"], "/dev/zero: more than 64 MiB"),
         (["--server", "https://s", "--token-file", "/dev/zero"], "/dev/zero: more than 64 MiB"),
-        (["--server", "https://s", "--cert", "secret", "--key", "secret"], "secret, secret: not PEM, or no pair"),
+        (
+            ["--server", "https://s", "--cert", "secret", "--key", "secret"],
+            "secret, secret: not PEM, or certificate and key do not match",
+        ),
         (["--server", "https://s", "--token-file", "secret"], "secret: holds no token: give a file with one JWT"),
     ],
 )
