@@ -10,7 +10,7 @@ from tests.harness.raw import eventually
 from tests.harness.serving import Files, serving
 from tests.server.test_hardening import log
 from webhook.adapters.logs import Logs
-from webhook.app.readiness_log import ReadinessLog
+from webhook.app.supervision import ReadinessLog
 
 
 class Lines:

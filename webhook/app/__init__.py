@@ -1,1 +1,1 @@
-"""The only place that knows which adapter stands behind which port."""
+"""Composition: the runner of each process, and the adapter behind each port."""

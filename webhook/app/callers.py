@@ -1,4 +1,4 @@
-"""Who may call: keys, identities and denied tokens, from wherever the settings say, behind one authenticator."""
+"""Composition of authentication: keys, identities and denied tokens, as the settings name them."""
 
 from dataclasses import dataclass
 

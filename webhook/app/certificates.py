@@ -1,4 +1,4 @@
-"""Certificates in the cluster: whoever leads keeps them, or leaves them to cert-manager, or to whoever runs it."""
+"""Composition of certificate management: Podgate's own CA, cert-manager, or none."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The door that `--client-identity` asks for, and what keeps it current."""
+"""Composition of the authentication strategy that `--client-identity` selects."""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where policy, overrides and Namespace labels come from: a cluster, or files; which of them, the settings say."""
+"""Composition of the sources of policy, overrides and Namespace labels: a cluster, or files."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""`podgate controller` with everything behind its ports, and its life from start to SIGTERM."""
+"""Runner of `podgate controller`, from start to SIGTERM."""
 
 import asyncio
 import os
@@ -14,8 +14,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.app.cluster import Loop, Sources, follow, leader_lease, report_events
 from webhook.app.controller_loops import controller
-from webhook.app.readiness_log import ReadinessLog
-from webhook.app.supervision import run_forever, stop_signals
+from webhook.app.supervision import ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller
 from webhook.core.document import Purpose
@@ -40,7 +39,7 @@ _STORE_SECONDS = 2.0
 
 
 class ControllerProcess:
-    """One who leads, or stands by."""
+    """The process of one controller replica, which leads or waits for the lease."""
 
     def __init__(
         self, settings: ControllerSettings, telemetry: Telemetry, clock: Clock, client: "ApiClient", sources: Sources

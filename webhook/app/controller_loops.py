@@ -1,4 +1,4 @@
-"""The controller's loops with everything behind their ports, wherever they run: on their own, or within a server."""
+"""Composition of the controller's loops, for the controller process and for a server without one."""
 
 from collections.abc import Callable, Iterable
 

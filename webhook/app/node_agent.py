@@ -1,4 +1,4 @@
-"""What runs on a control-plane node: the cluster's credentials for kube-apiserver, looked at again and again."""
+"""Runner of the node agent: periodic checks of kube-apiserver's credentials on a control-plane node."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

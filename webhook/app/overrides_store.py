@@ -1,4 +1,4 @@
-"""Where commands change overrides: in a cluster with the caller's own rights, or in a file."""
+"""Store of overrides for commands: a cluster, with the user's own rights, or a file."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The server with everything behind its ports, and its life from start to SIGTERM."""
+"""Runner of `podgate serve`, from start to SIGTERM."""
 
 import asyncio
 import sys
@@ -15,11 +15,10 @@ from webhook.app.callers import open_callers
 from webhook.app.client_identity import open_client_authentication
 from webhook.app.cluster import Loop, Sources, open_sources
 from webhook.app.controller_loops import controller, manual_loops
-from webhook.app.readiness_log import ReadinessLog
 from webhook.app.serving_tls import open_tls
 from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
-from webhook.app.supervision import run_forever, stop_signals
+from webhook.app.supervision import ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.errors import UserError
@@ -51,7 +50,7 @@ _LEASE_REMEDY = (
 
 
 class ServerProcess:
-    """The server with everything behind it. Made of good files only; a bad one is a UserError."""
+    """The process of one server with all its parts; UserError for an invalid file."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> None:
         self._settings = settings

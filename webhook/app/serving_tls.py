@@ -1,4 +1,4 @@
-"""What the server shows and asks for in a handshake, from the files that the settings name, and how it stands."""
+"""Composition of TLS for the admission port, from the files that the settings name."""
 
 import time
 from dataclasses import dataclass

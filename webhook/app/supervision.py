@@ -1,16 +1,17 @@
-"""How long-lived processes are kept going, and asked to end."""
+"""Supervision of a process: background tasks, readiness changes in the log, and signals."""
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from webhook.adapters.logs import Logs
 
 _AGAIN_SECONDS = 1.0
+_LOOK_SECONDS = 5.0
 
 
 async def run_forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
-    """Begin again after a defect of ours: a watch that has ended unseen would leave old things in force."""
+    """Restart a loop after an unexpected error: a watch that ended silently would leave old data in use."""
     while True:
         try:
             await loop()
@@ -20,7 +21,7 @@ async def run_forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
 
 
 def stop_signals() -> tuple[asyncio.Event, asyncio.Event]:
-    """Return what is set by SIGTERM or SIGINT, and what a second one sets."""
+    """Return an event set by SIGTERM or SIGINT, and one set by a second signal."""
     asked, asked_again = asyncio.Event(), asyncio.Event()
 
     def ask() -> None:
@@ -30,3 +31,29 @@ def stop_signals() -> tuple[asyncio.Event, asyncio.Event]:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask)
     return asked, asked_again
+
+
+class ReadinessLog:
+    """Logs each change of readiness. It polls, since an expiry has no event. `leaving` is a reason logged elsewhere."""
+
+    def __init__(self, unready: Callable[[], Sequence[str]], logs: Logs, leaving: str = "") -> None:
+        self._unready = unready
+        self._logs = logs
+        self._leaving = leaving
+        self._told: list[str] = []
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def look(self) -> None:
+        reasons = list(self._unready())
+        if reasons == self._told or self._leaving in reasons:
+            return
+        self._told = reasons
+        if reasons:
+            self._logs.said("error", "not ready", reasons=reasons)
+        else:
+            self._logs.said("info", "ready again")

@@ -16,29 +16,29 @@ class Continuity(Struct, frozen=True):
 
 
 class PodLookup(Struct, frozen=True):
-    """Which Pod has a name, None for none, as of a version."""
+    """Result of a lookup by name: the Pod, None for none, and the version of the read."""
 
     pod: Pod | None
     version: int
 
 
 class PodEventHandler(Protocol):
-    """Who is told of the cluster's Pods, one call after the other."""
+    """Receiver of a Pod watch's events, one call at a time."""
 
     async def begin(self) -> None:
-        """Hear that all Pods are listed anew; a list that was begun before may have been given up."""
+        """Start a list of all Pods; an earlier list may have been abandoned."""
         ...
 
     async def listed(self, pods: Sequence[Pod]) -> None:
-        """Take a page of the list."""
+        """Handle a page of the list."""
         ...
 
     async def complete(self) -> None:
-        """Hear that what was on no page is gone."""
+        """End the list: Pods on no page are deleted."""
         ...
 
     async def changed(self, pod: Pod, *, gone: bool) -> None:
-        """Take a Pod as it is now, or as it last was."""
+        """Handle a Pod's current state, or its last one before deletion."""
         ...
 
     async def passed(self, pod: Pod) -> None:
@@ -51,7 +51,7 @@ class PodWatch(Protocol):
 
     @property
     def continuity(self) -> Continuity | None:
-        """What has been told without a gap, None where nothing has."""
+        """The part that has been delivered without a gap, None for nothing."""
         ...
 
     async def run(self, taker: PodEventHandler) -> None:
@@ -59,9 +59,9 @@ class PodWatch(Protocol):
         ...
 
     def list_again(self) -> None:
-        """List anew, soon; what was seen without a gap stays so."""
+        """List again soon; continuity is kept."""
         ...
 
     async def find(self, namespace: str, name: str) -> PodLookup | None:
-        """Ask the cluster itself, whatever its caches hold; None where there is no answer."""
+        """Look up a Pod with a consistent read; None without an answer."""
         ...

@@ -1,20 +1,20 @@
-"""Where everybody sees how services stand, without asking us."""
+"""ServiceStatus objects in the cluster."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 
 class ServiceStatusClient(Protocol):
-    """A place for each service. NoBoardError where nobody has put one up, BoardError where there is no answer."""
+    """One object for each service. ServiceStatusNotInstalledError without the kind, ServiceStatusError on failure."""
 
     async def read(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return what stands there, by service."""
+        """Return the status of each object by service."""
         ...
 
     async def write(self, service: str, status: Mapping[str, Any]) -> None:
-        """Have this stand for a service, and nothing else."""
+        """Replace the status of a service's object, created if necessary."""
         ...
 
     async def delete(self, service: str) -> None:
-        """Take away what stands for a service, and its place."""
+        """Delete the object of a service."""
         ...

@@ -1,4 +1,4 @@
-"""What an answer of `replay` says of how a service stands: its limits, its pool's, and its breaker."""
+"""Fields of a replay's output lines: limits of the service and its pool, and the breaker."""
 
 from typing import Any
 

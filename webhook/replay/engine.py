@@ -1,4 +1,4 @@
-"""Plays events: a virtual clock, a store, and the one evaluation."""
+"""Engine of `replay`: applies events to the server's evaluation over virtual time."""
 
 from collections.abc import Callable
 from itertools import count

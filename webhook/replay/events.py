@@ -1,4 +1,4 @@
-"""The events of `replay`: one JSON object a line, told apart by the one key that names what happened."""
+"""Events of `replay`: one JSON object per line, with one key that names its kind."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,7 +28,7 @@ class ReplayEvent(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
 
 
 class PodAsks(ReplayEvent, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """A Pod asks: both halves judge it."""
+    """A request for a Pod, sent to both webhooks."""
 
     kind: ClassVar[str] = "pod"
     pod: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What a replay says of breakers at its end: how often each tripped and by what, how long it was open, for whom."""
+"""Summary of breakers at the end of a replay: trips by trigger, time open, and affected Pods."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

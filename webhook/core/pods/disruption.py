@@ -1,4 +1,4 @@
-"""Whether a watched Pod was taken away by the cluster: evicted, preempted, or lost with its node; and who replaces it.
+"""Disruption of a watched Pod by the cluster: eviction, preemption or node loss; and the controller that replaces it.
 
 A tenant can write ownerReferences, and evict Pods of its own: all that it gains is that quota refusals of its own
 service do not count as quota events for a while. The quota holds all the same.

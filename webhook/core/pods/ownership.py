@@ -1,4 +1,4 @@
-"""What a watched Pod is to the counters: whose it is, what it takes, and until when it counts among the live ones.
+"""Ownership of a watched Pod: its service, its cost, and until when it counts as live.
 
 Its label is Podgate's own word, but only where the policy makes that service the owner; elsewhere the store must know
 the Pod. The same goes for one that looks exempt: the watch shows no user, and a tenant can write what it does show.

@@ -1,4 +1,4 @@
-"""How a watched Pod's start went: whether it became Ready, in what time, and by which name its failure goes."""
+"""Outcome of a watched Pod's start: whether it became Ready, its latency, and the cause of a failure."""
 
 from collections.abc import Iterator
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What a ServiceStatus object says of one service: nothing that time alone changes, so that it is seldom written."""
+"""Status of a ServiceStatus object; without fields that change by time alone, so that it is rarely written."""
 
 from typing import Any
 
