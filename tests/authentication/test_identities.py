@@ -72,50 +72,51 @@ def entry(**changed: str | None) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "does not look like a list of identities: it lacks role or certificate"),
-        ("# role: certificate:\n[]", "must be a list of at least one identity"),
-        ("role: apiserver\ncertificate: x", "must be a list"),
-        ("- {role: x, certificate: [", "not YAML"),
-        (entry() + "- text", "[1]: 'text': must be a mapping"),
-        ("- text", "does not look like a list of identities"),
-        (entry() + entry(), "[1]: says the same as [0]"),
-        (entry() + entry(role=None), "[1].role: missing: must be one of apiserver, reporter"),
-        (entry(role="admin"), "[0].role: 'admin': must be one of apiserver, reporter"),
-        (entry(role="[apiserver]"), "[0].role: ['apiserver']"),
-        (entry() + entry(certificate=None), "[1].certificate: missing: must have exactly one of commonName, uri"),
-        (entry(certificate="{}"), "[0].certificate: {}: must have exactly one of"),
-        (entry(certificate="{commonName: a, uri: 'spiffe://a'}"), "must have exactly one of"),
-        (entry(certificate="{common_name: a}"), "must have exactly one of"),
-        (entry(certificate="{commonName: 7}"), "[0].certificate.commonName: 7: must be a text"),
-        (entry(certificate="{commonName: ''}"), "[0].certificate.commonName: '': must be a text, not empty"),
-        (entry(certificate="{uri: 'https://a'}"), "[0].certificate.uri: 'https://a': must begin with spiffe://"),
-        (entry(certificate="{dnsName: '*.a'}"), "must be one name: no wildcards"),
-        (entry(certificate="{commonNameIsIssuer: false}"), "must be true; leave it out otherwise"),
-        (entry(issuer=None), "[0].issuer: missing: must be a text"),
-        (entry(issuer="7"), "[0].issuer: 7: must be a text"),
-        (entry(audience=None), "[0].audience: missing"),
-        (entry(subject=None), "[0].subject: missing"),
-        (entry(subject="'a*b'"), "[0].subject: 'a*b': `*` stands for the rest of a subject: once, at its end"),
-        (entry(subject="'a**'"), "[0].subject: 'a**'"),
-        (entry(clientId="{claim: ''}"), "[0].clientId.claim: '': must name a claim"),
-        (entry(clientId="{from: token}"), "[0].clientId.from: 'token': must be one of subject, issuer, commonName"),
-        (entry(clientId="subject"), "[0].clientId: 'subject': must have exactly one of claim, from"),
-        (entry(subjct="s"), "[0].subjct: 's': unknown key"),
-        (entry() + "  role: reporter\n", "the key 'role' stands twice"),
+        ("", "(document): (empty): there is no document"),
+        ("# role: certificate:\n[]", "2:1: (document): []: no identity"),
+        ("role: apiserver\ncertificate: x", "not a list"),
+        ("- {role: x, certificate: [", "2:1: (document): (end): a value or a closing bracket is missing"),
+        (entry() + "- text", "[1]: text: not a mapping"),
+        ("- text", "does not look like a list of identities: it lacks role or certificate"),
+        (entry() + entry(), "6:3: [1]: {...}: the same identity as in line 1: remove one"),
+        (entry() + entry(role=None), "[1].role: (absent): required: add role"),
+        (entry(role="admin"), "1:9: [0].role: admin: not one of its values: use apiserver, proxy or reporter"),
+        (entry(role="[apiserver]"), "[0].role: [...]: not a single word"),
+        (entry() + entry(certificate=None), "[1].certificate: (absent): required: add certificate"),
+        (entry(certificate="{}"), "[0].certificate: {}: 0 fields: write exactly one of commonName, uri"),
+        (entry(certificate="{commonName: a, uri: 'spiffe://a'}"), "2 fields: write exactly one of"),
+        (entry(certificate="{common_name: a}"), "unknown field: did you mean commonName?"),
+        (entry(certificate="{commonName: 7}"), "[0].certificate.commonName: 7: 7 without quotes is a number"),
+        (entry(certificate="{commonName: ''}"), '[0].certificate.commonName: "": empty: write at least one character'),
+        (entry(certificate="{uri: 'https://a'}"), '[0].certificate.uri: "https://a": not a SPIFFE ID'),
+        (entry(certificate="{dnsName: '*.a'}"), "a wildcard: write one whole name"),
+        (entry(certificate="{commonNameIsIssuer: false}"), "can only be true: write true, or leave it out"),
+        (entry(issuer=None), "[0].issuer: (absent): required: add issuer"),
+        (entry(issuer="7"), "[0].issuer: 7: 7 without quotes is a number"),
+        (entry(audience=None), "[0].audience: (absent): required"),
+        (entry(subject=None), "[0].subject: (absent): required"),
+        (entry(subject="'a*b'"), '[0].subject: "a*b": a `*` that is not the last character: write `*` once'),
+        (entry(subject="'a**'"), '[0].subject: "a**"'),
+        (entry(clientId="{claim: ''}"), '[0].clientId.claim: "": empty'),
+        (entry(clientId="{from: token}"), "[0].clientId.from: token: not one of its values: use commonName, issuer or"),
+        (entry(clientId="{claim: c, from: issuer}"), "[0].clientId: {...}: 2 fields: write exactly one of claim, from"),
+        (entry(clientId="subject"), "[0].clientId: subject: a single value, where a mapping of fields belongs"),
+        (entry(subjct="s"), "[0].subjct: s: unknown field"),
+        (entry() + "  role: reporter\n", "6:3: [0].role: reporter: written twice, first in line 1"),
     ],
 )
 def test_a_mistake_is_told_with_its_place_value_and_remedy(text: str, says: str) -> None:
     with pytest.raises(UserError) as refused:
         parse_identities(text.encode(), "identities.yaml")
     assert says in str(refused.value)
-    assert str(refused.value).startswith("identities.yaml: ")
+    assert re.match(r"identities\.yaml:\d+:\d+: ", str(refused.value))
 
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(UserError) as refused:
         parse_identities((entry(role="admin", issuer=None) + entry(certificate="{}", extra="1")).encode(), "f")
     places = [line.split(": ")[1] for line in str(refused.value).splitlines()]
-    assert places == ["[0].role", "[0].issuer", "[1].extra", "[1].certificate"]
+    assert places == ["[0].issuer", "[0].role", "[1].certificate", "[1].extra"]
 
 
 def test_a_missing_file_is_a_users_error(tmp_path: Path) -> None:
@@ -239,7 +240,7 @@ def test_identities_that_change_are_taken_and_bad_ones_change_nothing(tmp_path: 
         known.reload()
         assert [one.subject for one in known.value.callers] == ["t"], text
     assert (known.generation, known.failures, told[:2]) == (2, 5, [None, None])
-    assert str(told[-1]).startswith(f"{path}: [1].role: 'admin'")
+    assert str(told[-1]).startswith(f"{path}:6:9: [1].role: admin")
 
 
 def test_a_file_by_which_every_review_would_be_refused_is_a_mistake(tmp_path: Path) -> None:

@@ -286,13 +286,13 @@ async def test_no_client_is_asked_for_a_certificate(tmp_path: Path) -> None:
         ("\n\n", "holds 0 lines"),
         (f"{SECRET}\n{OTHER}\n{SECRET}x\n", "holds 3 lines"),
         (f"{SECRET}\n{SECRET}\n", "two different ones"),
-        (f"{SECRET[:31]}\n", "line 1 is no path: 31 characters"),
-        (f"{SECRET}\n{'a1b2' * 40}\n", "line 2 is no path: 160 characters"),
-        (f"/{SECRET}\n", "line 1 is no path"),
-        (f"{SECRET} {OTHER}\n", "line 1 is no path"),
-        (f"{SECRET}ä\n", "line 1 is no path"),
-        (f"{SECRET.upper()}\n", "line 1 is no path"),  # the API server would not take it
-        (f"{SECRET}_x\n", "line 1 is no path"),
+        (f"{SECRET[:31]}\n", ":1:1: .not shown.: 31 characters"),
+        (f"{SECRET}\n{'a1b2' * 40}\n", ":2:1: .not shown.: 160 characters"),
+        (f"/{SECRET}\n", ":1:1: .not shown.: "),
+        (f"{SECRET} {OTHER}\n", ":1:1: .not shown.: "),
+        (f"{SECRET}ä\n", ":1:1: .not shown.: "),
+        (f"{SECRET.upper()}\n", ":1:1: .not shown.: "),  # the API server would not take it
+        (f"{SECRET}_x\n", ":1:1: .not shown.: "),
         (f"{'podgate' * 5}\n", "could be guessed"),
         (f"{'0' * 64}\n", "could be guessed"),
     ],
@@ -356,7 +356,7 @@ def test_the_configurations_call_by_the_first_path(tmp_path: Path) -> None:
 def test_a_bad_path_file_is_named_by_the_command(tmp_path: Path) -> None:
     files = Reduced.at(tmp_path, "short")
     command = ["policy", "webhooks", "--policy", str(files.policy), "--ca", str(tmp_path / "ca.crt")]
-    for name, says in (("path", "line 1 is no path"), ("none", "none")):
+    for name, says in (("path", ":1:1: (not shown): "), ("none", "none")):
         done = CliRunner().invoke(root, [*command, "--path-file", str(tmp_path / name)])
         assert isinstance(done.exception, UserError)
         assert says in str(done.exception)

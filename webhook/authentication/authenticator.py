@@ -121,7 +121,7 @@ class Authenticator:
         return known.caller
 
     def _check_denied(self, issuer: str, jti: str | None, now_us: int) -> None:
-        if self._denials is not None and jti is not None and self._denials.denies(issuer, jti, now_us):
+        if self._denials is not None and jti is not None and self._denials.is_revoked(issuer, jti, now_us):
             refuse(AuthFailure.DENIED, f"iss {issuer!r}, jti {jti!r} is denied")
 
     def _follow(self) -> None:

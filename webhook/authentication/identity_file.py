@@ -1,10 +1,13 @@
-"""The identity tuples from a YAML file: typed, strict, every mistake at once."""
+"""Identity file: the identity tuples and the proxies, from a watched YAML file."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+from msgspec import Meta, Struct, field
+
+from webhook.authentication.documents import document_errors, read_list
 from webhook.authentication.identities import (
     SPIFFE,
     CertificateField,
@@ -14,28 +17,67 @@ from webhook.authentication.identities import (
     Proxy,
     Role,
 )
+from webhook.core.document.schema_problems import schema_problems
 from webhook.core.document.yaml.document_kind import DocumentKind, mark_of
+from webhook.core.document.yaml.nodes import Node
+from webhook.core.document.yaml.parts import DocumentPart, InvalidPaths, converted, until_invalid
+from webhook.core.document.yaml.problems import DocumentError, Problem
 from webhook.errors import UserError
-from webhook.support.strict_yaml import read_yaml, shown_only_as
 from webhook.support.watched_file import Reloading
 
 _FILE_BYTES_MAX = 256 * 1024
 _A_ROLE = mark_of("role", r"\s*[\"']?(apiserver|reporter|proxy)\b").pattern
+_REMEDY = "give entries such as {role: apiserver, certificate: ..., issuer: ..., audience: ..., subject: ...}"
 _KIND = DocumentKind(
     "a list of identities",
-    # An entry whose certificate was forgotten is known by its role.
+    # An entry that lacks its certificate is recognized by its role.
     (mark_of("role"), re.compile(f"{_A_ROLE}|{mark_of('certificate').pattern}", re.MULTILINE)),
     "it lacks role or certificate",
-    "give entries such as {role: apiserver, certificate: ..., issuer: ..., audience: ..., subject: ...}",
+    _REMEDY,
 )
 _PROXY = "proxy"
-"""A role that is no caller's: an entry of its own kind."""
+"""The role of a proxy, which is not a caller: its entry has other fields."""
+_Text = Annotated[str, Meta(min_length=1)]
+
+
+class _Certificate(Struct, rename="camel"):
+    """The name that the certificate must have: exactly one field."""
+
+    common_name: _Text | None = None
+    uri: _Text | None = None
+    dns_name: _Text | None = None
+    common_name_is_issuer: bool | None = None
+
+
+class _ClientId(Struct):
+    """The source of the client id: exactly one field."""
+
+    claim: _Text | None = None
+    source: Literal["subject", "issuer", "commonName"] | None = field(default=None, name="from")
+
+
+class _CallerEntry(Struct, rename="camel"):
+    """One caller as written."""
+
+    role: Literal["apiserver", "reporter", "proxy"]
+    certificate: _Certificate
+    audience: _Text
+    subject: _Text
+    issuer: _Text | None = None
+    client_id: _ClientId | None = None
+
+
+class _ProxyEntry(Struct):
+    """One proxy as written: it has a certificate, but no token."""
+
+    role: Literal["proxy"]
+    certificate: _Certificate
 
 
 class IdentityFile(Reloading[Identities]):
-    """The identities in force: the file is read again when it changes, the last good ones are kept.
+    """The identities in force. When the file changes it is read again; a bad one changes nothing.
 
-    Entries about proxies are wanted where callers come through one (`behind_proxy`), and a mistake elsewhere.
+    Entries with the role proxy are required if callers come through one (`behind_proxy`), and a mistake otherwise.
     """
 
     def __init__(
@@ -66,139 +108,107 @@ def _check_roles(identities: Identities, name: str, *, behind_proxy: bool) -> No
 
 
 def parse_identities(content: bytes, name: str) -> Identities:
-    """Read the document; UserError with every mistake, one a line."""
-    with shown_only_as(_KIND, content, name):
-        return _parsed(content, name)
-
-
-def _parsed(content: bytes, name: str) -> Identities:
-    document = read_yaml(content, name)
-    mistakes: list[str] = []
-    found: list[Identity | Proxy] = []
-    if not isinstance(document, list) or not document:
-        mistakes.append(f"must be a list of at least one identity, not {_shown(document)}")
-    else:
-        for position, entry in enumerate(document):
-            is_proxy = isinstance(entry, dict) and entry.get("role") == _PROXY
-            one = (_ProxyReader if is_proxy else _Reader)(entry, f"[{position}]", mistakes).entry()
-            if one is not None and one in found:
-                mistakes.append(f"[{position}]: says the same as [{found.index(one)}]: remove one")
-            found += [one] if one is not None else []
-    if mistakes:
-        raise UserError(
-            "\n".join(f"{name}: {mistake}" for mistake in mistakes),
-            "an identity has the keys role, certificate, issuer, audience, subject and, if wanted, clientId; "
-            "a proxy has role and certificate",
-        )
+    """Read the document; UserError with every mistake, one per line."""
+    with document_errors(name, content, _KIND):
+        root, problems = read_list(content, _REMEDY)
+        assert isinstance(root.value, list)  # noqa: S101  read_list has checked it
+        if not root.value:
+            problems.append(root.problem("no identity", _REMEDY))
+        found: dict[Identity | Proxy, Node] = {}
+        for entry in root.value:
+            wrong = list(_problems_of(entry))
+            problems += wrong
+            if not wrong and not problems:
+                first = found.setdefault(_identity_of(entry), entry)
+                if first is not entry:
+                    problems.append(
+                        entry.problem(f"the same identity as in line {first.line}", "remove one of the two")
+                    )
+        if problems:
+            raise DocumentError(problems)
     callers = tuple(one for one in found if isinstance(one, Identity))
     return Identities(callers, tuple(one for one in found if isinstance(one, Proxy)))
 
 
-class _Reader:
-    """Reads one entry and notes all that is wrong with it."""
-
-    _KEYS: tuple[str, ...] = ("role", "certificate", "issuer", "audience", "subject", "clientId")
-
-    def __init__(self, entry: Any, path: str, mistakes: list[str]) -> None:
-        self._entry: dict[Any, Any] = entry if isinstance(entry, dict) else {}
-        self._path = path
-        self._mistakes = mistakes
-        self._good = True
-        if not isinstance(entry, dict):
-            self._wrong("", entry, f"must be a mapping with the keys {', '.join(self._KEYS)}")
-        for key in self._entry:
-            if key not in self._KEYS:
-                self._wrong(f".{key}", self._entry[key], f"unknown key: the keys are {', '.join(self._KEYS)}")
-
-    def entry(self) -> Identity | Proxy | None:
-        if not self._good and not self._entry:
-            return None
-        role = self._choice("role", Role)
-        field, certificate = self._certificate()
-        optional = field is CertificateField.COMMON_NAME_IS_ISSUER and "issuer" not in self._entry
-        issuer = None if optional else self._text("issuer")
-        audience, subject = self._text("audience"), self._text("subject")
-        if "*" in subject[:-1]:
-            self._wrong(".subject", subject, "`*` stands for the rest of a subject: once, at its end")
-        source, claim = self._client_id()
-        if not self._good or role is None or field is None:
-            return None
-        return Identity(role, field, certificate, issuer, audience, subject, source, claim)
-
-    def _certificate(self) -> tuple[CertificateField | None, str]:
-        key, value = self._single("certificate", tuple(CertificateField))
-        if key is None:
-            return None, ""
-        field, path = CertificateField(key), f".certificate.{key}"
-        if field is CertificateField.COMMON_NAME_IS_ISSUER:
-            self._check(value is True, path, value, "must be true; leave it out otherwise")
-            return field, ""
-        if not self._check(isinstance(value, str) and bool(value), path, value, "must be a text, not empty"):
-            return None, ""
-        if field is CertificateField.URI:
-            self._check(value.startswith(SPIFFE), path, value, f"must begin with {SPIFFE}")
-        if field is CertificateField.DNS_NAME:
-            value = value.lower()
-            self._check("*" not in value, path, value, "must be one name: no wildcards")
-        return field, value
-
-    def _client_id(self) -> tuple[ClientIdSource, str]:
-        if "clientId" not in self._entry:
-            return ClientIdSource.SUBJECT, ""
-        key, value = self._single("clientId", ("claim", "from"))
-        if key == "claim":
-            self._check(isinstance(value, str) and bool(value), ".clientId.claim", value, "must name a claim")
-            return ClientIdSource.CLAIM, str(value)
-        sources = [str(source) for source in ClientIdSource if source is not ClientIdSource.CLAIM]
-        if key == "from" and self._check(
-            _among(value, sources), ".clientId.from", value, f"must be one of {', '.join(sources)}"
-        ):
-            return ClientIdSource(value), ""
-        return ClientIdSource.SUBJECT, ""
-
-    def _single(self, key: str, allowed: tuple[str, ...]) -> tuple[str | None, Any]:
-        value = self._entry.get(key)
-        if isinstance(value, dict) and len(value) == 1 and _among(next(iter(value)), allowed):
-            return next(iter(value.items()))
-        self._wrong(f".{key}", value, f"must have exactly one of {', '.join(allowed)}")
-        return None, None
-
-    def _choice(self, key: str, choices: type[Role]) -> Role | None:
-        value = self._entry.get(key)
-        words = [str(choice) for choice in choices]
-        allowed = f"must be one of {', '.join([*words, _PROXY])}"
-        return choices(str(value)) if self._check(_among(value, words), f".{key}", value, allowed) else None
-
-    def _text(self, key: str) -> str:
-        value = self._entry.get(key)
-        good = self._check(isinstance(value, str) and bool(value), f".{key}", value, "must be a text, not empty")
-        return value if good else ""  # type: ignore[return-value]  # checked above
-
-    def _check(self, good: bool, path: str, value: Any, remedy: str) -> bool:  # noqa: FBT001  the condition
-        if not good:
-            self._wrong(path, value, remedy)
-        return good
-
-    def _wrong(self, path: str, value: Any, remedy: str) -> None:
-        self._good = False
-        self._mistakes.append(f"{self._path}{path}: {_shown(value)}: {remedy}")
+def _is_proxy(entry: Node) -> bool:
+    return isinstance(entry.value, dict) and "role" in entry.value and entry.value["role"].value == _PROXY
 
 
-class _ProxyReader(_Reader):
-    """Reads one entry about a proxy: it brings no token of its own."""
-
-    _KEYS = ("role", "certificate")
-
-    def entry(self) -> Proxy | None:
-        field, certificate = self._certificate()
-        if field is CertificateField.COMMON_NAME_IS_ISSUER:
-            self._wrong(".certificate", field, "a proxy has no token, and so no issuer: name its certificate")
-        return Proxy(field, certificate) if self._good and field is not None else None
-
-
-def _among(value: Any, words: Sequence[str]) -> bool:
-    return isinstance(value, str) and value in words
+def _problems_of(entry: Node) -> Iterator[Problem]:
+    if not isinstance(entry.value, dict):
+        yield entry.problem("not a mapping", _REMEDY)
+        return
+    is_proxy = _is_proxy(entry)
+    found = list(schema_problems(entry, _ProxyEntry if is_proxy else _CallerEntry))
+    yield from (mistake.problem for mistake in found)
+    part = DocumentPart(entry, (), InvalidPaths(path for mistake in found for path in mistake.wrong))
+    rules = (_certificate_of_a_proxy,) if is_proxy else (_issuer_is_known, _star_is_last, _one_client_id)
+    for rule in (_one_certificate_name, *rules):
+        yield from until_invalid(rule(part))
 
 
-def _shown(value: Any) -> str:
-    return "missing" if value is None else repr(value)[:80]
+def _only(part: DocumentPart | None, names: str) -> Iterator[Problem]:
+    if part is not None and isinstance(part.node.value, dict) and len(part.node.value) != 1:
+        yield part.wrong(f"{len(part.node.value)} fields", f"write exactly one of {names}")
+
+
+def _one_certificate_name(entry: DocumentPart) -> Iterator[Problem]:
+    certificate = entry.get("certificate")
+    yield from _only(certificate, ", ".join(CertificateField))
+    names = certificate.fields() if certificate is not None else {}
+    if (flag := names.get(CertificateField.COMMON_NAME_IS_ISSUER)) is not None and flag.node.value is not True:
+        yield flag.wrong("can only be true", "write true, or leave it out")
+    if (uri := names.get(CertificateField.URI)) is not None and not uri.node.text.startswith(SPIFFE):
+        yield uri.wrong("not a SPIFFE ID", f"write one that begins with {SPIFFE}")
+    if (dns_name := names.get(CertificateField.DNS_NAME)) is not None and "*" in dns_name.node.text:
+        yield dns_name.wrong("a wildcard", "write one whole name")
+
+
+def _certificate_of_a_proxy(entry: DocumentPart) -> Iterator[Problem]:
+    if (flag := entry.get("certificate", CertificateField.COMMON_NAME_IS_ISSUER)) is not None:
+        yield flag.wrong_field("a proxy has no token, and so no issuer", "write the name of its certificate")
+
+
+def _issuer_is_known(entry: DocumentPart) -> Iterator[Problem]:
+    if entry.get("issuer") is None and entry.get("certificate", CertificateField.COMMON_NAME_IS_ISSUER) is None:
+        yield entry.lacks("issuer", "required", "add issuer, or certificate: {commonNameIsIssuer: true}")
+
+
+def _star_is_last(entry: DocumentPart) -> Iterator[Problem]:
+    subject = entry.get("subject")
+    if subject is not None and "*" in subject.node.text[:-1]:
+        yield subject.wrong("a `*` that is not the last character", "write `*` once, at the end, for any remainder")
+
+
+def _one_client_id(entry: DocumentPart) -> Iterator[Problem]:
+    yield from _only(entry.get("clientId"), "claim, from")
+
+
+def _identity_of(entry: Node) -> Identity | Proxy:
+    """Return a checked entry as its identity."""
+    if _is_proxy(entry):
+        return Proxy(*_certificate_name(converted(entry, _ProxyEntry).certificate))
+    caller = converted(entry, _CallerEntry)
+    certificate_field, name = _certificate_name(caller.certificate)
+    client_id = caller.client_id or _ClientId()
+    source = ClientIdSource.CLAIM if client_id.claim else ClientIdSource(client_id.source or ClientIdSource.SUBJECT)
+    return Identity(
+        Role(caller.role),
+        certificate_field,
+        name,
+        caller.issuer,
+        caller.audience,
+        caller.subject,
+        source,
+        client_id.claim or "",
+    )
+
+
+def _certificate_name(certificate: _Certificate) -> tuple[CertificateField, str]:
+    if certificate.common_name is not None:
+        return CertificateField.COMMON_NAME, certificate.common_name
+    if certificate.uri is not None:
+        return CertificateField.URI, certificate.uri
+    if certificate.dns_name is not None:
+        return CertificateField.DNS_NAME, certificate.dns_name.lower()
+    return CertificateField.COMMON_NAME_IS_ISSUER, ""

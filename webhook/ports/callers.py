@@ -90,7 +90,7 @@ class KeySource(Protocol):
 class TokenRevocations(Protocol):
     """Tokens that are good in themselves and denied all the same."""
 
-    def denies(self, issuer: str, jti: str, now_us: int) -> bool: ...
+    def is_revoked(self, issuer: str, jti: str, now_us: int) -> bool: ...
 
 
 class CurrentValue(Protocol[_T_co]):

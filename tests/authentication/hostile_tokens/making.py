@@ -229,7 +229,7 @@ class Denials:
 
     denied: set[tuple[str, str]] = field(default_factory=set)
 
-    def denies(self, issuer: str, jti: str, _now_us: int) -> bool:
+    def is_revoked(self, issuer: str, jti: str, _now_us: int) -> bool:
         return (issuer, jti) in self.denied
 
 

@@ -1,90 +1,93 @@
-"""Tokens that are denied although they are good: by issuer and id, from a file that is read again when it changes.
+"""Revocation list: tokens that are denied although they are valid, by issuer and id, from a watched file.
 
-Never by a token's text: one token has many (an ECDSA signature can be rewritten by anybody, and still verifies).
+Tokens are never revoked by their text: anyone can rewrite an ECDSA signature so that it still verifies.
 """
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct
+
+from webhook.authentication.documents import document_errors, read_list
+from webhook.core.document.schema_problems import schema_problems
 from webhook.core.document.yaml.document_kind import DocumentKind
-from webhook.errors import UserError
-from webhook.support.strict_yaml import read_yaml, shown_only_as
+from webhook.core.document.yaml.nodes import Node
+from webhook.core.document.yaml.problems import DocumentError, Problem
 from webhook.support.watched_file import Reloading
 
 _FILE_BYTES_MAX = 512 * 1024
 _ENTRIES_MAX = 4096
-_TEXT_LENGTH_MAX = 512
-_KEYS = ("iss", "jti", "until", "reason")
 _US = 1_000_000
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
 _REMEDY = "write a list of {iss: ISSUER, jti: TOKEN ID} with, if wanted, until (RFC 3339) and reason; [] for none"
 _KIND = DocumentKind.of_keys("a list of tokens", "iss", "jti", remedy=_REMEDY)
+_Text = Annotated[str, Meta(min_length=1, max_length=512)]
 
-Denied = Mapping[tuple[str, str], float]
-"""Until when, in microseconds since the Unix epoch, by issuer and id."""
+Revoked = Mapping[tuple[str, str], float]
+"""End of the revocation in microseconds since the Unix epoch, by issuer and token id."""
 
 
-class RevocationFile(Reloading[Denied]):
-    """Denials from a file."""
+class _Revocation(Struct):
+    """One entry as written. `until` is checked by `_until_us`, `reason` is for its readers."""
+
+    iss: _Text
+    jti: _Text
+    until: Any = None
+    reason: Any = None
+
+
+class RevocationFile(Reloading[Revoked]):
+    """Revocations from a file, read again when it changes."""
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
         super().__init__(
             [path], _FILE_BYTES_MAX, lambda contents: parse_revocations(contents[0], str(path)), on_reading
         )
 
-    def denies(self, issuer: str, jti: str, now_us: int) -> bool:
+    def is_revoked(self, issuer: str, jti: str, now_us: int) -> bool:
         return now_us < self.value.get((issuer, jti), 0)
 
 
-def parse_revocations(content: bytes, name: str) -> Denied:
-    """Read the list; UserError with every mistake, one a line. An empty file is one: it may be half written."""
-    with shown_only_as(_KIND, content, name):
-        return _parsed(content, name)
+def parse_revocations(content: bytes, name: str) -> Revoked:
+    """Read the list; UserError with every mistake, one per line. An empty file is a mistake: it may be half written."""
+    with document_errors(name, content, _KIND):
+        root, problems = read_list(content, _REMEDY)
+        assert isinstance(root.value, list)  # noqa: S101  read_list has checked it
+        if len(root.value) > _ENTRIES_MAX:
+            problems.append(root.problem(f"{len(root.value)} entries", f"write at most {_ENTRIES_MAX}"))
+            raise DocumentError(problems)
+        for entry in root.value:
+            problems += _problems_of(entry)
+        if problems:
+            raise DocumentError(problems)
+        revoked: dict[tuple[str, str], float] = {}
+        for entry in root.value:
+            token = (str(entry.child("iss").value), str(entry.child("jti").value))
+            revoked[token] = max(_until_us(entry), revoked.get(token, 0))
+        return revoked
 
 
-def _parsed(content: bytes, name: str) -> Denied:
-    document = read_yaml(content, name)
-    if not isinstance(document, list) or len(document) > _ENTRIES_MAX:
-        raise UserError(f"{name}: must be a list of at most {_ENTRIES_MAX} tokens", _REMEDY)
-    denied: dict[tuple[str, str], float] = {}
-    mistakes = []
-    for position, entry in enumerate(document):
-        try:
-            token, until_us = _entry(entry)
-            denied[token] = max(until_us, denied.get(token, 0))
-        except ValueError as error:
-            mistakes.append(f"{name}: [{position}]{error}")
-    if mistakes:
-        raise UserError("\n".join(mistakes), _REMEDY)
-    return denied
-
-
-def _entry(entry: Any) -> tuple[tuple[str, str], float]:
-    if not isinstance(entry, dict):
-        raise ValueError(": must be a mapping with iss and jti")  # noqa: TRY004 - a document's fault
-    for key in entry:
-        if key not in _KEYS:
-            raise ValueError(f".{str(key)[:80]}: unknown key: the keys are {', '.join(_KEYS)}")
-    for name in ("iss", "jti"):
-        value = entry.get(name)
-        if not isinstance(value, str) or not 0 < len(value) <= _TEXT_LENGTH_MAX:
-            shown = "missing" if value is None else repr(value)[:80]
-            raise ValueError(f".{name}: {shown}: must be a text as in the token: put it in quotes")
-    return (entry["iss"], entry["jti"]), _until_us(entry.get("until"))
-
-
-def _until_us(value: Any) -> float:
-    """Read a time as YAML gives it, or as the text that JSON has."""
-    if value is None:
-        return float("inf")
+def _problems_of(entry: Node) -> Iterator[Problem]:
+    if not isinstance(entry.value, dict):
+        yield entry.problem("not a mapping", "write {iss: ISSUER, jti: TOKEN ID}")
+        return
+    for mistake in schema_problems(entry, _Revocation):
+        yield mistake.problem
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        _until_us(entry)
     except ValueError:
-        moment = None
-    if isinstance(moment, date) and not isinstance(moment, datetime):
-        moment = None
-    if not isinstance(moment, datetime):
-        raise ValueError(f".until: {str(value)[:80]!r}: must be a time such as 2030-01-31T12:00:00Z")  # noqa: TRY004 - as above
-    # PyYAML gives times with an offset as UTC without one.
+        yield entry.child("until").problem("not a time", "write one such as 2030-01-31T12:00:00Z")
+
+
+def _until_us(entry: Node) -> float:
+    """Return the end of a revocation; ValueError if it is no time. A time without an offset is in UTC."""
+    until = entry.value.get("until") if isinstance(entry.value, dict) else None
+    if until is None or until.value is None:
+        return float("inf")
+    if not isinstance(until.value, str) or (_DATE.fullmatch(until.text) and not until.quoted):
+        raise ValueError(until.text)
+    moment = datetime.fromisoformat(until.value)
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * _US

@@ -185,6 +185,10 @@ def _empty(_: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
     yield SchemaProblem(node.problem("empty", "write at least one entry"), path)
 
 
+def _empty_text(_: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
+    yield SchemaProblem(node.problem("empty", "write at least one character"), path)
+
+
 def _too_long(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
     yield SchemaProblem(node.problem(f"longer than {error.validator_value}", "shorten it"), path)
 
@@ -199,7 +203,7 @@ _EXPLAINED: dict[str, Callable[[Any, Node, Path], Iterator[SchemaProblem]]] = {
     "maximum": _out_of_range,
     "minItems": _empty,
     "minProperties": _empty,
-    "minLength": _empty,
+    "minLength": _empty_text,
     "maxLength": _too_long,
     "maxItems": _too_long,
 }

@@ -1,0 +1,36 @@
+"""Problems of the documents of authentication as a UserError: one line each, with file, line and column."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from webhook.core.document.yaml.document_kind import DocumentKind, redacted_unless
+from webhook.core.document.yaml.nodes import Node
+from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem
+from webhook.core.document.yaml.reader import read
+from webhook.errors import UserError
+
+
+@contextmanager
+def document_errors(name: str, content: bytes, kind: DocumentKind) -> Iterator[None]:
+    """Raise a DocumentError as a UserError. It shows nothing of a file that is not of this kind."""
+    with problems_of(name), redacted_unless(kind, content):
+        yield
+
+
+@contextmanager
+def problems_of(name: str) -> Iterator[None]:
+    """Raise a DocumentError as a UserError about the file `name`."""
+    try:
+        yield
+    except DocumentError as error:
+        raise UserError("\n".join(f"{name}:{problem}" for problem in error.problems)) from None
+
+
+def read_list(content: bytes, remedy: str) -> tuple[Node, list[Problem]]:
+    """Return the root, whose value is a list, and the problems found by the reader; DocumentError if it is no list."""
+    reading = read(content)
+    if reading.is_empty:
+        raise DocumentError([Problem(1, 1, DOCUMENT, "(empty)", "there is no document", remedy)])
+    if not isinstance(reading.root.value, list):
+        raise DocumentError([*reading.problems, reading.root.problem("not a list", remedy)])
+    return reading.root, reading.problems
