@@ -27,12 +27,12 @@ from tests.harness.raw import BODY, eventually, head, line, sized, status
 from tests.harness.serving import serving
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError
+from webhook.authentication.certificates.chain_verifier import ClientChainVerifier, ForeignCertificateError
+from webhook.authentication.certificates.xfcc import HEADER_BYTES_MAX, forwarded_certificate
 from webhook.authentication.forwarded_certificate import ForwardedCaFile, ForwardedCertificateStrategy
 from webhook.authentication.identity_file import IdentityFile
 from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.tokens.jwks_union import JwksUnion
-from webhook.authentication.xfcc import HEADER_BYTES_MAX, forwarded_certificate
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
 
@@ -447,9 +447,9 @@ def test_identities_about_proxies_go_with_the_mode(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no entry has the role proxy"):
         IdentityFile(file, behind_proxy=True)
     for entry, says in (
-        ("{role: proxy, certificate: {commonName: a}, issuer: x}", "[0].issuer: 'x': unknown key"),
+        ("{role: proxy, certificate: {commonName: a}, issuer: x}", "[0].issuer: x: unknown field"),
         ("{role: proxy, certificate: {commonNameIsIssuer: true}}", "a proxy has no token, and so no issuer"),
-        ("{role: proxy}", "[0].certificate: missing"),
+        ("{role: proxy}", "[0].certificate: (absent): required"),
     ):
         file.write_text(f"- {entry}\n")
         with pytest.raises(UserError) as refused:

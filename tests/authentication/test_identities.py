@@ -14,7 +14,7 @@ from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signe
 from tests.harness.serving import Files, serving
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.certificate_identity import read_certificate
+from webhook.authentication.certificates.certificate_identity import read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identity, Role
 from webhook.authentication.identity_file import IdentityFile, parse_identities
 from webhook.authentication.reasons import AuthFailure

@@ -311,7 +311,7 @@ async def test_the_command_of_the_remedy_makes_a_good_file(tmp_path: Path) -> No
     file.write_text("")
     with pytest.raises(UserError) as refused:
         SecretPathFile(file)
-    command = refused.value.remedy.split("by chance: ")[1]
+    command = refused.value.remedy.split("letters and digits: ")[1]
     for _ in range(20):
         making = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
         made, _ = await making.communicate()

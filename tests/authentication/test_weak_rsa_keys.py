@@ -5,7 +5,7 @@ import math
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from tests.harness.rsa_keys import roca_key
-from webhook.authentication.weak_rsa_keys import _PRIMES, weakness
+from webhook.authentication.certificates.weak_rsa_keys import _PRIMES, weakness
 
 
 def test_a_key_of_the_roca_form_is_found_by_its_modulus_alone() -> None:

@@ -20,7 +20,7 @@ from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
 from webhook.app.supervision import ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
-from webhook.authentication.peer_recheck import PeerRecheck
+from webhook.authentication.certificates.peer_recheck import PeerRecheck
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
 from webhook.outcomes.aggregator import OutcomeAggregator

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
+from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identities, Identity, Role
-from webhook.authentication.reasons import AuthFailure
+from webhook.authentication.reasons import AuthFailure, refuse
 from webhook.authentication.tokens.jwt import (
     LEEWAY_MAX_SECONDS,
     Binding,
     Claims,
     KeyNotFoundError,
     TokenRules,
-    refuse,
     verify,
 )
 from webhook.errors import AuthenticationError, UserError

@@ -1,6 +1,9 @@
-"""Why a caller is turned away: the words that label the metric. Each is stable, and few enough for a label."""
+"""Reasons for rejecting a caller. The words label a metric: they are stable, and few."""
 
 from enum import StrEnum
+from typing import NoReturn
+
+from webhook.errors import AuthenticationError
 
 
 class AuthFailure(StrEnum):
@@ -81,3 +84,8 @@ REASONS = (
     "policy_unchecked",
 )
 """Every label of refused calls: all of them are shown from 0 on, so that the first one is an increase."""
+
+
+def refuse(reason: AuthFailure, detail: str, status: int = 401) -> NoReturn:
+    """Raise AuthenticationError; `detail` is for the log."""
+    raise AuthenticationError(reason, detail, status) from None

@@ -10,8 +10,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from certs import PrivateKey, signed_by
-from webhook.authentication.certificate_identity import UNREADABLE
-from webhook.authentication.client_leaf import fault_of_leaf
+from webhook.authentication.certificates.certificate_identity import UNREADABLE
+from webhook.authentication.certificates.client_leaf import fault_of_leaf
 from webhook.authentication.tokens.unverified import read_token
 from webhook.errors import UserError
 

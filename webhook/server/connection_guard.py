@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 
-from webhook.authentication.peer_recheck import PeerRecheck
+from webhook.authentication.certificates.peer_recheck import PeerRecheck
 from webhook.server.connection_table import ConnectionTable
 
 

@@ -11,10 +11,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from webhook.authentication.certificate_identity import UNREADABLE
-from webhook.authentication.client_ca import authorities_of, certificates_of, extension
-from webhook.authentication.peer_recheck import TrustedCas
-from webhook.authentication.weak_rsa_keys import weakness
+from webhook.authentication.certificates.certificate_identity import UNREADABLE
+from webhook.authentication.certificates.client_ca import authorities_of, certificates_of, extension
+from webhook.authentication.certificates.peer_recheck import TrustedCas
+from webhook.authentication.certificates.weak_rsa_keys import weakness
 from webhook.errors import UserError
 from webhook.support.watched_file import Reloading
 from webhook.tls.handshake_probe import probe_handshake, reason_of, trusting_client

@@ -9,7 +9,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from webhook.authentication.weak_rsa_keys import RSA_BITS_MIN, weakness
+from webhook.authentication.certificates.weak_rsa_keys import RSA_BITS_MIN, weakness
 from webhook.core.document.yaml.document_kind import NOT_SHOWN
 from webhook.errors import UserError
 from webhook.ports import TokenKey

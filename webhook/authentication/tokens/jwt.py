@@ -7,11 +7,11 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any
 
 import jwt
 
-from webhook.authentication.reasons import AuthFailure
+from webhook.authentication.reasons import AuthFailure, refuse
 from webhook.authentication.tokens.jwks import KID
 from webhook.errors import AuthenticationError
 from webhook.ports import TokenKey, TokenKeys
@@ -83,10 +83,6 @@ def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -
     if not any(keys.speaks(key, issuer) for key in signers):
         refuse(AuthFailure.KEY_ISSUER, f"kid {signers[0].kid!r} does not speak for iss {issuer!r}")
     return Claims(issuer, audience, subject, jti, expires_at_seconds, claims)
-
-
-def refuse(reason: AuthFailure, detail: str, status: int = 401) -> NoReturn:
-    raise AuthenticationError(reason, detail, status) from None
 
 
 def _header(token: str) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from webhook.authentication.identities import SPIFFE, CertificateField
-from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.tokens.jwt import refuse
+from webhook.authentication.reasons import AuthFailure, refuse
 
 UNREADABLE = (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
 """What cryptography raises for a certificate that OpenSSL reads past."""

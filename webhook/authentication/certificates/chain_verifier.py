@@ -8,8 +8,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 
-from webhook.authentication.certificate_identity import UNREADABLE
-from webhook.authentication.client_leaf import fault_of_leaf
+from webhook.authentication.certificates.certificate_identity import UNREADABLE
+from webhook.authentication.certificates.client_leaf import fault_of_leaf
 
 _DEPTH_MAX = 4
 _CACHED_MAX = 1024

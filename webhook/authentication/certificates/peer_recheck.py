@@ -11,10 +11,9 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from webhook.authentication.certificate_identity import UNREADABLE, read_certificate
-from webhook.authentication.client_leaf import fault_of_leaf
-from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.tokens.jwt import refuse
+from webhook.authentication.certificates.certificate_identity import UNREADABLE, read_certificate
+from webhook.authentication.certificates.client_leaf import fault_of_leaf
+from webhook.authentication.reasons import AuthFailure, refuse
 from webhook.errors import AuthenticationError
 
 _DER = 2  # _ssl.ENCODING_DER

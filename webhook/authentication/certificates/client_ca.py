@@ -7,8 +7,8 @@ from typing import TypeVar
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from webhook.authentication.certificate_identity import UNREADABLE
-from webhook.authentication.weak_rsa_keys import weakness
+from webhook.authentication.certificates.certificate_identity import UNREADABLE
+from webhook.authentication.certificates.weak_rsa_keys import weakness
 from webhook.errors import UserError
 
 _REMEDY = "give the CA that issues the clients' certificates, not one of these"

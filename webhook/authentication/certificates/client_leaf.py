@@ -3,8 +3,8 @@
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from webhook.authentication.client_ca import extension
-from webhook.authentication.weak_rsa_keys import weakness
+from webhook.authentication.certificates.client_ca import extension
+from webhook.authentication.certificates.weak_rsa_keys import weakness
 
 
 def fault_of_leaf(leaf: x509.Certificate) -> str | None:

@@ -1,0 +1,1 @@
+"""Client certificates: chains, client CAs, the identity in a certificate, rechecks, and forwarded certificates."""
