@@ -199,5 +199,5 @@ async def test_what_a_restart_loses_is_said_at_the_start(
     assert fake.url
     async with serving(files, *(cluster(files) if has_cluster else ()), "--drain", "0s"):
         log = (files.folder / "server-0.log").read_text()
-        assert "counters are in this process: when it ends, all limits begin anew" in log
+        assert "counters are in memory and are lost when this process ends" in log
         assert ("without a cluster it does not see who else counts" in log) is not has_cluster

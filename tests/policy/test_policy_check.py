@@ -132,11 +132,11 @@ async def until(holds: Callable[[], bool]) -> None:
         ("import os; os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
         ("import sys; sys.exit('one\\n two \\n\\n')", "its process ended with exit code 1: two"),
         ("import sys; sys.exit(3)", "its process ended with exit code 3"),
-        ("print('hello')", "its process gave an answer that is none: "),
-        ("", "its process gave an answer that is none: "),
-        (f"import sys; sys.stdout.buffer.write({encode(CheckResult())[:-1]!r})", "gave an answer that is none: "),
-        (f"import sys; sys.stdout.buffer.write({msgspec.msgpack.encode([1])!r})", "gave an answer that is none: "),
-        ("import sys; sys.stdin.close()", "its process gave an answer that is none: "),
+        ("print('hello')", "its process returned an unreadable answer: "),
+        ("", "its process returned an unreadable answer: "),
+        (f"import sys; sys.stdout.buffer.write({encode(CheckResult())[:-1]!r})", "returned an unreadable answer: "),
+        (f"import sys; sys.stdout.buffer.write({msgspec.msgpack.encode([1])!r})", "returned an unreadable answer: "),
+        ("import sys; sys.stdin.close()", "its process returned an unreadable answer: "),
     ],
 )
 async def test_a_process_that_dies_or_talks_nonsense_is_a_failed_check_and_says_how(code: str, words: str) -> None:

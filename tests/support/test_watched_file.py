@@ -70,7 +70,7 @@ async def test_what_the_parser_did_not_foresee_is_told_of_its_file(tmp_path: Pat
         while kept.error is None and not looking.done():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     looking.cancel()
-    assert str(kept.error) == f"{path}: cannot be understood: ValueError"  # what it says quotes the file
+    assert str(kept.error) == f"{path}: invalid content: ValueError"  # what it says quotes the file
     assert (kept.value, kept.failures, told) == (1, 1, [None, kept.error])
-    with pytest.raises(UserError, match="cannot be understood"):
+    with pytest.raises(UserError, match="invalid content"):
         Reloading([path], 100, lambda contents: int(contents[0]), told.append)

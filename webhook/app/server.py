@@ -158,10 +158,12 @@ class ServerProcess:
         self._tasks.append(asyncio.create_task(run_forever(self._readiness.run, self._logs)))
         self._begin_to_reconcile()
         if self._door.warning:
-            self._logs.said("warning", f"{self._door.warning}: whoever reaches this port and learns the path may ask")
+            self._logs.said(
+                "warning", f"{self._door.warning}: any client that reaches this port and knows the path is accepted"
+            )
         if self._settings.store == MEMORY:
             unseen = "" if lease is not None else "; without a cluster it does not see who else counts for itself"
-            self._logs.said("warning", f"counters are in this process: when it ends, all limits begin anew{unseen}")
+            self._logs.said("warning", f"counters are in memory and are lost when this process ends{unseen}")
         await (lease.keep(_LEASE_REMEDY) if lease is not None else asyncio.Event().wait())
 
     def _begin_to_reconcile(self) -> None:

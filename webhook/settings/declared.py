@@ -41,67 +41,75 @@ class ControllerSettings:
         read.path, "the policy document, watched; without it ConfigMap podgate-system/podgate-policy", optional=True
     )
     overrides: Path | None = _setting(
-        read.path, "overrides for a time, watched; without it ConfigMap podgate-system/podgate-overrides", optional=True
+        read.path,
+        "the overrides document, watched; without it ConfigMap podgate-system/podgate-overrides",
+        optional=True,
     )
     kubeconfig: Path | None = _setting(
-        read.file, "the cluster of the policy and of Namespace labels; inside one it is found by itself", optional=True
+        read.file, "kubeconfig of the cluster with the policy and the Namespaces; not needed inside it", optional=True
     )
-    plain_listen: ListenAddress = _setting(read.address, "plain: /healthz /readyz /metrics /status", "0.0.0.0:8081")
+    plain_listen: ListenAddress = _setting(
+        read.address, "health port: /healthz /readyz /metrics /status, plain HTTP", "0.0.0.0:8081"
+    )
     store: str = _setting(
-        read.store_of, "where counters live: memory, or the URL of a Redis that replicas share", MEMORY, secret=True
+        read.store_of, "where the counters are: memory, or the URL of a Redis that replicas share", MEMORY, secret=True
     )
     store_username_file: Path | None = _setting(
-        read.file, "whom to be for Redis, read for each new connection; a name may stand in the URL, too", optional=True
+        read.file, "file with the Redis user, unless it is in the URL; read for each new connection", optional=True
     )
     store_password_file: Path | None = _setting(
-        read.file, "the password for Redis, read for each new connection", optional=True
+        read.file, "file with the Redis password; read for each new connection", optional=True
     )
     store_sentinel_username_file: Path | None = _setting(
-        read.file, "whom to be for Sentinels, where they ask for it", optional=True
+        read.file, "file with the user for Sentinels, if they require one", optional=True
     )
     store_sentinel_password_file: Path | None = _setting(
-        read.file, "the password for Sentinels, where they ask for one", optional=True
+        read.file, "file with the password for Sentinels, if they require one", optional=True
     )
     store_ca: Path | None = _setting(
         read.file,
-        "CAs that sign the certificates of rediss:// servers, PEM; without it those of the system",
+        "CAs that sign the certificates of rediss:// servers, PEM; the default is the system's",
         optional=True,
     )
     store_cert: Path | None = _setting(
-        read.file, "our certificate for rediss:// servers that ask for one, PEM", optional=True
+        read.file, "client certificate for rediss:// servers that require one, PEM", optional=True
     )
-    store_key: Path | None = _setting(read.file, "its private key, PEM", optional=True)
+    store_key: Path | None = _setting(read.file, "private key of --store-cert, PEM", optional=True)
     cluster: str = _setting(read.name, "this cluster's name in a shared Redis", "default")
     certificates: Certificates = _setting(
         read.certificates,
-        "who keeps certificates in the cluster: off (nobody here), own (whoever leads) or cert-manager",
+        "who manages certificates in the cluster: off (you), own (the leader) or cert-manager",
         str(Certificates.OFF),
     )
     serving_ca_lifetime_seconds: float = _setting(
-        read.seconds, "how long our CA of serving certificates lives; with --certificates own", "8760h"
+        read.seconds, "lifetime of the serving CA; with --certificates own", "8760h"
     )
-    serving_lifetime_seconds: float = _setting(read.seconds, "how long a serving certificate lives; as above", "336h")
+    serving_lifetime_seconds: float = _setting(
+        read.seconds, "lifetime of a serving certificate; with --certificates own", "336h"
+    )
     client_ca_lifetime_seconds: float = _setting(
-        read.seconds, "how long our CA of the API server's certificate lives; as above", "8760h"
+        read.seconds, "lifetime of the client CA; with --certificates own", "8760h"
     )
-    client_lifetime_seconds: float = _setting(read.seconds, "how long the API server's certificate lives", "336h")
+    client_lifetime_seconds: float = _setting(
+        read.seconds, "lifetime of the API server's certificate; with --certificates own", "336h"
+    )
     caller_ports: tuple[int, int] | None = _setting(
         read.ports,
-        "two ports of our Service, with --certificates own: the API server's certificate changes behind the idle one",
+        "two ports of the Service; the API server's certificate is renewed on the idle one; with --certificates own",
         optional=True,
     )
     token_issuer: str | None = _setting(
         read.claim,
-        "issue the API server's tokens under this name, with keys of our own that change; whoever leads does",
+        "issuer (iss) of the API server's tokens; the leader issues them with its own rotating keys",
         optional=True,
     )
-    token_subject: str = _setting(read.claim, "whom they name, as sub and as client_id", "kube-apiserver")
+    token_subject: str = _setting(read.claim, "sub and client_id of issued tokens", "kube-apiserver")
     token_lifetime_seconds: float = _setting(
         read.seconds,
-        "how long a token lives that we issue, 2m to the servers' --max-token-lifetime; the next comes at a tenth",
+        "lifetime of issued tokens, 2m to the servers' --max-token-lifetime; renewed after a tenth",
         "1h",
     )
-    token_key_lifetime_seconds: float = _setting(read.seconds, "how long a key signs them", "720h")
+    token_key_lifetime_seconds: float = _setting(read.seconds, "how long a key signs tokens", "720h")
 
     @property
     def store_files(self) -> StoreFiles:
@@ -114,16 +122,16 @@ class Settings(ControllerSettings):
     """All settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
 
     tls_cert: Path = _setting(read.file, "serving certificate chain, PEM; watched")
-    tls_key: Path = _setting(read.file, "its private key, PEM")
+    tls_key: Path = _setting(read.file, "private key of --tls-cert, PEM")
     serving_ca: Path | None = _setting(
         read.file,
-        "the caBundle of the webhook configurations, PEM; watched: ready only while our certificate verifies by it",
+        "the caBundle of the webhook configurations, PEM; watched: ready only while --tls-cert verifies by it",
         optional=True,
     )
     client_identity: ClientIdentity = _setting(
         read.client_identity,
-        "how callers are known: mutual (certificate and token), forwarded (the same, told by a proxy with a "
-        "certificate of its own) or reduced (not at all: by a path that nobody can guess)",
+        "how callers are identified: mutual (certificate and token), forwarded (the same, behind a proxy with its "
+        "own certificate) or reduced (not authenticated: a secret path)",
         str(ClientIdentity.MUTUAL),
     )
     forwarded_ca: Path | None = _setting(
@@ -133,7 +141,7 @@ class Settings(ControllerSettings):
     )
     reduced_path_file: Path | None = _setting(
         read.file,
-        "the path that nobody can guess: 32 small letters and digits or more; two lines while it changes; watched",
+        "file with the secret path: 32 or more lowercase letters and digits; two lines during a change; watched",
         modes=(ClientIdentity.REDUCED,),
     )
     client_ca: Path | None = _setting(
@@ -141,93 +149,93 @@ class Settings(ControllerSettings):
     )
     jwks: Path | None = _setting(
         read.file,
-        "public keys that tokens are signed with, JWKS; watched; this, --jwks-url or --cluster-keys is needed",
+        "public keys of tokens, JWKS; watched; this, --jwks-url or --cluster-keys is required",
         optional=True,
         modes=_KNOWN_CALLERS,
     )
     jwks_url: str | None = _setting(
         read.https_url,
-        "the same from a server, fetched every minute",
+        "https URL of a JWKS, fetched every minute",
         optional=True,
         secret=True,
         modes=_KNOWN_CALLERS,
     )
     jwks_ca: Path | None = _setting(
         read.file,
-        "CAs that sign the certificate of its server, PEM, watched; without it those of the system",
+        "CAs that sign the certificate of the --jwks-url server, PEM; watched; the default is the system's",
         optional=True,
         modes=_KNOWN_CALLERS,
     )
     jwks_max_stale_seconds: float = _setting(
-        read.seconds, "how long fetched keys hold while no newer ones can be had", "1h", modes=_KNOWN_CALLERS
+        read.seconds, "how long fetched keys are valid while fetching fails", "1h", modes=_KNOWN_CALLERS
     )
     cluster_keys: bool = _setting(
         read.truth,
-        "take tokens of the cluster's own issuer, by the keys that its API server publishes",
+        "accept tokens of the cluster's own issuer, with the keys that its API server publishes",
         "false",
         modes=_KNOWN_CALLERS,
     )
     denied_tokens: Path | None = _setting(
         read.file,
-        "good tokens to be refused all the same, a list of {iss, jti}, YAML; watched; one without jti cannot be named",
+        "revoked tokens, a list of {iss, jti}, YAML; watched",
         optional=True,
         modes=_KNOWN_CALLERS,
     )
     token_binding: Binding = _setting(
         read.binding,
-        "whether a token must come with the certificate that its cnf names: off, if-present or required",
+        "whether a token must be bound to the client certificate by cnf: off, if-present or required",
         str(Binding.IF_PRESENT),
         modes=_KNOWN_CALLERS,
     )
-    identities: Path | None = _setting(read.file, "who may call: identity tuples, YAML; watched", modes=_KNOWN_CALLERS)
+    identities: Path | None = _setting(read.file, "identities that may call, YAML; watched", modes=_KNOWN_CALLERS)
     listen: ListenAddress = _setting(read.address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
-    store_deadline_seconds: float = _setting(read.seconds, "longest wait of an admission for the store", "50ms")
+    store_deadline_seconds: float = _setting(read.seconds, "maximum time that an admission waits for the store", "50ms")
     replicas: int | None = _setting(
         read.positive,
-        "servers that share what is left while the store is away; without it a cluster's are counted, else 1",
+        "servers that share the quota while the store is unavailable; by default counted in the cluster, else 1",
         optional=True,
     )
-    ordinal: int = _setting(read.count, "which of them this is, from 0; only beside --replicas", "0")
-    max_body_bytes: int = _setting(read.positive, "largest request body", str(7 * _MIB), reduced=str(3 * _MIB))
-    body_timeout_seconds: float = _setting(read.seconds, "longest time for a body to arrive", "5s", reduced="2s")
+    ordinal: int = _setting(read.count, "ordinal of this server, from 0; only with --replicas", "0")
+    max_body_bytes: int = _setting(
+        read.positive, "maximum size of a request body", str(7 * _MIB), reduced=str(3 * _MIB)
+    )
+    body_timeout_seconds: float = _setting(read.seconds, "maximum time for a body to arrive", "5s", reduced="2s")
     header_timeout_seconds: float = _setting(
-        read.seconds, "longest time for the first header on a connection, from its first byte", "10s", reduced="3s"
+        read.seconds, "maximum time for the first header of a connection, from its first byte", "10s", reduced="3s"
     )
-    handshake_timeout_seconds: float = _setting(read.seconds, "longest TLS handshake", "5s", reduced="3s")
+    handshake_timeout_seconds: float = _setting(read.seconds, "maximum time of a TLS handshake", "5s", reduced="3s")
     keep_alive_seconds: float = _setting(
-        read.seconds, "idle connections, unused ones too; above the API server's own 90s", "120s"
+        read.seconds, "maximum idle time of a connection; above the API server's 90s", "120s"
     )
-    max_connection_age_seconds: float = _setting(
-        read.seconds, "a connection is retired after this long", "10m", reduced="5m"
-    )
-    max_connections: int = _setting(read.positive, "open connections", "512", reduced="128")
-    max_in_flight: int = _setting(read.positive, "reviews at one time", "256", reduced="64")
-    drain_seconds: float = _setting(read.patience, "longest wait for callers to go elsewhere at shutdown", "15s")
-    grace_seconds: float = _setting(read.patience, "longest wait for running calls at shutdown", "31s")
+    max_connection_age_seconds: float = _setting(read.seconds, "maximum age of a connection", "10m", reduced="5m")
+    max_connections: int = _setting(read.positive, "maximum number of open connections", "512", reduced="128")
+    max_in_flight: int = _setting(read.positive, "maximum number of concurrent calls", "256", reduced="64")
+    drain_seconds: float = _setting(read.patience, "maximum time at shutdown for clients to use other servers", "15s")
+    grace_seconds: float = _setting(read.patience, "maximum time at shutdown for running calls", "31s")
     token_leeway_seconds: float = _setting(
-        read.leeway, "clock skew that a token's times may have, at most 30s", "10s", modes=_KNOWN_CALLERS
+        read.leeway, "allowed clock skew of a token's times, at most 30s", "10s", modes=_KNOWN_CALLERS
     )
     max_token_lifetime_seconds: float = _setting(
-        read.seconds, "longest exp - iat of a token", "24h", modes=_KNOWN_CALLERS
+        read.seconds, "maximum exp - iat of a token", "24h", modes=_KNOWN_CALLERS
     )
     log_sample: int = _setting(
         read.count,
-        "log every Nth review that is no denial; 0 logs denials only, at most 10 a second of one service and code",
+        "log every Nth review that is not a denial; 0: denials only, at most 10 per second, service and code",
         "100",
     )
     record: Path | None = _setting(
-        read.path, "a file to append reviews to, without secrets, as events of podgate replay", optional=True
+        read.path, "file to which reviews are appended, without secrets, as events of podgate replay", optional=True
     )
-    record_sample: int = _setting(read.positive, "record every Nth pool, and every Nth service that is in none", "1")
-    record_max_bytes: int = _setting(read.positive, "stop recording when the file is this large", str(256 * _MIB))
+    record_sample: int = _setting(read.positive, "record every Nth pool, and every Nth service without a pool", "1")
+    record_max_bytes: int = _setting(read.positive, "maximum size of the record", str(256 * _MIB))
     otlp_endpoint: str | None = _setting(
-        read.url, "OTLP/HTTP traces endpoint; no spans without it", optional=True, secret=True
+        read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
     )
-    trace_ratio: float = _setting(read.ratio, "share of reviews traced where the caller has not decided", "0.01")
+    trace_ratio: float = _setting(read.ratio, "share of reviews that are traced, unless the caller decides", "0.01")
     trace_parent: TraceParent = _setting(
         read.trace_parent,
-        "a caller's traceparent: Follow (its choice is taken; of sampled ones at most 10 a second) or Link (the ratio "
-        "decides, with a link to it)",
+        "use of a caller's traceparent: Follow (the caller decides, for at most 10 sampled ones per second) or Link "
+        "(the ratio decides, with a link to it)",
         str(TraceParent.FOLLOW),
     )
 

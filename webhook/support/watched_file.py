@@ -79,7 +79,7 @@ class Reloading(Generic[_T]):
             raise
         except Exception as error:  # whatever the parser did not foresee: without this nobody hears which files it is
             names, fault = ", ".join(map(str, self._paths)), type(error).__name__  # its words may quote the files
-            raise UserError(f"{names}: cannot be understood: {fault}", "give what is wanted there") from error
+            raise UserError(f"{names}: invalid content: {fault}", "restore a file of the expected format") from error
 
     def _take(self, found: tuple[tuple[bytes, ...], _T] | None) -> None:
         """Swap all at once, in the event loop: nobody there sees a new value under the old generation."""
@@ -116,5 +116,5 @@ def _content(path: Path, bytes_max: int) -> bytes:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}", "check the path and its permissions") from None
     if len(content) > bytes_max:
-        raise UserError(f"{path}: larger than {bytes_max} bytes", "give the right file: none of ours is so large")
+        raise UserError(f"{path}: larger than {bytes_max} bytes", "give the right file; it has at most that size")
     return content

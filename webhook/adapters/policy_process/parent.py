@@ -97,7 +97,7 @@ def _sense() -> Iterator[None]:
     try:
         yield
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CheckFailedError(f"its process gave an answer that is none: {error}") from None
+        raise CheckFailedError(f"its process returned an unreadable answer: {error}") from None
 
 
 def _fate(code: int) -> str:
