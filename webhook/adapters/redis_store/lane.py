@@ -35,7 +35,7 @@ OnLate = Callable[[ScriptOperation, Any], None]
 """Receives an operation with a result that came after its deadline."""
 
 
-class Caller(Protocol):
+class OperationRunner(Protocol):
     """Carries operations out: `ScriptCaller`."""
 
     async def run(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
@@ -64,7 +64,7 @@ class Lane:
     """
 
     def __init__(
-        self, caller: Caller, tag: str, deadline_seconds: float, reports: WatchReports, on_late: OnLate
+        self, caller: OperationRunner, tag: str, deadline_seconds: float, reports: WatchReports, on_late: OnLate
     ) -> None:
         self._caller = caller
         self._tag = tag
@@ -223,7 +223,7 @@ class Lanes:
     def __init__(
         self,
         name_of: Callable[[str], str],
-        caller: Caller,
+        caller: OperationRunner,
         deadline_seconds: float,
         reports: WatchReports,
         on_late: OnLate,
