@@ -99,7 +99,7 @@ async def test_replicas_that_are_alone_divide_what_was_left(tmp_path: Path, own_
         assert [answer["allowed"] for answer in answers] == [True, True, False, True, False]
         message = answers[-1]["status"]["message"]
         assert message.startswith("QuotaExceeded: service few: pods in 1h: hard 1, used 1, asked 1; could pass from ")
-        assert "until then this replica has these shares of the limits" in message
+        assert "until then these are this replica's shares of the limits" in message
         own_redis_server.start()
         booked = 'podgate_booked_total{cause="Away",service="few"}'
         await one.until(booked, 2)

@@ -21,7 +21,6 @@ from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import Metrics, ProcessRole
-from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.core.admission.decision import Half
 from webhook.core.kubernetes.pod_size import CONTAINERS_MAX
@@ -61,8 +60,7 @@ class Server:
         active = ActivePolicy(self.overrides)
         self.overrides.prepare = active.prepare_overrides
         self.keeper = CurrentPolicy(metrics, clock, PolicyProcess(), prepare=active.prepare)
-        source = PolicyFile("/nowhere", self.keeper)
-        self._interceptor = Interceptor(source, MemoryStore(clock), FixedNamespaces(), metrics, active)
+        self._interceptor = Interceptor(self.keeper, MemoryStore(clock), FixedNamespaces(), metrics, active)
 
     async def swap(self, number: int) -> None:
         if not await self.keeper.on_document(policy(number), "policy.yaml"):

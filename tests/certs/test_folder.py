@@ -129,5 +129,5 @@ def test_what_is_no_such_folder_is_said_with_a_remedy(tmp_path: Path, pki: Path)
         run("certs", "rotate", "--out", pki, "--ca-days", "40")
     assert refused.value.remedy == "write at least 60"
     (pki / "rotation.json").write_text("{}")
-    with pytest.raises(CertsError, match=r"rotation\.json: is no line of CAs"):
+    with pytest.raises(CertsError, match=r"rotation\.json: not a list of CA generations"):
         CaFolder(pki, LIVES)

@@ -87,7 +87,7 @@ def test_scripts_get_the_same_as_json() -> None:
     ("claims", "says"),
     [
         ({"exp": IAT - 7200}, f"valid until  {moment(IAT - 7200)} (expired "),
-        ({"exp": 2**80}, "valid until  - (no exp in whole seconds: no server takes it)"),
+        ({"exp": 2**80}, "valid until  - (no exp in whole seconds: servers reject it)"),
         ({"exp": True}, "valid until  - (no exp"),
         ({"sub": "\x1b[31mred\x9b"}, r'sub          "\u001b[31mred\u009b"'),
         ({"a\x1b[31m": 1}, r"a\u001b[31m"),
@@ -137,7 +137,7 @@ def test_a_token_among_the_arguments_is_refused_and_not_shown(before: list[str],
     text = form.format(sign(KEY, CLAIMS))
     done = podgate("token", "inspect", *before, text)
     assert done.code == 2
-    assert done.error == "FILE: that is a token itself: put it into a file, or pipe it in: podgate token inspect -"
+    assert done.error == "FILE: this is a token, not a file: put it into a file, or pipe it to podgate token inspect -"
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_a_rollout_that_crashes_trips_and_a_rollback_cures_it_early(running: Rec
     assert outcomes(running, "rolled") == {"ok": 3, "CrashLoop": 3}
     [failed] = shown(running, "rolled")["failed"]
     scale(running.plane, namespace, "web", 4)
-    wait(lambda: "roll back (a controller without a part" in refusals(running, namespace), "the cure to be told")
+    wait(lambda: "roll back (a controller that did not cause" in refusals(running, namespace), "the cure to be told")
     assert running.found.create_pod(namespace)[0] == 503
 
     running.plane.kubectl("rollout", "undo", "deployment/web", "-n", namespace)

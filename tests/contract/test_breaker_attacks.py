@@ -13,6 +13,7 @@ from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.keys import PlanKeys, channel_of
+from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State
 from webhook.core.breaker.outcome import Outcomes, Settlement, Start
 from webhook.core.ledger.tag_clock import PATIENCE_US
@@ -364,7 +365,8 @@ async def test_what_a_neighbours_refund_touches_is_announced_as_whose_it_is(
         listener = client.pubsub(ignore_subscribe_messages=True)
         listener.subscribe(channel_of("test"))
         listener.get_message(timeout=5)
-        await asyncio.gather(store._tick(first), store._ask(second, ("refund",), refund_keys(first), (1, 3)))
+        refund = ScriptOperation(store._plans.of(second), ("refund",), refund_keys(first), (1, 3))
+        await asyncio.gather(store._tick(first), store._lanes.of(second.tag).ask(refund))
         said = None
         while said is None:
             said = listener.get_message(timeout=5)
