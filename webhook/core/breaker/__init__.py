@@ -1,8 +1,8 @@
-"""A service's SLA breaker: a pure state machine, and the words of what it is told and says.
+"""SLA breaker of one service, a pure state machine.
 
-`law` is what may happen; `passing` lets time pass, `probes` lets Pods in, `hearing` takes outcomes and refusals,
-`hands` what comes from outside; `forks` says which of two accounts holds. Each takes a `record` and returns the next
-one, with what happened on the way.
+`transitions` is the transition table. `advance` applies the passage of time, `probes` admits probes, `outcomes` records
+outcomes and quota denials, `manual` applies overrides, and `forks` resolves conflicts between divergent states. Their
+functions take a `Record` and return the next one, most of them with the transitions between the two.
 """
 
 from webhook.core.breaker.advance import advance, restarted, rests_until_us, view

@@ -1,4 +1,7 @@
-"""What the time alone does to a breaker: a record is always as if each boundary had been ticked."""
+"""Passage of time: transitions that need no outcome and no request.
+
+Results do not depend on how often a record is advanced: each boundary that has passed takes effect at its own time.
+"""
 
 from msgspec.structs import replace
 
@@ -18,7 +21,7 @@ from webhook.core.breaker.triggers import EMPTY, Trip, ends_us, pass_time
 
 
 def advance(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvironment = ALONE) -> BreakerStep:
-    """Do what the time alone brings about: a trip at an interval's end, probing once `openFor` has passed."""
+    """Apply what time alone causes: a trip at the end of an interval, HALF_OPEN after `openFor`, expired probes."""
     if now_us < rests_until_us(record, plan, around):
         return BreakerStep(record)
     if record.state.is_forced and record.open_until_us <= now_us:
@@ -39,20 +42,20 @@ def advance(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvir
 
 
 def rests_until_us(record: Record, plan: BreakerPlan, around: BreakerEnvironment = ALONE) -> int:
-    """Return up to when nothing ends by time alone, as nearly every Pod finds it; 0 where that is to be looked into."""
+    """Return the moment before which time alone changes nothing; 0 if that is unknown. Fast path of most Pods."""
     if record.state is State.CLOSED:
         return ends_us(record.windows, plan) + around.late_us
     return record.open_until_us if record.state is State.OPEN and not record.leases else 0
 
 
 def _moved_by_time(record: Record, cause: TransitionCause, reason: str) -> BreakerStep:
-    """Do what every replica does by itself at the same moment: nothing is decided by it."""
+    """Make a transition that every replica makes at the same moment. It does not count as a decision."""
     moved, transitions = move(record, cause, record.open_until_us, reason)
     return BreakerStep(replace(moved, passed=record.passed + 1, alone=record.alone), transitions)
 
 
 def _expired(record: Record, now_us: int) -> BreakerStep:
-    """Let go of probes whose time has passed."""
+    """Drop the leases of probes whose time has passed."""
     live = live_leases(record, now_us)
     if len(live) == len(record.leases):
         return BreakerStep(record)
@@ -73,7 +76,7 @@ def _expired(record: Record, now_us: int) -> BreakerStep:
 
 
 def tripped(record: Record, plan: BreakerPlan, trip: Trip, around: BreakerEnvironment) -> BreakerStep:
-    """Open it, unless that would be one too many: then the trip is only told of."""
+    """Open the breaker, unless breakerGuard's limit is reached: then only report the trip."""
     if plan.open_max is not None and around.opened() >= plan.open_max:
         reason = HELD + trip.reason
         told = Transition(record.service, record.state, record.state, trip.at_us, reason, record.generation, trip.cause)
@@ -83,11 +86,11 @@ def tripped(record: Record, plan: BreakerPlan, trip: Trip, around: BreakerEnviro
 
 
 def view(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvironment = ALONE) -> BreakerView:
-    """Return what callers see at `now_us`, also where nobody has moved the record that far yet."""
+    """Return what callers see at `now_us`. The stored record need not be advanced that far."""
     return shown(advance(record, plan, now_us, around).record, plan, now_us)
 
 
 def restarted(record: Record) -> Record:
-    """Return what remains of a breaker that the policy took away: if it comes back, it starts afresh in CLOSED."""
+    """Return the record of a breaker that the policy removed: CLOSED and empty, should the policy restore it."""
     fresh = Record(record.service, generation=record.generation, passed=record.passed, alone=record.alone)
     return record if record == fresh else Record(record.service, generation=record.generation + 1)

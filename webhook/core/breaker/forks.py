@@ -1,16 +1,16 @@
-"""Two accounts of one breaker that do not know of each other, and which of them holds.
+"""Conflict resolution between divergent states of one breaker.
 
-The generation orders the moves of one lineage only. A replica that is cut off from the store goes on from the last
-decision that it knew of there, its fork. Beside that decision and whatever time alone brought about since:
+Generations order the transitions of one lineage only. A replica that is cut off from the store continues from the
+store's last decision that it knows, its fork point. Transitions caused by time alone are not decisions.
 
-1. Where the store decided anything after the fork, the store holds. Others share it.
-2. Where it decided nothing, the replica's account goes on from there, and holds.
-3. Of two replicas that both went on alone from one fork, the more shut holds: neither knew of the other.
-4. A trip holds over an account that does not know it, a reset by hand over what was before it, and a forced state in
-   the store over what a replica did alone.
+1. If the store decided anything after the fork point, the store's state wins. Other replicas share it.
+2. If it decided nothing, the replica's state continues that lineage and wins.
+3. If two replicas continued alone from the same fork point, the more restrictive state wins.
+4. A trip wins over a state that predates it, a manual reset over any earlier trip, and a forced state in the store
+   over any decision of a replica alone.
 
-What a store has lost is told to it again by the same rules; there the newer decision of the lineage holds. The number
-afterwards is above both: an outcome of the branch that was given up is of no generation that is still to come.
+The same rules restore what a store has lost; there the newer decision of the lineage wins. The resulting generation is
+above both, so that outcomes of the discarded branch match no later generation.
 """
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from webhook.core.breaker.states import BreakerView, State
 
 
 def holds(view: BreakerView, record: Record) -> bool:
-    """Whether an account holds over a record that time has been passed in."""
+    """Whether a proposed view wins over a record that was advanced to now."""
     if view.state.is_tripped and view.since_us < record.reset_us:
         return False
     knows_trip = not record.state.is_tripped or view.tripped_at_us >= record.tripped_at_us or view.state.is_forced
@@ -41,7 +41,7 @@ def holds(view: BreakerView, record: Record) -> bool:
 
 
 def propose(record: Record, plan: BreakerPlan, view: BreakerView, due: Record | None = None) -> Record:
-    """Take an account if it holds over the record as it is `due`; in whatever order they come, one state remains."""
+    """Take a proposed view if it wins over `due`, the advanced record. The order of proposals does not matter."""
     due = due or record
     if holds(view, due):
         behind = max(0, due.generation + 1 - view.decided if view.alone else due.generation - view.generation)

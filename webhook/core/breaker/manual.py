@@ -1,4 +1,4 @@
-"""What is done to a breaker from outside: by hand, and by who lost Pods."""
+"""Manual overrides and resets of a breaker, and suppression of quota events after disruptions."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from webhook.core.breaker.transitions import move
 from webhook.core.breaker.triggers import EMPTY, QuotaEvent, Windows
 
 EXCUSED_US = 600_000_000
-"""For so long after its loss a source may ask for replacements."""
+"""How long quota events of a source are suppressed after it lost Pods, because it creates replacements."""
 
 EXCUSED_MAX = 64
 
@@ -27,9 +27,10 @@ def apply_override(
     around: BreakerEnvironment = ALONE,
     offset_us: int = 0,
 ) -> BreakerStep:
-    """Bring a record where the plan's forcing wants it, or out of one that is no more; reset it once for a moment.
+    """Enter the state that the plan forces, or leave a forced state that has ended; then reset, once for each request.
 
-    `asked_us` is by another clock, which `offset_us` was added to for `now_us`, and may be ahead of it.
+    `asked_us` is the time of the reset request by another clock, which may be ahead of `now_us`. `now_us` includes
+    `offset_us`; `asked_us` does not.
     """
     record, transitions = advance(record, plan, now_us, around)
     forcing = plan.forcing
@@ -54,7 +55,7 @@ def apply_override(
 
 
 def suppress_quota_events(record: Record, sources: Sequence[str], now_us: int) -> Record:
-    """Hear nothing of quota from these for a while, and forget what they caused just now."""
+    """Ignore quota events of these sources for `EXCUSED_US`, and discard those already counted."""
     until_us = now_us + EXCUSED_US
     asked = dict.fromkeys(sources)
     others = [one for one in record.excused if one.until_us > now_us and one.source not in asked]

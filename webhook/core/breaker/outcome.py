@@ -1,4 +1,4 @@
-"""How requests and Pods fared, as a breaker hears of it."""
+"""Outcomes of requests and of Pod starts, as reported to a breaker."""
 
 from enum import StrEnum
 
@@ -6,10 +6,10 @@ from msgspec import Struct
 
 
 class Outcomes(Struct, frozen=True):
-    """How some requests of a service fared, or one of its Pods: then `uid` says which.
+    """Outcomes of some requests of a service, or of one of its Pods, identified by `uid`.
 
-    `latency_us` is the sum over all of them. `generation` is the breaker's when they were let in, None for today's.
-    They were had `age_us` ago, and count in the interval of then.
+    `latency_us` is their sum. `generation` is the breaker's at their admission, None for the current one. They occurred
+    `age_us` ago and count in the interval of that time.
     """
 
     succeeded: int
@@ -21,12 +21,12 @@ class Outcomes(Struct, frozen=True):
 
     @classmethod
     def one(cls, *, ok: bool, latency_us: int, uid: str | None = None, generation: int | None = None) -> "Outcomes":
-        """Return what is known of a single one, had just now."""
+        """Return a single outcome that occurred just now."""
         return cls(int(ok), int(not ok), latency_us, uid, generation)
 
 
 class Start(Struct, frozen=True):
-    """How one Pod's start went, as whoever watches Pods saw it `age_us` ago. The store knows the rest of the Pod."""
+    """Outcome of one Pod's start, observed `age_us` ago. The store has the Pod's other data."""
 
     uid: str
     ok: bool
@@ -35,7 +35,7 @@ class Start(Struct, frozen=True):
 
 
 class Settlement(StrEnum):
-    """What became of a Pod's outcome."""
+    """Result of reporting a Pod's outcome."""
 
     COUNTED = "counted"
     UNKNOWN = "unknown"
@@ -43,4 +43,4 @@ class Settlement(StrEnum):
     REPEATED = "repeated"
     """A Pod has one outcome at most."""
     STALE = "stale"
-    """The breaker has moved on since the Pod was let in, or waits for it no longer."""
+    """The breaker has changed since the Pod's admission, or no longer waits for the outcome."""

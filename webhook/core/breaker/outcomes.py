@@ -1,4 +1,4 @@
-"""What a breaker hears: how requests and Pods fared, and whom quota refused."""
+"""Recording of outcomes and of quota denials."""
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ def record_outcomes(
     source: str = "",
     around: BreakerEnvironment = ALONE,
 ) -> BreakerStep:
-    """Hear how requests or a Pod of `source` fared. Of another generation, or waited for by nobody: nothing changes."""
+    """Record outcomes of `source`. Ignore those of another generation, or without a probe that waits for them."""
     record, transitions = advance(record, plan, now_us, around)
     at_us = now_us - max(0, heard.age_us)
     if not plan.has_outcomes or forced(record, plan, now_us) is not None:
@@ -30,7 +30,7 @@ def record_outcomes(
             return BreakerStep(record, transitions)
         windows = count_outcomes(record.windows, plan, now_us - around.late_us, at_us, heard, source)
         return BreakerStep(record if windows is record.windows else replace(record, windows=windows), transitions)
-    # The first failure ends it: a sum of a million need not be gone through.
+    # The first failure ends the loop: a sum may be of a million outcomes.
     for ok in (False,) * min(heard.failed, 1) + (True,) * min(heard.succeeded, plan.probes):
         lease = _lease(record, heard, at_us)
         if lease is None:
@@ -41,7 +41,7 @@ def record_outcomes(
 
 
 def _lease(record: Record, heard: Outcomes, at_us: int) -> ProbeLease | None:
-    """Return the probe that an outcome is of: the one with its uid, or in HALF_OPEN the oldest for one without."""
+    """Return the probe of an outcome: the one with its uid; for an outcome without uid in HALF_OPEN, the oldest."""
     if heard.uid is None:
         fits = record.state is State.HALF_OPEN and heard.generation in {None, record.generation}
         return record.leases[0] if fits and record.leases and at_us >= record.since_us else None
@@ -52,7 +52,7 @@ def _lease(record: Record, heard: Outcomes, at_us: int) -> ProbeLease | None:
 def quota_event(
     record: Record, plan: BreakerPlan, now_us: int, source: str, around: BreakerEnvironment = ALONE
 ) -> BreakerStep:
-    """Hear that quota refused a Pod of `source`. Only CLOSED listens: a probe refused by quota proves nothing."""
+    """Record that quota denied a Pod of `source`. Only CLOSED counts it: a probe denied by quota proves nothing."""
     record, transitions = advance(record, plan, now_us, around)
     if record.state is not State.CLOSED or forced(record, plan, now_us) is not None:
         return BreakerStep(record, transitions)

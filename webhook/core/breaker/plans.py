@@ -1,4 +1,4 @@
-"""A breaker's thresholds in exact integers, and the words of what they say when they are crossed."""
+"""Thresholds of a breaker in exact integers, and the reasons of their trips."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from webhook.core.policy_spec import Breaker, CountBy, ErrorRate, Latency, Outco
 
 
 def span(us: int) -> str:
-    """Return a span exactly, in the largest unit that keeps it whole: 180s, 500ms, 1500us."""
+    """Return a duration exactly, in the largest unit that keeps it whole: 180s, 500ms, 1500us."""
     for unit, size_us in (("s", 1_000_000), ("ms", 1000)):
         if us % size_us == 0:
             return f"{us // size_us}{unit}"
@@ -57,7 +57,7 @@ class LatencyPlan(Struct, frozen=True):
         return f"{self.cause}: mean > {span(self.mean_us)} {_each(self)}, "
 
     def reason(self, outcomes: int, latency_us: int) -> str:
-        # Rounded up: what stands above the threshold is shown above it.
+        # Rounded up, so that a mean above the threshold is also shown above it.
         mean = span(-(-latency_us // (outcomes * 1000)) * 1000)
         return f"{self.reason_head}{mean} over {outcomes} in the last"
 
@@ -79,7 +79,7 @@ class QuotaEventPlan(Struct, frozen=True):
 
 
 class Forcing(Struct, frozen=True):
-    """A state set by hand, FORCED_OPEN or FORCED_CLOSED, up to a moment, and why."""
+    """A state set by an override: FORCED_OPEN or FORCED_CLOSED, its end and its reason."""
 
     state: State
     until_us: int
@@ -90,7 +90,7 @@ _TOLD_LATE_US = 60_000_000
 
 
 def _told_within_us(outcomes: OutcomeRules | None) -> int:
-    """Return how long the outcome of a Pod's start may take: a probe that is given up before is never heard to fail."""
+    """Return how long the outcome of a Pod's start may take. A probe must not expire before it can fail."""
     if outcomes is None or outcomes.source is not OutcomeSource.POD_START:
         return 0
     return outcomes.start_deadline.us + _TOLD_LATE_US
@@ -99,8 +99,8 @@ def _told_within_us(outcomes: OutcomeRules | None) -> int:
 class BreakerPlan(Struct, frozen=True):
     """A breaker's thresholds in exact integers. Without outcomes a probe succeeds when its Pod is charged.
 
-    `degrades`: it refuses nobody, but Pods are let in without what the policy only prefers. `open_max`: a trip is held
-    back that would make it more than so many; None where nothing does. `forcing` beats what it comes to by itself.
+    `degrades`: the breaker denies no Pod, but Pods are admitted without the policy's preferences. `open_max`: a trip is
+    held back if this many breakers are open already; None for no limit. `forcing` overrides the state machine.
     """
 
     has_outcomes: bool

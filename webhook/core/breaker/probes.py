@@ -1,4 +1,4 @@
-"""Who may come in while a breaker is not CLOSED: probes, their leases, and what their success or failure means."""
+"""Probes: admission of Pods while a breaker is not CLOSED, probe leases, and their outcomes."""
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from webhook.core.kubernetes.controllers import CONTROLLER
 def admits(
     record: Record, plan: BreakerPlan, now_us: int, source: str = "", around: BreakerEnvironment = ALONE
 ) -> bool:
-    """Whether a Pod of `source` may come in: always in CLOSED, else where there is room for a probe of it."""
+    """Whether a Pod of `source` is admitted: always in CLOSED, otherwise if it can be a probe."""
     record = advance(record, plan, now_us, around).record
     held = forced(record, plan, now_us)
     if held is not None:
@@ -34,7 +34,7 @@ def admits(
 def take_probe(
     record: Record, plan: BreakerPlan, now_us: int, uid: str, source: str = "", around: BreakerEnvironment = ALONE
 ) -> BreakerStep:
-    """Let a Pod that was charged be a probe, if one is wanted. Without outcomes being charged is success."""
+    """Make a charged Pod a probe, if one is wanted. Without outcomes, the charge itself is the probe's success."""
     record, transitions = advance(record, plan, now_us, around)
     if forced(record, plan, now_us) is not None or not _has_room(record, plan, now_us, source):
         return BreakerStep(record, transitions)
@@ -46,7 +46,7 @@ def take_probe(
 
 
 def give_back_probe(record: Record, uid: str) -> Record:
-    """Free the place of a probe whose Pod never came to be."""
+    """Free the lease of a probe whose Pod was never created."""
     leases = tuple(lease for lease in record.leases if lease.uid != uid)
     if len(leases) == len(record.leases):
         return record
@@ -55,12 +55,12 @@ def give_back_probe(record: Record, uid: str) -> Record:
 
 
 def may_probe_early(source: str, failed: tuple[str, ...], left: int) -> bool:
-    """Whether a Pod may be a probe in OPEN: of a controller that had no part in the failures, so that it may cure."""
+    """Whether a Pod may be a probe in OPEN: only of a controller that did not contribute to the failures."""
     return left > 0 and source.startswith(CONTROLLER) and source not in failed
 
 
 def settle(record: Record, plan: BreakerPlan, now_us: int, lease: ProbeLease, source: str, *, ok: bool) -> BreakerStep:
-    """Take the outcome of a probe."""
+    """Record the outcome of a probe."""
     settled = replace(record, leases=tuple(other for other in record.leases if other is not lease))
     if ok:
         return _succeeded(settled, plan, now_us)
@@ -76,7 +76,7 @@ def _has_room(record: Record, plan: BreakerPlan, now_us: int, source: str) -> bo
         return may_probe_early(source, record.failed, early_left(record, plan))
     if record.state is not State.HALF_OPEN:
         return False
-    # One more at least: where a new policy lowered `probes` to what has succeeded already, that one closes it.
+    # At least one more: if a new policy lowered `probes` to the number that succeeded already, it closes the breaker.
     wanted = max(plan.probes - record.successes, 1)
     return len(live_leases(record, now_us)) < wanted
 

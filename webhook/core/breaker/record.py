@@ -1,4 +1,4 @@
-"""All that is remembered of one service's breaker, and what callers see of it."""
+"""Stored record of one service's breaker, and the view of it that callers see."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from webhook.core.breaker.triggers import EMPTY, Windows
 
 
 class ProbeLease(Struct, frozen=True):
-    """A probe under way; from `expires_us` on it no longer holds its place. Its outcome is of `generation`."""
+    """A pending probe. It expires at `expires_us`; its outcome counts for `generation`."""
 
     uid: str
     expires_us: int
@@ -19,7 +19,7 @@ class ProbeLease(Struct, frozen=True):
 
 
 class Excuse(NamedTuple):
-    """Whose quota events are not heard until a moment; of `EVERYBODY` where there are too many to tell apart."""
+    """A source whose quota events are ignored until a moment; `EVERYBODY` if there are too many sources to list."""
 
     source: str
     until_us: int
@@ -29,9 +29,9 @@ EVERYBODY = "*"
 
 
 class Record(Struct, frozen=True):
-    """One breaker. `windows` fill in CLOSED; leases, successes and `early`, how many probed early, belong to the rest.
+    """One breaker. `windows` is used in CLOSED; `leases`, `successes` and `early`, the early probes so far, elsewhere.
 
-    `failed` are the sources that took part in what tripped it, nobody where that is not known of all of them.
+    `failed` lists the sources that contributed to the trip; empty unless all of them are known.
     """
 
     service: str
@@ -48,13 +48,13 @@ class Record(Struct, frozen=True):
     tripped_at_us: int = 0
     tripped_by: str = ""
     reset_us: int = 0
-    """When it was last reset by hand: what was had before does not count."""
+    """Time of the last manual reset: earlier outcomes do not count."""
     asked_us: int = 0
-    """The newest moment for which a reset was asked, by the clock of whoever asked."""
+    """Time of the newest reset request, by the clock of the requester."""
     excused: tuple[Excuse, ...] = ()
     passed: int = 0
     alone: int = 0
-    """Both as `BreakerView` has them."""
+    """Both as in `BreakerView`."""
 
     @property
     def decided(self) -> int:
@@ -62,17 +62,17 @@ class Record(Struct, frozen=True):
 
 
 class BreakerStep(NamedTuple):
-    """Where a breaker stands now, and the transitions that took it there."""
+    """The breaker's next record, and the transitions that led to it."""
 
     record: Record
     transitions: tuple[Transition, ...] = ()
 
 
 class BreakerEnvironment(NamedTuple):
-    """What a breaker needs to know of the world beside it.
+    """Inputs of a breaker from outside its own record.
 
-    `late_us`: how long an interval that has ended is waited for, because its outcomes are still on their way.
-    `opened`: how many of the breakers that breakerGuard counts are open.
+    `late_us`: grace period for late outcomes after the end of an interval.
+    `opened`: number of open breakers among those that breakerGuard counts.
     """
 
     late_us: int = 0
@@ -82,16 +82,16 @@ class BreakerEnvironment(NamedTuple):
 ALONE = BreakerEnvironment()
 
 SHUT = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2, State.FORCED_CLOSED: 3, State.FORCED_OPEN: 4}
-"""How shut it is; what is by hand holds over the rest."""
+"""Restrictiveness by state; forced states rank above all others."""
 
 
 def outranks(one: BreakerView, other: BreakerView) -> bool:
-    """Whether of two accounts of one lineage the first is newer: its generation is higher, or on a tie more shut."""
+    """Whether the first of two views of one lineage is newer: a higher generation or, on a tie, more restrictive."""
     return (one.generation, SHUT[one.state]) > (other.generation, SHUT[other.state])
 
 
 def moved(before: Record, after: Record) -> bool:
-    """Whether it stands otherwise to all who listen: in another state or generation, or held otherwise by a hand."""
+    """Whether subscribers must be notified: another state or generation, or another end or reason of an override."""
     return before is not after and _stands(before) != _stands(after)
 
 
@@ -106,19 +106,19 @@ def live_leases(record: Record, now_us: int) -> tuple[ProbeLease, ...]:
 
 
 def forced(record: Record, plan: BreakerPlan, now_us: int) -> State | None:
-    """Return the state that a hand holds it in: the plan's word first, which the record may not have heard yet."""
+    """Return the forced state, if any. The plan takes precedence: the record may not have applied it yet."""
     if plan.forcing is not None and now_us < plan.forcing.until_us:
         return plan.forcing.state
     return record.state if record.state.is_forced else None
 
 
 def early_left(record: Record, plan: BreakerPlan) -> int:
-    """Return how many Pods may yet probe before `openFor` has passed: only where all who failed are known."""
+    """Return how many Pods may still probe before `openFor` has passed; 0 unless all failed sources are known."""
     return max(0, plan.probes - record.early) if record.state is State.OPEN and record.failed else 0
 
 
 def shown(record: Record, plan: BreakerPlan, now_us: int) -> BreakerView:
-    """Return what callers see of a record that time has been passed in."""
+    """Return what callers see of a record that was advanced to `now_us`."""
     held = forced(record, plan, now_us)
     if held is None:
         return _view(record, record.state, plan, now_us)
@@ -160,7 +160,7 @@ def _view(record: Record, state: State, plan: BreakerPlan, now_us: int) -> Break
 
 
 def from_view(service: str, plan: BreakerPlan, view: BreakerView) -> Record:
-    """Return as much of a record as can be known from what was seen of it."""
+    """Return a record rebuilt from a view, as far as the view has its fields."""
     return Record(
         service,
         view.state,

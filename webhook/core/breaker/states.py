@@ -16,22 +16,22 @@ class State(StrEnum):
 
     @property
     def is_forced(self) -> bool:
-        """Whether an override set it."""
+        """Whether an override set this state."""
         return self is State.FORCED_OPEN or self is State.FORCED_CLOSED
 
     @property
     def is_tripped(self) -> bool:
-        """Whether a trip set it, and the breaker has not recovered. breakerGuard counts these."""
+        """Whether the breaker has tripped and not recovered. breakerGuard counts these."""
         return self is State.OPEN or self is State.HALF_OPEN
 
     @property
     def is_open(self) -> bool:
-        """Whether it denies Pods until a known moment."""
+        """Whether Pods are denied until a known moment."""
         return self is State.OPEN or self is State.FORCED_OPEN
 
 
 class TransitionCause(StrEnum):
-    """Why a breaker changed its state, as one fixed word. The first three are the triggers of the policy."""
+    """Cause of a transition, as one fixed word. The first three are the triggers of the policy."""
 
     ERROR_RATE = "errorRate"
     LATENCY = "latency"

@@ -1,4 +1,4 @@
-"""Transition table of the breaker: the only state changes there are."""
+"""Transition table of the breaker: all state changes that are possible."""
 
 from webhook.core.breaker.record import BreakerStep, Record
 from webhook.core.breaker.states import TRIGGERS, State, Transition, TransitionCause
@@ -29,9 +29,9 @@ def move(
     open_until_us: int = 0,
     failed: tuple[str, ...] | None = None,
 ) -> BreakerStep:
-    """Enter the state of the table, with empty windows.
+    """Enter the state that the table gives for a cause, with empty windows.
 
-    The newest trip is kept, and so are early probes that are pending when `openFor` has passed.
+    The newest trip is kept. Early probes that are pending when `openFor` passes are kept, too.
     """
     new, generation = TRANSITIONS[record.state, cause], record.generation + 1
     moved = Record(
@@ -53,5 +53,5 @@ def move(
 
 
 def then(before: tuple[Transition, ...], step: BreakerStep) -> BreakerStep:
-    """Return a step with the transitions before it in front."""
+    """Return a step with earlier transitions prepended."""
     return BreakerStep(step.record, before + step.transitions) if before else step

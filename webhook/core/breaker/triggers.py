@@ -1,4 +1,4 @@
-"""What trips a breaker: outcomes by interval, and quota events within a trailing span."""
+"""Triggers of a breaker: outcomes per interval, and quota events within a trailing span."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, LatencyPlan
 from webhook.core.breaker.states import TransitionCause
 
 FAILED_MAX = 16
-"""So many sources of failures are kept; where there were more, nobody can be told from them."""
+"""Maximum number of failed sources kept. With more, the sources count as unknown."""
 
 
 class Cell(NamedTuple):
-    """What was heard of one interval, and who had a part in its failures."""
+    """Outcomes of one interval, and the sources that contributed to its failures."""
 
     number: int
     outcomes: int
@@ -23,7 +23,7 @@ class Cell(NamedTuple):
 
 
 class WeighedOutcomes(NamedTuple):
-    """Outcomes as a rule weighs them, had at one moment; `sources` is whose they were if any failed, else nobody."""
+    """Outcomes of one moment as a rule weighs them. `sources` is their source if any failed, otherwise empty."""
 
     at_us: int
     outcomes: int
@@ -32,11 +32,11 @@ class WeighedOutcomes(NamedTuple):
 
 
 class Run(Struct, frozen=True):
-    """The interval under way, number `index` of its length, and how many in a row before it crossed the threshold.
+    """The current interval, number `index` of its length, after `streak` consecutive intervals over the threshold.
 
-    `amount` is what the rule weighs against the number of outcomes: errors, or microseconds of latency. `later` are
-    intervals that have begun while this one is still waited for. `sources` had a part in the failures of this one and
-    of those in a row before it: one more than FAILED_MAX where there were too many, "" for one that nobody knows.
+    `amount` is compared with the number of outcomes: errors, or microseconds of latency. `later` holds intervals that
+    began during the current one's grace period. `sources` contributed to the failures of the current interval and of
+    the streak: at most FAILED_MAX + 1 of them, "" for an unknown one.
     """
 
     interval_us: int
@@ -49,7 +49,7 @@ class Run(Struct, frozen=True):
 
 
 IDLE = Run(0, 0, 0, 0, 0)
-"""Nothing under way and nothing before it: a run always falls back to this one value, however long it was idle."""
+"""The one value for no current interval and no streak, however long the run was idle."""
 
 
 class QuotaEvent(NamedTuple):
@@ -58,7 +58,7 @@ class QuotaEvent(NamedTuple):
 
 
 class Windows(Struct, frozen=True):
-    """All that the triggers remember."""
+    """State of all triggers."""
 
     errors: Run = IDLE
     latency: Run = IDLE
@@ -70,7 +70,7 @@ NEVER_US = 1 << 62
 
 
 class Trip(NamedTuple):
-    """A trigger fired: when, which may be before it was noticed, why, and who had failed, if that is known of all."""
+    """A trigger that fired at `at_us`, possibly before its detection. `failed` is empty unless all sources are known."""
 
     at_us: int
     cause: TransitionCause
@@ -79,7 +79,7 @@ class Trip(NamedTuple):
 
 
 def ends_us(windows: Windows, plan: BreakerPlan) -> int:
-    """Return when the first of the intervals under way ends: before that `pass_time` changes nothing."""
+    """Return the earliest end of a current interval: before it, `pass_time` changes nothing."""
     return min(_ends_us(windows.errors, plan.error_rate), _ends_us(windows.latency, plan.latency))
 
 
@@ -92,7 +92,7 @@ def _ends_us(run: Run, rule: ErrorRatePlan | LatencyPlan | None) -> int:
 
 
 def pass_time(windows: Windows, plan: BreakerPlan, judged_us: int) -> tuple[Windows, Trip | None]:
-    """Let every interval boundary up to a moment pass; return the earliest trip, errorRate before latency on a tie."""
+    """Pass every interval boundary up to a moment; return the earliest trip, errorRate before latency on a tie."""
     if windows.errors is IDLE and windows.latency is IDLE:
         return windows, None
     errors, by_errors = _pass_boundaries(windows.errors, plan.error_rate, judged_us)
@@ -107,7 +107,7 @@ def pass_time(windows: Windows, plan: BreakerPlan, judged_us: int) -> tuple[Wind
 
 def _pass_boundaries(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int) -> tuple[Run, Trip | None]:
     if rule is None or run.interval_us != rule.interval_us:
-        return IDLE, None  # the policy has changed: intervals of another length do not add up
+        return IDLE, None  # the policy has changed: intervals of different lengths cannot be added
     while judged_us >= (run.index + 1) * run.interval_us:
         streak = run.streak + 1 if rule.crossed(run.outcomes, run.amount) else 0
         if streak >= rule.consecutive:
@@ -121,14 +121,14 @@ def _pass_boundaries(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_
         elif streak:
             run = Run(run.interval_us, run.index + 1, 0, 0, streak, run.later, run.sources)
         else:
-            return IDLE, None  # an empty interval breaks the run, and all that follow are empty
+            return IDLE, None  # an empty interval ends the streak, and all later ones are empty
     return run, None
 
 
 def count_outcomes(
     windows: Windows, plan: BreakerPlan, judged_us: int, at_us: int, heard: Outcomes, source: str
 ) -> Windows:
-    """Count outcomes in the interval that they were had in, unless it was judged: time has passed up to `judged_us`."""
+    """Count outcomes in their interval, unless it ended before `judged_us` and was evaluated already."""
     total = heard.succeeded + heard.failed
     is_slow = plan.latency is not None and heard.latency_us > plan.latency.mean_us * total
     failed, slow = (source,) if heard.failed else (), (source,) if is_slow else ()
@@ -150,7 +150,7 @@ def _count(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int, t
     if index == run.index:
         total, amount = run.outcomes + told.outcomes, run.amount + told.amount
         return Run(run.interval_us, index, total, amount, run.streak, run.later, _joined(run.sources, told.sources))
-    # One before the run's own comes only where nothing is in a row before it: else it would have been judged.
+    # An interval before the run's own is possible only without a streak: otherwise it has been evaluated.
     cells = {cell.number: cell for cell in (Cell(run.index, run.outcomes, run.amount, run.sources), *run.later)}
     there = cells.get(index, Cell(index, 0, 0))
     total, amount = there.outcomes + told.outcomes, there.amount + told.amount
@@ -160,20 +160,20 @@ def _count(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int, t
 
 
 def _joined(sources: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    """Return both, each once, up to one more than are kept."""
+    """Return the union in order, at most FAILED_MAX + 1 sources."""
     if not more or (len(more) == 1 and more[0] in sources):
         return sources
     return tuple(dict.fromkeys((*sources, *more)))[: FAILED_MAX + 1]
 
 
 def known(sources: Iterable[str]) -> tuple[str, ...]:
-    """Return who had failed, nobody where it is not known of all."""
+    """Return the failed sources; empty unless all of them are known."""
     found = tuple(sources)
     return () if "" in found or len(found) > FAILED_MAX else found
 
 
 def count_quota_event(windows: Windows, plan: BreakerPlan, now_us: int, source: str) -> tuple[Windows, Trip | None]:
-    """Count one denial by quota; by controller, one that was heard within the span is not heard again."""
+    """Count one denial by quota. If the rule counts controllers, each counts once within the span."""
     rule = plan.quota
     if rule is None:
         return windows, None

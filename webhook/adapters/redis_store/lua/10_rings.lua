@@ -1,9 +1,10 @@
--- The rings of one account, in one hash: `ledger/window_ring.py` and `ledger/tag_clock.py`, on Redis.
--- Field "h" is the head, {last, offset, behind_since, born, windows}: the tag's clock (in the tag's home hash), when the
--- hash was made, and by seconds of a window {number of the newest bucket, its amounts, sums}; and, where a replica has
--- returned from an absence just now, who it was, when, and which others have shown since that they owe nothing. Field "W:S" is what an
--- earlier bucket holds, in slot S, its number modulo 65: whatever a new bucket would fall upon has left before.
--- Hashes are read once a call and written at its end, so that many Pods of a service cost one reading and one writing.
+-- Window rings of one account, in one hash: `ledger/window_ring.py` and `ledger/tag_clock.py`, on Redis.
+-- Field "h" is the head, {last, offset, behind_since, born, windows, returned}: the tag's clock (in the tag's home hash),
+-- the hash's creation time, and by window length in seconds {number of the newest bucket, its amounts, sums}. `returned`
+-- lists the replicas that regained the store recently, by id: {when, the other replicas that owe nothing since then}.
+-- Field "W:S" holds an earlier bucket of window W in slot S, its number modulo 65: a bucket has left its window before
+-- another one needs its slot.
+-- Hashes are read once per call and written at its end: many Pods of a service cost one read and one write.
 
 local LIVE = 65
 local BUCKET_US_PER_SECOND = 15625
@@ -35,7 +36,7 @@ local function field_of(seconds, number)
   return string.format('%.0f:%.0f', seconds, number % LIVE)
 end
 
--- Read slots that are not known yet, all at once.
+-- Read slots that are not loaded yet, in one command.
 local function load(h, fields)
   local unknown = {}
   for _, field in ipairs(fields) do
@@ -55,7 +56,7 @@ local function put(h, field, amounts)
   h.slots[field], h.sets[field], h.dels[field] = amounts, amounts, nil
 end
 
--- Let buckets leave that are older than any window, and begin new ones; written only if anything is charged.
+-- Drop buckets that have left their windows, and start new ones. Written only if anything is charged.
 local function settle(h, now)
   if h.settled then
     return h
@@ -71,7 +72,7 @@ local function settle(h, now)
         leaving[#leaving + 1], owners[field] = field, w
       end
       if number - head >= LIVE then
-        w[SUMS] = {} -- all has left, and there is nothing to take away from
+        w[SUMS] = {} -- every bucket has left
       else
         put(h, field_of(seconds, head), w[CURRENT])
       end
@@ -93,7 +94,7 @@ local function settle(h, now)
   return h
 end
 
--- Return a window, begun if there is none; an empty one is not written.
+-- Return a window, created if necessary; an empty one is not written.
 local function window_of(h, seconds, now)
   local w = h.windows[seconds]
   if not w then
@@ -103,7 +104,7 @@ local function window_of(h, seconds, now)
   return w
 end
 
--- Return the bucket of a moment; nothing where it has left, or where a refund finds that there is none.
+-- Return the bucket of a moment; nil if it has left the window, or for a refund if it does not exist.
 local function bucket_at(h, seconds, at, is_refund)
   local w = h.windows[seconds]
   local number = floor(at / (seconds * BUCKET_US_PER_SECOND))
@@ -121,7 +122,7 @@ local function bucket_at(h, seconds, at, is_refund)
   return bucket
 end
 
--- From when on `asked` fits if nothing else comes: 0 where it fits now, NEVER where it never can.
+-- Return when `asked` fits if nothing else is charged: 0 if it fits now, NEVER if it never can.
 local function free_at(h, seconds, resource, hard, asked)
   if asked > hard then
     return NEVER
@@ -152,7 +153,7 @@ local function free_at(h, seconds, resource, hard, asked)
   return (w[HEAD] + LIVE) * seconds * BUCKET_US_PER_SECOND
 end
 
--- Return when each window was last asked to be forgotten, and when that was done, by its seconds: field "r".
+-- Return the newest reset of each window, by its seconds, {requested at, effective up to}: field "r".
 local function resets_of(h)
   if not h.resets then
     local packed = redis.call('HGET', h.key, 'r')
@@ -161,12 +162,12 @@ local function resets_of(h)
   return h.resets
 end
 
--- The tag's time, by its home hash: it never goes back.
+-- Return the tag's time by its home hash: monotonic.
 local function time_of(home, reading)
   return max(reading + home.offset, home.last)
 end
 
--- Notice that the server's clock is behind the tag's, and rebase it where it stays so.
+-- Detect that the server's clock is behind the tag's, and rebase it if that persists.
 local function observe(home, reading)
   local behind = home.last - (reading + home.offset)
   if behind <= BEHIND_US then
@@ -180,7 +181,7 @@ local function observe(home, reading)
   end
 end
 
--- Whether it still counts is decided by what it says; this only collects garbage. Others may need it for longer.
+-- Extend a key's TTL, never shorten it. It only collects garbage: the stored times decide what counts.
 local function live_on(key, ttl_ms)
   if redis.call('PTTL', key) < ttl_ms then
     redis.call('PEXPIRE', key, string.format('%.0f', ttl_ms))

@@ -1,7 +1,7 @@
--- A service's breaker, one record in one key: `core/breaker/{record,law}.py`, on Redis.
--- A record is always moved to `now` first, as if each boundary had been ticked; it is written only where it changed.
--- Of intervals that is `late` before now: their outcomes are still on their way. `opened` is how many of the breakers
--- that breakerGuard counts are open, as the caller knows it, and this call makes it.
+-- Breaker of one service, one record in one key: `core/breaker/{record,transitions}.py`, on Redis.
+-- A record is always advanced to `now` first, as if each boundary had been ticked; it is written only if it changed.
+-- Intervals are advanced to `late` before now only: their outcomes may still arrive. `opened` is the number of open
+-- breakers among those that breakerGuard counts, as the caller knows it and as this call changes it.
 
 local DAY_MS = 86400000
 local breakers = {}
@@ -27,7 +27,7 @@ local function breaker_of(key, strings)
   return breakers[key]
 end
 
--- A record that has only been looked at stays as it was: what the time does to it is done again when it counts.
+-- Return a copy for reading. The stored record stays as it is: a later write advances it again.
 local function glance(key, strings)
   local seen = {}
   for field, value in pairs(breaker_of(key, strings)) do
@@ -37,7 +37,7 @@ local function glance(key, strings)
   return seen
 end
 
--- Say of what plan a record is that may have changed, which lasts as long as the plan says; or as a hand holds it.
+-- Attach the plan to a record that may have changed: the plan and the end of an override determine its TTL.
 local function belongs(r, plan, home, now)
   r.plan, r.home, r.now = plan, home, now
 end
@@ -62,12 +62,12 @@ local function is_forced(state)
   return BREAKER.IS_FORCED[state] or false
 end
 
--- Until when the plan forces it, by the tag's time.
+-- Return the end of the plan's forcing, by the tag's time.
 local function until_of(plan)
   return plan.forcing[2] + hash_of(plan.home).offset
 end
 
--- The state that a hand holds it in, or false: the plan's word first, which the record may not have heard yet.
+-- Return the forced state, or false. The plan takes precedence: the record may not have applied it yet.
 local function forced(r, plan, now)
   if plan.forcing and now < until_of(plan) then
     return plan.forcing[1]
@@ -85,7 +85,7 @@ local function count_opened(r, plan, new)
   end
 end
 
--- Of a breaker that is here, how it stands counts, not how the caller knew it.
+-- Correct `opened` for a breaker of this call: its record counts, not what the caller knew.
 local function recount(plan, strings)
   if plan.breaker and plan.breaker.open_max then
     local r = breaker_of(plan.breaker_key, strings)
@@ -95,7 +95,7 @@ local function recount(plan, strings)
   end
 end
 
--- Enter the state of the transition table, with empty windows.
+-- Enter the state that the transition table gives for a cause, with empty windows.
 local function move(r, plan, cause, at, reason, open_until, moves, failed)
   local old, new = r.state, BREAKER.NEXT[r.state][cause]
   if not new then
@@ -111,14 +111,14 @@ local function move(r, plan, cause, at, reason, open_until, moves, failed)
   moves[#moves + 1] = {old, new, at, reason, r.generation, cause}
 end
 
--- Do what every replica does by itself at the same moment: nothing is decided by it.
+-- Make a transition that every replica makes at the same moment. It does not count as a decision.
 local function move_by_time(r, plan, cause, reason, moves)
   local passed, alone = r.passed + 1, r.alone
   move(r, plan, cause, r.open_until, reason, 0, moves)
   r.passed, r.alone = passed, alone
 end
 
--- Open it, unless that would be one too many: then the trip is only told of.
+-- Open the breaker, unless breakerGuard's limit is reached: then only report the trip.
 local function trip(r, plan, cause, at, reason, failed, moves)
   if plan.open_max and opened >= plan.open_max then
     forget_windows(r)
@@ -139,7 +139,7 @@ local function contains(list, wanted)
   return false
 end
 
--- Return sources with more behind them, each once, up to one more than are kept.
+-- Return the union in order, at most FAILED_MAX + 1 sources.
 local function joined(sources, more)
   local all = {unpack(sources)}
   for _, source in ipairs(more) do
@@ -150,7 +150,7 @@ local function joined(sources, more)
   return all
 end
 
--- Who had failed; nobody where it is not known of all.
+-- Return the failed sources; empty unless all of them are known.
 local function known(sources)
   return (#sources > BREAKER.FAILED_MAX or contains(sources, '')) and {} or sources
 end

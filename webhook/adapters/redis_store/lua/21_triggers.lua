@@ -1,6 +1,6 @@
--- What trips a breaker: `core/breaker/triggers.py`, on Redis.
+-- Triggers of a breaker: `core/breaker/triggers.py`, on Redis.
 
--- Return a span exactly, in the largest unit that keeps it whole.
+-- Return a duration exactly, in the largest unit that keeps it whole.
 local function span(us)
   if us % 1000000 == 0 then
     return string.format('%.0fs', us / 1000000)
@@ -10,7 +10,7 @@ local function span(us)
   return string.format('%.0fus', us)
 end
 
--- What a rule weighs: errors in percent, or microseconds of latency against a mean.
+-- Rules by trigger: errors in percent, or microseconds of latency against a mean.
 local RULES = {
   errors = {
     crossed = function(rule, run) return 100 * run[4] >= rule[1] * run[3] end,
@@ -19,15 +19,16 @@ local RULES = {
   latency = {
     crossed = function(rule, run) return run[4] > rule[1] * run[3] end,
     reason = function(rule, run)
-      local mean = math.ceil(run[4] / (run[3] * 1000)) * 1000 -- rounded up: what is above is shown above
+      local mean = math.ceil(run[4] / (run[3] * 1000)) * 1000 -- rounded up, so that a mean above the threshold is shown above it
       return rule[5] .. string.format('%s over %.0f in the last', span(mean), run[3])
     end,
   },
 }
 
--- Let the boundaries of a run's intervals pass: the run that goes on (or false), when it tripped, why, who had failed.
--- A run is {interval, number of the interval, outcomes, amount, how many in a row before, {number, outcomes, amount,
--- sources of failures} of later intervals, sources of failures of this one and of those in a row before}.
+-- Pass the boundaries of a run's intervals: return the run that continues (or false), and of a trip its time, reason
+-- and failed sources. A run is {interval length, interval number, outcomes, amount, streak, later intervals, sources};
+-- a later interval is {number, outcomes, amount, sources}. Sources contributed to the failures; a run's include its
+-- streak's.
 local function pass_boundaries(run, rule, judged, by)
   if not run or not rule or run[1] ~= rule[2] then
     return false
@@ -52,7 +53,7 @@ local function pass_boundaries(run, rule, judged, by)
   return run
 end
 
--- Count in the interval that something was had in, unless it was judged: the run, and whether it is another one now.
+-- Count outcomes in their interval, unless it was evaluated already: return the run, and whether it changed.
 local function counted(run, rule, at, total, amount, sources, judged)
   if not rule then
     return false, false

@@ -1,6 +1,6 @@
--- What time alone does to a breaker, and who may come in while it is not CLOSED: `core/breaker/{passing,probes}.py`.
+-- Passage of time, and probes while a breaker is not CLOSED: `core/breaker/{advance,probes}.py`, on Redis.
 
--- Let go of probes whose time has passed.
+-- Drop the leases of probes whose time has passed.
 local function expire(r, now, moves)
   local live, gone = {}, false
   for _, lease in ipairs(r.leases) do
@@ -54,17 +54,17 @@ local function live_count(r, now)
   return count
 end
 
--- How many may yet probe before `openFor` has passed: only where all who failed are known.
+-- Return how many Pods may still probe before `openFor` has passed; 0 unless all failed sources are known.
 local function early_left(r, plan)
   return r.state == 'OPEN' and #r.failed > 0 and math.max(0, plan.probes - r.early) or 0
 end
 
 local function has_room(r, plan, now, source)
   if r.state == 'OPEN' then
-    -- A controller that had no part in the failures may cure.
+    -- Only Pods of a controller that did not contribute to the failures.
     return early_left(r, plan) > 0 and string.sub(source, 1, 11) == 'controller:' and not contains(r.failed, source)
   end
-  -- One more at least: where a new policy lowered `probes` to what has succeeded already, that one closes it.
+  -- At least one more: if a new policy lowered `probes` to the number that succeeded already, it closes the breaker.
   return r.state == 'HALF_OPEN' and live_count(r, now) < math.max(plan.probes - r.successes, 1)
 end
 
@@ -85,7 +85,7 @@ local function succeeded(r, plan, now, moves)
   end
 end
 
--- Let a Pod that was charged be a probe, if one is wanted; true where it was.
+-- Make a charged Pod a probe, if one is wanted; return whether it is one.
 local function take_probe(r, plan, now, uid, source, moves)
   if r.state == 'CLOSED' or forced(r, plan, now) or not has_room(r, plan, now, source) then
     return false
@@ -114,7 +114,7 @@ local function without_lease(r, unwanted)
   return false
 end
 
--- Free the place of a probe whose Pod never came to be.
+-- Free the lease of a probe whose Pod was never created.
 local function give_back_probe(r, uid)
   if without_lease(r, function(lease) return lease[1] == uid end) and r.state == 'OPEN' then
     r.early = r.early - 1

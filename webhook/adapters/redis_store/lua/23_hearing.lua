@@ -1,4 +1,4 @@
--- What a breaker hears, and what is done by hand: `core/breaker/{hearing,hands}.py`; and what callers see of it.
+-- Outcomes, quota denials and overrides of a breaker: `core/breaker/{outcomes,manual}.py`, on Redis; and its views.
 
 local function is_excused(r, source, now)
   for _, one in ipairs(r.excused) do
@@ -9,7 +9,7 @@ local function is_excused(r, source, now)
   return false
 end
 
--- Hear that quota refused a Pod of `source`. Only CLOSED listens: a probe refused by quota proves nothing.
+-- Record that quota denied a Pod of `source`. Only CLOSED counts it: a probe denied by quota proves nothing.
 local function quota_event(r, plan, now, source, moves)
   if r.state ~= 'CLOSED' or not plan.quota or forced(r, plan, now) or is_excused(r, source, now) then
     return
@@ -37,7 +37,7 @@ local function quota_event(r, plan, now, source, moves)
   r.events, r.changed = events, true
 end
 
--- The probe that an outcome is of: the one with its uid, or in HALF_OPEN the oldest for one without.
+-- Return the probe of an outcome: the one with its uid; for an outcome without uid in HALF_OPEN, the oldest.
 local function lease_of(r, uid, generation, at)
   if not uid then
     local fits = r.state == 'HALF_OPEN' and (not generation or generation == r.generation) and at >= r.since
@@ -50,8 +50,8 @@ local function lease_of(r, uid, generation, at)
   end
 end
 
--- Hear how requests or a Pod of `source` fared: {succeeded, failed, latency, uid, generation, age}; true if it mattered.
--- What is of another generation, or waited for by nobody, changes nothing.
+-- Record outcomes of `source`, {succeeded, failed, latency, uid, generation, age}; return whether they counted.
+-- Ignore those of another generation, or without a probe that waits for them.
 local function heard(r, plan, now, outcome, source, moves)
   local good, bad, _, uid, generation, age = unpack(outcome)
   local at = now - max(0, age)
@@ -76,7 +76,7 @@ local function heard(r, plan, now, outcome, source, moves)
   return any
 end
 
--- Start afresh, once, where the policy took the breaker away.
+-- Reset a breaker that the policy removed, once.
 local function restart(r)
   local fresh = r.state == 'CLOSED' and r.since == 0 and r.reason == '' and not r.errors and not r.latency
     and #r.events == 0 and r.tripped_at == 0 and r.reset_at == 0 and #r.excused == 0
@@ -89,8 +89,8 @@ local function restart(r)
   end
 end
 
--- Bring it where the plan's forcing wants it, or out of one that is no more; reset it once for a moment, which is by
--- another clock, and may be ahead of ours.
+-- Enter the state that the plan forces, or leave a forced state that has ended; then reset, once for each request. The
+-- time of a request is by another clock, which may be ahead of the tag's.
 local function by_hand(r, plan, now, asked, moves)
   local forcing = plan.forcing
   if forcing and now < until_of(plan) then
@@ -114,7 +114,7 @@ local function by_hand(r, plan, now, asked, moves)
   end
 end
 
--- Hear nothing of quota from these for a while, and forget what they caused just now.
+-- Ignore quota events of these sources for EXCUSED_US, and discard those already counted.
 local function excuse(r, sources, now)
   local excused, events, asked = {}, {}, {}
   for _, source in ipairs(sources) do
@@ -141,9 +141,9 @@ local function excuse(r, sources, now)
   r.excused, r.events, r.changed = excused, events, true
 end
 
--- What callers see: state, generation, since, open until, reason, probes out, probes that succeeded; and, where it has
--- ever tripped, when, by what, how many may yet probe early, and who not; and, where not the store decided its newest
--- move, how many the time alone brought about, and how many before them a replica alone.
+-- Return what callers see: {state, generation, since, open until, reason, pending probes, succeeded probes}. A breaker
+-- that has ever tripped adds {trip time, trip reason, early probes left, failed sources}. If its newest transition was
+-- not the store's decision, it adds {transitions by time alone, decisions of a replica alone before them}.
 local function view(r, plan, now)
   local held = forced(r, plan, now)
   local forcing = held and plan.forcing and now < until_of(plan) and plan.forcing

@@ -1,10 +1,10 @@
--- Two accounts of one breaker that do not know of each other, and which holds: `core/breaker/forks.py`, on Redis.
+-- Conflict resolution between divergent states of one breaker: `core/breaker/forks.py`, on Redis.
 
 local offer
-do -- a chunk has no more than 200 names of its own
+do -- a Lua chunk has at most 200 local variables
   local SHUT = BREAKER.SHUT
 
-  -- Whether of two lists of numbers the first is greater, the first number that differs deciding.
+  -- Whether the first of two lists of numbers is greater, in lexicographic order.
   local function exceeds(one, other)
     for index, number in ipairs(one) do
       if number ~= other[index] then
@@ -14,7 +14,7 @@ do -- a chunk has no more than 200 names of its own
     return false
   end
 
-  -- Whether an account, as `view` says it, holds over a record that time has been passed in.
+  -- Whether a proposed view wins over a record that was advanced to now.
   local function holds(v, r)
     local state, generation, since, tripped_at, passed, alone = v[1], v[2], v[3], v[8], v[12], v[13]
     local is_opened, was_opened = as_opened(state) == 1, as_opened(r.state) == 1
@@ -49,7 +49,7 @@ do -- a chunk has no more than 200 names of its own
     r.changed, r.moved = true, true
   end
 
-  -- Take an account if it holds over the record as it is `due`, else let the record's number be above its.
+  -- Take a view if it wins over `due`, the advanced record; otherwise raise the record's generation above the view's.
   function offer(r, plan, v, due)
     if holds(v, due) then
       return take(r, plan, v, due)

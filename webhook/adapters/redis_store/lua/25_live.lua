@@ -6,7 +6,7 @@
 
 local SURGE_US, KNOWN_US, WAITED_US = 600000000, 600000000, 3600000000
 local LIVE_TTL_MS, WAITED_TTL_MS = 86400000, 4260000
-local LONG_US = 600000000 -- a clock that steps back finds what it should
+local LONG_US = 600000000 -- retention beyond expiry, in case the server's clock steps back
 local lives, waits = {}, {}
 
 local function live_of(key)
@@ -22,7 +22,7 @@ local function live_of(key)
   return l
 end
 
--- What a Pod stands with, false where it does not.
+-- Return the amounts of a live Pod, false for any other.
 local function held(l, uid)
   if l.pods[uid] == nil then
     local packed = redis.call('HGET', l.key, 'u:' .. uid)
@@ -43,7 +43,7 @@ local function may_surge(l, resource, hard, has, now)
   return has <= hard or now - (l.over[resource] or now) < SURGE_US
 end
 
--- What `new` has more of, and less of, below 0.
+-- Return `new` minus `old`, by resource; negative where `old` has more.
 local function difference(new, old)
   local more = {}
   for resource, amount in pairs(new) do
@@ -75,7 +75,7 @@ local function stand_with(l, uid, amounts, more)
   l.pods[uid], l.changed[uid], l.dirty = amounts, true, true
 end
 
--- Let a Pod stand with what is limited of its cost.
+-- Add or update a live Pod, with the limited part of its cost.
 local function put_live(plan, l, uid, cost, now)
   local amounts, before = {}, held(l, uid)
   for _, limit in ipairs(plan.standing) do
@@ -93,7 +93,7 @@ local function put_live(plan, l, uid, cost, now)
       l.over[resource] = nil
     elseif has <= hard then
       l.over[resource] = now
-    else -- how long it has been over is not known where the limit was lowered
+    else -- of unknown duration if the limit was lowered
       l.over[resource] = l.over[resource] or now
     end
   end
@@ -107,7 +107,7 @@ local function remove_live(l, uid)
   end
 end
 
--- Wait for a Pod from `at` on; false: no longer.
+-- Mark a Pod as not seen yet since `at`; false removes the mark.
 local function wait_for(key, uid, at)
   local waited = waits[key] or {}
   waits[key], waited[uid] = waited, at
@@ -154,7 +154,7 @@ local function write_waits(key, waited)
   end
 end
 
--- Whom nobody asked for within the time goes unseen.
+-- Remove the marks of seen Pods, and expired ones.
 local function strike_waits(key, waited)
   local gone, newest = {}, 0
   for uid, at in pairs(waited) do
