@@ -70,7 +70,7 @@ NEVER_US = 1 << 62
 
 
 class Trip(NamedTuple):
-    """A trigger that fired at `at_us`, possibly before its detection. `failed` is empty unless all sources are known."""
+    """A trigger that fired at `at_us`, maybe before its detection. `failed` is empty unless all sources are known."""
 
     at_us: int
     cause: TransitionCause

@@ -1,7 +1,7 @@
 -- Window rings of one account, in one hash: `ledger/window_ring.py` and `ledger/tag_clock.py`, on Redis.
--- Field "h" is the head, {last, offset, behind_since, born, windows, returned}: the tag's clock (in the tag's home hash),
--- the hash's creation time, and by window length in seconds {number of the newest bucket, its amounts, sums}. `returned`
--- lists the replicas that regained the store recently, by id: {when, the other replicas that owe nothing since then}.
+-- Field "h" is the head, {last, offset, behind_since, born, windows, returned}: the tag's clock (in the tag's home
+-- hash), the hash's creation time, and by window length in seconds {number of the newest bucket, its amounts, sums}.
+-- `returned` has the replicas that regained the store recently, by id: {when, the others that owe nothing since}.
 -- Field "W:S" holds an earlier bucket of window W in slot S, its number modulo 65: a bucket has left its window before
 -- another one needs its slot.
 -- Hashes are read once per call and written at its end: many Pods of a service cost one read and one write.

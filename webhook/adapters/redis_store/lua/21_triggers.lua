@@ -19,7 +19,7 @@ local RULES = {
   latency = {
     crossed = function(rule, run) return run[4] > rule[1] * run[3] end,
     reason = function(rule, run)
-      local mean = math.ceil(run[4] / (run[3] * 1000)) * 1000 -- rounded up, so that a mean above the threshold is shown above it
+      local mean = math.ceil(run[4] / (run[3] * 1000)) * 1000 -- rounded up, to be shown above the threshold
       return rule[5] .. string.format('%s over %.0f in the last', span(mean), run[3])
     end,
   },

@@ -1,8 +1,8 @@
--- Who lives, and who was let in and has not been seen yet: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
--- The live Pods of a service, or of one namespace of it, are one hash: field "h" is {sums, since when over, how many},
--- "u:UID" what a Pod stands with, and behind it the cluster. In the service's own hash, "c:CLUSTER" is when the list of
--- that cluster's Pods was last known to be complete, and "l:NAMESPACE" tells that there is a hash of that namespace.
--- Who is waited for stands in a sorted set of the tag, by the moment of its charge.
+-- Live Pods, and admitted Pods not seen yet: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
+-- The live Pods of a service, or of one of its namespaces, are one hash: field "h" is {sums, over since, count},
+-- "u:UID" a Pod's amounts followed by its cluster. In the service's own hash, "c:CLUSTER" is when the list of that cluster's
+-- Pods was last known to be complete, and "l:NAMESPACE" marks that a hash of that namespace exists.
+-- Pods not seen yet are in a sorted set of the tag, by the time of their charge.
 
 local SURGE_US, KNOWN_US, WAITED_US = 600000000, 600000000, 3600000000
 local LIVE_TTL_MS, WAITED_TTL_MS = 86400000, 4260000

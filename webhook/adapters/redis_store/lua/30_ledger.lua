@@ -1,19 +1,20 @@
--- One Pod against its service's counters: `ledger/operations.py` and `ledger/tag_state.py`, on Redis.
--- A plan knows its keys: home, the hash with the tag's clock (the pool's, or the service's own); index, the service's own
--- hash, where "n:NAMESPACE" is until when that one counts; and the breaker. An operation adds the hash with the service's
--- own ring, which is a namespace's where each counts apart, the uid record, and the live Pods where they are limited.
+-- Operations on one Pod and its service's counters: `ledger/operations.py` and `ledger/tag_state.py`, on Redis.
+-- A plan has its keys: home, the hash with the tag's clock (the pool's, or the service's own); index, the service's own
+-- hash, where "n:NAMESPACE" is the time until which that namespace counts; and the breaker. An operation adds the hash
+-- with the service's own rings (or its namespace's, where each counts apart), the uid record, and the live Pods where
+-- they are limited.
 
-local BREAKER, QUOTA = 1, 2 -- who refused; in `would` they are added up
+local BREAKER, QUOTA = 1, 2 -- the guard that denied; `would` is their sum
 
--- A uid record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows, source,
--- settled}. `source` made it, where its breaker hears of outcomes; `settled`: its outcome was heard.
--- `windows` is the plan's own list of them as it was packed, for a refund under a newer plan. Behind it stands the place,
--- namespace/name, as it is: many Pods of a call share one record but for that.
+-- A uid record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows,
+-- source, settled}. `source` is the Pod's creator, only if its breaker counts outcomes; `settled`: its outcome was
+-- recorded. `windows` is the plan's list of them as packed then, for a refund under a newer plan. The record is
+-- followed by the Pod's place, namespace/name, unpacked: many Pods of a call share one record apart from the place.
 local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, COST, HIGH, WINDOWS, SOURCE, SETTLED =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local NOTHING = {} -- never written to
 local pods, places = {}, {}
-local costs = {} -- by their text: many Pods of a call cost the same
+local costs = {} -- decoded, by their text: many Pods of a call have the same cost
 local notes = {} -- of namespaces, by index
 
 local function cost_of(text)
@@ -53,7 +54,7 @@ local function shown(home, at)
   return at > 0 and at - home.offset or at
 end
 
-local SUM, RESOURCE, HARD, BUCKET, HASH, SECONDS = 1, 2, 3, 4, 5, 6 -- of a column: one limit with what it is held against
+local SUM, RESOURCE, HARD, BUCKET, HASH, SECONDS = 1, 2, 3, 4, 5, 6 -- of a column: one limit with its counters
 
 local function add_columns(b, h, windows)
   local columns = b.columns
@@ -66,7 +67,7 @@ local function add_columns(b, h, windows)
   end
 end
 
--- Limits on live Pods have no column: they come after all others.
+-- Limits on live Pods have no column: they follow all others.
 local function add_live(b, plan, live_key)
   b.live, b.known, b.standing = live_of(live_key), is_known(plan, b.now), plan.standing
   b.live.cluster, b.live.index, b.live.scope = plan.cluster, plan.live_key, string.sub(live_key, #plan.live_key + 2)
@@ -75,7 +76,7 @@ local function add_live(b, plan, live_key)
   end
 end
 
--- Bring a plan and its hashes together, once a call: the time, and a column for each limit, in the plan's order.
+-- Bind a plan to its hashes, once per call: the time, and a column for each limit, in the plan's order.
 local function bound_of(plan, own_key, reading, writes, live_key)
   local home, own = hash_of(plan.home), hash_of(own_key)
   if writes then
@@ -99,7 +100,7 @@ local function bound_of(plan, own_key, reading, writes, live_key)
   return b
 end
 
--- Hold what a Pod asks of live ones against their limits; `used` and `over` follow.
+-- Check `stands` against the limits on live Pods; extends `used` and `over`.
 local function judge_live(b, stands, used, over)
   for index, limit in ipairs(b.standing) do
     local resource, hard, surge, number = limit[1], limit[2], limit[3], #b.columns + index
@@ -114,16 +115,16 @@ local function judge_live(b, stands, used, over)
   return used, over
 end
 
--- Hold `cost` against every limit, `stands` against those on live Pods: what each holds, and
--- {number, used, asked, free_at, room above it} of those that do not hold it.
+-- Check `cost` against every limit, and `stands` against those on live Pods. Return what each limit holds, and
+-- {number, used, asked, free_at, surge room} of each limit that is exceeded.
 local function judge(b, cost, stands)
-  local used, over, columns = {unpack(b.blank)}, NOTHING, b.columns -- of its full size: a table that grows costs more
+  local used, over, columns = {unpack(b.blank)}, NOTHING, b.columns -- preallocated: a table that grows costs more
   for number = 1, #columns do
     local column = columns[number]
     local resource = column[RESOURCE]
     local has, asked = column[SUM][resource] or 0, cost[resource] or 0
     used[number] = has
-    if asked > 0 and asked > column[HARD] - has then -- a sum might be above what a double holds exactly
+    if asked > 0 and asked > column[HARD] - has then -- no addition: a double might not hold the sum exactly
       local free = free_at(column[HASH], column[SECONDS], resource, column[HARD], asked)
       over = over == NOTHING and {} or over
       over[#over + 1] = {number, has, asked, shown(b.home, free), 0}
@@ -135,7 +136,7 @@ local function judge(b, cost, stands)
   return used, over
 end
 
--- Whether a limit of the service's own is among those that are over, of its windows or on its live Pods.
+-- Whether a limit of the service itself is exceeded, of its windows or on its live Pods.
 local function is_of_its_own(b, over)
   for _, use in ipairs(over) do
     if use[1] <= b.own_columns or use[1] > #b.columns then
@@ -155,7 +156,7 @@ local function note_scope(index, scope, counts_until)
   notes[index], noted[scope] = noted, max(noted[scope] or 0, counts_until)
 end
 
--- Until when what is charged to a namespace counts there.
+-- Return until when a charge to a namespace counts there.
 local function counts_until(b, cost, at)
   local latest = 0
   for _, column in ipairs(b.columns) do
@@ -167,7 +168,7 @@ local function counts_until(b, cost, at)
   return latest
 end
 
--- Count `cost` as of a moment, now or before, in every window that limits any of it; `used` follows.
+-- Count `cost` as of a moment, now or before, in every window that limits any of it; updates `used`.
 local function charge(plan, b, scope, cost, at, used)
   local own, home, columns, is_now = b.own, b.home, b.columns, at == b.now
   local any, of_own, is_first = false, false, false
@@ -192,12 +193,12 @@ local function charge(plan, b, scope, cost, at, used)
     home.last = b.now
     home.begins = home.begins or own.begins or own.begun
   end
-  if of_own and scope ~= '' and (is_first or not is_now) then -- else whoever came first in the same bucket has noted it
+  if of_own and scope ~= '' and (is_first or not is_now) then -- else an earlier charge of the same bucket noted it
     note_scope(plan.index, scope, counts_until(b, cost, at))
   end
 end
 
--- Let a Pod stand, and wait until somebody has seen it; `used` follows.
+-- Add a Pod to the live ones, and mark it as not seen yet; updates `used`.
 local function stand_and_wait(plan, b, uid, cost, at, used)
   if b.live then
     put_live(plan, b.live, uid, cost, b.now)
@@ -210,12 +211,12 @@ local function stand_and_wait(plan, b, uid, cost, at, used)
   end
 end
 
--- What a Pod asks of live ones beside what it stands with already, or what it is said to have stood with.
+-- Return what a Pod adds to the live amounts: its cost minus what it holds, or minus `unless_held` if it is not live.
 local function more_standing(b, uid, cost, unless_held)
   return b.live and difference(cost, held(b.live, uid) or unless_held) or NOTHING
 end
 
--- What follows from an objection of a guard: refused or not, and who else would have.
+-- Return (refused, would) after a guard's objection: a guard that is not enforced denies nothing but is reported.
 local function objection(guard, enforced, would)
   if enforced then
     return guard, would
@@ -283,7 +284,7 @@ local function resize(plan, b, pod_key, scope, place, cost, peek, old, strings)
   return {shown(home, now), refused, would, writes and any, false, used, over, breaker, false, home.born}
 end
 
--- Remember a Pod that is no probe: the record is one for all of a call that cost the same, packed once.
+-- Store the record of a Pod that is no probe. Pods of a call with the same cost share one record, packed once.
 local function remember_shared(plan, b, pod_key, generation, scope, cost_text, source, place)
   local shared = b.records[cost_text]
   if not shared or shared.record[GENERATION] ~= generation or shared.record[SOURCE] ~= source then
@@ -293,7 +294,7 @@ local function remember_shared(plan, b, pod_key, generation, scope, cost_text, s
   pods[pod_key], places[pod_key] = shared, place
 end
 
--- Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once.
+-- Check one Pod and, unless `peek`, charge it: all or nothing, each uid once.
 local function acquire(plan, operation, reading, strings)
   local _, _, own_key, pod_key, live_key, scope, place, cost_text, source, peek, old = unpack(operation)
   local cost = cost_of(cost_text)
@@ -337,7 +338,7 @@ local function acquire(plan, operation, reading, strings)
       end
       stand_and_wait(plan, b, uid, cost, now, used)
     elseif refused == QUOTA and plan.breaker and is_of_its_own(b, over) then
-      quota_event(r, plan.breaker, now, source, moves) -- by the pool alone it is a neighbour who uses too much
+      quota_event(r, plan.breaker, now, source, moves) -- if only the pool is exceeded, another member may be the cause
     end
     belongs(r, plan, home, now)
   end
@@ -346,14 +347,14 @@ local function acquire(plan, operation, reading, strings)
   return {shown(home, now), refused, would, refused == 0 and not peek, false, used, over, breaker, told, home.born}
 end
 
--- Return where a Pod was charged: service, scope, whether in the fleet's rings; nothing where it is not known.
+-- Return where a Pod was charged: {service, scope, whether in the fleet's rings}; empty for an unknown Pod.
 local function record(plan, operation, reading, strings)
   local p = pod_of(KEYS[operation[3]], strings, time_of(hash_of(plan.home), reading))
   return p and {p[SERVICE], p[SCOPE], p[FLEET]} or {}
 end
 
--- Give back, once, what a Pod that never came to be was charged, and its place as a probe. The keys are those of where
--- that was: another service's, perhaps.
+-- Refund, once, the charge of a Pod that was never created, and free its probe lease. The keys are those of the charge,
+-- possibly another service's.
 local function refund(plan, operation, reading, strings)
   local own, pod_key, home, breaker_key, live_key =
     hash_of(KEYS[operation[3]]), KEYS[operation[4]], hash_of(KEYS[operation[5]]), KEYS[operation[6]], KEYS[operation[7]]
@@ -372,7 +373,7 @@ local function refund(plan, operation, reading, strings)
   remove_live(l, uid)
   if p[PROBE] then
     local r = breaker_of(breaker_key, strings)
-    if not r.plan then -- else its own, by which what it did in this call is told
+    if not r.plan then -- otherwise keep its own plan, which its notification needs
       belongs(r, plan, home, now)
     end
     give_back_probe(r, uid)
@@ -384,12 +385,12 @@ local function refund(plan, operation, reading, strings)
       local seconds = window[1]
       local w = h.windows[seconds]
       if account == 1 and resets[seconds] and p[CHARGED_AT] <= resets[seconds][2] then
-        w = nil -- it was forgotten since
+        w = nil -- reset since the charge
       end
       for _, resource in ipairs(w and window[2] or {}) do
         local amount = cost_of(p[COST])[resource] or 0
         local bucket = amount > 0 and bucket_at(h, seconds, p[CHARGED_AT], true)
-        if bucket and (bucket[resource] or 0) >= amount then -- what was lost cannot be taken back
+        if bucket and (bucket[resource] or 0) >= amount then -- lost data cannot be refunded
           bucket[resource], w[SUMS][resource] = bucket[resource] - amount, w[SUMS][resource] - amount
           h.dirty, home.last, home.dirty, given_back = true, now, true, true
         end
@@ -399,7 +400,7 @@ local function refund(plan, operation, reading, strings)
   return {given_back}
 end
 
--- Charge a Pod that came in without us, at its own time and past every limit; false where its uid is known.
+-- Charge a Pod that was admitted without the store, at its own time and past every limit; false for a known uid.
 local function book(plan, operation, reading, strings)
   local _, _, own_key, pod_key, live_key, scope, place, cost_text, at = unpack(operation)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]

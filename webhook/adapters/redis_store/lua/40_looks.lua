@@ -1,8 +1,9 @@
--- How a service stands, what its breaker hears, and what the time alone brings about.
+-- Snapshots, ticks, outcomes and overrides: `ledger/operations.py` and `ledger/breaker_operations.py`, on Redis; and
+-- the settled marks of replicas.
 
-local RETURNED_US = 60000000 -- longer than anybody waits for the others
+local RETURNED_US = 60000000 -- longer than any replica waits for the others
 
--- What every operation on a breaker alone does: let time pass, do it, and say what came of it.
+-- Run an operation on a breaker alone: advance it, call `act`, and return the transitions and the view.
 local function moving(plan, reading, strings, act)
   local home, moves = hash_of(plan.home), {}
   local now = time_of(home, reading)
@@ -22,7 +23,7 @@ local function record_outcomes(plan, operation, reading, strings)
   end)
 end
 
--- Hear how a Pod started, once; its record says under which generation it was let in, and who made it.
+-- Record the outcome of a Pod's start, once. The Pod's record has its generation and source.
 local function started(plan, operation, reading, strings)
   local _, _, pod_key, good, latency, age = unpack(operation)
   pod_key = KEYS[pod_key]
@@ -59,7 +60,7 @@ local function propose(plan, operation, reading, strings)
   for _, index in ipairs({3, 4, 8}) do
     v[index] = v[index] > 0 and v[index] + home.offset or 0
   end
-  advance(due, plan.breaker, now, {}) -- what the time owes it counts too; that is told by whoever moves it there
+  advance(due, plan.breaker, now, {}) -- compare with the advanced record; a later write reports its transitions
   belongs(r, plan, home, now)
   offer(r, plan.breaker, v, due)
   return {{}, seen(r, plan, home, now), shown(home, now)}
@@ -86,7 +87,7 @@ local function stand(h, home, windows)
   return figures
 end
 
--- Say how the service stands; writes nothing. One unit is asked of each limit, to say when any is free.
+-- Return a snapshot of the service; writes nothing. Each limit is asked for one unit, to find when any is free.
 local function snapshot(plan, operation, reading, strings)
   local home = hash_of(plan.home)
   local now = time_of(home, reading)
@@ -112,8 +113,8 @@ local function snapshot(plan, operation, reading, strings)
   return {shown(home, now), uses, plan.pool and stand(home, home, plan.pool) or {}, breaker, known}
 end
 
--- Do what the time alone brings about under the policy of today. The server's clock is watched, too: of an open breaker
--- nobody else may come to write.
+-- Apply the passage of time under the current policy. This also observes the server's clock: with an open breaker there
+-- may be no other writes.
 local function tick(plan, _, reading, strings)
   local home = hash_of(plan.home)
   observe(home, reading)
@@ -130,7 +131,7 @@ local function tick(plan, _, reading, strings)
   return answer
 end
 
--- Return how many other replicas have shown that they owe nothing, since this one has returned.
+-- Return how many other replicas have reported that they owe nothing, since this one regained the store.
 local function others_settled(plan, operation, reading)
   local home, id, afresh = hash_of(plan.home), operation[3], operation[4]
   local returned = home.returned[id]
@@ -147,8 +148,8 @@ local function others_settled(plan, operation, reading)
   return {count}
 end
 
--- Note for all who have returned that this replica owed nothing at a moment; unless what it was told was lost since,
--- which it does not know yet.
+-- Record for the replicas in `returned` that this one owed nothing at a moment; unless the tag's data was lost since,
+-- which this replica does not know yet.
 local function show_settled(plan, reading)
   local id, at, born = unpack(plan.settled)
   local home = hash_of(plan.home)
@@ -165,7 +166,7 @@ local function show_settled(plan, reading)
   end
 end
 
--- Return the namespaces in which anything counts, and forget those in which nothing has for long.
+-- Return the namespaces in which anything counts, and delete those in which nothing has counted for long.
 local function scopes(plan, _, reading)
   local now = time_of(hash_of(plan.home), reading)
   local found = redis.call('HGETALL', plan.index)
@@ -190,7 +191,7 @@ local function scopes(plan, _, reading)
   return {counting}
 end
 
--- Find out whether writes are taken.
+-- Check that the server accepts writes.
 local function probe(_, operation)
   redis.call('SET', KEYS[operation[3]], '', 'PX', '1000')
   return {}

@@ -1,6 +1,6 @@
--- What became of Pods, against what was charged: `ledger/observed_pods.py`, on Redis.
+-- Observed Pods reconciled with charges: `ledger/observed_pods.py`, on Redis.
 
--- Charge what a Pod takes above the most that it was ever charged for; what it was never charged for is another limit's.
+-- Charge what a Pod uses above its highest charge. A resource it was never charged for has been limited only since.
 local function raise(plan, b, pod_key, scope, cost, p, now)
   local before, more, any = p[HIGH] or cost_of(p[COST]), {}, false
   for resource, amount in pairs(before) do
@@ -22,7 +22,7 @@ local function raise(plan, b, pod_key, scope, cost, p, now)
   return true
 end
 
--- Take what the watch shows of one Pod of the service.
+-- Apply the watch's state of one Pod of the service.
 local function observe_pod(plan, operation, reading, strings)
   local _, _, own_key, pod_key, live_key, scope, place, cost_text, created, is_live, is_sure = unpack(operation)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
@@ -57,7 +57,7 @@ local function observe_pod(plan, operation, reading, strings)
   return {charged, raised, changed, false}
 end
 
--- Who of the tag was charged so long ago and has not been seen: {uid, how long ago}, oldest first.
+-- Return Pods of the tag charged at least so long ago and not seen since: {uid, age}, oldest first.
 local function overdue(plan, operation, reading)
   local now = time_of(hash_of(plan.home), reading)
   local from, to = string.format('(%.0f', now - WAITED_US), string.format('%.0f', now - operation[3])
@@ -69,14 +69,14 @@ local function overdue(plan, operation, reading)
   return waiting
 end
 
--- Return namespace/name of a Pod as it was charged, and by whose limits; '' where it is not known.
+-- Return namespace/name of a Pod as charged, and its service; '' for an unknown Pod.
 local function place(plan, operation, reading, strings)
   local key = KEYS[operation[3]]
   local p = pod_of(key, strings, time_of(hash_of(plan.home), reading))
   return p and {places[key], p[SERVICE]} or {'', ''}
 end
 
--- Wait for a Pod no longer, and take it off the live if it is told where it stands.
+-- Stop waiting for a Pod, and remove it from the live Pods if their key is given.
 local function stop_waiting(plan, operation)
   local uid = uid_of(plan, KEYS[operation[3]])
   wait_for(plan.waits_key, uid, false)
@@ -86,7 +86,7 @@ local function stop_waiting(plan, operation)
   return {}
 end
 
--- Enforce limits on live Pods from now on: all of the cluster's are known.
+-- Enforce limits on live Pods from now on: the list of the cluster's Pods is complete.
 local function mark_complete(plan, operation, reading)
   local now = time_of(hash_of(plan.home), reading)
   redis.call('HSET', plan.live_key, 'c:' .. plan.cluster, string.format('%.0f', now))
@@ -108,7 +108,7 @@ local function lived(plan)
   return found
 end
 
--- Say of each of these hashes how many stand in it.
+-- Return the number of live Pods in each of these hashes.
 local function standing(_, operation)
   local counts = {}
   for index = 3, #operation do
@@ -117,7 +117,7 @@ local function standing(_, operation)
   return counts
 end
 
--- Return a page of the cluster's own live Pods that nobody waits for, and the cursor.
+-- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, and the cursor.
 local function page(plan, operation, reading)
   local key, cursor, now = KEYS[operation[3]], operation[4], time_of(hash_of(plan.home), reading)
   local found = redis.call('HSCAN', key, cursor, 'MATCH', 'u:*', 'COUNT', 500)
@@ -139,17 +139,17 @@ local function page(plan, operation, reading)
   return {settled, found[1]}
 end
 
--- Take the amounts of a bucket away from the sums; true if there were any.
+-- Subtract a bucket's amounts from the sums; true if there were any.
 local function forget(sums, amounts)
   local any = false
   for resource, amount in pairs(amounts) do
-    -- A window that holds nothing is not written, and begun anew; buckets of which all was given back outlive it.
+    -- An empty window is not written and is recreated later; fully refunded buckets may outlive it.
     sums[resource], any = (sums[resource] or 0) - amount, any or amount > 0
   end
   return any
 end
 
--- Forget what a window counted up to a bucket; true if it held anything.
+-- Reset a window up to a bucket; true if it held anything.
 local function forget_window(h, seconds, last)
   local w, any = h.windows[seconds], false
   if not w then
@@ -173,7 +173,7 @@ local function forget_window(h, seconds, last)
   return any
 end
 
--- Forget what the service's own windows counted up to a moment, or one of them, once; true if they held anything.
+-- Reset the service's own windows up to a moment, or one of them, once; true if they held anything.
 local function reset(plan, operation, reading)
   local _, _, own_key, asked, only = unpack(operation)
   local home, h = hash_of(plan.home), hash_of(KEYS[own_key])
@@ -188,7 +188,7 @@ local function reset(plan, operation, reading)
       local last = floor(at / width)
       resets[seconds], h.resets_changed, h.begins = {asked, (last + 1) * width - 1}, true, true
       written(h, plan, now)
-      written(home, plan, now) -- what has left by now has left for good: time stands no earlier afterwards
+      written(home, plan, now) -- keep the tag's time monotonic
       home.last, home.begins = now, true
       any = forget_window(h, seconds, last) or any
     end

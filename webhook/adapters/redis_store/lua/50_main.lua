@@ -1,10 +1,10 @@
--- KEYS: of all operations, each once. ARGV[1]: {now or false for this server's own time, plans, numbers of the keys that
--- hold strings, operations, `late`, `opened`}. A plan is {what it says, numbers of its keys: home, index, breaker, who is
--- waited for, live Pods; where a uid begins in a record's key; whether `opened` counts it; false, or of a replica that owes
--- nothing {its name, since when at least, when the home was born as far as it knows}}; an operation is {kind, number of its
--- plan, numbers of its own keys, what it asks}.
--- The answer is a list as long, of each operation's result, or of the words of its error. What they wrote goes out at the
--- end: a Redis that takes no writes (full, a replica) has then taken none of them.
+-- KEYS: those of all operations, each once. ARGV[1]: {now, or false for this server's time; plans; numbers of the keys
+-- that hold strings; operations; `late`; `opened`}. A plan is {packed plan; numbers of its keys: home, index, breaker,
+-- Pods not seen yet, live Pods; offset of the uid in a record's key; whether `opened` counts it; settled}. `settled` is
+-- false, or of a replica that owes nothing {its id, since when at least, when the home hash was created as far as it
+-- knows}. An operation is {kind, number of its plan, numbers of its own keys, arguments}.
+-- The answer is a list of the operations' results in order, or their error messages. Writes are sent at the end: a
+-- Redis that rejects writes (full, a replica) has then accepted none of them.
 
 local KINDS = {
   acquire = acquire, record = record, refund = refund, book = book,
@@ -46,7 +46,7 @@ local function strings_of(numbers)
   return strings
 end
 
--- Tell all who listen; one who misses it looks each second.
+-- Publish a breaker's state. A subscriber that misses it polls each second.
 local function announce(r)
   local plan = r.plan
   if plan.breaker and plan.channel ~= '' then
@@ -55,13 +55,13 @@ local function announce(r)
   end
 end
 
--- Let time go back no more behind a breaker that moved, for as long as its record lasts.
+-- Keep the tag's time from going back behind a breaker's transition, as long as its record lasts.
 local function keep_time(r)
   written(r.home, r.plan, r.now)
   r.home.last, r.home.begins, r.home.ttl = r.now, true, max(r.home.ttl, lasts_ms(r))
 end
 
--- What may be refused goes first: once anything is written, all of it is.
+-- Commands that Redis may reject go first: once one is accepted, all are.
 local function write()
   for _, r in pairs(breakers) do
     if r.moved then
@@ -127,7 +127,7 @@ local function words_of(fault)
   return type(fault) == 'table' and fault.err or tostring(fault)
 end
 
--- A function, for a script may have 200 local names.
+-- A function, because a Lua chunk has at most 200 local variables.
 local function carry_out(argument)
   local reading, packed_plans, numbers, operations
   reading, packed_plans, numbers, operations, late, opened = unpack(cmsgpack.unpack(argument))
@@ -146,7 +146,7 @@ local function carry_out(argument)
   end
   for _, plan in ipairs(plans) do
     if plan.settled then
-      pcall(show_settled, plan, reading) -- a broken record was told of by whatever was asked of it
+      pcall(show_settled, plan, reading) -- an operation on a broken record has reported the error
     end
   end
   local fine, fault = pcall(write)
