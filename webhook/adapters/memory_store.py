@@ -1,4 +1,4 @@
-"""Counters in this process: all three of `ports.stores`. No call awaits, so each is indivisible."""
+"""In-memory store of one process: counters, breakers and uid records. No operation awaits, so each is atomic."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ from webhook.ports import Clock
 
 
 class MemoryStore:
-    """Forgets everything when the process ends; a service that left the policy, once nothing of it counts any more.
+    """Store without persistence. It drops a service that left the policy once nothing of it counts.
 
-    `late_us`: how long a breaker waits for outcomes of an interval that has ended.
+    `late_us`: grace period for late outcomes after the end of an interval.
     """
 
     def __init__(self, clock: Clock, *, late_us: int = 0) -> None:
@@ -33,7 +33,7 @@ class MemoryStore:
         """Do nothing: `acquire` never raises UncountedError."""
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        """Say whether a Pod was admitted and not refunded."""
+        """Whether a Pod was admitted and not refunded."""
         state = self._state(plan)
         return state.pod(uid, state.clock(plan).now(self._clock.now_us())) is not None
 
@@ -114,12 +114,12 @@ class MemoryStore:
         if state is None or plan.breaker is None:
             return None
         if state.breaker(plan.service).state is State.CLOSED and plan.breaker.forcing is None:
-            return None  # whether it is about to trip is for `acquire` to say, as to the script in Redis
+            return None  # `acquire` decides whether it is about to trip, as the Redis script does
         clock = state.clock(plan)
         return store_time.view(clock, BreakerScript(state, plan, clock.now(self.now_us())).view())
 
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        state = self._state(plan)  # one of which nothing is kept has never moved
+        state = self._state(plan)  # a breaker without stored state has had no transition
         clock = state.clock(plan)
         breaker = store_time.forced(clock, plan.breaker)
         if breaker is None:
@@ -130,12 +130,12 @@ class MemoryStore:
         return self._clock.now_us()
 
     def _opened(self) -> int:
-        """Count the open ones among the breakers that breakerGuard counts, as they last moved."""
+        """Count the open breakers among those that breakerGuard counts, as of their last transition."""
         states = [(self._states.get(plan.tag), plan.service) for plan in self._guarded]
         return sum([state is not None and state.breaker(service).state.is_tripped for state, service in states])
 
     def _state(self, plan: CounterPlan, *, keep: bool = False) -> TagState:
-        """Return what the plan's tag has, or an empty state, which nobody knows of unless it is to be kept."""
+        """Return the state of the plan's tag, or an empty one, which is stored only with `keep`."""
         state = self._states.get(plan.tag)
         if state is None:
             state = TagState(self._around)

@@ -1,4 +1,4 @@
-"""Who calls, and the keys that tell."""
+"""Callers, and the keys that verify their tokens."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -9,7 +9,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class Caller(Struct, frozen=True):
-    """Who is calling, after certificate and token agreed on one configured identity."""
+    """Identity of a caller, on which certificate and token agreed."""
 
     role: str
     client_id: str
@@ -25,51 +25,51 @@ class TokenKey(Struct, frozen=True):
     algorithm: str
     key: object
     issuer: str | None = None
-    """The only one that it speaks for. None: any that has no keys of its own."""
+    """The only issuer whose tokens it may verify. None: any issuer without keys of its own."""
 
 
 class TokenKeys(Protocol):
-    """The keys that tokens may be signed with, of all sources."""
+    """Keys that verify tokens, from all sources."""
 
     def find(self, kid: str) -> Sequence[TokenKey]:
-        """Return the keys of that name, at most one of each source; waits for nothing."""
+        """Return the keys with that id, at most one of each source, without waiting."""
         ...
 
     def speaks(self, key: TokenKey, issuer: str) -> bool:
-        """Return whether the key may sign for the issuer: no other does for one that has keys of its own."""
+        """Whether the key is valid for the issuer: for an issuer with keys of its own, only those are."""
         ...
 
     @property
     def generation(self) -> int:
-        """Changes whenever a key does, so that caches can tell."""
+        """Changes whenever a key does, to invalidate caches."""
         ...
 
     async def look_again(self) -> bool:
-        """Ask for keys that nobody here knows yet, unless that was done just now; return whether some have come."""
+        """Fetch new keys, unless that was done just now; return whether there are any."""
         ...
 
 
 class KeySource(Protocol):
-    """Where keys come from."""
+    """Source of keys."""
 
     @property
     def name(self) -> str:
-        """For people, and for metrics."""
+        """Name for messages and metrics."""
         ...
 
     @property
     def keys(self) -> Mapping[str, TokenKey]:
-        """Those that hold now, by kid. Empty before there are any, and when they are too old."""
+        """Valid keys by kid. Empty before the first fetch, and when they are too old."""
         ...
 
     @property
     def claimed(self) -> Collection[str]:
-        """Issuers that the source speaks for, or ever did: it keeps them when their keys are gone."""
+        """Issuers that the source has or ever had keys for: they stay claimed when the keys are gone."""
         ...
 
     @property
     def may_claim(self) -> bool:
-        """Whether it speaks for an issuer that nobody here knows yet."""
+        """Whether it may have keys for an issuer that is not known yet."""
         ...
 
     @property
@@ -79,22 +79,22 @@ class KeySource(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why there are no keys, or no newer ones; "" where all is well."""
+        """Reason for missing or outdated keys; "" if there is none."""
         ...
 
     async def look_again(self) -> None:
-        """Look for new keys, unless that was done just now. Waits a moment at most, and never fails."""
+        """Fetch new keys, unless that was done just now. Waits briefly and never fails."""
         ...
 
 
 class TokenRevocations(Protocol):
-    """Tokens that are good in themselves and denied all the same."""
+    """Revocations of otherwise valid tokens."""
 
     def is_revoked(self, issuer: str, jti: str, now_us: int) -> bool: ...
 
 
 class CurrentValue(Protocol[_T_co]):
-    """A value that somebody keeps current."""
+    """A value that is kept up to date."""
 
     @property
     def value(self) -> _T_co: ...

@@ -1,13 +1,13 @@
-"""What the API server is to call Podgate with."""
+"""Credentials with which the API server calls Podgate."""
 
 from typing import Protocol
 
 
 class Credentials(Protocol):
-    """Where they come from; UserError says what could not be had, and what mends it."""
+    """Source of credentials; UserError names what is missing and the remedy."""
 
     async def secret(self, name: str) -> dict[str, bytes]:
-        """Return what a Secret holds."""
+        """Return the data of a Secret."""
         ...
 
     async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:

@@ -1,4 +1,4 @@
-"""Who is told of what happened."""
+"""Observers of decisions, transitions and loaded documents."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from webhook.ports.callers import Caller
 
 
 class Review(Struct, frozen=True):
-    """One finished review for the observers: the decision, who asked, and how long each stage took."""
+    """One finished review: the decision, the caller, and the duration of each stage."""
 
     decision: Decision
     caller: Caller | None
@@ -26,18 +26,18 @@ class Review(Struct, frozen=True):
     """Stage name and its end, in nanoseconds after the start, in order."""
     traceparent: str | None = None
     request: Request | None = None
-    """What was asked, by reference: it may hold secrets of a tenant."""
+    """The request, by reference: it may contain secrets of a tenant."""
 
 
 class Observer(Protocol):
-    """Told of what happened, after it happened: metrics, logs and traces are siblings. Must not raise or block."""
+    """Observer of events after they occurred, such as metrics, logs and traces. Must not raise or block."""
 
     def reviewed(self, review: Review) -> None: ...
 
     def transitioned(self, transition: Transition) -> None: ...
 
     def refused(self, reason: str, detail: str) -> None:
-        """Say that a call was turned away before any decision; `reason` labels a metric, `detail` is for our log."""
+        """Report a call rejected before any decision; `reason` labels a metric, `detail` is for Podgate's log."""
         ...
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None: ...
@@ -45,28 +45,28 @@ class Observer(Protocol):
     def policy_failed(self, errors: Sequence[str]) -> None: ...
 
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        """Say that `user` wants to store a `document`, a policy or overrides.
+        """Report the review of a `document`, a policy or overrides, that `user` wants to store.
 
-        It was refused for `errors`, admitted where there are none.
+        It was denied because of `errors`, admitted if there are none.
         """
         ...
 
     def overrides_loaded(self, live: Sequence[Override]) -> None:
-        """Say that the newest document of overrides is in force, and what in it is live."""
+        """Report that the newest document of overrides is in effect, with its live entries."""
         ...
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
-        """Say that the newest document of overrides is refused: the last good one stays."""
+        """Report that the newest document of overrides is rejected: the last good one stays."""
         ...
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        """Say of one of a service's entries that it began (without a former one), ended (with none now) or changed."""
+        """Report that an entry of a service began (no `former`), ended (no `now`) or changed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WatchReports:
-    """Whom a watch tells how it fares. A trouble is told once, with the same words when it is over."""
+    """Callbacks for the health of a watch. A problem is reported once, and its end with the same words."""
 
     on_contact: Callable[[], None]
     on_trouble: Callable[[str], None]

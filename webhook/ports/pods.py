@@ -1,4 +1,4 @@
-"""The cluster's Pods, followed."""
+"""Watch of the cluster's Pods."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from webhook.core.kubernetes.pod import Pod
 
 
 class Continuity(Struct, frozen=True):
-    """What a watch has seen without a gap: all that was written since `since_us`, up to the version."""
+    """Part of a watch without a gap: all writes since `since_us`, up to the version."""
 
     version: int
     since_us: int
@@ -42,20 +42,20 @@ class PodEventHandler(Protocol):
         ...
 
     async def passed(self, pod: Pod) -> None:
-        """Take an earlier state of a Pod: what the list brought of it is newer, and it is gone where it had none."""
+        """Handle an earlier state of a Pod: the list has a newer one, or the Pod is gone if the list had none."""
         ...
 
 
 class PodWatch(Protocol):
-    """The cluster's Pods, followed."""
+    """Watch of the cluster's Pods."""
 
     @property
     def continuity(self) -> Continuity | None:
-        """The part that has been delivered without a gap, None for nothing."""
+        """The part delivered without a gap, None for nothing."""
         ...
 
     async def run(self, taker: PodEventHandler) -> None:
-        """Follow until cancelled."""
+        """Watch until cancelled."""
         ...
 
     def list_again(self) -> None:

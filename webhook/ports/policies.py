@@ -10,14 +10,14 @@ from webhook.core.policy_admission.policy_review import DocumentReview, PolicyRe
 
 
 class DocumentReceiver(Protocol):
-    """Takes the documents that a source reads, such as a file or a ConfigMap."""
+    """Receiver of the documents that a source reads, such as a file or a ConfigMap."""
 
     async def on_document(self, raw: bytes, place: str) -> bool:
-        """Check a document; return whether it is in force now. `place` precedes line and column of each problem."""
+        """Check a document; return whether it is in force now. `place` prefixes line and column of each problem."""
         ...
 
     def on_unreadable(self, errors: Sequence[str]) -> None:
-        """Record that the source has no document that could be checked: what is in force stays."""
+        """Record that the source has no readable document: the current one stays."""
         ...
 
 
@@ -25,7 +25,7 @@ class PolicySource(Protocol):
     """Checked policies."""
 
     def current(self) -> LoadedPolicy | None:
-        """Return the policy in force, None where there is no good one yet."""
+        """Return the policy in force, None before the first valid one."""
         ...
 
     def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
@@ -33,19 +33,19 @@ class PolicySource(Protocol):
         ...
 
     async def refresh(self) -> None:
-        """Read the source once, now; concurrent callers share one reading."""
+        """Read the source once, now; concurrent callers share one read."""
         ...
 
 
 class PolicyCheck(Protocol):
-    """Checks documents without delaying reviews. CheckFailedError where a check has no result."""
+    """Check of documents that does not delay reviews. CheckFailedError if a check has no result."""
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         """Return, or raise DocumentError, as `webhook.core.document.load`."""
         ...
 
     async def review(self, asked: DocumentReview) -> PolicyReview:
-        """Return what `webhook.core.policy_admission.policy_review.review_policy` does."""
+        """Return the result of `webhook.core.policy_admission.policy_review.review_policy`."""
         ...
 
 
@@ -70,7 +70,7 @@ class Overrides(Protocol):
 
 
 class OverridesBook(Protocol):
-    """The document of overrides, as commands change it. UserError where it cannot be read or written."""
+    """The document of overrides, as commands change it. UserError if it cannot be read or written."""
 
     @property
     def place(self) -> str:
@@ -78,11 +78,11 @@ class OverridesBook(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """Return the document as it is now, empty where there is none."""
+        """Return the current document, empty if there is none."""
         ...
 
     async def write(self, raw: bytes) -> bool:
-        """Replace what was read last; False, and nothing is written, if it has changed since."""
+        """Replace the document; if it has changed since the last read, write nothing and return False."""
         ...
 
     async def author(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Counters, and what they remember of Pods."""
+"""Stores of counters, breakers and uid records."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,12 +9,12 @@ from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, Ser
 
 
 class CounterStore(Protocol):
-    """Windows, uid records and breakers. Each call is indivisible; StoreUnavailableError where there is no answer."""
+    """Windows, uid records and breakers. Each call is atomic; StoreUnavailableError without an answer."""
 
     async def acquire(self, request: Acquire) -> Receipt:
-        """Judge and charge one Pod in one step, all or nothing. A repeated uid is answered as before, uncharged.
+        """Check and charge one Pod in one step, all or nothing. A repeated uid gets the same answer and no charge.
 
-        (A breaker that is known to be open refuses without asking: then a repeated uid is refused too.)
+        (A breaker that is known to be open denies without asking the store: then a repeated uid is denied, too.)
         """
         ...
 
@@ -23,98 +23,98 @@ class CounterStore(Protocol):
         ...
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        """Give back what `uid` was charged, once, while its bucket lives; True if anything was given back."""
+        """Refund the charge of `uid`, once, while its bucket is live; True if anything was refunded."""
         ...
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
-        """Charge each uid that is not known yet, past every limit, at its own time; return how many were not known."""
+        """Charge each unknown uid, past every limit, at its own time; return how many were unknown."""
         ...
 
     async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
-        """Tell the breaker how some of the service's requests or Pods fared, in their order."""
+        """Record outcomes of the service's requests or Pods, in their order."""
         ...
 
     async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
-        """Return how a service stands; writes nothing. Where namespaces count apart, `namespace` even if it is idle."""
+        """Return a snapshot of a service; writes nothing. If namespaces count apart, `namespace` is always included."""
         ...
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
-        """Let interval boundaries pass: what an idle service's breaker owes to the time alone."""
+        """Apply the passage of time to breakers, including those of idle services."""
         ...
 
     async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
-        """Say how the breaker was last known here, or came to be alone: `core/breaker/forks.py` says which holds."""
+        """Propose this replica's view of the breaker: `core/breaker/forks.py` decides whether it wins."""
         ...
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        """Return the breaker as it is known here without asking anybody; None where it is not, as CLOSED never is."""
+        """Return the locally known state of the breaker, without asking the store; None if unknown, or CLOSED."""
         ...
 
     def now_us(self) -> int:
-        """Return the store's time, as near as it is known here: it is what views of breakers are by."""
+        """Return the local estimate of the store's time, in which views of breakers are."""
         ...
 
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        """Return the breaker as it was heard of last, however long ago, and not moved on; None where it never was."""
+        """Return the last received state of the breaker, of any age and not advanced; None if there is none."""
         ...
 
 
 class SharedStore(CounterStore, Protocol):
-    """What the guard asks besides of a store that other replicas count in, too."""
+    """Additional operations of a store that several replicas share."""
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        """Say whether a Pod was admitted, by whatever replica, and not refunded: then it may not be refused."""
+        """Whether a Pod was admitted, by any replica, and not refunded: then it may not be denied."""
         ...
 
     async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
-        """Return how many other replicas have shown that they owe nothing under the plan's tag, since this one asked.
+        """Return how many other replicas have reported, since the first request, that they owe the tag nothing.
 
-        `afresh`: this one asks for the first time since it last owed anything itself.
+        `afresh`: this is the first request since this replica last owed anything itself.
         """
         ...
 
 
 class BreakerLedger(Protocol):
-    """What only the one who leads tells breakers. As indivisible as the rest."""
+    """Breaker operations of the leader only. Each call is atomic."""
 
     async def started(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
-        """Tell how Pods started, each uid once; what became of each, and what the breaker did."""
+        """Record outcomes of Pod starts, each uid once; return the result of each, and the breaker's transitions."""
         ...
 
     async def suppress_quota_events(self, plan: CounterPlan, sources: Sequence[str]) -> None:
-        """Hear no quota events of these sources for ten minutes, nor any that they caused a moment ago.
+        """Ignore quota events of these sources for ten minutes, and discard those already counted.
 
-        A source is as in `Acquire.event_source`, such as `controller:UID`: it has lost Pods that it now replaces.
+        A source is as in `Acquire.event_source`, such as `controller:UID`: it has lost Pods and replaces them.
         """
         ...
 
     async def apply_override(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
-        """Bring the breaker where the plan's `forcing` wants it, or out of a forcing that is no more.
+        """Enter the state of the plan's `forcing`, or leave a forced state that has ended.
 
-        One that has not moved since `reset_at_us` is reset, once for that moment.
+        A breaker without a transition since `reset_at_us` is reset, once for that moment.
         """
         ...
 
 
 class PodLedger(Protocol):
-    """What a store remembers of Pods that were let in, held against what became of them. As indivisible as the rest."""
+    """Charged Pods, reconciled with the Pods in the cluster. Each call is atomic."""
 
     async def observe(self, plan: CounterPlan, sightings: Sequence[Sighting]) -> Sequence[Seen]:
-        """Take what the watch shows of some Pods of a service; the same twice changes nothing."""
+        """Apply sightings of Pods of a service; a repeated sighting changes nothing."""
         ...
 
     async def overdue(self, plan: CounterPlan, age_us: int, most: int) -> Sequence[UnseenPod]:
-        """Return Pods of the plan's tag that were charged so long ago and have not been seen yet, oldest first."""
+        """Return Pods of the plan's tag charged at least `age_us` ago and not seen since, oldest first."""
         ...
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        """Give back what `uid` was charged, once, and its place among the live; True if anything was given back."""
+        """Refund the charge of `uid`, once, and remove it from the live Pods; True if anything was refunded."""
         ...
 
     async def stop_waiting(self, plan: CounterPlan, uids: Sequence[str]) -> None:
-        """Wait no longer for these, and give nothing back but their places: they may have come to be and gone."""
+        """Stop waiting for these, and remove them from the live Pods without a refund: they may have existed."""
         ...
 
     async def scopes(self, plan: CounterPlan) -> Sequence[str]:
@@ -122,19 +122,19 @@ class PodLedger(Protocol):
         ...
 
     async def live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
-        """Return uids of this cluster that stand as live and are not waited for, and what to ask after; "" at the end.
+        """Return uids of this cluster's live Pods that are not waited for, and the next `after`, "" at the end.
 
-        Every uid that stands throughout comes at least once.
+        Every uid that is live throughout is returned at least once.
         """
         ...
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
-        """Say that all live Pods have been listed: what stands is enforced from now on, and for ten minutes."""
+        """Mark the list of live Pods as complete: limits on live Pods are enforced for the next ten minutes."""
         ...
 
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
-        """Forget what the service's own windows counted up to `at_us`, or the one of `seconds`; True if anything.
+        """Reset the service's own windows up to `at_us`, or the one of `seconds`; True if they held anything.
 
-        Once for a moment; where that is not remembered, a 64th of the window after it goes too.
+        Once for each moment. If the record of a reset was lost, its repetition may also reset 1/64 of the window after it.
         """
         ...

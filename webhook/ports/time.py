@@ -1,10 +1,10 @@
-"""Time."""
+"""Clock port."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time."""
+    """Source of time."""
 
     def now_us(self) -> int:
         """Microseconds since the Unix epoch; never goes back."""

@@ -1,6 +1,6 @@
-"""A service's breaker during one indivisible script, and the scripts that are about nothing else.
+"""Atomic operations on a service's breaker, and the breaker's part in other operations.
 
-Whatever stands behind `ports.CounterStore` and `ports.BreakerLedger` does exactly this.
+Reference for every implementation of `ports.CounterStore` and `ports.BreakerLedger`.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from webhook.core.quota import CounterPlan
 
 
 class BreakerScript:
-    """The breaker during one script: it moves, and is written at the end or not at all. Without a plan it is none."""
+    """The breaker during one atomic operation: the caller writes `record` at the end. It may have no plan."""
 
     __slots__ = ("_around", "_at_rest", "_now_us", "_offset_us", "_plan", "record", "transitions")
 
@@ -45,7 +45,7 @@ class BreakerScript:
         return machine.admits(self.record, plan, self._now_us, source, self._around)
 
     def refuses(self) -> bool:
-        """Whether who is not admitted is turned away, if the breaker is enforced."""
+        """Whether Pods that are not admitted are denied, if the breaker is enforced."""
         return self._plan is not None and not self._plan.degrades
 
     def quota_event(self, source: str) -> None:
@@ -53,7 +53,7 @@ class BreakerScript:
             self._move(machine.quota_event(self.record, self._plan, self._now_us, source, self._around))
 
     def take_probe(self, uid: str, source: str) -> bool:
-        """Let the charged Pod be a probe if one is wanted; whether it was."""
+        """Make the charged Pod a probe, if one is wanted; return whether it is one."""
         before = self.record
         if self._plan is None or before.state is State.CLOSED:
             return False
@@ -61,7 +61,7 @@ class BreakerScript:
         return self.record is not before
 
     def record_outcomes(self, heard: Outcomes, source: str) -> bool:
-        """Take outcomes; whether they changed anything."""
+        """Record outcomes; return whether they changed anything."""
         before = self.record
         if self._plan is not None:
             self._move(machine.record_outcomes(before, self._plan, self._now_us, heard, source, self._around))
@@ -81,7 +81,7 @@ class BreakerScript:
 def record_outcomes(
     state: TagState, plan: CounterPlan, outcomes: Sequence[Outcomes], reading_us: int
 ) -> tuple[Transition, ...]:
-    """Tell the breaker how some requests or Pods fared, in their order."""
+    """Record outcomes of requests or Pods, in their order."""
     if plan.breaker is None or not outcomes:
         return ()
     state.seen(reading_us)
@@ -97,7 +97,7 @@ def record_outcomes(
 def started(
     state: TagState, plan: CounterPlan, start: Start, reading_us: int
 ) -> tuple[Settlement, tuple[Transition, ...]]:
-    """Tell the breaker how a Pod started, once; its record says under which generation it was let in, and for whom."""
+    """Record the outcome of a Pod's start, once. The Pod's record has its generation and source."""
     now_us = state.clock(plan).now(reading_us)
     record = state.pod(start.uid, now_us)
     if record is None or record.service != plan.service or plan.breaker is None:
@@ -114,7 +114,7 @@ def started(
 
 
 def suppress_quota_events(state: TagState, plan: CounterPlan, sources: Sequence[str], reading_us: int) -> None:
-    """Hear no quota events of these sources for a while: they replace Pods that they have lost."""
+    """Ignore quota events of these sources for a while: they are replacing Pods that they lost."""
     if plan.breaker is not None and plan.breaker.quota is not None:
         state.seen(reading_us)
         record = state.breaker(plan.service)
@@ -122,7 +122,7 @@ def suppress_quota_events(state: TagState, plan: CounterPlan, sources: Sequence[
 
 
 def apply_override(state: TagState, plan: CounterPlan, reset_at_us: int, reading_us: int) -> tuple[Transition, ...]:
-    """Bring the breaker where the plan's forcing wants it, or out of a former one; reset it once for a moment."""
+    """Enter the state that the plan forces, or leave a forced state that has ended; reset, once for each request."""
     state.seen(reading_us)
     clock = state.clock(plan)
     now_us = clock.now(reading_us)
@@ -133,20 +133,20 @@ def apply_override(state: TagState, plan: CounterPlan, reset_at_us: int, reading
 
 
 def propose(state: TagState, plan: CounterPlan, view: BreakerView, reading_us: int) -> None:
-    """Take what somebody remembers of the breaker, or did alone, if that holds over the record as it is by now."""
+    """Take a replica's view of the breaker if it wins over the advanced record: see `core/breaker/forks.py`."""
     if plan.breaker is not None:
         state.seen(reading_us)
         clock = state.clock(plan)
         known, now_us = store_time.counted(clock, view), clock.now(reading_us)
-        # What the time owes it counts too; that is told by whoever moves it there.
+        # Compare with the advanced record; the operation that stores it reports its transitions.
         due = BreakerScript(state, plan, now_us).record
         state.move_breaker(plan, machine.propose(state.breaker(plan.service), plan.breaker, known, due), now_us)
 
 
 def tick(state: TagState, plan: CounterPlan, reading_us: int) -> tuple[Transition, ...]:
-    """Do what the time alone brings about for a service's breaker under the policy of today.
+    """Apply the passage of time to a service's breaker under the current policy.
 
-    The store's clock is watched, too: of an open breaker nobody else may come to write.
+    This also observes the store's clock: with an open breaker there may be no other writes.
     """
     state.seen(reading_us)
     clock = state.clock(plan)

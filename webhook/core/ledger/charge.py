@@ -1,4 +1,4 @@
-"""What every way to charge a Pod has in common: count it, let it stand, remember it, wait for it."""
+"""Charge of one Pod: counters, live Pods, uid record, and the wait for its sighting."""
 
 from webhook.core.ledger.live_pods import stands
 from webhook.core.ledger.live_set import difference
@@ -16,7 +16,7 @@ def charge_pod(
     generation: int,
     probe: bool = False,
 ) -> None:
-    """Charge a Pod as of a moment, let it stand, remember it, and wait until somebody has seen it."""
+    """Charge a Pod as of a moment, store its uid record, add it to the live Pods, and mark it as not seen yet."""
     charge_seen_pod(state, plan, pod, at_us, now_us, generation=generation, probe=probe)
     state.roll.put(plan, plan.scope_of(pod.namespace), pod.uid, pod.cost, now_us)
     state.roll.wait_for(pod.uid, at_us)
@@ -32,7 +32,7 @@ def charge_seen_pod(
     generation: int,
     probe: bool = False,
 ) -> None:
-    """Charge a Pod as of a moment, and remember it; whether it lives is known, and nobody waits for it."""
+    """Charge a Pod as of a moment, and store its uid record, without live Pods: for a Pod that has been seen."""
     scope = plan.scope_of(pod.namespace)
     charges = state.charge(plan, scope, pod.cost, at_us, now_us)
     record = PodRecord(
@@ -54,7 +54,7 @@ def charge_seen_pod(
 def more_standing(
     state: TagState, plan: CounterPlan, request: Acquire, cost: Cost, unless_held: Cost = NO_COST
 ) -> Cost | None:
-    """Return what a Pod asks of live ones beside what it stands with already; None where nothing limits them."""
+    """Return what a Pod adds to the live amounts: its cost minus what it holds; None without limits on live Pods."""
     if plan.standing is None:
         return None
     held = state.roll.held(plan, plan.scope_of(request.namespace), request.uid)
@@ -62,6 +62,6 @@ def more_standing(
 
 
 def _source(plan: CounterPlan, pod: Acquire | Booking | Sighting) -> str:
-    """Return who made a Pod, as far as it will be asked: where a breaker hears how it fares."""
+    """Return the Pod's creator, or "" unless a breaker needs it for outcomes."""
     is_asked = plan.breaker is not None and plan.breaker.has_outcomes
     return pod.event_source if is_asked and isinstance(pod, Acquire) else ""

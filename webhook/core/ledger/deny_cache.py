@@ -1,6 +1,6 @@
-"""Refusals by quota that still hold: the same cost need not ask the store again, for a second at most.
+"""Cache of denials by quota, for at most one second: the same cost is denied again without asking the store.
 
-A breaker must hear of each controller that is refused: it is answered from here only while the store has heard of it.
+A breaker must count each controller that is denied: the cache answers only for sources that the store has counted.
 """
 
 from typing import NamedTuple
@@ -12,10 +12,10 @@ from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 
 LONGEST_US = 1_000_000
 ENTRIES_MAX = 4096
-"""Of one tag's refusals, and of one service's sources; beyond it all of them are forgotten, and asked for anew."""
+"""Limit per tag for denials, and per service for sources; when exceeded, all of them are dropped."""
 
 _Asked = tuple[str, str, tuple[tuple[str, int], ...]]
-"""Service, namespace where each counts apart, and the exact cost."""
+"""Service, namespace ("" where it counts as one), and the exact cost."""
 
 
 class _Entry(NamedTuple):
@@ -25,7 +25,7 @@ class _Entry(NamedTuple):
 
 
 class DenyCache:
-    """By tag, because a refund to one service of a pool makes room for the others. Time is in microseconds."""
+    """Denials by tag, because a refund to one service of a pool frees capacity for the others. Time in microseconds."""
 
     def __init__(self) -> None:
         self._entries: dict[str, dict[_Asked, _Entry]] = {}
@@ -33,11 +33,11 @@ class DenyCache:
         """By tag and service: when each source's event was counted, and the breaker's generation then."""
 
     def __bool__(self) -> bool:
-        """Say whether there is anything to be found."""
+        """Whether the cache has any entry."""
         return bool(self._entries)
 
     def find(self, request: Acquire, now_us: int) -> Receipt | None:
-        """Return a refusal that holds for this Pod too, with the figures of then."""
+        """Return a cached denial that applies to this Pod, with its original figures."""
         plan = request.plan
         entries = self._entries.get(plan.tag)
         if entries is None or request.resize_from is not None:
@@ -48,12 +48,12 @@ class DenyCache:
         return entry.receipt if request.peek or self._is_heard(request, entry.receipt, now_us) else None
 
     def keep(self, request: Acquire, receipt: Receipt, now_us: int) -> None:
-        """Take the store's answer: an enforced refusal by quota holds until there could be room."""
+        """Cache the store's answer: an enforced denial by quota holds until the Pod could fit."""
         plan = request.plan
         if receipt.refused is not DeniedBy.QUOTA or request.peek or request.resize_from is not None:
             return
         if receipt.breaker is not None and receipt.breaker.state is not State.CLOSED:
-            return  # the next Pod may hear of the breaker instead
+            return  # the breaker may deny the next Pod instead
         self._hear(request, receipt, now_us)
         until_us = now_us + LONGEST_US
         if receipt.free_at_us is not None:
@@ -61,15 +61,15 @@ class DenyCache:
         entries = self._entries.setdefault(plan.tag, {})
         if len(entries) >= ENTRIES_MAX:
             entries.clear()
-        # Its transitions have happened once.
+        # Its transitions are not to be reported again.
         entries[_asked(request)] = _Entry(plan, until_us, replace(receipt, transitions=()))
 
     def drop(self, tag: str) -> None:
-        """Forget the refusals of a tag: there may be room again."""
+        """Drop the denials of a tag: there may be room again."""
         self._entries.pop(tag, None)
 
     def sweep(self, now_us: int) -> None:
-        """Forget what no longer holds."""
+        """Drop expired denials."""
         for tag, entries in tuple(self._entries.items()):
             live = {asked: entry for asked, entry in entries.items() if entry.until_us > now_us}
             if live:
@@ -78,7 +78,7 @@ class DenyCache:
                 del self._entries[tag]
 
     def _hear(self, request: Acquire, receipt: Receipt, now_us: int) -> None:
-        """Note a source's event as the breaker does: one that was heard within the span is not heard again."""
+        """Record a source's quota event as the breaker does: a source counts once within the span."""
         rule = request.plan.breaker.quota if request.plan.breaker else None
         if rule is None or not rule.by_controller:
             return
@@ -107,5 +107,5 @@ def _asked(request: Acquire) -> _Asked:
 
 
 def _generation(receipt: Receipt) -> int:
-    # A breaker that trips or closes has forgotten its events.
+    # A breaker that trips or closes has dropped its events.
     return receipt.breaker.generation if receipt.breaker else 0

@@ -1,7 +1,7 @@
-"""The live Pods of one service, or of one namespace of it: what each takes, and the sums that limits are held against.
+"""Live Pods of one service, or of one of its namespaces: the amounts of each, and their sums for the limits.
 
-A Pod stands from its admission on; whoever watches Pods confirms it, follows it, and takes it away when it has ended.
-`surge` is room above `hard` for a rollout: open while the sum is within `hard`, and for ten minutes after it was.
+A Pod is live from its admission on. The watch of Pods confirms and updates it, and removes it when it has ended.
+`surge` is room above `hard` for a rollout: available while the sum is within `hard`, and for ten minutes afterwards.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,13 @@ from webhook.core.quota import STANDING, Cost, Holder, Limit, StandingPlan, Use
 
 SURGE_US = 600_000_000
 KNOWN_US = 600_000_000
-"""For how long limits on live Pods are enforced after somebody has last said that all Pods are known."""
+"""How long limits on live Pods are enforced after the last confirmation that all Pods are known."""
 
 IDLE_US = 86_400_000_000
 
 
 class LiveSet:
-    """Amounts by uid, with their sums. A sum is never below 0, nor apart from what it sums up."""
+    """Amounts by uid, with their sums. A sum always equals its parts, and is never below 0."""
 
     __slots__ = ("_over_since_us", "_pods", "_sums", "touched_us")
 
@@ -36,11 +36,11 @@ class LiveSet:
         return bool(self._pods)
 
     def held(self, uid: str) -> Cost | None:
-        """Return what a Pod stands with, None where it does not."""
+        """Return the amounts of a live Pod, None for any other."""
         return self._pods.get(uid)
 
     def judge(self, plan: StandingPlan, asked: Cost, now_us: int) -> tuple[list[int], list[Use]]:
-        """Return what each limit holds, and those that do not hold `asked` beside it."""
+        """Return what each limit holds, and the limits that `asked` would exceed."""
         used, over = [], []
         for limit, surge in zip(plan.limits, plan.surge, strict=True):
             has, more = self._sums.get(limit.counts, 0), asked.get(limit.counts, 0)
@@ -52,7 +52,7 @@ class LiveSet:
         return used, over
 
     def uses(self, plan: StandingPlan, now_us: int) -> tuple[Use, ...]:
-        """Return every limit as it stands."""
+        """Return the current use of every limit."""
         found = []
         for limit, surge in zip(plan.limits, plan.surge, strict=True):
             has = self._sums.get(limit.counts, 0)
@@ -61,7 +61,7 @@ class LiveSet:
         return tuple(found)
 
     def put(self, plan: StandingPlan, uid: str, cost: Cost, now_us: int) -> bool:
-        """Let a Pod stand with what is limited of its cost; True if it did not so before."""
+        """Add or update a live Pod with the limited part of its cost; return whether that changed anything."""
         amounts, before = plan.amounts(cost), self._pods.get(uid)
         self.touched_us = now_us
         if amounts == before:
@@ -73,14 +73,14 @@ class LiveSet:
                 self._over_since_us.pop(limit.counts, None)
             elif has <= limit.hard:
                 self._over_since_us[limit.counts] = now_us
-            else:  # how long it has been over is not known where the limit was lowered
+            else:  # of unknown duration if the limit was lowered
                 self._over_since_us.setdefault(limit.counts, now_us)
         self._pods[uid] = amounts
         self._add(more)
         return True
 
     def remove(self, uid: str, now_us: int) -> bool:
-        """Let a Pod stand no longer; True if it did."""
+        """Remove a live Pod; return whether it was there."""
         amounts = self._pods.pop(uid, None)
         if amounts is None:
             return False
@@ -97,5 +97,5 @@ class LiveSet:
 
 
 def difference(new: Mapping[str, int], old: Mapping[str, int]) -> dict[str, int]:
-    """Return what `new` has more of, and less of, below 0."""
+    """Return `new` minus `old`, by resource; negative where `old` has more."""
     return {resource: new.get(resource, 0) - old.get(resource, 0) for resource in {*new, *old}}

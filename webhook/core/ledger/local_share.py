@@ -1,13 +1,14 @@
-"""What one replica may let in while the store gives no answer: its share of what was left at the store's last reply.
+"""Local share of one replica: its part of the remaining quota while the store gives no answer.
 
-Of each window the share is (hard - used at the last reply) / replicas, the remainder by ordinal; what was used then
-counts as 0 once it has surely left the window, and where nothing was ever heard. Windows over an hour hold nobody up.
-A Pod that asks more than the whole share may pass within hard - used, so that no Pod is impossible: where the replica
-would stand at most (replicas - 1) / replicas of it above its share, and so no second time before the first has left.
+For each window the share is (hard - used at the last reply) / replicas; the remainder goes to the lowest ordinals.
+`used` counts as 0 once it has surely left the window, or without any reply. Windows over an hour are not checked.
+A Pod that asks for more than the whole share may pass within hard - used, so that no Pod is impossible, if the replica
+is then at most (replicas - 1) / replicas of that Pod above its share; a second one must wait until the first has left.
 Hence all replicas together exceed hard by at most (replicas - 1) times the largest Pod, in any trailing window.
 
-Where their number changes meanwhile, a share is by the largest since the last reply and within the window: who has left
-may have spent its share. So the bound stands when replicas leave; each that comes, having heard nothing, adds a share.
+If the number of replicas changes, a share uses the largest number since the last reply and within the window, because
+a replica that has left may have spent its share. So the bound holds when replicas leave; each new replica without a
+reply adds a share.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,16 +34,16 @@ from webhook.core.quota import (
 
 JUDGED_SECONDS_MAX = HOUR_US // 1_000_000
 REPLIES_MAX = 20_000
-"""Namespaces that count apart can be many; beyond this the reply that came first is forgotten."""
+"""Limit, because there can be many namespaces that count apart; when exceeded, the oldest reply is dropped."""
 
 _BUCKET_US_PER_SECOND = 1_000_000 // 64
 
 _Account = tuple[str, ...]
-"""Whose windows: the tag, a service and its namespace ("" where it counts as one); or the tag and a pool."""
+"""Owner of windows: the tag, a service and its namespace ("" where it counts as one); or the tag and a pool."""
 
 
 class _Window(Struct, frozen=True):
-    """A window with what this replica let in since a moment, and from when on the last reply says nothing of it."""
+    """A window with what this replica admitted since `began_us`, and the end of the last reply's validity."""
 
     holder: Holder
     name: str
@@ -59,7 +60,7 @@ class _Window(Struct, frozen=True):
         return each + (self.ordinal < rest)
 
     def most(self, left: int, asked: int) -> int:
-        """Return what this replica may hold with a Pod among it that asks so much."""
+        """Return how much this replica may hold, including a Pod that asks for `asked`."""
         share = self.share(left)
         if share < asked <= left:
             return asked + (left - asked) // self.replicas
@@ -67,23 +68,23 @@ class _Window(Struct, frozen=True):
 
 
 class LocalLedger:
-    """Time is the replica's own, in microseconds, and never goes back; `ahead_us` is how far the store's is before it.
+    """Counters of one replica. Time is the replica's own, monotonic, in microseconds; the store's is `ahead_us` ahead.
 
-    A resize is judged and counted by what it asks more. Who refuses nothing (Warn, Audit) lets in past its share.
+    A resize is checked and counted by its increase. A quota that is not enforced (Warn, Audit) may exceed the share.
     """
 
     def __init__(self, replicas: int = 1, ordinal: int = 0) -> None:
         self._shared = ReplicaCount(replicas, ordinal)
         self._replies: dict[_Account, tuple[CounterPlan, int, tuple[int, ...]]] = {}
         self._rings: dict[tuple[_Account, int], tuple[Ring, int]] = {}
-        """By account and window, with when each began: what was counted before it is not in it."""
+        """By account and window, with the start of each ring: it has no earlier charges."""
 
     def share(self, replicas: int, ordinal: int, now_us: int) -> None:
-        """Share among so many replicas from now on."""
+        """Set the number of replicas that share from now on, and this one's ordinal."""
         self._shared.change(replicas, ordinal, now_us)
 
     def heard(self, plan: CounterPlan, namespace: str, used: tuple[int, ...], now_us: int) -> None:
-        """Take what the store has just said of the plan's `limits`, in their order."""
+        """Record the store's reply: the use of each of the plan's `limits`, in their order."""
         scope = plan.scope_of(namespace)
         reply = (plan, now_us, used)
         self._replies[plan.tag, plan.service, scope] = reply
@@ -93,7 +94,7 @@ class LocalLedger:
             del self._replies[next(iter(self._replies))]
 
     def acquire(self, request: Acquire, now_us: int, ahead_us: int = 0) -> Receipt:
-        """Judge one Pod and, unless it only peeks, count it: all or nothing."""
+        """Check one Pod and, unless `peek`, count it: all or nothing."""
         plan, cost = request.plan, _asked(request)
         over: list[Use] = []
         for window in self._windows(request, now_us):
@@ -113,23 +114,23 @@ class LocalLedger:
         )
 
     def give_back(self, request: Acquire, counted_at_us: int, now_us: int) -> None:
-        """Uncount a Pod that was counted here."""
+        """Refund a Pod that was counted here."""
         for window in self._windows(request, now_us):
             amounts = window.plan.amounts(_asked(request))
             if amounts and counted_at_us >= window.began_us:
                 window.ring.refund(now_us, counted_at_us, amounts)
 
     def forget(self, tag: str) -> None:
-        """Begin anew: the store has been told of all that was counted here under the tag."""
+        """Reset a tag's counters: the store has received everything that was counted here."""
         self._rings = {key: ring for key, ring in self._rings.items() if key[0][0] != tag}
 
     def sweep(self, now_us: int) -> None:
-        """Forget what no longer counts."""
+        """Drop rings that no longer count anything."""
         for key in [key for key, (ring, _) in self._rings.items() if ring.idle(now_us)]:
             del self._rings[key]
 
     def _windows(self, request: Acquire, now_us: int) -> Iterator[_Window]:
-        """Return the windows that hold anybody up, the service's own first."""
+        """Yield the windows that are checked, the service's own first."""
         plan, scope = request.plan, request.plan.scope_of(request.namespace)
         yield from self._of((plan.tag, plan.service, scope), plan.windows, now_us)
         if plan.pool is not None:
@@ -154,7 +155,7 @@ class LocalLedger:
             yield _Window(holder, pool, window, *known, used, silent_from_us, *self._shared.most_since(since_us))
 
     def _over(self, window: _Window, cost: Cost, now_us: int, ahead_us: int) -> Iterator[Use]:
-        """Yield the limits that do not hold the Pod: in `hard` this replica's share, in `used` what it let in."""
+        """Yield the limits that the Pod would exceed: `hard` is this replica's share, `used` what it admitted."""
         for limit in window.plan.limits:
             left, asked = limit.hard, cost.get(limit.counts, 0)
             if now_us < window.silent_from_us:
@@ -168,7 +169,7 @@ class LocalLedger:
             yield Use(name, limit.resource, mine, share, asked, free_at_us, window.holder, window.name)
 
     def _free_at_us(self, window: _Window, limit: Limit, left: int, asked: int, now_us: int) -> int | None:
-        """Return from when on it fits here if nothing else comes; sooner, where the store answers sooner."""
+        """Return when the Pod fits here if nothing else is charged; it may fit sooner if the store answers again."""
         ring, counts, silent_from_us = window.ring, limit.counts, window.silent_from_us
         moment = ring.free_at_us(now_us, counts, window.most(left, asked), asked)
         if silent_from_us <= now_us or (moment is not None and moment < silent_from_us):
@@ -191,12 +192,12 @@ def _asked(request: Acquire) -> Cost:
 
 
 def _length_us(window: WindowPlan) -> int:
-    """Return after how long anything has surely left the window."""
+    """Return the age at which any charge has surely left the window."""
     return BUCKETS_LIVE * _BUCKET_US_PER_SECOND * window.seconds
 
 
 def _used(plan: CounterPlan, used: Sequence[int], of: Holder, seconds: int) -> Mapping[str, int]:
-    """Return what a reply said of one window, by resource, under whatever plan it was given."""
+    """Return the used amounts of one window in a reply, by resource, under the plan of that reply."""
     return {
         limit.counts: amount
         for (holder, window, limit), amount in zip(plan.limits, used, strict=True)

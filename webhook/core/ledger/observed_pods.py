@@ -1,7 +1,7 @@
-"""What became of Pods, against what was charged: scripts as indivisible as those of `ledger.py`, held to it elsewhere.
+"""Observed Pods reconciled with charges, as atomic operations.
 
-The watch is the truth. A Pod that is seen came to be: it is waited for no longer, it stands as long as it lives, and it
-is charged at its creation where nobody has charged it.
+Reference for every implementation of `ports.PodLedger`. The watch is authoritative. A Pod that is seen was created: it
+is waited for no longer, it is live until it ends, and if it was never charged, it is charged as of its creation.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
 
 
 def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int) -> Seen:
-    """Take what the watch shows of one Pod of the plan's service."""
+    """Apply the watch's state of one Pod of the plan's service."""
     now_us, scope = state.clock(plan).now(reading_us), plan.scope_of(seen.namespace)
     state.seen(reading_us)
     record = state.pod(seen.uid, now_us)
@@ -34,12 +34,12 @@ def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int)
 
 
 def _held(state: TagState, plan: CounterPlan, scope: str, uid: str) -> Cost | None:
-    """Return what a Pod stands with where that is limited, None where it does not."""
+    """Return the amounts of a live Pod; None for any other, or without limits on live Pods."""
     return state.roll.held(plan, scope, uid) if plan.standing is not None else None
 
 
 def _charge_afterwards(state: TagState, plan: CounterPlan, seen: Sighting, now_us: int) -> bool:
-    """Charge a Pod that came in without us, or was given back too soon; not one that would be forgotten by now."""
+    """Charge a Pod admitted without the store, or refunded too soon; unless its record would have expired by now."""
     at_us = min(seen.created_at_us + state.clock(plan).offset_us, now_us)
     if not seen.created_at_us or at_us + plan.remember_us <= now_us:
         return False
@@ -48,9 +48,9 @@ def _charge_afterwards(state: TagState, plan: CounterPlan, seen: Sighting, now_u
 
 
 def _raise(state: TagState, plan: CounterPlan, seen: Sighting, record: PodRecord, now_us: int) -> bool:
-    """Charge what a Pod takes above the most that it was ever charged for: a resize that nobody counted.
+    """Charge what a Pod uses above its highest charge: the increase of a resize that was not charged.
 
-    What it was never charged for at all is a limit's that came later.
+    A resource it was never charged for has been limited only since.
     """
     before = record.high_water
     more: Cost = {
@@ -67,7 +67,7 @@ def _raise(state: TagState, plan: CounterPlan, seen: Sighting, record: PodRecord
 
 
 def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_us: int) -> Sequence[UnseenPod]:
-    """Return Pods of the tag that were charged so long ago and have not been seen, oldest first."""
+    """Return Pods of the tag charged at least `age_us` ago and not seen since, oldest first."""
     now_us = state.clock(plan).now(reading_us)
     found = []
     for at_us, uid in state.roll.waited_for(age_us, now_us, most):
@@ -79,7 +79,7 @@ def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_
 
 
 def stop_waiting(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> None:
-    """Wait for a Pod no longer, and take it off the live: nobody knows whether it came to be and has gone."""
+    """Stop waiting for a Pod, and remove it from the live Pods: it is unknown whether it was ever created."""
     now_us = state.clock(plan).now(reading_us)
     state.roll.strike(uid)
     record = state.pod(uid, now_us)
@@ -88,18 +88,18 @@ def stop_waiting(state: TagState, plan: CounterPlan, uid: str, reading_us: int) 
 
 
 def live(state: TagState, plan: CounterPlan, scope: str, reading_us: int) -> Sequence[str]:
-    """Return who stands in a scope and is not waited for."""
+    """Return the live Pods of a scope that have been seen, or are no longer waited for."""
     return state.roll.live(plan, scope, state.clock(plan).now(reading_us))
 
 
 def mark_complete(state: TagState, plan: CounterPlan, scopes: Sequence[str], reading_us: int) -> None:
-    """Enforce limits on live Pods from now on: all of them are known, and are in `scopes`."""
+    """Enforce limits on live Pods from now on: the list is complete, and its Pods are in `scopes`."""
     state.seen(reading_us)
     state.roll.set_known(plan, scopes, state.clock(plan).now(reading_us))
 
 
 def reset(state: TagState, plan: CounterPlan, at_us: int, seconds: int | None, reading_us: int) -> bool:
-    """Forget what the service's own windows counted up to a moment, or the one of `seconds`; True if anything."""
+    """Reset the service's own windows up to a moment, or the one of `seconds`; True if they held anything."""
     now_us = state.clock(plan).now(reading_us)
     scopes = state.scopes(plan, now_us) if plan.per_namespace else {""}
     done = [state.reset(plan, scope, at_us, seconds, now_us) for scope in scopes]

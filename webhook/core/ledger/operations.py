@@ -1,6 +1,7 @@
-"""One Pod against its service's counters, as one indivisible script: what a store does between two other calls.
+"""Atomic operations on one Pod and its service's counters.
 
-Whatever stands behind `ports.CounterStore` does exactly this, in this order; a script elsewhere is held against it.
+Reference for every implementation of `ports.CounterStore`, including the order of steps; the Lua script is tested
+against it.
 """
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from webhook.core.quota import (
 
 
 def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
-    """Judge one Pod and, unless it only peeks, charge it: all or nothing, each uid once."""
+    """Check one Pod and, unless `peek`, charge it: all or nothing, each uid once."""
     clock = state.clock(request.plan)
     if not request.peek:
         clock.observe(reading_us)
@@ -66,14 +67,14 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
         charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
         used = _and(used, plan, request.cost, standing)
     elif refused is DeniedBy.QUOTA and any(use.of is not Holder.POOL for use in over):
-        breaker.quota_event(request.event_source)  # by the pool alone it is a neighbour who uses too much
+        breaker.quota_event(request.event_source)  # if only the pool is exceeded, another member may be the cause
     state.move_breaker(plan, breaker.record, now_us)
     charged = refused is None
     return _receipt(now_us, used, over, refused, would_refuse, breaker.view(), breaker.transitions, charged=charged)
 
 
 def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receipt:
-    """Charge a running Pod what it takes above the most it ever took. The breaker is not asked, and hears nothing."""
+    """Charge a running Pod for what it uses above its highest charge. The breaker has no part in it."""
     plan, scope, known = request.plan, request.plan.scope_of(request.namespace), state.pod(request.uid, now_us)
     before = {**old, **known.high_water} if known is not None else old
     more = {
@@ -110,7 +111,7 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
 
 
 def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> bool:
-    """Give back, once, what a Pod that never came to be was charged, and its place as a probe."""
+    """Refund, once, the charge of a Pod that was never created, and free its probe lease."""
     now_us = state.clock(plan).now(reading_us)
     state.roll.strike(uid)
     record = state.pod(uid, now_us)
@@ -124,7 +125,7 @@ def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> boo
 
 
 def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) -> bool:
-    """Charge a Pod that came in without us, at its own time and past every limit; False where its uid is known."""
+    """Charge a Pod admitted without the store, at its own time and past every limit; False for a known uid."""
     now_us = state.clock(plan).now(reading_us)
     state.seen(reading_us)
     at_us = min(booking.at_us + state.clock(plan).offset_us, now_us)
@@ -137,9 +138,9 @@ def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) 
 
 
 def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str = "") -> ServiceSnapshot:
-    """Return how the service stands; writes nothing. One unit is asked of each limit, to say when any is free.
+    """Return a snapshot of the service; writes nothing. Each limit is asked for one unit, to find when any is free.
 
-    Where namespaces count apart, those in which anything counts are shown, and `namespace` in any case.
+    If namespaces count apart, it has those in which anything counts, and always `namespace`.
     """
     now_us = state.clock(plan).now(reading_us)
     live = state.roll.scopes(plan) if plan.standing else ()
@@ -171,7 +172,7 @@ def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) 
 def _objection(
     guard: DeniedBy, mode: Mode, would_refuse: tuple[DeniedBy, ...]
 ) -> tuple[DeniedBy | None, tuple[DeniedBy, ...]]:
-    """Return (refused, would_refuse): a guard that is not enforced refuses nothing and is named all the same."""
+    """Return (refused, would_refuse): a guard that is not enforced denies nothing but is reported."""
     return (guard, would_refuse) if mode is Mode.ENFORCE else (None, (*would_refuse, guard))
 
 

@@ -1,4 +1,7 @@
-"""Moments by the store's clock: where a tag's clock was rebased, what is shown is not what was counted at."""
+"""Conversion between a tag's time, used for counting, and the store's clock, shown to callers.
+
+The two differ if the tag's clock was rebased.
+"""
 
 from collections.abc import Sequence
 
@@ -41,14 +44,14 @@ def view(clock: TagClock, seen: BreakerView | None) -> BreakerView | None:
 
 
 def forced(clock: TagClock, plan: BreakerPlan | None) -> BreakerPlan | None:
-    """Return a plan whose forcing ends at a moment that is counted by."""
+    """Return a plan with the end of its forcing in the tag's time."""
     if plan is None or plan.forcing is None or not clock.offset_us:
         return plan
     return replace(plan, forcing=replace(plan.forcing, until_us=plan.forcing.until_us + clock.offset_us))
 
 
 def counted(clock: TagClock, seen: BreakerView) -> BreakerView:
-    """Return a view that was shown with the moments that are counted by; 0 is none."""
+    """Return a view with its moments converted from the store's clock to the tag's time; 0 stands for none."""
     if not clock.offset_us:
         return seen
     return replace(

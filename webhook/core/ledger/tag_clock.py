@@ -1,21 +1,21 @@
-"""One tag's time: it never goes back, and is rebased where the store's own clock stays behind it.
+"""Monotonic clock of one tag, rebased if the store's own clock stays behind it.
 
-Whatever was counted keeps its moment: a rebase moves what the clock reads, not what was written. A step forward frees
-at most what its own length would have freed; a step back makes time stand still, for `PATIENCE_US` at the longest.
+Charges keep their moment: a rebase changes the reading of the clock, not stored times. A step forward frees at most
+what its length would have freed anyway; a step back makes time stand still, for `PATIENCE_US` at most.
 """
 
 from msgspec import Struct
 
 BEHIND_US = 2_000_000
-"""A clock that is this little behind catches up by itself."""
+"""A clock that is no further behind catches up by itself."""
 
 PATIENCE_US = 10_000_000
 
 
 class TagClock(Struct):
-    """`now` is the tag's time for a reading of the store's clock; `shown` turns a moment back into the latter's.
+    """`now` converts a reading of the store's clock to the tag's time; `shown` converts a moment back.
 
-    `last_us` is the newest moment that anything was written at, `behind_since_us` the first reading far behind it.
+    `last_us` is the newest time of a write, `behind_since_us` the first reading that was far behind it.
     """
 
     last_us: int = 0
@@ -26,7 +26,7 @@ class TagClock(Struct):
         return max(reading_us + self.offset_us, self.last_us)
 
     def observe(self, reading_us: int) -> None:
-        """Take a reading of whoever may write: notice that the clock is behind, and rebase it when it stays so."""
+        """Take the reading of a write: detect that the clock is behind, and rebase it if that persists."""
         behind_us = self.last_us - (reading_us + self.offset_us)
         if behind_us <= BEHIND_US:
             if self.behind_since_us is not None:
@@ -38,5 +38,5 @@ class TagClock(Struct):
             self.behind_since_us = None
 
     def shown(self, at_us: int) -> int:
-        """Return a moment by the store's clock; 0 stands for none."""
+        """Convert a moment to the store's clock; 0 stands for none."""
         return at_us and at_us - self.offset_us

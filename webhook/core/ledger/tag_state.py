@@ -1,4 +1,4 @@
-"""The counters that share a tag: rings, uid records, breakers, one clock. What a write means stands in `ledger.py`."""
+"""State of one tag: window rings, live Pods, uid records, breakers, one clock. `operations.py` defines the writes."""
 
 from typing import NamedTuple
 
@@ -22,22 +22,22 @@ from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, W
 NO_COST: Cost = {}
 
 LONG_US = 600_000_000
-"""A clock that steps back finds what it should."""
+"""Retention beyond expiry, in case the store's clock steps back."""
 
 RESET_US = 30 * 86_400_000_000
-"""No window is longer, nor is a reset asked for again after it."""
+"""Retention of resets: no window is longer, and no reset is requested again later."""
 
 Account = tuple[Holder, str, bool, str]
-"""Whose rings: the holder and its name, whether the whole fleet's, and the namespace ("" where it counts as one)."""
+"""Owner of rings: the holder and its name, whether fleet-wide, and the namespace ("" where it counts as one)."""
 
 Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
 
 Charge = tuple[Account, int, Cost]
-"""An account, the seconds of its window, and the amounts that it was charged."""
+"""An account, the seconds of its window, and the amounts charged to it."""
 
 
 class PodRecord(Struct, frozen=True, gc=False):
-    """One admitted Pod. `charges` says what went where, so that a refund is exact even under a newer policy."""
+    """Uid record of one admitted Pod. `charges` makes a refund exact, even under a newer policy."""
 
     service: str
     expires_us: int
@@ -51,13 +51,13 @@ class PodRecord(Struct, frozen=True, gc=False):
     namespace: str = ""
     name: str = ""
     source: str = ""
-    """Who made it, as quota events say it; only where its breaker hears of outcomes."""
+    """Its creator, as in quota events; only if its breaker counts outcomes."""
     settled: bool = False
-    """Its outcome was heard."""
+    """Whether its outcome was recorded."""
 
 
 class AtRest(NamedTuple):
-    """A breaker under a plan: up to when time does not move it, and what is seen of it until then."""
+    """A breaker under a plan, the moment up to which time does not change it, and its view until then."""
 
     record: Record
     plan: BreakerPlan
@@ -66,9 +66,9 @@ class AtRest(NamedTuple):
 
 
 class TagState:
-    """Rings go by account and seconds of the window.
+    """All counters of a tag. Rings are keyed by account and seconds of the window.
 
-    They outlive the policy that made them, as long as anything in them counts: changed limits find what was used.
+    They outlive the policy that created them while anything in them counts: changed limits apply to prior use.
     """
 
     __slots__ = ("_at_rest", "_breakers", "_clocks", "_pods", "_resets", "_rings", "_seen_us", "around", "roll")
@@ -81,19 +81,19 @@ class TagState:
         self._at_rest: dict[str, AtRest] = {}
         self._rings: dict[Account, dict[int, Ring]] = {}
         self._resets: dict[tuple[Account, int], tuple[int, int]] = {}
-        """By account and seconds of a window: the newest reset that was asked for, and up to when it forgot."""
+        """By account and seconds of a window: the time of the newest reset request, and the end of what it reset."""
         self._pods: dict[str, PodRecord] = {}
         self._seen_us = 0
 
     def clock(self, plan: CounterPlan) -> TagClock:
-        """Return the time of the rings that the plan counts in: a cluster's own, or the fleet's."""
+        """Return the clock of the rings that the plan counts in: the cluster's own, or the fleet's."""
         return self._clocks[plan.fleet]
 
     def breaker(self, service: str) -> Record:
         return self._breakers.get(service) or Record(service)
 
     def at_rest(self, service: str, plan: BreakerPlan, now_us: int) -> AtRest | None:
-        """Return a breaker that time has not moved by now, worked out once for all that find it so; None if it has."""
+        """Return a breaker that time has not changed, computed once for all callers; None if it may have changed."""
         record, known = self.breaker(service), self._at_rest.get(service)
         if known is None or known.record is not record or known.plan is not plan:
             until_us = 0 if plan.forcing is not None else rests_until_us(record, plan, self.around)
@@ -104,13 +104,13 @@ class TagState:
         self._breakers[record.service] = record
 
     def move_breaker(self, plan: CounterPlan, record: Record, now_us: int) -> None:
-        """Remember a breaker as it stands now. If it has moved, the clock stands no earlier afterwards."""
+        """Store a breaker. If its state changed, the clock does not go back behind `now_us`."""
         if moved(self.breaker(record.service), record):
             self.clock(plan).last_us = now_us
         self.set_breaker(record)
 
     def pod(self, uid: str, now_us: int) -> PodRecord | None:
-        """Return what is remembered of an admitted Pod. Its stored time decides, not when it is swept away."""
+        """Return the record of an admitted Pod. The stored expiry decides, not the sweep."""
         record = self._pods.get(uid)
         return record if record is not None and record.expires_us > now_us and not record.refunded else None
 
@@ -119,15 +119,15 @@ class TagState:
         return record is not None and record.expires_us > now_us and record.refunded
 
     def remember(self, uid: str, record: PodRecord) -> None:
-        self._pods.pop(uid, None)  # what is written last stands last: sweeping begins in front
+        self._pods.pop(uid, None)  # in order of writing: the sweep starts at the front
         self._pods[uid] = record
 
     def judge(
         self, plan: CounterPlan, scope: str, cost: Cost, now_us: int, standing: Cost | None = None
     ) -> tuple[list[int], list[Use]]:
-        """Return what each limit holds, and those that do not hold `cost` beside it; of live Pods `standing`, if given.
+        """Return what each limit holds, and the limits that `cost` (for live Pods `standing`, if given) would exceed.
 
-        Who asks nothing of a resource is not refused for it, even if it is overdrawn.
+        A Pod that asks for none of a resource is not denied for it, even if it is overdrawn.
         """
         used, over = self._judge(_accounts(plan, scope), cost, now_us)
         if plan.standing is None:
@@ -151,7 +151,7 @@ class TagState:
         return used, over
 
     def stand(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:
-        """Return every limit of a holder, each asked for one unit, to say from when any is free."""
+        """Return every limit of a holder, each asked for one unit, to find when any is free."""
         found = []
         for account, windows in _accounts(plan, scope):
             rings = self._rings.get(account, {})
@@ -166,9 +166,9 @@ class TagState:
         return tuple(found)
 
     def charge(self, plan: CounterPlan, scope: str, cost: Cost, at_us: int, now_us: int) -> tuple[Charge, ...]:
-        """Count `cost` as of a moment, now or before, in every window that limits any of it; what went where.
+        """Count `cost` as of a moment, now or before, in every window that limits any of it; return the charges.
 
-        What has left its window by now is not counted. The clock stands no earlier afterwards.
+        Amounts that have left their window by now are not counted. The clock does not go back behind a charge.
         """
         charges = []
         for account, windows in _accounts(plan, scope):
@@ -190,7 +190,7 @@ class TagState:
         return ring
 
     def give_back(self, record: PodRecord, reading_us: int) -> bool:
-        """Uncount what a Pod was charged, wherever it still counts; True if anywhere."""
+        """Refund a Pod's charges, wherever they still count; True if any did."""
         given_back = False
         for account, seconds, amounts in record.charges:
             clock, ring = self._clocks[account[2]], self._rings.get(account, {}).get(seconds)
@@ -203,10 +203,10 @@ class TagState:
         return given_back
 
     def reset(self, plan: CounterPlan, scope: str, asked_us: int, seconds: int | None, now_us: int) -> bool:
-        """Forget what the service's own windows counted up to a moment, or one of them; True if they held anything.
+        """Reset the service's own windows up to a moment, or one of them; True if they held anything.
 
-        Once for a moment; where that is not remembered, at most a bucket of what was charged after it goes too.
-        The clock stands no earlier afterwards.
+        Once for each request. If the record of a request was lost, its repetition may also reset charges after that
+        moment, of one bucket at most. The clock does not go back behind `now_us`.
         """
         done, at_us = False, min(asked_us + self.clock(plan).offset_us, now_us)
         for account, windows in _own(plan, scope):
@@ -230,13 +230,13 @@ class TagState:
         }
 
     def seen(self, reading_us: int) -> None:
-        """Note that somebody came."""
+        """Record the time of an operation."""
         self._seen_us = reading_us
 
     def sweep(self, reading_us: int) -> bool:
-        """Forget what has long ceased to count; True where nothing is left and nobody has come for an hour."""
+        """Drop what no longer counts; True if nothing is left, and the last operation was an hour ago."""
         times_us = {fleet: clock.now(reading_us) - LONG_US for fleet, clock in self._clocks.items()}
-        earliest_us = min(times_us.values())  # a rebased clock is far from the other one, and a Pod is found by either
+        earliest_us = min(times_us.values())  # clocks may be far apart after a rebase, and a Pod is looked up by either
         while self._pods and self._pods[uid := next(iter(self._pods))].expires_us <= earliest_us:
             del self._pods[uid]
         for account, rings in list(self._rings.items()):
@@ -266,7 +266,7 @@ def _use(account: Account, window: WindowPlan, limit: Limit, used: int) -> Use:
 
 
 def _over(account: Account, window: WindowPlan, limit: Limit, ring: Ring | None, asking: tuple[int, int, int]) -> Use:
-    """Return a limit that does not hold what is asked: (used, asked, now)."""
+    """Return the use of a limit that is exceeded; `asking` is (used, asked, now)."""
     holder, name, _, _ = account
     used, asked, now_us = asking
     free_at_us = None if ring is None else ring.free_at_us(now_us, limit.counts, limit.hard, asked)

@@ -1,7 +1,7 @@
-"""One trailing window as an aligned ring of buckets: exact sums per resource, never more than was really used.
+"""Ring of aligned buckets for one trailing window, with exact sums per resource.
 
-A bucket is 1/64 of the window wide and 65 of them live, so an event's age when it leaves lies in (W, W + W/64]. Hence
-the ring holds at least what was used in any trailing W, and nothing that is older than W * 65/64.
+A bucket is 1/64 of the window wide, and 65 of them are live, so a charge leaves at an age in (W, W + W/64]. Hence the
+ring holds at least the use of any trailing W, and nothing older than W * 65/64.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ _BUCKET_US_PER_SECOND = 1_000_000 // 64
 
 
 class Ring:
-    """Amounts by bucket, oldest first, with running sums. Only `add` and `refund` write.
+    """Amounts by bucket, oldest first, with running sums. Only `add`, `refund` and `forget` write.
 
-    No call's `now_us` is before that of an earlier one: the tag's clock sees to it.
+    `now_us` must not decrease from call to call; the tag's clock ensures it.
     """
 
     __slots__ = ("_buckets", "_sums", "_width_us")
@@ -24,7 +24,7 @@ class Ring:
         self._sums: dict[str, int] = {}
 
     def used(self, now_us: int) -> Mapping[str, int]:
-        """Return what counts at `now_us`, by resource; what was never counted is absent."""
+        """Return what counts at `now_us`, by resource; a resource that was never counted is absent."""
         oldest = self._oldest(now_us)
         if not self._buckets or next(iter(self._buckets)) >= oldest:
             return self._sums
@@ -35,7 +35,7 @@ class Ring:
         return sums
 
     def add(self, now_us: int, amounts: Mapping[str, int], at_us: int) -> bool:
-        """Count `amounts` as of `at_us`, now or before; False where that has left the window: nothing is counted."""
+        """Count `amounts` as of `at_us`, now or before. If that has left the window, count nothing and return False."""
         oldest, number = self._oldest(now_us), at_us // self._width_us
         if number < oldest:
             return False
@@ -51,13 +51,13 @@ class Ring:
         return True
 
     def _forget(self, oldest: int) -> None:
-        """Drop the buckets that have left. Until a newer bucket begins, none has since the last time."""
+        """Drop the buckets that have left the window. Necessary only when a new bucket starts."""
         while self._buckets and (number := next(iter(self._buckets))) < oldest:
             for resource, amount in self._buckets.pop(number).items():
                 self._sums[resource] -= amount
 
     def refund(self, now_us: int, charged_at_us: int, amounts: Mapping[str, int]) -> bool:
-        """Take back what was counted at `charged_at_us`; False where its bucket has left, and with it the amounts."""
+        """Refund amounts counted at `charged_at_us`; False if their bucket has left the window."""
         number = charged_at_us // self._width_us
         bucket = self._buckets.get(number)
         if bucket is None or number < self._oldest(now_us):
@@ -68,7 +68,7 @@ class Ring:
         return True
 
     def forget(self, now_us: int, until_us: int) -> tuple[int, bool]:
-        """Count nothing of the buckets up to that of a moment; its end, and whether they held anything that counts."""
+        """Clear the buckets up to that of a moment; return its end, and whether they held anything that counts."""
         oldest, newest, any_held = self._oldest(now_us), until_us // self._width_us, False
         for number, amounts in self._buckets.items():
             for resource, amount in amounts.items() if number <= newest else ():
@@ -78,7 +78,7 @@ class Ring:
         return (newest + 1) * self._width_us - 1, any_held
 
     def free_at_us(self, now_us: int, resource: str, hard: int, asked: int) -> int | None:
-        """Return from when on `asked` fits if nothing else comes: 0 where it fits now, None where it never can."""
+        """Return when `asked` fits if nothing else is charged: 0 if it fits now, None if it never can."""
         if asked > hard:
             return None
         excess = self.used(now_us).get(resource, 0) + asked - hard
@@ -92,7 +92,7 @@ class Ring:
         raise AssertionError("the buckets do not add up to the sums")
 
     def idle(self, now_us: int) -> bool:
-        """Whether every bucket has left: such a ring may be forgotten."""
+        """Whether every bucket has left the window: such a ring may be dropped."""
         return not self._buckets or next(reversed(self._buckets)) < self._oldest(now_us)
 
     def _oldest(self, now_us: int) -> int:

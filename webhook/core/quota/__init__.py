@@ -1,4 +1,4 @@
-"""What a store is asked and what it answers: plans, acquires, receipts. `ledger/window_ring.py` counts."""
+"""Quota of a service: counter plans, requests to a store, and its receipts. The `ledger` package counts."""
 
 from webhook.core.quota.amounts import HOUR_US, LARGEST_EXACT, Cost, amount, canonical, is_cpu
 from webhook.core.quota.plans import STANDING, CounterPlan, Holder, Limit, PoolPlan, StandingPlan, WindowPlan

@@ -1,4 +1,4 @@
-"""What a Pod takes, under ResourceQuota's names, in exact integers."""
+"""Amounts of a Pod's resources, under ResourceQuota's names, in exact integers."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -10,7 +10,7 @@ LARGEST_EXACT = 2**53
 HOUR_US = 3_600_000_000
 
 Cost = Mapping[str, int]
-"""What one Pod takes, by canonical resource name: pods, millicores, bytes, or a count."""
+"""Amounts of one Pod by canonical resource name: pods, millicores, bytes, or a count."""
 
 _ALIASES = {"cpu": "requests.cpu", "memory": "requests.memory", "ephemeral-storage": "requests.ephemeral-storage"}
 _CPU = frozenset({"requests.cpu", "limits.cpu"})
@@ -22,10 +22,10 @@ def canonical(resource: str) -> str:
 
 
 def is_cpu(resource: str) -> bool:
-    """Say whether amounts are millicores; an extended resource may end in `.cpu` and counts whole units."""
+    """Whether amounts are millicores; an extended resource may end in `.cpu` and counts whole units."""
     return canonical(resource) in _CPU
 
 
 def amount(resource: str, value: Fraction) -> int:
-    """Return an exact integer: millicores for cpu, else whole units, rounded up as Kubernetes does."""
+    """Return an exact integer: millicores for cpu, whole units otherwise, rounded up as Kubernetes does."""
     return ceil(value * 1000) if is_cpu(resource) else ceil(value)

@@ -1,4 +1,4 @@
-"""What a change of the policy makes count from nothing: counters are kept by where they are kept, nothing else."""
+"""Counters that a change of the policy resets, because it changes the key under which the store keeps them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from webhook.core.quota import canonical
 
 
 class _Kept(NamedTuple):
-    """Where a service's counters are kept. Made for every service at each change: only what costs nothing."""
+    """Key of a service's counters. Built for every service at each change: only cheap fields."""
 
     tag: str
     fleet: bool
@@ -32,7 +32,7 @@ class _Kept(NamedTuple):
 
 
 def starts_empty(old: Policy, new: Policy) -> Iterator[str]:
-    """Yield a line for each limit of `new` that forgets what `old` had counted."""
+    """Yield a line for each limit of `new` that starts empty although `old` had counted."""
     pools_before, pools_after = ({pool.name: pool for pool in policy.pools} for policy in (old, new))
     before = {service.name: service for service in old.services}
     names = {service.name for service in new.services}
@@ -77,7 +77,7 @@ def _of_a_pool(old: Pool, new: Pool) -> Iterator[str]:
 
 
 def _windows(path: str, old: Sequence[Window], new: Sequence[Window]) -> Iterator[str]:
-    """Compare by what the counters are kept by: the window's length and the resource."""
+    """Compare windows by the key of their counters: the window's length and the resource."""
     before = {window.window.us: window.hard for window in old}
     for window in new:
         known = before.get(window.window.us)

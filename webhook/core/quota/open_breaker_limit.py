@@ -1,4 +1,4 @@
-"""How many of the breakers that breakerGuard counts are open, and how many may be, as it is shown."""
+"""Number of open breakers that breakerGuard counts, and its limit, as shown in status."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from webhook.core.quota import CounterPlan, ServiceSnapshot
 
 
 class Guarded(NamedTuple):
-    """Breakers that are OPEN or HALF_OPEN, and with how many such a further trip is held back."""
+    """Number of breakers in OPEN or HALF_OPEN, and the number from which a further trip is held back."""
 
     opened: int
     open_max: int
 
 
 def guarded(plans: Iterable[CounterPlan], looks: Mapping[str, ServiceSnapshot]) -> Guarded | None:
-    """Return how it stands as far as it can be seen; None where nothing is held back."""
+    """Return the count over the known breakers; None if no trip is ever held back."""
     opened, open_max = 0, None
     for plan in plans:
         if plan.breaker is None or plan.breaker.open_max is None:

@@ -1,4 +1,4 @@
-"""What a store must know of a service to judge its Pods: limits, and where they are counted."""
+"""Counter plans: a service's limits and the location of its counters, for a store."""
 
 from enum import StrEnum
 from fractions import Fraction
@@ -14,11 +14,11 @@ from webhook.core.policy_spec import Mode, Scope, StandingQuota, WhenStoreUnavai
 from webhook.core.quota.amounts import HOUR_US, Cost, amount, canonical
 
 STANDING = "standing"
-"""Stands where a window's name does."""
+"""In place of a window's name, for limits on live Pods."""
 
 
 class Holder(StrEnum):
-    """Whose limit it is; `standing`: the service's, on what it has live at one time."""
+    """Owner of a limit; `standing`: the service's, on its live Pods."""
 
     SERVICE = "service"
     STANDING = "standing"
@@ -26,7 +26,7 @@ class Holder(StrEnum):
 
 
 class Limit(Struct, frozen=True):
-    """`hard` of one resource in one window; `resource` as the user wrote it, `counts` its canonical name."""
+    """Limit `hard` of one resource in one window; `resource` is the user's name of it, `counts` the canonical one."""
 
     resource: str
     counts: str
@@ -50,7 +50,7 @@ class WindowPlan(Struct, frozen=True):
         return cls(window.window.text, window.window.us // 1_000_000, limits)
 
     def amounts(self, cost: Cost) -> Cost:
-        """Return what of a cost is limited here, and thus counted."""
+        """Return the limited part of a cost, which is what counts."""
         return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
 
 
@@ -62,7 +62,7 @@ class PoolPlan(Struct, frozen=True):
 
 
 class StandingPlan(Struct, frozen=True):
-    """Limits on live Pods; `surge` is the room above each of them, in their order, for as long as a rollout takes."""
+    """Limits on live Pods; `surge` is the room above each of them, in their order, for the duration of a rollout."""
 
     limits: tuple[Limit, ...]
     surge: tuple[int, ...]
@@ -74,16 +74,16 @@ class StandingPlan(Struct, frozen=True):
 
     @property
     def window(self) -> WindowPlan:
-        """The limits as they stand among those of windows: no time passes in it."""
+        """The limits in the form of a window's, of length 0."""
         return WindowPlan(STANDING, 0, self.limits)
 
     def amounts(self, cost: Cost) -> Cost:
-        """Return what of a cost is limited here, and thus counted."""
+        """Return the limited part of a cost, which is what counts."""
         return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
 
 
 def _surge(standing: StandingQuota, limit: Limit) -> int:
-    """Return the room above one limit, rounded up; a count is of Pods, and as many more of what Pods take."""
+    """Return the room above one limit, rounded up. A number is of Pods, and scales other resources in proportion."""
     surge = standing.surge
     if isinstance(surge, str):
         return ceil(limit.hard * Fraction(surge.removesuffix("%")) / 100)
@@ -94,9 +94,9 @@ def _surge(standing: StandingQuota, limit: Limit) -> int:
 
 
 class CounterPlan(Struct, frozen=True, dict=True):
-    """All that a store must know of one service to judge a Pod; made once a policy.
+    """Counters and limits of one service, as a store needs them to check a Pod; built once per policy.
 
-    `fleet`: its rings, and its pool's, count over all clusters on one Redis. Everything else is one cluster's own.
+    `fleet`: its rings and its pool's count over all clusters on one Redis. Everything else belongs to one cluster.
     """
 
     service: str
@@ -107,7 +107,7 @@ class CounterPlan(Struct, frozen=True, dict=True):
     breaker: BreakerPlan | None
     breaker_mode: Mode
     remember_us: int = HOUR_US
-    """How long an admitted uid is remembered: longer than the span in which it can be refunded."""
+    """Lifetime of an admitted Pod's record: longer than the span in which it can be refunded."""
     fleet: bool = False
     pool: PoolPlan | None = None
     when_unavailable: WhenStoreUnavailable = WhenStoreUnavailable.LOCAL
@@ -139,16 +139,16 @@ class CounterPlan(Struct, frozen=True, dict=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Tell services apart, by tag too: one that moves to another pool starts anew there."""
+        """Return the tag and the service: a service that moves to another pool starts with empty counters."""
         return self.tag, self.service
 
     def scope_of(self, namespace: str) -> str:
-        """Return whose own windows a Pod counts in: its namespace's, or "", the service's."""
+        """Return the scope of a Pod's own windows: its namespace, or "" for the whole service."""
         return namespace if self.per_namespace else ""
 
     @cached_property
     def limits(self) -> tuple[tuple[Holder, WindowPlan, Limit], ...]:
-        """All limits in the one order that receipts keep: the service's windows, its pool's, its live Pods."""
+        """All limits in the order of receipts: the service's windows, its pool's, its live Pods."""
         held = (
             (Holder.SERVICE, self.windows),
             (Holder.POOL, self.pool.windows if self.pool else ()),
@@ -160,7 +160,7 @@ class CounterPlan(Struct, frozen=True, dict=True):
 
 
 def _remember_us(service: Service) -> int:
-    """Return max(1 h, maxWait + startDeadline + 10 min): a Pod may wait, then start, and only then be missed."""
+    """Return max(1 h, maxWait + startDeadline + 10 min): a Pod may wait, then start, before it is found missing."""
     queue = service.quota.queue if service.quota else None
     outcomes = service.breaker.outcomes if service.breaker else None
     waits_us = (queue.max_wait.us if queue else 0) + (outcomes.start_deadline.us if outcomes else 0)

@@ -1,4 +1,4 @@
-"""What a store answers: how each limit stands, and who refused."""
+"""Answers of a store: the use of each limit, and the guard that denied."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -10,10 +10,10 @@ from webhook.core.quota.plans import Holder
 
 
 class Use(Struct, frozen=True):
-    """One limit as it stands after the answer. `name` is the pool's where `of` is a pool.
+    """Use of one limit after the answer. `name` is the pool's if `of` is a pool.
 
-    `free_at_us`: from then on the asked amount fits; 0 where it fits now (or was charged), None where it never can.
-    What stands makes room when others end, which nobody knows beforehand: 0, too. `surge` is its room above `hard` now.
+    `free_at_us`: when the asked amount fits; 0 if it fits now (or was charged), None if it never can. Live Pods free
+    room when they end, at an unknown time: 0, too. `surge` is the current room above `hard`.
     """
 
     window: str
@@ -28,7 +28,7 @@ class Use(Struct, frozen=True):
 
 
 def all_free_at_us(over: Sequence[Use]) -> int | None:
-    """Return the moment from which all of these could hold the Pod; None where one of them never can."""
+    """Return the moment from which all of these could hold the Pod; None if one of them never can."""
     latest = 0
     for use in over:
         if use.free_at_us is None:
@@ -38,7 +38,7 @@ def all_free_at_us(over: Sequence[Use]) -> int | None:
 
 
 class DeniedBy(StrEnum):
-    """Which guard refused, or would have: a guard that is not enforced refuses nothing and is named all the same."""
+    """Guard that denied or would have: a guard that is not enforced denies nothing but is reported."""
 
     BREAKER = "breaker"
     QUOTA = "quota"
@@ -47,10 +47,10 @@ class DeniedBy(StrEnum):
 class Receipt(Struct, frozen=True):
     """The store's answer to an Acquire.
 
-    `refused` is the enforced refusal; `would_refuse` names every guard in Warn or Audit that objected.
-    `used` is what each of the plan's `limits` holds after the answer. `over` are those that do not hold the Pod;
-    `free_at_us` is the moment from which all of them could. `at_us` is the store's time of the answer.
-    `local`: the store gave no answer, this replica judged by its share.
+    `refused` is the enforced denial; `would_refuse` names every guard in Warn or Audit that objected.
+    `used` is what each of the plan's `limits` holds after the answer. `over` are the limits that the Pod exceeds;
+    `free_at_us` is the moment from which all of them could hold it. `at_us` is the store's time of the answer.
+    `local`: the store gave no answer; this replica decided by its local share.
     """
 
     at_us: int
@@ -67,10 +67,10 @@ class Receipt(Struct, frozen=True):
 
 
 class ServiceSnapshot(Struct, frozen=True):
-    """How a service stands, without a trace: `uses` by namespace ("" where it counts as one), and those of its pool.
+    """Read-only state of a service: `uses` by namespace ("" where it counts as one), and those of its pool.
 
-    `is_standing_known`: the cluster's Pods have been listed, and limits on live ones are enforced. Unless `is_told` the
-    store gave no answer: then only the breaker is shown, as it was last known.
+    `is_standing_known`: the cluster's Pods have been listed, and limits on live Pods are enforced. If not `is_told`,
+    the store gave no answer: only the breaker is present, as last known.
     """
 
     at_us: int

@@ -1,4 +1,4 @@
-"""What a store is asked: to judge a Pod, or to take note of one that is there already."""
+"""Requests to a store: to check and charge a Pod, or to record one that exists already."""
 
 from msgspec import Struct
 
@@ -7,7 +7,7 @@ from webhook.core.quota.plans import CounterPlan
 
 
 class Acquire(Struct, frozen=True):
-    """One Pod asks. `peek` (dryRun) reads only; `resize_from` is the old cost where a running Pod is resized."""
+    """Request to charge one Pod. `peek` (dryRun) only reads; `resize_from` is the old cost of a Pod that is resized."""
 
     plan: CounterPlan
     namespace: str
@@ -17,11 +17,11 @@ class Acquire(Struct, frozen=True):
     peek: bool = False
     resize_from: Cost | None = None
     name: str = ""
-    """The Pod's: by it one looks whether it came to be."""
+    """Name of the Pod, to check later whether it was created."""
 
 
 class Booking(Struct, frozen=True):
-    """A Pod that was admitted without the store, or whose record may be lost: to be charged at its own time."""
+    """A Pod admitted without the store, or whose record may be lost; it is charged at its own time."""
 
     namespace: str
     uid: str

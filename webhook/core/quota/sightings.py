@@ -1,4 +1,4 @@
-"""What whoever watches Pods tells a store, and hears."""
+"""Sightings of Pods by the watch, and their effect in the store."""
 
 from msgspec import Struct
 
@@ -6,10 +6,10 @@ from webhook.core.quota.amounts import Cost
 
 
 class Sighting(Struct, frozen=True):
-    """One Pod as the watch shows it.
+    """State of one Pod in the watch.
 
-    `lives`: it counts as ResourceQuota counts. `created_at_us`: it is charged afterwards, at that time, if the store
-    does not know it; 0 for never. `is_sure`: the policy makes the service its owner; else the store's word is needed.
+    `lives`: it counts as ResourceQuota counts. `created_at_us`: the time at which to charge it if the store does not
+    know it; 0 for never. `is_sure`: the policy assigns it to the service; otherwise only a Pod known to the store counts.
     """
 
     namespace: str
@@ -22,10 +22,10 @@ class Sighting(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """What a sighting changed.
+    """Effect of a sighting.
 
-    `charged`: nobody had charged it. `raised`: it takes more than it was ever charged for, which is charged now.
-    `changed`: what stands was not so before. `ignored`: the store does not know it, and its owner is not sure.
+    `charged`: it had not been charged before. `raised`: it uses more than its highest charge, and the increase is
+    charged. `changed`: the live Pods changed. `ignored`: the store does not know it, and its service is not certain.
     """
 
     charged: bool = False
@@ -35,7 +35,7 @@ class Seen(Struct, frozen=True):
 
 
 class UnseenPod(Struct, frozen=True):
-    """A Pod that was charged and has not been seen since; all but uid and age are "" where nobody knows them."""
+    """A Pod that was charged and has not been seen since; unknown fields are ""."""
 
     uid: str
     namespace: str

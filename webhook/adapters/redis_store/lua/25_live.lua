@@ -1,7 +1,7 @@
 -- Live Pods, and admitted Pods not seen yet: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
 -- The live Pods of a service, or of one of its namespaces, are one hash: field "h" is {sums, over since, count},
--- "u:UID" a Pod's amounts followed by its cluster. In the service's own hash, "c:CLUSTER" is when the list of that cluster's
--- Pods was last known to be complete, and "l:NAMESPACE" marks that a hash of that namespace exists.
+-- "u:UID" a Pod's amounts followed by its cluster. In the service's own hash, "c:CLUSTER" is when the list of that
+-- cluster's Pods was last known to be complete, and "l:NAMESPACE" marks that a hash of that namespace exists.
 -- Pods not seen yet are in a sorted set of the tag, by the time of their charge.
 
 local SURGE_US, KNOWN_US, WAITED_US = 600000000, 600000000, 3600000000
