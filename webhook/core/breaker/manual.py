@@ -12,7 +12,7 @@ from webhook.core.breaker.transitions import move
 from webhook.core.breaker.triggers import EMPTY, QuotaEvent, Windows
 
 EXCUSED_US = 600_000_000
-"""How long quota events of a source are suppressed after it lost Pods, because it creates replacements."""
+"""Duration for which a source's quota events are suppressed after it lost Pods: it creates replacements."""
 
 EXCUSED_MAX = 64
 

@@ -10,7 +10,7 @@ from webhook.core.quota import STANDING, Cost, Holder, Limit, StandingPlan, Use
 
 SURGE_US = 600_000_000
 KNOWN_US = 600_000_000
-"""How long limits on live Pods are enforced after the last confirmation that all Pods are known."""
+"""Duration for which limits on live Pods are enforced after the last confirmation that all Pods are known."""
 
 IDLE_US = 86_400_000_000
 

@@ -9,7 +9,7 @@ class Sighting(Struct, frozen=True):
     """State of one Pod in the watch.
 
     `lives`: it counts as ResourceQuota counts. `created_at_us`: the time at which to charge it if the store does not
-    know it; 0 for never. `is_sure`: the policy assigns it to the service; otherwise only a Pod known to the store counts.
+    know it; 0 for never. `is_sure`: the policy assigns it to the service; otherwise the store must know the Pod.
     """
 
     namespace: str
