@@ -135,6 +135,6 @@ class PodLedger(Protocol):
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         """Reset the service's own windows up to `at_us`, or the one of `seconds`; True if they held anything.
 
-        Once for each moment. If the record of a reset was lost, a repetition may reset 1/64 of the window after it.
+        Once for each moment. If its record was lost, a repetition may also reset up to 1/64 of the window after it.
         """
         ...
