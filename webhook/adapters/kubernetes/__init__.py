@@ -1,4 +1,4 @@
-"""What this program has in Kubernetes: documents, Namespaces and Pods, watched; Leases; ServiceStatuses; Events."""
+"""Kubernetes adapters: watches of ConfigMaps, Namespaces and Pods; Leases; ServiceStatuses; Events; credentials."""
 
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.timing import ApiTiming

@@ -1,4 +1,4 @@
-"""The keys of the cluster's own issuer, through its API server, which publishes them (OpenID Connect discovery)."""
+"""Keys of the cluster's own token issuer, fetched from the API server (OpenID Connect discovery)."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ DISCOVERY = "/.well-known/openid-configuration"
 JWKS = "/openid/v1/jwks"
 _REQUEST_SECONDS = 2.0
 _ACCEPT = "application/jwk-set+json, application/json"
-"""Who asks for plain JSON alone is given no keys: 406."""
+"""The API server answers 406 to a request that accepts plain JSON only."""
 _RIGHT = "get these two: ClusterRole system:service-account-issuer-discovery has it"
 _REMEDY = f"try kubectl get --raw {DISCOVERY}"
 
@@ -24,13 +24,13 @@ class _Discovery(Struct, frozen=True):
 
 
 class ClusterKeys:
-    """Fetches them. `jwks_uri` is not followed: it may lead out of the cluster, and the API server has the same."""
+    """Fetcher of the keys. It ignores `jwks_uri`, which may be outside the cluster: the API server has the same keys."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
     async def fetch(self) -> Mapping[str, TokenKey]:
-        """Return the keys by kid, each bound to the issuer; UserError says why there are none."""
+        """Return the keys by kid, each bound to the issuer. Raise UserError if there are none."""
         try:
             issuer = json.decode(await self._get(DISCOVERY), type=_Discovery).issuer
         except MsgspecError as error:

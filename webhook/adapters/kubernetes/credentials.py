@@ -1,4 +1,4 @@
-"""What the API server calls Podgate with, as the cluster has it: a Secret, read by its name, and a token on request."""
+"""Credentials with which the API server calls Podgate: a Secret, read by name, and a service account token."""
 
 import base64
 import binascii
@@ -28,14 +28,14 @@ class _TokenRequest(Struct, frozen=True):
 
 
 class ClusterCredentials:
-    """A `ports.Credentials`, with the rights of whoever the client is."""
+    """A `ports.Credentials`, with the client's permissions."""
 
     def __init__(self, client: ApiClient, timing: ApiTiming = ApiTiming()) -> None:  # noqa: B008  frozen
         self._client = client
         self._seconds = timing.request_seconds
 
     async def secret(self, name: str) -> dict[str, bytes]:
-        """Return what a Secret of our namespace holds."""
+        """Return the data of a Secret in Podgate's namespace."""
         try:
             found = decoded(await answer(self._client, "GET", f"{_CORE}/secrets/{name}", self._seconds), _Secret)
             return {key: base64.b64decode(text, validate=True) for key, text in (found.data or {}).items()}
@@ -48,7 +48,7 @@ class ClusterCredentials:
             raise UserError(f"secret {NAMESPACE}/{name}: cannot be read: {told}") from None
 
     async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
-        """Return a token of the cluster's own issuer, for a service account of our namespace."""
+        """Return a token of the cluster's own issuer, for a service account in Podgate's namespace."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",

@@ -1,4 +1,4 @@
-"""The last good policy, kept in a ConfigMap of its own, for a server that starts while the policy itself is bad."""
+"""Last good policy, stored in its own ConfigMap for servers that start while the policy is invalid."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ _RIGHT = f"create configmaps in {NAMESPACE}, and to get and update {LAST_GOOD}"
 
 
 class LastGood:
-    """Reads it when asked, writes it in the background."""
+    """The last good policy: read on request, written in the background."""
 
     def __init__(self, client: ApiClient, reports: WatchReports, timing: ApiTiming) -> None:
         self._client = client
@@ -32,7 +32,7 @@ class LastGood:
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes | None:
-        """Return the document; None where there is none, or it cannot be had."""
+        """Return the document; None if there is none or it cannot be read."""
         try:
             found = decoded(await self._get(self._timing.refresh_seconds), ConfigMap)
         except ApiError as error:
@@ -44,16 +44,16 @@ class LastGood:
         self._read_failure.leave()
         try:
             return document_of(found)
-        except NoDocumentError:  # whoever emptied it: it is filled again in time
+        except NoDocumentError:  # it was emptied; the next write restores it
             return None
 
     def keep(self, document: bytes) -> None:
-        """Have it written. Returns at once."""
+        """Schedule a write of the document. Does not block."""
         self._wanted = document
         self._changed.set()
 
     async def run(self) -> None:
-        """Write what is to be kept, until cancelled."""
+        """Write scheduled documents until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -68,7 +68,7 @@ class LastGood:
             except ApiError as error:
                 overtaken = isinstance(error, RefusedError) and error.status == CONFLICT
                 conflicts += overtaken
-                # Another server was faster: usual, and its document is ours. Conflicts that go on are worth a word.
+                # Another server wrote first: expected, with the same document. Only repeated conflicts are reported.
                 if not overtaken or conflicts > 1:
                     self._write_failure.enter(f"cannot write {PLACE}: {error.describe(_RIGHT)}")
                 await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
@@ -88,7 +88,7 @@ class LastGood:
             return
         if (found.get("data") or {}) == {KEY: text}:
             return
-        # The version that was read goes back with it: whoever wrote in between makes this a conflict.
+        # The resourceVersion that was read is sent too: a write in between makes this a conflict.
         found["data"] = {KEY: text}
         found.pop("binaryData", None)
         await answer(self._client, "PUT", _THIS, self._timing.request_seconds, body=found)

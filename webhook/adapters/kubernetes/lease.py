@@ -1,9 +1,10 @@
-"""A Lease: which one of several servers may do what only one may do. Taken, renewed, let go at the end.
+"""Lease for leader election: acquire, renew, release.
 
-Whether a holder lives is judged by our own clock since we last saw its Lease change, as client-go does: the times that
-are written in it are for people. Unlike there, a holder has time to renew after the API server was away, for us as for
-it, and who only keeps it goes on until it reads that another has taken over: while nobody can write a Lease, nobody can
-take it either. Who leads by it is stricter, for it writes elsewhere: it stops as soon as others may take it for dead.
+As in client-go, a holder counts as alive for one duration, by the local clock, since its Lease was last seen to change;
+the times in the Lease are only informational. Unlike in client-go, an API server outage that this process observed
+restarts that duration, so that the holder has time to renew. `keep` goes on until it reads that another holder has
+acquired the Lease: while no Lease can be written, none can be acquired either. `lead` is stricter because its work
+writes to other places: it stops as soon as others may consider this holder dead.
 """
 
 import asyncio
@@ -27,30 +28,31 @@ _RELEASES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
-    """All times in one place."""
+    """Duration, intervals and timeout."""
 
     duration_seconds: int = 15
-    """A holder whose Lease has not changed for so long is taken for dead."""
+    """A holder whose Lease has not changed for this long is considered dead."""
     renew_seconds: float = 5.0
     retry_seconds: float = 1.0
     request_seconds: float = 3.0
 
 
 class _Obstacle(NamedTuple):
-    """Why it is not ours now."""
+    """The reason why this process does not hold the Lease."""
 
     reason: str
     is_answer: bool = True
-    """Where the API server gave none, nobody knows whose it is."""
+    """False if the API server did not answer, so that the holder is unknown."""
     holder: str = ""
-    """Who else holds it, where that is the reason."""
+    """The other holder, if that is the reason."""
 
 
 class Lease:
-    """One holder's view of it. `take`, then `keep` until cancelled; or `lead`; and at the end `release`.
+    """One candidate's view of the Lease. Call `take`, then `keep` until cancelled; or `lead`; at the end `release`.
 
-    `name` is for people to recognize the holder by. Where it `is_unique`, as a Pod's is, a holder of this name is what
-    ran here before and has ended. `on_wait` is told who has to go first. `notes` are written with it as annotations.
+    `name` identifies the holder to operators. If it `is_unique`, as a Pod's name is, a holder of the same name is an
+    earlier process that has ended. `on_wait` receives the reason for waiting for another holder. `notes` are written to
+    the Lease as annotations.
     """
 
     def __init__(
@@ -65,9 +67,9 @@ class Lease:
         timing: LeaseTiming = LeaseTiming(),
     ) -> None:
         self.obstacle = f"{PLACE} has not been asked for yet"
-        """Why it is not ours, "" while it is."""
+        """Reason why this process does not hold the Lease; "" while it does."""
         self.trouble = self.obstacle
-        """Why nobody here can tell whose it is, "" where we can."""
+        """Reason why the holder is unknown; "" if it is known."""
         self.identity = f"{name}_{secrets.token_hex(4)}"
         self._client = client
         self._former = f"{name}_" if is_unique else None
@@ -79,12 +81,12 @@ class Lease:
         self._timing = timing
         self._seen: Sight | None = None
         self._renewed_at = 0.0
-        """When the newest renewal that succeeded was begun, by the loop's clock."""
+        """Start of the newest successful renewal, by the loop's clock."""
 
     async def take(self, patience_seconds: float = math.inf, remedy: str = "") -> None:
-        """Wait until it is ours. UserError, with this remedy, where it was refused us for so long on end.
+        """Wait until the Lease is acquired. Raise UserError, with `remedy`, if refused for `patience_seconds` on end.
 
-        While the API server gives no answer nobody can know, and the waiting goes on.
+        Time in which the API server does not answer does not count.
         """
         clock = asyncio.get_running_loop().time
         refused_since: float | None = None
@@ -102,7 +104,7 @@ class Lease:
         self.obstacle = ""
 
     async def keep(self, remedy: str = "") -> None:
-        """Renew it until cancelled. UserError, with this remedy, once another has taken it."""
+        """Renew the Lease until cancelled. Raise UserError, with `remedy`, once another holder has acquired it."""
         pause = self._timing.renew_seconds
         while True:
             await asyncio.sleep(pause)
@@ -113,9 +115,10 @@ class Lease:
             pause = self._timing.renew_seconds if met is None else self._timing.retry_seconds
 
     async def lead(self, work: Callable[[Mapping[str, str]], Awaitable[None]]) -> None:
-        """Do some work whenever it is ours, until cancelled. The work is told the annotations that were found.
+        """Run `work` whenever this process holds the Lease, until cancelled.
 
-        It is cancelled when another has the Lease, and when others may have by now: it was not renewed in time.
+        `work` receives the annotations that the Lease had. It is cancelled when another holder has the Lease, or may
+        have it because it was not renewed in time.
         """
         while True:
             await self.take()
@@ -132,7 +135,7 @@ class Lease:
                     raise outcome
 
     async def _keep_while_sure(self) -> None:
-        """Renew it for as long as nobody may take us for dead."""
+        """Renew the Lease until another has acquired it, or may consider this holder dead."""
         pause = self._timing.renew_seconds
         try:
             async with asyncio.timeout_at(self._renewed_at + self._timing.duration_seconds) as until:
@@ -149,7 +152,7 @@ class Lease:
             self.obstacle = f"{PLACE} was not renewed for {self._timing.duration_seconds} s"
 
     async def release(self) -> None:
-        """Let go of it, if it is ours, so that another need not wait. Only tries: else it expires."""
+        """Release the Lease, if held, so that another candidate need not wait. Best effort: else the Lease expires."""
         timeout_seconds = self._timing.request_seconds
         try:
             for _ in range(_RELEASES_MAX):
@@ -169,7 +172,7 @@ class Lease:
             self.trouble = reason
             is_answer = isinstance(error, RefusedError) and error.status < _SERVER_ERROR and error.status != TOO_MANY
             if not is_answer:
-                self._seen = None  # its holder may have found nobody to renew it with, as we did
+                self._seen = None  # its holder may have been unable to renew it either
             return _Obstacle(reason, is_answer=is_answer)
         self._failure.leave()
         self.trouble = ""
@@ -196,7 +199,7 @@ class Lease:
         return _Obstacle(f"{PLACE} was written by somebody else at the same moment")
 
     def _noted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a Lease with our annotations beside those that are there."""
+        """Return the Lease with this process's annotations added."""
         notes = self._notes()
         if not notes:
             return body
@@ -204,7 +207,7 @@ class Lease:
         return {**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **notes}}}
 
     def _lives(self, found: LeaseObject) -> bool:
-        """Return whether another holds it who may still live."""
+        """Return whether another holder has the Lease and may still be alive."""
         if found.holder in {"", self.identity} or (self._former is not None and found.holder.startswith(self._former)):
             return False
         now = asyncio.get_running_loop().time()

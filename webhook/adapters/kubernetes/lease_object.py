@@ -1,4 +1,4 @@
-"""A Lease as it is stored: read, and written only over what was read."""
+"""Lease object: read, and written with the resourceVersion that was read."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +32,10 @@ class _Read(Struct, frozen=True):
 
 
 class Sight(NamedTuple):
-    """What another's Lease was like, and since when, by the loop's clock: only a change of it tells that it lives."""
+    """Version of another holder's Lease, and since when it is unchanged, by the loop's clock.
+
+    Only a change proves that the holder is alive.
+    """
 
     version: str
     since_seconds: float
@@ -40,7 +43,7 @@ class Sight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaseObject:
-    """What was read, all of it, so that it goes back whole; an empty version where there is none yet."""
+    """A whole Lease as it was read, so that unknown fields are written back; `version` is "" if there is none yet."""
 
     whole: dict[str, Any]
     version: str
@@ -52,19 +55,19 @@ class LeaseObject:
 
     @property
     def holder(self) -> str:
-        """Whose it is, "" where it is nobody's."""
+        """Identity of the holder; "" if there is none."""
         return self.spec.holder_identity or ""
 
     def sighted(self, former: Sight | None, now_seconds: float) -> Sight:
-        """Return since when it has been as it is, given how it was when it was seen before."""
+        """Return since when the Lease is unchanged, given the former sight of it."""
         return former if former is not None and former.version == self.version else Sight(self.version, now_seconds)
 
     def told(self) -> str:
-        """Say whose it is, and since when, as its holder wrote it."""
+        """Describe the holder and since when it holds the Lease, by the holder's clock."""
         return f"{self.holder} since {self.spec.acquire_time or 'a time that is not told'}"
 
     def renewed_at(self) -> datetime | None:
-        """When its holder last renewed it, by the holder's clock; None where that cannot be told."""
+        """Return when the holder last renewed the Lease, by the holder's clock; None if absent or invalid."""
         try:
             moment = datetime.fromisoformat(self.spec.renew_time or "")
         except ValueError:
@@ -72,7 +75,7 @@ class LeaseObject:
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     def held_by(self, identity: str, duration_seconds: int) -> dict[str, Any]:
-        """Return it as `identity` takes or renews it now."""
+        """Return the Lease acquired or renewed by `identity` now."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         ours: dict[str, Any] = {
             "holderIdentity": identity,
@@ -85,7 +88,7 @@ class LeaseObject:
         return self._with(ours)
 
     def let_go(self) -> dict[str, Any]:
-        """Return it as nobody's."""
+        """Return the Lease without a holder."""
         return self._with({"holderIdentity": None, "acquireTime": None})
 
     def _with(self, changes: dict[str, Any]) -> dict[str, Any]:
@@ -93,14 +96,14 @@ class LeaseObject:
 
 
 def absent(name: str, **labels: str) -> LeaseObject:
-    """Return the Lease that is not there yet, as it is to be made."""
+    """Return a Lease that does not exist yet, to be created."""
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {**LABELS, **labels}}
     whole = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
     return LeaseObject(whole, "", _Spec())
 
 
 def present(body: bytes | Raw) -> LeaseObject:
-    """Return the Lease that the API server has sent; GarbledError where it is none."""
+    """Return the Lease in a response of the API server; GarbledError if it is not one."""
     found = decoded(body, _Read)
     if not found.metadata.resource_version:
         raise GarbledError("an object without a resourceVersion")
@@ -108,7 +111,7 @@ def present(body: bytes | Raw) -> LeaseObject:
 
 
 async def read(client: ApiClient, timeout_seconds: float, name: str = NAME) -> LeaseObject:
-    """Return what is there; ApiError where that cannot be told."""
+    """Return the Lease, or an `absent` one if there is none; ApiError if it cannot be read."""
     try:
         return present(await answer(client, "GET", f"{ALL}/{name}", timeout_seconds))
     except RefusedError as error:
@@ -118,7 +121,7 @@ async def read(client: ApiClient, timeout_seconds: float, name: str = NAME) -> L
 
 
 async def write(client: ApiClient, lease: dict[str, Any], timeout_seconds: float) -> bool:
-    """Write it; False where somebody else has written it since it was read, whose version goes back with it."""
+    """Write the Lease; False if it was changed since it was read, by its resourceVersion."""
     is_there = "resourceVersion" in lease["metadata"]
     verb, path = ("PUT", f"{ALL}/{lease['metadata']['name']}") if is_there else ("POST", ALL)
     try:

@@ -1,4 +1,4 @@
-"""Labels of the cluster's Namespaces: all of them followed, and one asked for at once where it is not known yet."""
+"""Labels of the cluster's Namespaces: a watch on all of them, and a lookup of one that is not known yet."""
 
 import asyncio
 import re
@@ -46,18 +46,18 @@ class WatchedNamespaces:
         return self._labels.get(namespace)
 
     async def look(self, namespace: str) -> Mapping[str, str] | None:
-        """Ask the API server itself; None where it does not know it either, or does not answer in time."""
+        """Look the Namespace up in the API server; None if it does not exist or the server does not answer in time."""
         if not _NAME.fullmatch(namespace):
             return None
         look = self._looks.get(namespace)
         if look is None:
             look = self._looks[namespace] = asyncio.create_task(self._look(namespace), name="namespace-look")
             look.add_done_callback(lambda _: self._looks.pop(namespace, None))
-        await asyncio.wait([look])  # unlike awaiting the task itself, whoever gives up does not stop it
+        await asyncio.wait([look])  # unlike awaiting the task, a cancelled caller does not cancel it
         return None if look.cancelled() else look.result()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Watch until cancelled."""
         try:
             await self._watch.run()
         finally:
@@ -65,25 +65,25 @@ class WatchedNamespaces:
                 look.cancel()
 
     async def _look(self, namespace: str) -> Mapping[str, str] | None:
-        # By a field selector: no path is made of what a caller sent, and the watch's rights suffice.
+        # A field selector: no path contains a caller's input, and the watch's permissions suffice.
         asked = replace(_NAMESPACES, object_name=namespace)
         try:
             found = await listed(self._client, asked, self._timing.look_seconds)
         except ApiError as error:
-            # Without the name, which a refusal repeats: what is wrong is the same for all, and is told once.
+            # Without the name, which a refusal repeats: the failure is the same for all and is reported once.
             said = error.describe(_NAMESPACES.right).replace(f' "{namespace}"', "")
             self._lookup_failure.enter(f"cannot look up a namespace: {said}")
             return None
         self._lookup_failure.leave()
         if not found.items:
             return None
-        # What the watch has brought meanwhile is newer.
+        # Labels that the watch has received meanwhile are newer.
         return self._labels.setdefault(namespace, found.items[0].metadata.labels or {})
 
     async def _all(self, snapshot: ListSnapshot[Namespace]) -> None:
         self._labels = {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
 
-    async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  the watch's word
+    async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  signature of Taker.one
         if deleted:
             self._labels.pop(changed.metadata.name, None)
         else:

@@ -1,4 +1,4 @@
-"""Overrides ConfigMap: watched by a server, changed by commands. A missing one means no overrides."""
+"""Overrides ConfigMap: watched by a server, changed by commands. A missing ConfigMap means no overrides."""
 
 from typing import Any
 
@@ -63,20 +63,20 @@ class ConfigMapOverrides:
         self._watch = Watch(client, _OVERRIDES, Taker(self._all, self._one), reports=reports, timing=timing)
 
     async def refresh(self) -> None:
-        """Read once, before the watch: who starts at night knows at once what holds. The watch tells of troubles."""
+        """Read once, before the watch starts, so that overrides apply from the start. The watch reports failures."""
         try:
             await self._all(await listed(self._client, _OVERRIDES, self._timing.refresh_seconds))
         except ApiError:
             return
 
     async def run(self) -> None:
-        """Follow it until cancelled."""
+        """Watch until cancelled."""
         await self._watch.run()
 
     async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
         await self._take(snapshot.items[0] if snapshot.items else None)
 
-    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  the watch's word
+    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of Taker.one
         await self._take(None if deleted else changed)
 
     async def _take(self, found: ConfigMap | None) -> None:
@@ -87,7 +87,7 @@ class ConfigMapOverrides:
 
 
 class ConfigMapBook:
-    """A `ports.OverridesBook`, with the rights of whoever the client is."""
+    """A `ports.OverridesBook`, with the client's permissions."""
 
     def __init__(self, client: ApiClient, timing: ApiTiming = ApiTiming()) -> None:  # noqa: B008  frozen
         self._client = client
@@ -107,7 +107,7 @@ class ConfigMapBook:
 
     async def write(self, raw: bytes) -> bool:
         found = self._found
-        # The version that was read goes back with it: whoever wrote in between makes this a conflict.
+        # The resourceVersion that was read is sent too: a write in between makes this a conflict.
         method, path, verb = ("POST", _ALL, "create") if found is None else ("PUT", f"{_ALL}/{OVERRIDES}", "update")
         body = found or {
             "apiVersion": "v1",
@@ -129,7 +129,7 @@ class ConfigMapBook:
         try:
             found = decoded(await answer(self._client, "POST", _WHO, self._seconds, body=review), _SelfSubjectReview)
         except ApiError:
-            return None  # an older cluster, or no right to ask: its audit log knows
+            return None  # an older cluster, or no permission; the cluster's audit log has the user
         return found.status.user_info.username or None
 
     async def policy(self) -> bytes | None:
@@ -150,7 +150,7 @@ class ConfigMapBook:
 
 
 def _document(found: ConfigMap | None) -> bytes:
-    """Return the document; one without anything in it is none."""
+    """Return the document; b"" if the ConfigMap is missing or empty."""
     if found is None or not (found.data or found.binary_data):
         return b""
     return document_of(found, OVERRIDES_KEY)

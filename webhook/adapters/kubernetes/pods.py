@@ -1,9 +1,8 @@
-"""The cluster's Pods, followed: listed in pages, watched without a gap where the API server still knows how to.
+"""Watch of the cluster's Pods: listed in pages, and watched without gaps as far as the API server's history reaches.
 
-A list alone says what is there, not what came and went before it. So the watch that follows one begins at the version
-that was reached before, if there is one: by an earlier watch, or by whoever watched before us. What such a watch brings
-is older than the list, up to the list's version, and only proves that a Pod came to be. Where that version is gone, the
-proof begins anew with the list.
+A list does not show Pods that were created and deleted before it. So the watch after a list resumes from the version
+that an earlier watch, or the previous leader's, had reached. Its events up to the list's version are older than the
+list and only prove that a Pod was created. If that version has expired, continuity restarts with the list.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from webhook.support.condition import Condition
 
 VERSION = "podgate.io/watched-version"
 SINCE = "podgate.io/watched-since"
-"""Annotations by which who watches next goes on where another ended: a version, and microseconds since 1970."""
+"""Annotations from which the next watcher resumes: a resourceVersion, and microseconds since the Unix epoch."""
 
 _PODS = Collection(
     item=Pod,
@@ -37,13 +36,13 @@ _PODS = Collection(
 )
 _PAGE = 500
 _LISTS_MAX = 3
-"""A list that takes so long that its version is gone meanwhile is begun anew so often on end."""
+"""Attempts in a row at a list whose version expires before its last page."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 class WatchedPods:
-    """A `ports.PodWatch`. Keeps no Pod: one page of a list, at most 500, is the most that it holds at one time."""
+    """A `ports.PodWatch`. It stores no Pods: at any time it holds at most one page of a list, 500 Pods."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class WatchedPods:
         self._timing = timing
         self._continuity = resume
         self._listed = 0
-        """The version of the newest list."""
+        """Version of the newest list."""
         self._again = asyncio.Event()
         self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
 
@@ -72,7 +71,7 @@ class WatchedPods:
         self._again.set()
 
     async def run(self, taker: PodEventHandler) -> None:
-        """Follow until cancelled."""
+        """Watch until cancelled."""
         while True:
             self._again.clear()
             tasks = [asyncio.create_task(self._watch(taker).run()), asyncio.create_task(self._again.wait())]
@@ -87,7 +86,7 @@ class WatchedPods:
 
     async def find(self, namespace: str, name: str) -> PodLookup | None:
         if not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
-            return None  # no path is made of what is no name
+            return None  # an invalid name must not become part of a path
         asked = replace(_PODS, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
         try:
             found = await listed(self._client, asked, self._timing.look_seconds)
@@ -102,14 +101,14 @@ class WatchedPods:
         async def page_by_page() -> Begun:
             return await self._list(taker)
 
-        async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  the watch's word
+        async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of Taker.one
             if 0 < number(pod.metadata.resource_version) <= self._listed:
                 await taker.passed(pod)
             else:
                 await taker.changed(pod, gone=gone)
 
         async def everything(_: object) -> None:
-            """Take nothing: the list comes in pages."""
+            """Do nothing: the list is read in pages."""
 
         told = Taker(everything, one, self._reached, self._lost)
         return Watch(self._client, _PODS, told, reports=self._reports, timing=self._timing, lister=page_by_page)
@@ -133,10 +132,10 @@ class WatchedPods:
         while page.metadata.next:
             page = await self._page(page.metadata.next)
             await taker.listed(page.items or ())
-        # Before the list is whole nothing of it counts: else one that fails would end what was seen without a gap.
+        # Updated only after the last page: a list that fails must not end the continuity.
         self._listed = version
         before = self._continuity
-        if before is None or before.version > version:  # a store that was restored from a backup counts anew
+        if before is None or before.version > version:  # etcd restored from a backup: continuity restarts
             before = self._continuity = Continuity(version, since_us)
         await taker.complete()
         return Begun(str(before.version), is_older=before.version < version)
@@ -157,13 +156,13 @@ class WatchedPods:
 
 
 def annotations(continuity: Continuity | None) -> Mapping[str, str]:
-    """Return what is written for whoever watches next."""
+    """Return the annotations for the next watcher."""
     if continuity is None:
         return {}
     return {VERSION: str(continuity.version), SINCE: str(continuity.since_us)}
 
 
 def continuity_of(written: Mapping[str, str]) -> Continuity | None:
-    """Read it; None where it is not there, or not understood."""
+    """Parse the annotations; None if they are absent or invalid."""
     version, since_us = number(written.get(VERSION, "")), number(written.get(SINCE, ""))
     return Continuity(version, since_us) if version and since_us else None

@@ -1,8 +1,8 @@
-"""Policy ConfigMap: watched, passed on, and stored a second time when it is good.
+"""Policy ConfigMap: watched, passed to a receiver, and copied to the last good ConfigMap if valid.
 
-A refresh and the watch may bring the same state in either order. Versions are compared, so that an event which the
-watch brings late never undoes what a refresh has read since. A list is taken as it is, also an older one: it may be a
-store restored from a backup, and where it is merely late the watch that follows it brings the rest in a moment.
+A refresh and the watch may deliver the same state in either order. Versions are compared, so that a late watch event
+never reverts what a refresh has read since. A list is always accepted, even an older one: etcd may have been restored
+from a backup, and if the list is merely late the watch that follows delivers the rest in a moment.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class ConfigMapPolicy:
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
         keeps_last_good: bool = True,
     ) -> None:
-        """Make it; one that `keeps_last_good` needs the right to write it."""
+        """Create the watch; `keeps_last_good` requires permission to write the last good ConfigMap."""
         self._client = client
         self._receiver = receiver
         self._has_good = False
@@ -59,13 +59,13 @@ class ConfigMapPolicy:
         self._watch = Watch(client, _POLICY, taker, reports=reports, timing=timing)
         self._taking = asyncio.Lock()
         self._version = 0
-        """Of the newest state that was taken in."""
+        """resourceVersion of the newest state processed."""
         self._reading: asyncio.Task[None] | None = None
         self._rested_at = 0.0
-        """When a refresh may read again, by the loop's clock."""
+        """Earliest time of the next refresh, by the loop's clock."""
 
     async def refresh(self) -> None:
-        """Read now, unless that was just done. Callers share one reading; one that gives up does not stop it."""
+        """Read now, unless that was just done. Callers share one read; a cancelled caller does not cancel it."""
         if self._reading is None or self._reading.done():
             if asyncio.get_running_loop().time() < self._rested_at:
                 return
@@ -76,7 +76,7 @@ class ConfigMapPolicy:
             reading.result()
 
     async def run(self) -> None:
-        """Follow it, and keep what was good, until cancelled."""
+        """Watch the policy and store the last good one, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch.run(), name="policy-configmap-watch")
@@ -102,7 +102,7 @@ class ConfigMapPolicy:
             self._version = number(snapshot.version)
             await self._take(snapshot.items[0] if snapshot.items else None)
 
-    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  the watch's word
+    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of Taker.one
         async with self._taking:
             version = number(changed.metadata.resource_version)
             if version > self._version or not version:
@@ -112,7 +112,7 @@ class ConfigMapPolicy:
     async def _take(self, found: ConfigMap | None) -> None:
         document, missing = _read_from(found)
         if not self._has_good:
-            # The last good policy first: if the current one is bad, that one stays in force.
+            # Load the last good policy first: it stays in force if the current one is invalid.
             last_good = await self._last_good.read()
             if last_good is not None and last_good != document:
                 await self._pass_on(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
@@ -128,7 +128,7 @@ class ConfigMapPolicy:
 
 
 def _read_from(found: ConfigMap | None) -> tuple[bytes | None, str]:
-    """Return the document, or None and why there is none."""
+    """Return the document, or None and the reason."""
     if found is None:
         return None, _NONE
     try:

@@ -1,7 +1,7 @@
-"""How many servers share one store, and which of them this is: each renews a Lease of its own and counts the others'.
+"""Server count and ordinal by Leases: each server renews its own Lease and counts those of the others.
 
-Whether another lives is judged by our own clock since we last saw its Lease change. While the API server gives no
-answer nobody can renew: what was known last stays, and who lived then has time to renew afterwards.
+Another server counts as alive for one duration, by the local clock, since its Lease was last seen to change. While the
+API server does not answer no server can renew: the last count stays, and servers alive then have time to renew later.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ _ILL = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class ServerLeaseTiming:
-    """All times in one place."""
+    """Duration, intervals and timeout."""
 
     duration_seconds: int = 40
-    """A server whose Lease has not changed for so long counts no more. Long: a count that shakes helps nobody."""
+    """A server whose Lease has not changed for this long is not counted. Long, to keep the count stable."""
     renew_seconds: float = 10.0
     request_seconds: float = 3.0
     forget_seconds: float = 86_400.0
-    """A dead server's Lease of that age is deleted."""
+    """Age from which a dead server's Lease is deleted."""
 
 
 class _Leases(Struct, frozen=True):
@@ -57,9 +57,10 @@ class _Leases(Struct, frozen=True):
 
 
 class ServerLeases:
-    """One server's view. `run` until cancelled, and its Lease goes with it; `on_count` hears count and ordinal.
+    """One server's view. `run` deletes the server's Lease when cancelled; `on_count` receives count and ordinal.
 
-    `host` is what people know the server by. Where it is not unique, as a Pod's is, the Lease's name gets a random end.
+    `host` identifies the server to operators. Unless it `is_unique`, as a Pod's name is, the Lease's name gets a random
+    suffix.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class ServerLeases:
             await self._delete_forgotten(others)
         except ApiError as error:
             self._failure.enter(f"cannot count the servers by {_PLACE}: {error.describe(_RIGHT)}")
-            # Others may have been as unable as we are: who lived is seen anew.
+            # Other servers may have been unable to renew, too: restart the duration of those alive.
             self._seen = {name: sight for name, sight in self._seen.items() if not self._lives(sight)}
             return
         self._failure.leave()
@@ -118,7 +119,7 @@ class ServerLeases:
 
     async def _renew(self, mine: LeaseObject) -> None:
         body = mine.held_by(self._identity, self._timing.duration_seconds)
-        # One that was written by somebody else at this moment is renewed the next time: there is time for four.
+        # After a conflict, the next round renews: a Lease's duration has room for four rounds.
         await write(self._client, body, self._timing.request_seconds)
 
     def _count(self, others: Iterable[LeaseObject]) -> None:
@@ -136,7 +137,7 @@ class ServerLeases:
         return asyncio.get_running_loop().time() - sight.since_seconds < self._timing.duration_seconds
 
     async def _delete_forgotten(self, others: Iterable[LeaseObject]) -> None:
-        """Delete what dead servers have left behind, but not what has been renewed since it was read."""
+        """Delete old Leases of dead servers, unless renewed since they were read."""
         for lease in others:
             renewed_at = lease.renewed_at()
             if self._lives(self._seen[lease.name]) or renewed_at is None:
@@ -145,7 +146,7 @@ class ServerLeases:
                 await self._delete(lease.name, lease.version)
 
     async def _leave(self) -> None:
-        """Take our own away, so that nobody waits for it to expire. Only tries."""
+        """Delete this server's own Lease, so that the others need not wait for it to expire. Best effort."""
         try:
             await self._delete(self.name)
         except ApiError as error:
@@ -161,5 +162,5 @@ class ServerLeases:
 
 
 def lease_name(host: str) -> str:
-    """Return the name of a server's Lease: what may stand in none becomes a dash."""
+    """Return the name of a server's Lease; invalid characters become dashes."""
     return PREFIX + (_ILL.sub("-", host.lower())[:_HOST_LENGTH_MAX].strip("-") or "unnamed")

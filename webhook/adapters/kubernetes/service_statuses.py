@@ -1,4 +1,4 @@
-"""ServiceStatus objects: how services stand, for `kubectl get servicestatuses.podgate.io`."""
+"""ServiceStatus objects: the state of services, for `kubectl get servicestatuses.podgate.io`."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ class _Statuses(Struct, frozen=True):
 
 
 class ServiceStatuses:
-    """A `ports.ServiceStatusClient`: one object a service, with its name. Lists only objects with Podgate's label."""
+    """A `ports.ServiceStatusClient`: one object per service, of its name. Lists only objects with Podgate's label."""
 
     def __init__(self, client: ApiClient, *, request_seconds: float = _REQUEST_SECONDS) -> None:
         self._client = client
@@ -63,7 +63,7 @@ class ServiceStatuses:
                     raise
 
     async def _replace(self, service: str, status: Mapping[str, Any]) -> None:
-        # Replaced as a whole: of what it said before nothing stays.
+        # Replaces the whole status: no former field remains.
         patch = [{"op": "add", "path": "/status", "value": status}]
         await answer(self._client, "PATCH", f"{_ALL}/{service}/status", self._request_seconds, body=patch)
 
@@ -73,12 +73,12 @@ class ServiceStatuses:
         try:
             await answer(self._client, "POST", _ALL, self._request_seconds, body=body)
         except RefusedError as error:
-            if error.status != CONFLICT:  # then whoever led before has made it a moment ago
+            if error.status != CONFLICT:  # the former leader has just created it
                 raise _absent_or(error) from error
 
 
 def _absent_or(error: RefusedError) -> Exception:
-    """Return what it means that there is not even the collection, else the error itself."""
+    """Return ServiceStatusNotInstalledError for a missing collection (404), else the error itself."""
     if error.status != NOT_FOUND:
         return error
     return ServiceStatusNotInstalledError(f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml")

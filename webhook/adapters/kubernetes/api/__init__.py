@@ -1,1 +1,1 @@
-"""Access to the API server: connection, requests, list and watch, and the objects as they are stored."""
+"""API server access: connection, requests, list and watch, and object types."""

@@ -1,9 +1,9 @@
-"""The connection to the API server: from inside a cluster, or by a kubeconfig.
+"""API server connection, configured from the Pod's service account or from a kubeconfig.
 
-kubernetes-asyncio reads the kubeconfig and holds the connections. What it leaves to its user is done here: token files
-are read again (a kubeconfig's never is, and a newline in it would break the header), an exec plugin runs again when
-its token has expired, and neither ~/.netrc nor, inside a cluster, a proxy from the environment has a say: Python's
-NO_PROXY knows no address ranges, so a proxy for the world outside would get the cluster's own traffic too.
+kubernetes-asyncio reads the kubeconfig and holds the connections. This module adds what it lacks. Token files are
+reread (kubernetes-asyncio never rereads a kubeconfig's, and a newline in it would break the header). An exec plugin
+runs again when its token has expired. ~/.netrc is ignored, and so are the environment's proxies inside a cluster:
+Python's NO_PROXY does not support address ranges, so a proxy for external traffic would get in-cluster traffic too.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _TOKEN_BYTES_MAX = 1 << 16
 
 
 async def connect(kubeconfig: Path | None) -> ApiClient:
-    """Return a client for the kubeconfig's current context; None is the cluster that this runs in. Asks nothing yet."""
+    """Return a client for the kubeconfig's current context, or for this Pod's cluster if None. Sends no request."""
     configuration = Configuration()
     if kubeconfig is None:
         _from_service_account(configuration)
@@ -40,7 +40,7 @@ async def connect(kubeconfig: Path | None) -> ApiClient:
         place = str(kubeconfig)
     try:
         client = ApiClient(configuration)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         remedy = "its certificate authority, client certificate and key must be PEM and belong together"
         raise UserError(f"{place}: unusable certificates: {error}", remedy) from None
     client.user_agent = _USER_AGENT
@@ -68,9 +68,9 @@ def _from_service_account(configuration: Any) -> None:
 async def _from_kubeconfig(configuration: Any, path: Path) -> None:
     document = _document(path)
     try:
-        # Nothing is ever written back: whoever owns the file may be another program.
+        # Never written back: another program may own the file.
         loader = await load_kube_config(str(path), client_configuration=configuration, persist_config=False)
-    except Exception as error:  # noqa: BLE001  a document that is no kubeconfig fails there in any way
+    except Exception as error:  # noqa: BLE001  an invalid kubeconfig raises exceptions of any type
         raise UserError(f"{path}: not a usable kubeconfig: {_why(error)}", _try_it(path)) from None
     user = _user(document)
     if user.get("tokenFile"):
@@ -96,7 +96,7 @@ def _document(path: Path) -> dict[str, Any]:
         remedy = "check the path and its permissions"
         raise UserError(f"{path}: cannot read the kubeconfig: {error.strerror}", remedy) from None
     except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)  # all else that it says may quote the file
+        mark = getattr(error, "problem_mark", None)  # the rest of the error may quote the file
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
         raise UserError(f"{path}: not a usable kubeconfig: {where}not YAML", _try_it(path)) from None
     if not isinstance(document, dict) or not document.get("current-context"):
@@ -105,7 +105,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _user(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the current context's user. The document has just been found to be in order."""
+    """Return the current context's user. The document must be valid."""
     context = _named(document["contexts"], document["current-context"], "context")
     return _named(document.get("users"), context.get("user"), "user")
 
@@ -124,7 +124,7 @@ def _why(error: Exception) -> str:
             return "data in it that is not base64"
         case ConfigException() | OSError():
             return str(error) or repr(error)
-    return type(error).__name__  # its words may quote the file
+    return type(error).__name__  # the message may quote the file
 
 
 def _try_it(path: Path) -> str:
@@ -140,17 +140,17 @@ def _token(path: Path) -> str:
 
 
 def _token_file(path: Path) -> Callable[[Any], None]:
-    """Return a hook that reads the token before each request: they are few, and the file is short and rotated."""
+    """Return a hook that reads the token before each request: requests are few; the file is small and rotated."""
 
     def refresh(configuration: Any) -> None:
-        if token := _token(path):  # else the last one: while a file is replaced it may be away for a moment
+        if token := _token(path):  # else keep the last token: a file being replaced may be missing for a moment
             configuration.api_key["BearerToken"] = f"Bearer {token}"
 
     return refresh
 
 
 def _exec_plugin(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    """Return a hook that runs the plugin again once its token has expired. Without an expiry it is run only once."""
+    """Return a hook that runs the plugin again once its token has expired. Without an expiry it runs only once."""
     running: asyncio.Task[None] | None = None
 
     async def refresh(configuration: Any) -> None:
@@ -159,10 +159,10 @@ def _exec_plugin(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
             return
         if running is None or running.done():
             running = asyncio.create_task(loader.load_from_exec_plugin(), name="exec-plugin")
-        await asyncio.wait([running])  # a request that gives up does not end it: nobody would end its process
+        await asyncio.wait([running])  # a request's timeout does not cancel it: its process would be left running
         try:
             running.result()
-        except Exception as error:  # whatever a plugin says or does is no defect of ours
+        except Exception as error:  # a plugin may fail in any way
             raise ConfigException(f"the exec plugin failed: {error!r}") from error
         configuration.api_key["BearerToken"] = loader.token
 
@@ -170,14 +170,14 @@ def _exec_plugin(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
 
 
 def _proxy(server: str) -> str | None:
-    """Return the proxy that the environment names for the API server, as kubectl would take it."""
+    """Return the environment's proxy for the API server, as kubectl does."""
     parts = urlsplit(server)
     proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def _trust_no_environment(rest: Any) -> None:
-    """Let the session neither take credentials from ~/.netrc (they break every request) nor a proxy of its own."""
+    """Replace the session by one that ignores ~/.netrc (its credentials break every request) and proxy variables."""
     session: aiohttp.ClientSession = rest.pool_manager
     connector = session.connector
     session.detach()

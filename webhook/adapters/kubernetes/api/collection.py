@@ -1,4 +1,4 @@
-"""What can be listed and watched, and the list itself."""
+"""A collection of objects that can be listed and watched, and its list request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Collection(Generic[AnObject]):
-    """Objects of one kind, all or one by name."""
+    """Objects of one kind: all of them, or one by name."""
 
     item: type[AnObject]
     items: type[Listed[AnObject]]
     path: str
     name: str
-    """As it stands in messages."""
+    """Name in messages."""
     right: str
-    """What a role must allow."""
+    """RBAC permission required, as worded in messages."""
     object_name: str = ""
-    """Restricts it to one object, also where a role does so by resourceNames."""
+    """Name of the only object to select; works with a role restricted by resourceNames."""
     fields: str = ""
-    """Restricts it by a field selector, where it is more than one object."""
+    """Field selector; ignored if `object_name` is set."""
 
     def query(self, *more: tuple[str, str]) -> tuple[tuple[str, str], ...]:
         selector = f"metadata.name={self.object_name}" if self.object_name else self.fields
@@ -36,14 +36,14 @@ class Collection(Generic[AnObject]):
 
 @dataclass(frozen=True, slots=True)
 class ListSnapshot(Generic[AnObject]):
-    """What was there as of `version`."""
+    """All objects as of `version`."""
 
     items: Sequence[AnObject]
     version: str
 
 
 async def listed(client: ApiClient, collection: Collection[AnObject], timeout_seconds: float) -> ListSnapshot[AnObject]:
-    """Return what is there now: a consistent read, whatever the caches of the API server hold."""
+    """List with a consistent read, bypassing the API server's watch cache."""
     body = await answer(client, "GET", collection.path, timeout_seconds, collection.query())
     found = decoded(body, collection.items)
     if not found.metadata.resource_version:

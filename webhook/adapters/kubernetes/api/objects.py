@@ -1,15 +1,15 @@
-"""Kubernetes' own types as they travel, as far as they are read here. Lax on purpose: Go writes null for empty."""
+"""Kubernetes API types, reduced to the fields that Podgate reads. Lax on purpose: Go writes null for empty."""
 
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct, field
 
 LABELS = {"app.kubernetes.io/name": "podgate", "app.kubernetes.io/managed-by": "podgate"}
-"""Of every object that this program writes."""
+"""Labels of every object that Podgate writes."""
 
 
 class Named(Protocol):
-    """What is read of any object's metadata."""
+    """Metadata fields read from any object."""
 
     @property
     def name(self) -> str: ...
@@ -50,20 +50,20 @@ class Listed(Struct, Generic[AnObject], frozen=True):
 
 
 class WatchEvent(Struct, frozen=True):
-    """One line of a watch. The type decides how `object` is decoded."""
+    """One line of a watch response. `type` determines how `object` is decoded."""
 
     type: str
     object: Raw
 
 
 class Bookmark(Struct, frozen=True):
-    """The object of a BOOKMARK event: the version that the watch has reached."""
+    """Object of a BOOKMARK event: the version that the watch has reached."""
 
     metadata: ObjectVersion
 
 
 class ApiStatus(Struct, frozen=True):
-    """The object of an ERROR event, and the body of an error response."""
+    """Object of an ERROR event, and body of an error response."""
 
     code: int = 0
     reason: str = ""

@@ -1,4 +1,4 @@
-"""One request to the API server: bounded, its status checked, every way to fail named; closed whatever happens."""
+"""Requests to the API server, with bounded time and size, status checks and one exception type per failure."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -15,7 +15,7 @@ from webhook.adapters.kubernetes.api.objects import ApiStatus
 from webhook.support.redaction import without_credentials
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
-# A list of 100,000 Namespaces takes 120 MB; what is longer is no answer of an API server.
+# A list of 100,000 Namespaces takes 120 MB; a longer body is not from an API server.
 _BODY_BYTES_MAX = 512 << 20
 _ERROR_BYTES_MAX = 64 << 10
 _SAID_MAX = 500
@@ -23,25 +23,25 @@ _JSON = "application/json"
 
 
 class ApiError(Exception):
-    """The API server did not do what it was asked to."""
+    """The API server did not fulfil a request."""
 
     retry_after_seconds = 0.0
 
     def describe(self, _right: str) -> str:
-        """Say what happened, and what mends it if it is a matter of rights; `right` is what was asked for."""
+        """Describe the failure and, for a missing permission, its remedy; `right` is the permission required."""
         return str(self)
 
 
 class UnreachedError(ApiError):
-    """No answer, or not all of it: refused, cut, too late, not trusted."""
+    """No complete response: connection refused or cut, timeout, certificate not trusted."""
 
 
 class GarbledError(ApiError):
-    """An answer that is not the API server's language."""
+    """A response that cannot be decoded as the API server's."""
 
 
 class RefusedError(ApiError):
-    """An answer other than success."""
+    """A response with a status other than 2xx."""
 
     def __init__(self, status: int, message: str, retry_after_seconds: float = 0.0) -> None:
         super().__init__(f"HTTP {status}: {message}" if message else f"HTTP {status}")
@@ -50,7 +50,7 @@ class RefusedError(ApiError):
 
     def describe(self, right: str) -> str:
         if self.status == FORBIDDEN:
-            # So it says to all but administrators, too, while it starts and has not read the roles yet.
+            # A starting API server that has not read the roles yet also answers 403, except to administrators.
             return f"{self}: grant the right to {right}, unless the API server has only just started"
         if self.status == UNAUTHORIZED:
             return (
@@ -70,16 +70,16 @@ async def answered(
     *,
     accept: str = _JSON,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Yield the successful answer, unread; ApiError otherwise, also when reading it fails."""
+    """Yield the successful response, unread. Raise ApiError otherwise, also when reading it fails."""
     response = await _sent(client, method, path, patience, query, body, accept)
     try:
-        if not 200 <= response.status < 300:  # noqa: PLR2004  what HTTP calls success
+        if not 200 <= response.status < 300:  # noqa: PLR2004  HTTP's success range
             raise await _refusal(response)
         yield response
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
         raise UnreachedError(_said(error)) from error
     finally:
-        response.close()  # keeps the connection if all of it was read
+        response.close()  # keeps the connection if the body was read to its end
 
 
 async def answer(
@@ -90,14 +90,14 @@ async def answer(
     query: Sequence[tuple[str, str]] = (),
     body: Any = None,
 ) -> bytes:
-    """Return the whole body of a successful answer."""
+    """Return the whole body of a successful response."""
     patience = aiohttp.ClientTimeout(total=timeout_seconds)
     async with answered(client, method, path, patience, query, body) as response:
         return await _body(response, _BODY_BYTES_MAX)
 
 
 async def document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
-    """Return what the API server says at a path that is no object's."""
+    """Return the body at a path that is not an object's, of at most `bytes_max` bytes."""
     async with answered(client, "GET", path, aiohttp.ClientTimeout(total=timeout_seconds), accept=accept) as response:
         return await _body(response, bytes_max)
 
@@ -111,13 +111,13 @@ async def _sent(
     body: Any,
     accept: str,
 ) -> aiohttp.ClientResponse:
-    """Send it over the client's session: the client itself would escape a body to up to thrice its size."""
+    """Send the request over the client's session: the client would escape a body to up to three times its size."""
     configuration, session = client.configuration, client.rest_client.pool_manager
     headers = {"Accept": accept, "User-Agent": client.user_agent}
     if body is not None:
         headers["Content-Type"] = "application/json-patch+json" if method == "PATCH" else "application/json"
     try:
-        async with asyncio.timeout(patience.total):  # a plugin for credentials may hang too
+        async with asyncio.timeout(patience.total):  # an exec plugin may hang too
             await client.update_params_for_auth(headers, [], ["BearerToken"])
         response: aiohttp.ClientResponse = await session.request(
             method,
@@ -130,7 +130,7 @@ async def _sent(
             proxy=configuration.proxy,
             server_hostname=configuration.tls_server_name,
         )
-    # A ConfigException is an exec plugin's, a ValueError a token or an address that no request can be made of.
+    # ConfigException: from an exec plugin. ValueError: a token or an address that is invalid in a request.
     except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
         raise UnreachedError(_said(error)) from error
     return response
@@ -141,14 +141,14 @@ async def _refusal(response: aiohttp.ClientResponse) -> RefusedError:
         status = msgspec.json.decode(await _body(response, _ERROR_BYTES_MAX), type=ApiStatus)
         message = status.message or status.reason
     except (msgspec.MsgspecError, GarbledError):
-        message = response.reason or ""  # a proxy's page, say
+        message = response.reason or ""  # such as a proxy's error page
     asked = response.headers.get("Retry-After", "")
     seconds = float(asked) if asked.isascii() and asked.isdigit() else 0.0
     return RefusedError(response.status, message[:_SAID_MAX], seconds)
 
 
 async def _body(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    """Return the body, in bounds."""
+    """Return the body; GarbledError if it is longer than `bytes_max`."""
     chunks = []
     length = 0
     async for chunk in response.content.iter_any():

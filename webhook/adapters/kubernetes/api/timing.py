@@ -8,10 +8,10 @@ from webhook.support.backoff import Backoff
 
 @dataclass(frozen=True, slots=True)
 class ApiTiming:
-    """All of them, in seconds."""
+    """Timeouts and delays, in seconds."""
 
     inactivity_seconds: float = 70.0
-    """A watch that receives nothing for this long is considered dead: bookmarks arrive every 60 s."""
+    """A watch that receives nothing for this long is closed: bookmarks arrive every 60 s."""
     request_seconds: float = 30.0
     """Timeout of a list, and of opening a watch."""
     watch_seconds_min: int = 300
@@ -20,7 +20,7 @@ class ApiTiming:
     refresh_seconds: float = 2.0
     look_seconds: float = 1.0
     cool_down_seconds: float = 1.0
-    """A refresh that ended less than this ago is not repeated."""
+    """No refresh is repeated within this time after its end."""
     first_pause_seconds: float = 0.5
     longest_pause_seconds: float = 30.0
     longest_retry_after_seconds: float = 60.0
@@ -31,7 +31,7 @@ class ApiTiming:
         return random.randint(self.watch_seconds_min, self.watch_seconds_max)  # noqa: S311  spreads load, guards nothing
 
     def backoff(self) -> Backoff:
-        """Return the delays between the attempts of one request."""
+        """Return the backoff between attempts of one request."""
         return Backoff(
             self.first_pause_seconds,
             self.longest_pause_seconds,

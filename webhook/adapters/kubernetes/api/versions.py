@@ -1,6 +1,6 @@
-"""An object's resourceVersion, compared."""
+"""Comparison of resourceVersions."""
 
 
 def number(version: str) -> int:
-    """Return a version as the number that it is; 0 where it is none, which then is compared with nothing."""
+    """Return a resourceVersion as a number; 0 if it is not one and cannot be compared."""
     return int(version) if version.isascii() and version.isdigit() else 0

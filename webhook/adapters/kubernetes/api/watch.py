@@ -1,11 +1,11 @@
-"""A collection in the API server, followed: list, then watch from the list's version, through whatever happens.
+"""List and watch of one collection, with recovery from every failure.
 
-Lists are always consistent reads (no resourceVersion), unlike a reflector's first one: they are rare, and who starts or
-begins anew must not take an API server's lagging cache for the truth. In between a watch goes on from the last version
-that it brought, but only where nothing speaks against that version: a connection that was refused, or one that broke
-off after it had brought something. A watch that was refused, spoke nonsense, or opened and then brought not even a
-bookmark is followed by a list. So a version that the API server no longer has (410), has not yet or never will have
-again (etcd restored from a backup), or a missing right to watch, cost a list each time, and nothing else.
+Unlike a reflector's first list, every list is a consistent read (no resourceVersion): lists are rare, and a lagging API
+server cache must not be mistaken for the current state. A watch resumes from its last version only after a failure that
+does not put that version in doubt: the connection was refused, or it broke after at least one event. A watch that was
+rejected, sent an invalid response, or opened and ended without even a bookmark is followed by a list. So a version that
+the API server no longer has (410), does not have yet, or never will have again (etcd restored from a backup), and a
+missing permission to watch, cost one list each time and nothing else.
 """
 
 import asyncio
@@ -41,28 +41,28 @@ _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 @dataclass(frozen=True, slots=True)
 class Taker(Generic[AnObject]):
-    """Who is told what is there."""
+    """Callbacks that receive lists and changes."""
 
     all: Callable[[ListSnapshot[AnObject]], Awaitable[None]]
-    """Take this for all there is: what is not in it is gone."""
+    """Receives a complete list: objects that are not in it are gone."""
     one: Callable[[AnObject, bool], Awaitable[None]]
-    """Take one change; the flag says that it is the object's end."""
+    """Receives one changed object and whether it was deleted."""
     reached: Callable[[str], None] = lambda _: None
-    """Hear of a version that nothing before is missing at."""
+    """Receives each version up to which no change has been missed."""
     lost: Callable[[], None] = lambda: None
-    """Hear that changes have been missed: only a list can tell what is there."""
+    """Called when changes may have been missed; a list follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """From which version a watch is to go on after a list; an older one than the list's may be gone by now."""
+    """The version from which to watch after a list. One that `is_older` than the list's may have expired."""
 
     version: str
     is_older: bool = False
 
 
 class Watch(Generic[AnObject]):
-    """Follows one collection until cancelled."""
+    """Lists and watches one collection until cancelled."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Watch(Generic[AnObject]):
         timing: ApiTiming,
         lister: Callable[[], Awaitable[Begun]] | None = None,
     ) -> None:
-        """Make it; a `lister` lists in the place of `taker.all`, and raises ApiError."""
+        """Create a watch. A `lister` replaces the list and `taker.all`, and raises ApiError."""
         self._client = client
         self._collection = collection
         self._taker = taker
@@ -85,7 +85,7 @@ class Watch(Generic[AnObject]):
         self._list_failure = Condition(reports.on_trouble, reports.on_over)
         self._watch_failure = Condition(reports.on_trouble, reports.on_over)
         self._version: str | None = None
-        """From where a watch can go on; None where only a list can tell."""
+        """Version to resume from; None if a list is needed."""
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class Watch(Generic[AnObject]):
             await asyncio.sleep(self._backoff.next_seconds(asked_seconds))
 
     async def _go_on(self) -> float:
-        """List if need be, and watch while it goes well. Return the pause that the API server asked for."""
+        """List if needed, then watch until it ends. Return the delay that the API server requested, in seconds."""
         failure, verb = self._list_failure, "list"
         resumed = self._version is not None
         try:
@@ -112,7 +112,7 @@ class Watch(Generic[AnObject]):
         return 0.0
 
     async def _list(self) -> bool:
-        """List; say whether the watch goes on from an older version."""
+        """List. Return whether the watch resumes from an older version than the list's."""
         begun = await self._lister()
         self._version = begun.version
         self._list_failure.leave()
@@ -125,10 +125,10 @@ class Watch(Generic[AnObject]):
         return Begun(snapshot.version)
 
     async def _watch(self, *, resumed: bool) -> bool:
-        """Watch until it ends. Return whether it went well: that ends a series of failures, however short it was."""
+        """Watch until it ends. Return whether it succeeded, which resets the backoff, however short the watch was."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        version, self._version = self._version, None  # it is good again as soon as the watch has brought something
+        version, self._version = self._version, None  # set again by the first event
         opened, broken = False, "closed"
         try:
             async with self._stream(version or "") as response:
@@ -144,14 +144,14 @@ class Watch(Generic[AnObject]):
             self._version = (self._version or version) if error.status == TOO_MANY else None
             if error.status == GONE:
                 self._taker.lost()
-            if usual:  # it happens to every watch that was cut for long
-                return resumed  # the API server is there again: the list that is due need not wait as it had to
+            if usual:  # expected after a long disconnection
+                return resumed  # the API server is back: reset the backoff, so that the list that is due need not wait
             raise
         except GarbledError:
             self._version = None
             self._taker.lost()
             raise
-        # One that was silent for long is no news: where nothing at all changes there may be no bookmarks either.
+        # A long watch without events is no failure: if nothing changes there may be no bookmarks either.
         if self._version is None and loop.time() - began < self._timing.healthy_seconds:
             raise UnreachedError(f"it ended before it had brought anything: {broken}")
         return self._version is not None
@@ -196,7 +196,7 @@ class Watch(Generic[AnObject]):
 
 
 class Lines:
-    """Splits a stream into lines, however long: the stream's own `readline` would stop at its buffer's size."""
+    """Splitter of a stream into lines; unlike the stream's `readline`, it is not limited to the buffer's size."""
 
     def __init__(self) -> None:
         self._begun = bytearray()

@@ -1,1 +1,1 @@
-"""Kubernetes Events: what they report, and a sender with a bounded queue."""
+"""Kubernetes Events: their objects, and a sender with a bounded queue."""

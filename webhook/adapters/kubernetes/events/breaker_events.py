@@ -1,4 +1,4 @@
-"""Events about breaker transitions, on the policy's ConfigMap: one each, from a server or the controller."""
+"""Events about breaker transitions, on the policy's ConfigMap: one per transition, from a server or the controller."""
 
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds, minute_of
 from webhook.core.breaker import State, Transition
@@ -15,10 +15,10 @@ _ACTION = "MoveBreaker"
 
 
 def happening_of(transition: Transition, policy: Regarding) -> Happening | None:
-    """Return the Event, None where none is worth it. A trip held back is told once a minute: it may come each second.
+    """Return the Event; None if there is none to send. A trip held back each second is reported once a minute.
 
-    Its name is made of service, generation and the moment in the record, which all who see it share: a generation alone
-    begins anew with an empty store.
+    Service, generation and the time in the breaker's record identify the Event for all replicas. A generation alone is
+    not unique: it restarts with an empty store.
     """
     at_ns = transition.at_us * 1000
     if transition.is_change:

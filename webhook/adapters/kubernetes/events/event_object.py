@@ -1,7 +1,7 @@
-"""An Event as it is stored: about which object, why, in which words; its name says what makes it one.
+"""Event object: regarded object, reason, note, and a name by which replicas deduplicate it.
 
-`events.k8s.io/v1`: of the two APIs the one that wants to know who reports and what was done, and checks what it gets.
-Both show the same objects: kubectl reads them by the older one, `v1`.
+It uses `events.k8s.io/v1`, which, unlike the older `v1`, requires reporter and action and validates them. Both APIs
+show the same objects; kubectl reads `v1`.
 """
 
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ class EventType(StrEnum):
 
 
 class Regarding(NamedTuple):
-    """The object that it is about. `kubectl describe` shows an Event only where the uid is the object's own."""
+    """The object that an Event is about. `kubectl describe` shows the Event only if the uid matches the object's."""
 
     api_version: str
     kind: str
@@ -36,7 +36,7 @@ class Regarding(NamedTuple):
 
 
 class Happening(NamedTuple):
-    """One Event. What is of the same `occasion`, object and reason is the same one, whoever tells it."""
+    """One Event. Those of the same object, reason and `occasion` are the same Event, whichever server sends them."""
 
     regarding: Regarding
     kind: EventType
@@ -46,15 +46,15 @@ class Happening(NamedTuple):
     occasion: str
     at_ns: int
     of_version: bool = True
-    """Of a ConfigMap: whether it is about this state of it, and another one of the next."""
+    """For a ConfigMap without a uid yet: whether the Event is repeated for each resourceVersion."""
 
     @property
     def path(self) -> str:
-        """Where it is created: in the namespace of its object."""
+        """API path at which the Event is created, in its object's namespace."""
         return f"/apis/events.k8s.io/v1/namespaces/{self.regarding.namespace}/events"
 
     def body(self, instance: str) -> dict[str, Any]:
-        """Return it as it travels; `instance` is which of the servers tells it."""
+        """Return the request body; `instance` is the reporting server."""
         about = self.regarding
         return {
             "apiVersion": "events.k8s.io/v1",
@@ -77,7 +77,7 @@ class Happening(NamedTuple):
         }
 
     def _name(self) -> str:
-        """Return the object's name and a hash, so that of several servers that tell the same only one succeeds."""
+        """Return the object's name and a hash, so that only one of several servers can create the same Event."""
         told = (*self.regarding, self.reason, self.occasion)
         digest = sha256("\0".join(told).encode()).hexdigest()[:_DIGITS]
         return f"{self.regarding.name[: _NAME_LENGTH_MAX - _DIGITS - 1].rstrip('-.')}.{digest}"
@@ -89,7 +89,7 @@ def minute_of(at_ns: int) -> int:
 
 
 def in_bounds(note: str) -> str:
-    """Return as much of it as an Event may hold."""
+    """Return the note, truncated to an Event's maximum length."""
     raw = note.encode()
     return note if len(raw) <= NOTE_BYTES_MAX else raw[: NOTE_BYTES_MAX - 3].decode(errors="ignore") + "..."
 

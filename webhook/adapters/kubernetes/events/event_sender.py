@@ -1,4 +1,4 @@
-"""Sends Events in the background: a bounded queue, a bounded rate, bounded patience. Whoever offers one never waits."""
+"""Background sender of Events, with bounds on queue, rate and age. Offering an Event never blocks."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,38 +26,38 @@ from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
 QUEUE_MAX = 1_000
-"""At the rate that they are sent at, some two minutes' worth."""
+"""About two minutes' worth at the sending rate."""
 _SERVER_ERROR = 500
 _RIGHT = "create events.events.k8s.io in"
-# The API server's own words, in a 403 without a matter of rights.
+# Part of the API server's message for a 403 that is not about permissions.
 _TERMINATING = "is being terminated"
 
 
 class EventResult(StrEnum):
-    """What became of an Event."""
+    """The result for an Event."""
 
     WRITTEN = "written"
     KNOWN = "known"
-    """Another server had told the same."""
+    """Another server has already sent the same Event."""
     DROPPED = "dropped"
-    """Too many at one time, or its namespace is going away."""
+    """The queue is full, or the namespace is being deleted."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class EventTiming:
-    """All times in one place: a burst may go at once, then so many a second."""
+    """Rate limit (a burst, then a number per second), timeout and maximum age."""
 
     per_second: float = 10.0
     burst: int = 50
     request_seconds: float = 5.0
     patience_seconds: float = 120.0
-    """One that could not be sent for so long is of no use any more."""
+    """Events that could not be sent within this time are given up."""
     retries: ApiTiming = field(default_factory=ApiTiming)
 
 
 class _Bucket:
-    """Tokens for requests, by the loop's clock."""
+    """Token bucket for requests, by the loop's clock."""
 
     def __init__(self, timing: EventTiming) -> None:
         self._timing = timing
@@ -65,7 +65,7 @@ class _Bucket:
         self._at_seconds = 0.0
 
     def wait_seconds(self, now_seconds: float) -> float:
-        """Take one; return how long to wait for it."""
+        """Take a token; return how long to wait for it, in seconds."""
         gained = (now_seconds - self._at_seconds) * self._timing.per_second
         self._tokens = min(float(self._timing.burst), self._tokens + gained) - 1
         self._at_seconds = now_seconds
@@ -88,7 +88,10 @@ class _Named(Struct, frozen=True):
 
 
 class EventSender:
-    """`instance` is which of the servers this is, `where` it writes. `on_result` hears of each Event once."""
+    """Sender of Events. `instance` names this server; `where` names its namespaces in messages.
+
+    `on_result` receives the result of each Event once.
+    """
 
     def __init__(
         self,
@@ -105,14 +108,14 @@ class EventSender:
         self._reports = reports
         self._failure = Condition(reports.on_trouble, reports.on_over)
         self._told_of: set[int] = set()
-        """Answers that have been told."""
+        """HTTP statuses that have been reported."""
         self._on_result = on_result
         self._right = f"{_RIGHT} {where}"
         self._timing = timing
         self._queue: asyncio.Queue[_Offered] = asyncio.Queue(QUEUE_MAX)
 
     def offer(self, happening: Happening) -> bool:
-        """Have it sent; False where too many wait. Returns at once."""
+        """Enqueue an Event; False if the queue is full. Does not block."""
         try:
             self._queue.put_nowait(_Offered(happening, asyncio.get_running_loop().time()))
         except asyncio.QueueFull:
@@ -121,11 +124,11 @@ class EventSender:
         return True
 
     def drop(self) -> None:
-        """Count one that is not even offered."""
+        """Count an Event that is not enqueued."""
         self._on_result(EventResult.DROPPED)
 
     async def run(self) -> None:
-        """Send what is offered, until cancelled."""
+        """Send enqueued Events until cancelled."""
         bucket, clock = _Bucket(self._timing), asyncio.get_running_loop().time
         while True:
             offered = await self._queue.get()
@@ -133,7 +136,7 @@ class EventSender:
             self._on_result(await self._send(offered))
 
     async def _send(self, offered: _Offered) -> EventResult:
-        """Send it, again and again where there is no answer, until its time is over."""
+        """Send one Event; retry without an answer until it is too old."""
         backoff, clock = self._timing.retries.backoff(), asyncio.get_running_loop().time
         while True:
             try:
@@ -150,7 +153,7 @@ class EventSender:
                 return EventResult.WRITTEN
 
     def _refused(self, error: ApiError) -> EventResult | None:
-        """Return what came of it, None where it is worth another attempt. A refusal is told once, for good."""
+        """Return the result; None to retry. A refusal is reported only once per status."""
         if not isinstance(error, RefusedError) or error.status >= _SERVER_ERROR or error.status == TOO_MANY:
             self._failure.enter(f"cannot write Events: {error}")
             return None
@@ -171,7 +174,7 @@ class EventSender:
         await answer(self._client, "POST", happening.path, self._timing.request_seconds, body=body)
 
     async def _identified(self, happening: Happening) -> Happening:
-        """Return what happened to a ConfigMap with its uid and the state it was in, if it is there."""
+        """Return the Event with its ConfigMap's uid and, if `of_version`, its resourceVersion in the occasion."""
         about = happening.regarding
         place = f"configmap {about.namespace}/{about.name}"
         collection = Collection(

@@ -1,8 +1,8 @@
-"""Events: a denial on the controller that owns the Pod, what became of policy and overrides on their ConfigMaps.
+"""Observer that sends Events: denials on the Pod's controller, policy and overrides changes on their ConfigMaps.
 
-An Event is one for each controller, reason and minute, and for each state of a ConfigMap, however many servers there
-are; what a breaker did is told on the policy's. Pods whose controller is not known for sure have none: who asked for
-them was told.
+There is one Event per controller, reason and minute, and one per state of a ConfigMap, whatever the number of servers.
+Breaker transitions are reported on the policy's ConfigMap. A Pod without a verified controller gets no Event: its
+creator receives the denial itself.
 """
 
 import re
@@ -21,17 +21,17 @@ from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Review
 
 TOLD_MAX = 10_000
-"""Controllers and reasons of one minute; what comes beyond them is not told."""
+"""Maximum number of controllers and reasons per minute; further Events are dropped."""
 
 _POLICY = Regarding("v1", "ConfigMap", NAMESPACE, NAME)
 _OVERRIDES = Regarding("v1", "ConfigMap", NAMESPACE, OVERRIDES)
 _ERRORS_MAX = 20
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""No path is made of what is no name."""
+"""An invalid name must not become part of a path."""
 
 
 class Events:
-    """An Observer. `has_policy`, `has_overrides`: these documents are those in the ConfigMaps."""
+    """An Observer. `has_policy` and `has_overrides`: the document is read from its ConfigMap."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Events:
         self._in_force = ""
         self._minute = 0
         self._told: set[tuple[str, str]] = set()
-        """Controllers' uids and reasons, of this minute."""
+        """Controller uids and reasons already sent in this minute."""
 
     def reviewed(self, review: Review) -> None:
         decision, request = review.decision, review.request
@@ -88,7 +88,7 @@ class Events:
         self._tell(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_shown(errors)}", "\n".join(errors))
 
     def overrides_loaded(self, live: Sequence[Override]) -> None:
-        """Do nothing: what changes by it is told entry by entry."""
+        """Do nothing: `override_changed` reports each change."""
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         note = f"the last good overrides stay in force, each until its time: {_shown(errors)}"
@@ -109,10 +109,10 @@ class Events:
             self._sender.offer(happening)
 
     def refused(self, reason: str, detail: str) -> None:
-        """Do nothing: nobody knows whose call it was."""
+        """Do nothing: the caller is unknown."""
 
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        """Do nothing: `user` was told, and a policy that was refused at the door is not there."""
+        """Do nothing: `user` received the errors, and a rejected policy is not stored."""
 
 
 def _shown(errors: Sequence[str]) -> str:
