@@ -24,7 +24,7 @@ class _Discovery(Struct, frozen=True):
 
 
 class ClusterKeys:
-    """Fetcher of the keys. It ignores `jwks_uri`, which may be outside the cluster: the API server has the same keys."""
+    """Fetcher of the keys. It ignores `jwks_uri`, which may be outside the cluster; the API server has the same."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client

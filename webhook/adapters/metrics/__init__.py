@@ -1,4 +1,4 @@
-"""Metrics: counts what the observers are told, and renders it for Prometheus through the OpenTelemetry SDK."""
+"""Metrics observer: counts reviews and events, and renders them for Prometheus through the OpenTelemetry SDK."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -37,7 +37,7 @@ _SUCCESS, _FAILURE = "success", "failure"
 class Metrics:
     """An Observer. Not shared between threads, except that `render` may run in another one.
 
-    What a process with `duties` may count of the policy's services is shown from 0 on.
+    Series that a process with `duties` can count for the policy's services are exported from 0 on.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Metrics:
         self._decisions.add(review, self._of_policy(review.decision.service))
 
     def _of_policy(self, service: str | None) -> str:
-        """Return the label: a late review of a service that is gone must not bring its series back."""
+        """Return the label; "" for a service that is gone: a late review must not bring its series back."""
         if service is None or (self._services is not None and service not in self._services):
             return ""
         return service
@@ -140,7 +140,7 @@ class Metrics:
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:  # noqa: ARG002  the user is for the log
         self._policy_reviews.add(_FAILURE if errors else _SUCCESS)
 
-    def overrides_loaded(self, live: Sequence[Override]) -> None:  # noqa: ARG002  each is told when it begins
+    def overrides_loaded(self, live: Sequence[Override]) -> None:  # noqa: ARG002  override_changed reports each one
         self._overrides_last_good = True
 
     def overrides_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
@@ -155,7 +155,7 @@ class Metrics:
         self._override_until_seconds = {**others, **last}
 
     def files_read(self, name: str, at_seconds: float, *, is_good: bool) -> None:
-        """Count a reading of a watched file, or of files that belong together, at the start or because they changed."""
+        """Count a load of a watched file, or of files that belong together, at the start or after a change."""
         self._files.add(name, _FAILURE, count=not is_good)  # from 0 on, so that the first failure is an increase
         self._files_good[name] = is_good
         if is_good:
@@ -163,29 +163,29 @@ class Metrics:
             self._files_loaded_seconds[name] = at_seconds
 
     def keys_fetched(self, source: str, at_seconds: float) -> None:
-        """Count that keys were fetched."""
+        """Count a successful fetch of keys."""
         self._key_fetches.add(source, _SUCCESS)
         self._key_fetches.add(source, _FAILURE, count=0)  # from 0 on, so that the first failure is an increase
         self._keys_fetched_seconds[source] = at_seconds
 
     def keys_not_fetched(self, source: str) -> None:
-        """Count that keys could not be fetched."""
+        """Count a failed fetch of keys."""
         self._key_fetches.add(source, _FAILURE)
 
     def store_failed(self, reason: str) -> None:
-        """Count a trouble with the store; `reason` begins with a word of `families.STORE_TROUBLES`."""
+        """Count a store failure; `reason` begins with a word of `families.STORE_TROUBLES`."""
         self._store.failed(reason)
 
     def store_stands(self, *, up: bool) -> None:
-        """Take whether the store answers."""
+        """Set whether the store responds."""
         self._store.stands(up=up)
 
     def store_lost(self) -> None:
-        """Count that the store may have lost what it had acknowledged."""
+        """Count a possible loss of writes that the store had acknowledged."""
         self._store.lost()
 
     def fell_back(self, service: str, rule: str, *, on: bool) -> None:
-        """Take whether a service goes by its own rule, without the store."""
+        """Set whether a service is in fallback, by `rule` and without the store."""
         if self._of_policy(service):
             self._store.fallback(service, rule, on=on)
 
@@ -204,48 +204,48 @@ class Metrics:
         self._watches.add(resource, count=count)
 
     def kubernetes_contact(self, resource: str, at_seconds: float) -> None:
-        """Take when the API server last sent something for a watch, in seconds since the Unix epoch."""
+        """Set when the API server last sent data for a watch, in seconds since the Unix epoch."""
         self._contact_seconds[resource] = at_seconds
 
     def event_told(self, result: str) -> None:
-        """Count a Kubernetes Event by what became of it, one of `families.EVENT_RESULTS`."""
+        """Count a Kubernetes Event by its result, one of `families.EVENT_RESULTS`."""
         self._events.add(result)
 
     def shared_by(self, replicas: int) -> None:
-        """Take among how many servers the limits are divided."""
+        """Set the number of servers among which the limits are divided."""
         self._replicas = replicas
 
     def update(self, looks: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
-        """Take how the services stand, by name; called before `render`, with what the store has just shown."""
+        """Set the state of the services, by name, as just read from the store; called before `render`."""
         self._standing.update({name: look for name, look in looks.items() if self._of_policy(name)}, guarded)
 
     def certificates(self, expiry_seconds: Mapping[str, float]) -> None:
-        """Take when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""
+        """Set when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""
         self._expiry_seconds = dict(expiry_seconds)
 
     def reduced_mode(self, *, on: bool) -> None:
-        """Take whether callers are let in without being known."""
+        """Set whether callers are admitted without authentication (reduced mode)."""
         self._is_reduced = on
 
     def watch_in_flight(self, count: Callable[[], int]) -> None:
-        """Export what `count` returns as the number of calls being answered; called once."""
+        """Export `count()` as the number of calls being answered; called once."""
         family = families.IN_FLIGHT
         self._meter.create_observable_gauge(family.name, [lambda _: [Observation(count())]], "", family.help)
 
     def watch_record(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Export what `counts` returns, by result, as the events of a record."""
+        """Export `counts()`, by result, as the events for the file of --record."""
         self._recorded = counts
 
     def watch_trace_parents(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Export what `counts` returns, by result, as the reviews whose caller asked for a trace."""
+        """Export `counts()`, by result, as the reviews whose caller requested a trace."""
         self._trace_parents = counts
 
     def watch_keys(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Export what `counts` returns, by source, as the keys that tokens are verified with."""
+        """Export `counts()`, by source, as the token verification keys."""
         self._keys = counts
 
     def render(self) -> bytes:
-        """Return everything in Prometheus' text format, to be sent as CONTENT_TYPE."""
+        """Return all metrics in Prometheus' text format, to be sent as CONTENT_TYPE."""
         return generate_latest(self._registry)
 
     def _produce(self) -> Sequence[Metric]:
@@ -282,7 +282,7 @@ class Metrics:
         return [durations, *(numbers(family, points) for family, points in rows if points)]
 
     def _from_zero(self) -> Mapping[Family, Mapping[Labels, float]]:
-        """Return the series that stand at 0, worked out where they are rendered: at a swap no review waits for it."""
+        """Return the series at 0, computed at rendering, so that a policy swap does not delay reviews."""
         policy, (known, found) = self._policy, self._zeros
         if policy is not None and policy is not known:
             found = zeros(policy, self._duties)
@@ -290,5 +290,5 @@ class Metrics:
         return found
 
     def _overrides(self) -> list[Row]:
-        """Return when each override ends; one for a service that is in no policy yet has no series."""
+        """Return when each service's overrides end; a service that is not in the policy has no series."""
         return [((name,), at) for name, at in self._override_until_seconds.items() if self._of_policy(name)]

@@ -1,4 +1,4 @@
-"""Accumulators of the hot path: a dictionary and a bisection, 0.2 us where an SDK record costs 15 us."""
+"""Accumulators of the hot path: a dictionary and a bisection, at 0.2 us per record instead of the SDK's 15 us."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from webhook.adapters.metrics.families import Family
 OTHER = "other"
 
 BOUNDS_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""From 100 us, a fast decision, to 10 s, which is how long Kubernetes waits for a webhook by default."""
+"""From 100 us, a fast decision, to 10 s, Kubernetes' default webhook timeout."""
 
 _BOUNDS_NS = tuple(round(bound * 1e9) for bound in BOUNDS_SECONDS)
 
@@ -17,7 +17,7 @@ Row = tuple[tuple[str, ...], float]
 
 
 class Totals:
-    """One counter family. Label sets beyond its bound count under `other`, so that no sender can grow us."""
+    """One counter family. Label sets beyond its bound count under `other`, so that no client can exhaust memory."""
 
     __slots__ = ("_values", "family")
 
@@ -35,7 +35,7 @@ class Totals:
             values[labels] = values.get(labels, 0) + count
 
     def keep(self, services: frozenset[str]) -> None:
-        """End the series of services that are gone; those of no service stay."""
+        """Remove the series of services that are gone; series without a service stay."""
         if "service" in self.family.labels:
             index = self.family.labels.index("service")
             self._values = {
@@ -45,7 +45,7 @@ class Totals:
             }
 
     def rows(self, zeros: Mapping[tuple[str, ...], float] | None = None) -> Iterable[Row]:
-        """Return the series, with those that stand at 0 where there is room for all of them."""
+        """Return the series, including those at 0 if all of them fit."""
         shown = {**(zeros or {}), **self._values}
         return list((shown if len(shown) <= self.family.series_max else dict(self._values)).items())
 

@@ -1,4 +1,4 @@
-"""Counts what whoever leads does for certificates in the cluster, and shows when those that it keeps expire."""
+"""Metrics of certificates that the leader maintains in the cluster: renewals, restored CA bundles, failures, expiry."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from webhook.adapters.metrics.families import Family
 
 
 class CertificateTotals:
-    """Told by the authority's loop."""
+    """Totals and expiry times, reported by the certificate authority's loop."""
 
     def __init__(self) -> None:
         self._made = Totals(families.CERTIFICATES_MADE)
@@ -18,19 +18,19 @@ class CertificateTotals:
         self._ends_seconds: Mapping[str, float] = {}
 
     def made(self, secret: str) -> None:
-        """Count a new CA, or a leaf that was issued anew."""
+        """Count a new CA, or a leaf certificate issued or renewed."""
         self._made.add(secret)
 
     def mended(self, place: str) -> None:
-        """Count that a bundle was put right which somebody else had changed."""
+        """Count a CA bundle restored after a foreign change."""
         self._mended.add(place)
 
     def troubled(self) -> None:
-        """Count what keeps something from being done, once until it is over."""
+        """Count a failure, once until recovery."""
         self._troubles.add()
 
     def kept(self, ends_seconds: Mapping[str, float]) -> None:
-        """Take when each certificate that is kept expires, by its Secret."""
+        """Set when each maintained certificate expires, in seconds since the Unix epoch, by its Secret."""
         self._troubles.add(count=0)  # from 0 on, so that the first is an increase
         self._ends_seconds = dict(ends_seconds)
 

@@ -1,7 +1,4 @@
-"""Counts what reviews came to. Each Pod is asked about twice: only the validating half's word counts for the Pod.
-
-But for what is done to it: that the mutating half alone knows.
-"""
+"""Counters of reviews. Rewrites are counted from the mutating call, everything else from the validating call."""
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import OTHER, Durations, Totals
@@ -17,7 +14,7 @@ _BREAKER_CODES = frozenset({Code.BREAKER_OPEN, Code.BREAKER_PROBING})
 
 
 class Decisions:
-    """The accumulators that every review touches."""
+    """Accumulators updated by every review."""
 
     def __init__(self) -> None:
         self.durations = {half: Durations() for half in Half}
@@ -41,7 +38,7 @@ class Decisions:
         self.totals = tuple(value for value in vars(self).values() if isinstance(value, Totals))
 
     def add(self, review: Review, service: str) -> None:
-        """Count one review for `service`, "" where it belongs to none of the policy in force."""
+        """Count one review for `service`; "" if no service of the policy in force owns it."""
         decision = review.decision
         operation = decision.operation if decision.operation in _OPERATIONS else OTHER
         if review.caller is not None:
@@ -55,11 +52,11 @@ class Decisions:
             return
         if decision.half is Half.VALIDATE:
             self._judged(decision, service)
-        elif decision.patch:  # none where it is asked once more about the same Pod
+        elif decision.patch:  # empty if the call is repeated for the same Pod
             self._rewritten(decision, service)
 
     def _advised(self, decision: Decision, service: str, operation: str) -> None:
-        """Count a workload's review, for itself: there is no Pod yet, and all of its own will be counted."""
+        """Count the review of a workload's Pod template, apart from reviews of Pods: it has no Pod yet."""
         self._workloads.add(service, operation, decision.verdict)
         for finding in () if decision.dry_run else decision.findings:
             self._workload_warnings.add(service, finding.code)
@@ -104,13 +101,13 @@ class Decisions:
         if receipt.refused is DeniedBy.QUOTA:
             for use in receipt.over:
                 self._quota_denied.add(service, use.resource, use.window, use.of)
-        # A resize never asks the breaker; who degrades lets in all, and does not say which of them probe.
+        # A resize never asks the breaker. A breaker that degrades admits all Pods and does not say which ones probe.
         elif receipt.charged and not resize and service not in self.degrading and _is_probe(receipt):
             self._probes.add(service)
 
 
 def _is_probe(receipt: Receipt) -> bool:
-    """Return whether this charge leased a probe: it met a breaker that was not closed, and did not object."""
+    """Return whether this charge leased a probe: the breaker was not closed, and did not object."""
     if receipt.repeated or receipt.breaker is None or DeniedBy.BREAKER in receipt.would_refuse:
         return False
     if receipt.breaker.state is State.CLOSED and not receipt.transitions:

@@ -1,34 +1,34 @@
-"""Every metric that Podgate exports: name, kind, labels, meaning. `docs/metrics.md` is held against this list."""
+"""Metric families exported by Podgate: name, kind, labels, help. A test compares `docs/metrics.md` with this list."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 SERIES_MAX = 10_000
-"""No family grows beyond this, whatever callers send; what comes later counts under `other`."""
+"""Maximum number of series per family; further label sets count under `other`."""
 
 NAMESPACES_MAX = 1_000
 CLIENTS_MAX = 200
 REASONS_MAX = 100
 
 STORE_TROUBLES = ("timeout", "unreachable", "readonly", "full", "authentication", "failover", "script", "other")
-"""What a store's trouble begins with."""
+"""First words of store failure reasons."""
 
 EVENT_RESULTS = ("written", "known", "dropped", "failed")
-"""What becomes of a Kubernetes Event; `known`: another server had told the same."""
+"""Results of sending a Kubernetes Event; `known`: another server has sent the same Event."""
 
 REFUND_CAUSES = ("NeverCreated", "NameTaken")
-"""Why a charged Pod is given back."""
+"""Causes of refunding a charged Pod."""
 
 BOOKING_CAUSES = ("Away", "Loss")
-"""Why the store is told of a Pod afterwards."""
+"""Causes of charging a Pod to the store after its admission."""
 
 PUSHED_RESULTS = ("ok", "error")
 OVERFLOW = "overflow"
 PUSHED_DROPS = ("disabled", "store", OVERFLOW)
-"""Why no breaker takes a pushed outcome."""
+"""Reasons for dropping a pushed outcome."""
 
 OUTCOME_REFUSALS = ("noService", "notPushed", "notNamed")
-"""Why a pushed outcome is refused: no such service, it hears no reporters, it does not name this one."""
+"""Reasons for rejecting a pushed outcome: no such service, no pushed outcomes in its policy, reporter not listed."""
 
 
 class MetricKind(StrEnum):
@@ -39,7 +39,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric name. `series_max` bounds its label sets."""
+    """One metric. `series_max` bounds its label sets."""
 
     name: str
     kind: MetricKind

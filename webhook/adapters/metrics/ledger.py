@@ -1,4 +1,4 @@
-"""Counts what the controller finds when it holds the store against the cluster."""
+"""Metrics of the controller's comparison of the store with the cluster: refunds, late charges, drift."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from webhook.adapters.metrics.families import Family
 
 
 class PodLedgerHealth:
-    """Told by whoever leads; elsewhere there is nothing to show. `service` is "" for one that has left the policy."""
+    """Totals and gauges of the leader; other replicas export none. `service` is "" for one that left the policy."""
 
     def __init__(self) -> None:
         self._refunds = Totals(families.REFUNDS)
@@ -44,13 +44,13 @@ class PodLedgerHealth:
         self._drift = {**self._drift, service: float(count)}
 
     def watched(self, count: int | None) -> None:
-        """Take how many Pods of services there are; None where nobody here watches them any more."""
+        """Set how many Pods of services exist; None if this process no longer watches them."""
         self._watched = count
         if count is None:
             self._drift = {}
 
     def keep(self, services: frozenset[str]) -> None:
-        """End the gauges of services that are gone; the counters are kept with all others."""
+        """Remove the gauges of services that are gone; `Metrics` handles the counters."""
         self._drift = {service: count for service, count in self._drift.items() if service in services}
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:

@@ -1,34 +1,34 @@
-"""Counts outcomes: what breakers were told of, what nobody was told of and why, and what reporters may not say."""
+"""Counters of outcomes: recorded by breakers, dropped, and rejected because the reporter may not push them."""
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Totals
 
 
 class OutcomeTotals:
-    """Told by whoever hears of outcomes, from reporters or from the watch on Pods."""
+    """Totals of outcomes pushed by reporters or observed by the watch on Pods."""
 
     def __init__(self) -> None:
         self._heard = Totals(families.OUTCOMES)
         self._dropped = Totals(families.OUTCOMES_DROPPED)
-        # From 0 on, so that the first is an increase.
+        # From 0 on, so that the first one is an increase.
         self._refused = Totals(families.OUTCOMES_REFUSED, *((word,) for word in families.OUTCOME_REFUSALS))
         self.totals = (self._heard, self._dropped, self._refused)
         self._services: frozenset[str] | None = None
 
     def heard(self, service: str, source: str, result: str, count: int = 1) -> None:
-        """Count what a breaker was told of: `source` is `Pushed` or `PodStart`, `result` is `ok` or `error`."""
+        """Count outcomes recorded by a breaker: `source` is `Pushed` or `PodStart`, `result` is `ok` or `error`."""
         self._heard.add(self._of_policy(service), source, result, count=count)
 
     def dropped(self, service: str, reason: str, count: int = 1) -> None:
-        """Count what no breaker was told of, or would hear."""
+        """Count outcomes that no breaker recorded."""
         self._dropped.add(self._of_policy(service), reason, count=count)
 
     def refused(self, reason: str, count: int = 1) -> None:
-        """Count what was pushed by somebody who may not; one of `families.OUTCOME_REFUSALS`."""
+        """Count rejected outcomes; `reason` is one of `families.OUTCOME_REFUSALS`."""
         self._refused.add(reason, count=count)
 
     def keep(self, services: frozenset[str]) -> None:
-        """Take which services there are; what comes late of others is nobody's."""
+        """Set the policy's services; late outcomes of other services count under ""."""
         self._services = services
 
     def _of_policy(self, service: str) -> str:

@@ -1,8 +1,8 @@
-"""The seam to the OpenTelemetry SDK: a reader that also asks producers, as the specification's MetricProducer.
+"""OpenTelemetry metric reader that also collects from a producer, like the specification's MetricProducer.
 
-Why not observable instruments alone: the SDK never forgets an attribute set that one of them has shown, and after 2,000
-sets files the rest under `otel_metric_overflow`; services, namespaces and policy hashes come and go. It also has no
-observable histogram, and a point costs twice the time to collect (17 us against 9 us, text included).
+Observable instruments do not suffice: the SDK never forgets an attribute set, and after 2,000 sets it puts the rest
+under `otel_metric_overflow`, but services, namespaces and policy hashes change. It also has no observable histogram,
+and collecting a point takes twice the time (17 us instead of 9 us, text included).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ SCOPE = "podgate"
 
 
 class ProducingReader(PrometheusMetricReader):
-    """Adds what `produce` returns to each collection of the meter provider's own instruments."""
+    """Reader that adds the metrics of `produce` to each collection of the meter provider's own instruments."""
 
     def __init__(self, registry: CollectorRegistry, produce: Callable[[], Sequence[Metric]]) -> None:
         super().__init__(disable_target_info=True, scope_info_enabled=False, registry=registry)
@@ -45,7 +45,7 @@ class ProducingReader(PrometheusMetricReader):
 
 
 def numbers(family: Family, rows: Iterable[Row]) -> Metric:
-    """Return a counter's or gauge's points. A row shorter than the family's labels leaves the last ones out."""
+    """Return a counter or gauge with its points. A row shorter than the family's labels omits the last ones."""
     points = [
         NumberDataPoint(
             attributes=dict(zip(family.labels, values, strict=False)),
@@ -61,7 +61,7 @@ def numbers(family: Family, rows: Iterable[Row]) -> Metric:
 
 
 def histogram(family: Family, series: Iterable[tuple[tuple[str, ...], Durations]]) -> Metric:
-    """Return a histogram's points. The text format shows neither minimum nor maximum, so none is kept."""
+    """Return a histogram with its points, without minimum and maximum: the text format shows neither."""
     points = []
     for values, durations in series:
         counts, sum_seconds = durations.read()

@@ -1,4 +1,4 @@
-"""Gauges of how services and pools stand: quota windows and breakers, as the store last showed them."""
+"""Gauges of services and pools: quota windows and breakers, as last read from the store."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +13,7 @@ _SECOND_US = 1_000_000
 
 
 class ServiceGauges:
-    """The newest looks. A service that the store could not show has no series until it can again."""
+    """Gauges of the newest snapshots. A service that could not be read from the store has no series until it can."""
 
     def __init__(self) -> None:
         self._looks: Mapping[str, ServiceSnapshot] = {}
@@ -24,7 +24,7 @@ class ServiceGauges:
     def update(self, looks: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
         self._looks, self._guarded = looks, guarded
         live = {namespace for look in looks.values() for namespace in look.uses if namespace}
-        # Those shown before stay shown while they live: a newcomer never turns a known series into `other`.
+        # Namespaces exported before stay while they exist: a new one never turns a known series into `other`.
         known = [namespace for namespace in self._namespaces if namespace in live]
         self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
         for service, look in looks.items():
@@ -42,12 +42,12 @@ class ServiceGauges:
         self._tripped_us = {**self._tripped_us, service: max(at_us, self._tripped_us.get(service, 0))}
 
     def keep(self, services: frozenset[str]) -> None:
-        """Forget services that are gone."""
+        """Remove services that are gone."""
         self._looks = {name: look for name, look in self._looks.items() if name in services}
         self._tripped_us = {name: at_us for name, at_us in self._tripped_us.items() if name in services}
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
-        """Return every gauge of this page with its series."""
+        """Return every gauge with its series."""
         used, hard = self._quota()
         breakers = [(name, look, look.breaker) for name, look in self._looks.items() if look.breaker is not None]
         yield families.QUOTA_USED, used
@@ -70,7 +70,7 @@ class ServiceGauges:
         yield families.GUARD_MAX, [] if guarded is None else [((), float(guarded.open_max))]
 
     def _quota(self) -> tuple[list[Row], list[Row]]:
-        """Return used and hard of every window; namespaces beyond the bound are summed up as `other`."""
+        """Return usage and hard limit of every window; namespaces beyond the bound are summed as `other`."""
         shown = frozenset(self._namespaces)
         used: dict[tuple[str, ...], float] = {}
         hard: dict[tuple[str, ...], float] = {}
@@ -90,7 +90,7 @@ class ServiceGauges:
                 yield name, look.is_standing_known
 
     def _pools(self) -> dict[tuple[str, ...], Use]:
-        """Return each limit of each pool once, as the member saw it that was asked last."""
+        """Return each limit of each pool once, from the member read last."""
         looks = sorted(self._looks.values(), key=lambda look: look.at_us)
         return {(use.name, use.resource, use.window): use for look in looks for use in look.pool}
 

@@ -1,4 +1,4 @@
-"""Counts how the shared store fares, and what a replica does while it gives no answer."""
+"""Metrics of the shared store: availability, failures, and fallback while it does not respond."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from webhook.adapters.metrics.families import Family
 
 
 class StoreMetrics:
-    """Told by the store and by its guard. `service` is "" for one that has left the policy."""
+    """Totals and gauges, reported by the store and its fallback. `service` is "" for one that left the policy."""
 
     def __init__(self) -> None:
-        # From 0 on, so that the first is an increase.
+        # From 0 on, so that the first one is an increase.
         self._failures = Totals(families.STORE_FAILURES, *((word,) for word in families.STORE_TROUBLES))
         self._losses = Totals(families.STORE_LOSSES, ())
         self._dropped = Totals(families.BOOKINGS_DROPPED, ())
@@ -22,16 +22,16 @@ class StoreMetrics:
         self._rules: dict[tuple[str, str], float] = {}
 
     def failed(self, reason: str) -> None:
-        """Count a trouble, by the word that its reason begins with."""
+        """Count a failure by the first word of its reason."""
         word = reason.partition(":")[0]
         self._failures.add(word if word in families.STORE_TROUBLES else OTHER)
 
     def stands(self, *, up: bool) -> None:
-        """Take whether the store answers."""
+        """Set whether the store responds."""
         self._up = up
 
     def fallback(self, service: str, rule: str, *, on: bool) -> None:
-        """Take whether a service goes by its own rule."""
+        """Set whether a service is in fallback, by `rule`."""
         # Replaced, never changed in place: a scrape may be reading it.
         self._rules = {**self._rules, (service, rule): float(on)}
 
@@ -49,7 +49,7 @@ class StoreMetrics:
         self._losses.add()
 
     def keep(self, services: frozenset[str]) -> None:
-        """End the gauges of services that are gone; the counters are kept with all others."""
+        """Remove the gauges of services that are gone; `Metrics` handles the counters."""
         self._rules = {labels: value for labels, value in self._rules.items() if labels[0] in services}
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:

@@ -1,7 +1,7 @@
-"""Series at 0: the label sets of a policy's services that can occur, shown before anything has happened.
+"""Series at 0: the label sets that can occur for a policy's services, exported before the first event.
 
-`increase()` takes the first sample of a series as its start: an event that brings its series along is never counted.
-What is done by hand (a forced breaker, a mode of an override) is not among them, nor what only callers decide.
+`increase()` starts from the first sample of a series, so it misses an event that creates its series. Not included:
+manual changes (forced breakers, modes of overrides) and label values that only callers determine.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,18 +36,18 @@ _UNMATCHED: Mapping[Unmatched, Mode] = {Unmatched.WARN: Mode.WARN, Unmatched.DEN
 
 
 class ProcessRole(Flag):
-    """What a process does, and therefore counts."""
+    """Roles of a process, which determine what it counts."""
 
     NONE = 0
     REVIEWS = auto()
     SHARES_STORE = auto()
-    """It has a store that may be away."""
+    """It uses a shared store, which may be unavailable."""
     RECONCILES = auto()
-    """It follows Pods in the cluster."""
+    """It watches Pods in the cluster."""
 
 
 def zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Mapping[Labels, float]]:
-    """Return the series that a process with `duties` shows from the start, by family."""
+    """Return the series that a process with `duties` exports from the start, by family."""
     found: dict[Family, dict[Labels, float]] = {}
     for family, labels in _series(policy, duties):
         found.setdefault(family, {})[labels] = 0
@@ -95,7 +95,7 @@ def _of_no_service(policy: Policy) -> Series:
 
 
 def _reviews(service: Service) -> Series:
-    """Yield what becomes of the fields of a service's Pods and templates."""
+    """Yield the series of decisions about fields of a service's Pods and templates."""
     name, modes = service.name, service.modes
     yield families.REVIEWS, (Half.MUTATE, name, "CREATE", Verdict.ADMIT)
     yield families.REVIEWS, (Half.VALIDATE, name, "CREATE", Verdict.ADMIT)
@@ -129,7 +129,7 @@ def _codes(service: Service, concern: str) -> tuple[Code, ...]:
 
 
 def _counted(service: Service, pool: Pool | None) -> Series:
-    """Yield what becomes of a service's Pods at its limits."""
+    """Yield the series of quota denials."""
     if not _in_force(service, "quota") or service.modes.quota is not Mode.ENFORCE:
         return
     quota = service.quota
@@ -148,7 +148,7 @@ def _counted(service: Service, pool: Pool | None) -> Series:
 
 
 def _away(service: Service) -> Series:
-    """Yield what becomes of a service's Pods while the store gives no answer."""
+    """Yield the series of decisions while the store does not respond."""
     name, has_quota = service.name, _in_force(service, "quota")
     rule = service.quota.when_store_unavailable if service.quota is not None else WhenStoreUnavailable.LOCAL
     admits = service.failure_mode is FailureMode.OPEN or not (has_quota or _in_force(service, "breaker"))
@@ -193,7 +193,7 @@ def _breaker(service: Service, breaker: Breaker, duties: ProcessRole, *, is_guar
 
 
 def _moves(breaker: Breaker) -> Iterator[Labels]:
-    """Yield what a breaker does by itself: from, to, reason."""
+    """Yield a breaker's automatic transitions: from, to, reason."""
     triggers = {
         "errorRate": breaker.error_rate,
         "latency": breaker.latency,
