@@ -1,4 +1,4 @@
-"""One observer that tells several: whoever reports names one, and does not know how many listen."""
+"""Composite observer: forwards every event to several observers."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from webhook.ports import Observer, Review
 
 
 class Observers:
-    """Tells each of `observers`, in order. With none it is the observer of the offline commands."""
+    """Observer that forwards to each of `observers`, in order. Offline commands use it without any."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = list(observers)
 
     def join(self, observer: Observer) -> None:
-        """Tell one more, from now on."""
+        """Add an observer."""
         self._observers.append(observer)
 
     def reviewed(self, review: Review) -> None:

@@ -1,1 +1,1 @@
-"""What stands behind the ports. Adapters do not know each other; only the wiring sees them."""
+"""Adapters: implementations of the ports. They do not import each other; only `webhook.app` imports them."""

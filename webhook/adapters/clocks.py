@@ -1,10 +1,10 @@
-"""Time, three ways: the server's own, the wall's, and one that only moves when told to."""
+"""Clocks: monotonic server clock, wall clock, and a virtual clock set by its user."""
 
 import time
 
 
 class SystemClock:
-    """Starts at the wall clock and then follows the monotonic one: counters never see a step of the wall clock."""
+    """Clock that starts at the wall clock's time and then follows the monotonic clock, unaffected by clock steps."""
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
@@ -14,14 +14,14 @@ class SystemClock:
 
 
 class WallClock:
-    """What the rest of the world calls now: tokens and certificates expire by it."""
+    """Wall clock, by which tokens and certificates expire."""
 
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
 
 class VirtualClock:
-    """Stands still until it is set, for `replay` and `review`."""
+    """Clock that changes only by `set`, for `replay` and `review`."""
 
     def __init__(self, at_us: int = 0) -> None:
         self._at_us = at_us
@@ -30,5 +30,5 @@ class VirtualClock:
         return self._at_us
 
     def set(self, at_us: int) -> None:
-        """Move to `at_us`; never back."""
+        """Advance to `at_us`; an earlier time is ignored."""
         self._at_us = max(self._at_us, at_us)

@@ -1,4 +1,4 @@
-"""Sources that hold what they were given: a policy and Namespace labels for the commands that work offline."""
+"""Fixed sources of a policy and of Namespace labels, for the offline commands."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from webhook.ports import Clock
 
 
 class FixedPolicy:
-    """A PolicySource that changes only when told to."""
+    """A PolicySource that changes only by `set`."""
 
     def __init__(self, loaded: LoadedPolicy, clock: Clock) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class FixedPolicy:
         return self._history.by_hash(policy_hash, self._clock.now_us())
 
     async def refresh(self) -> None:
-        """Do nothing: there is no other place to read from."""
+        """Do nothing: there is no source to read."""
 
     def set(self, loaded: LoadedPolicy) -> None:
         self.loaded = loaded
@@ -30,7 +30,7 @@ class FixedPolicy:
 
 
 class FixedNamespaces:
-    """NamespaceLabels by name; what was not given is not known."""
+    """A NamespaceLabels with the given labels only."""
 
     def __init__(self, labels: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._labels = dict(labels or {})

@@ -1,4 +1,4 @@
-"""The token keys from a JWKS file: read again when it changes, the last good set kept."""
+"""Token keys from a JWKS file, reloaded when it changes; an invalid file leaves the last good set in use."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from webhook.support.watched_file import Reloading
 
 
 class JwksFile(Reloading[KeySet]):
-    """A KeySource. Somebody writes this file for us, so one bad key in it is a mistake to be told, not passed over."""
+    """A KeySource. The file is written for Podgate, so one invalid key is an error, not skipped."""
 
     name = "file"
     may_claim = False
@@ -19,7 +19,7 @@ class JwksFile(Reloading[KeySet]):
         self.claimed: Collection[str] = frozenset()
 
         def read(wrong: str | None) -> None:
-            # An issuer whose key is taken out, since it is burnt, is not thereby anybody's.
+            # An issuer whose compromised key was removed must not become available to other key sources.
             self.claimed = {*self.claimed, *claimed_by(self.keys)}
             on_reading(wrong)
 
@@ -34,7 +34,7 @@ class JwksFile(Reloading[KeySet]):
         return self.error or ""
 
     async def look_again(self) -> None:
-        """Do nothing: the file is looked at every few seconds anyway."""
+        """Do nothing: the file is polled every few seconds."""
 
 
 def _faultless(content: bytes, name: str) -> KeySet:

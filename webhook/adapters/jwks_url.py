@@ -1,4 +1,4 @@
-"""The token keys from a JWKS URL: over TLS to whom a CA vouches for, without redirects, in bounds."""
+"""Token keys from a JWKS URL, fetched over verified TLS without redirects, bounded in size."""
 
 import ssl
 from collections.abc import Callable, Mapping
@@ -17,9 +17,9 @@ _REMEDY = "check the URL, and with --jwks-ca the CA of its server"
 
 
 class JwksUrl:
-    """Fetches the set of one URL. Others publish it: keys in it that are none for us are left out.
+    """Fetcher of the key set of one URL. Its publisher also serves others: keys that Podgate cannot use are skipped.
 
-    Each fetch is a connection of its own: one a minute is cheap, and what stands behind the name may move.
+    Each fetch opens a new connection: one per minute is cheap, and the host name's address may change.
     """
 
     def __init__(self, url: str, ca: Path | None, on_left_out: Callable[[str], None] = lambda _: None) -> None:
@@ -31,7 +31,7 @@ class JwksUrl:
         self._context = _context(ca)
 
     async def fetch(self) -> Mapping[str, TokenKey]:
-        """Return the keys by kid; UserError says why there are none."""
+        """Return the keys by kid. Raise UserError if there are none."""
         if self._ca is not None:
             self._context = _context(self._ca)  # it may have been renewed
         found = read_key_set(await self._answer(), self._name)
@@ -44,7 +44,7 @@ class JwksUrl:
 
     async def _answer(self) -> bytes:
         connector = aiohttp.TCPConnector(ssl=self._context, force_close=True)
-        # Neither a proxy nor credentials from the environment; nothing that would have to be unpacked.
+        # No proxy or credentials from the environment; no compressed response.
         session = aiohttp.ClientSession(
             connector=connector,
             trust_env=False,
@@ -70,7 +70,7 @@ class JwksUrl:
 
 
 def _context(ca: Path | None) -> ssl.SSLContext:
-    """Return what trusts this CA alone, or the system's where none is given."""
+    """Return a TLS context that trusts only this CA, or the system's CAs if None."""
     if ca is None:
         return ssl.create_default_context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

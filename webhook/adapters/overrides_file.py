@@ -1,4 +1,4 @@
-"""Overrides file: read each second by a server, changed by commands. A missing file means no overrides."""
+"""Overrides file: read every second by a server, changed by commands. A missing file means no overrides."""
 
 import asyncio
 import fcntl
@@ -18,7 +18,7 @@ POLL_SECONDS = 1.0
 
 
 class OverridesFile:
-    """Passes the content of the file to a receiver each second."""
+    """Reader that passes the content of the file to a receiver every second."""
 
     def __init__(self, path: Path, receiver: DocumentReceiver, *, poll_seconds: float = POLL_SECONDS) -> None:
         self._path = path
@@ -74,7 +74,7 @@ class FileBook:
     async def author(self) -> str | None:
         try:
             return getpass.getuser()
-        except (OSError, KeyError):  # a user without a name, as containers have them
+        except (OSError, KeyError):  # a user without a name, as in containers
             return None
 
     async def policy(self) -> bytes | None:

@@ -1,7 +1,7 @@
-"""Policy file: read each second, and passed on.
+"""Policy file: read every second and passed to a receiver.
 
-The content is read, not the status: a stat alone would miss a rewrite of equal size within one tick of the file
-system's clock, events would miss the symlink swap of a mounted ConfigMap; a document is at most 1 MiB.
+The content is read, not only the file's status: stat would miss a rewrite of equal size within one tick of the file
+system's clock, and file notifications would miss the symlink swap of a mounted ConfigMap. A document is at most 1 MiB.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ POLL_SECONDS = 1.0
 
 
 class PolicyFile:
-    """Passes what it reads to a receiver, which ignores what it has already."""
+    """Reader that passes the content of the file to a receiver, which ignores unchanged content."""
 
     def __init__(self, path: str | Path, receiver: DocumentReceiver, *, poll_seconds: float = POLL_SECONDS) -> None:
         self._path = Path(path)

@@ -1,10 +1,11 @@
-"""Spans, made after the fact and only for sampled reviews: a span for each would cost as much as the decision itself.
+"""Trace spans of sampled reviews, created after the review: a span for each would cost as much as the decision itself.
 
-A breaker's transition has a span of its own, and is an event of the review that made it where that was sampled.
+A breaker transition has its own span, and is also an event of the review that caused it if that review is sampled.
 
-A parent may be a tenant's own: an API server without tracing passes on the `traceparent` of whoever creates a Pod.
+A parent may come from a tenant: an API server without tracing forwards the `traceparent` of the client that creates a
+Pod.
 
-The SDK is imported only where an endpoint is set: it takes longer to load than all of the command line.
+The SDK is imported only if an endpoint is set: it takes longer to load than the whole command line.
 """
 
 import random
@@ -26,22 +27,22 @@ if TYPE_CHECKING:
 
 RATIO = 0.01
 FOLLOWED_PER_SECOND_MAX = 10
-"""Reviews that a sampled parent has traced. Of those beyond them the ratio decides, as where there is no parent."""
+"""Reviews traced because of a sampled parent. Beyond them, the ratio applies as without a parent."""
 EXPORT_TIMEOUT_SECONDS = 5
 _SIGNAL_PATH = "/v1/traces"
 _TRANSITION = "breaker transition"
 _OUR_FAULT = 500  # and above; a denial is an answer, not an error
 
-# https://www.w3.org/TR/trace-context/#traceparent-header: zeros are no identity, and ff is no version.
+# https://www.w3.org/TR/trace-context/#traceparent-header: ids of only zeros and version ff are invalid.
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED = 0x01
 _SECOND_NS = 1_000_000_000
 
 
 class Traces:
-    """An Observer: `ratio` of the reviews has spans. One that `follows` leaves the choice to the caller's parent.
+    """An Observer that traces `ratio` of the reviews. If it `follows`, a caller's parent span decides instead.
 
-    Where it does not, the spans are a trace of our own with a link to the parent.
+    If it does not, the spans form a separate trace with a link to the parent.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Traces:
         self._followed = self._limited = 0
 
     def sampled_parents(self) -> Mapping[str, int]:
-        """Return how many reviews had a sampled parent, by what was made of it."""
+        """Return the number of reviews with a sampled parent, by result."""
         return {"followed": self._followed, "limited": self._limited}
 
     def reviewed(self, review: Review) -> None:
@@ -77,7 +78,7 @@ class Traces:
             self._record(review, parent, is_followed=False)
 
     def _has_room(self, now_ns: int) -> bool:
-        """Say whether one more sampled parent may be followed in this second."""
+        """Return whether one more sampled parent may be followed in this second; count the result."""
         second = now_ns // _SECOND_NS
         if second != self._second:
             self._second, self._room = second, FOLLOWED_PER_SECOND_MAX
@@ -91,7 +92,7 @@ class Traces:
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, StatusCode, set_span_in_context
 
-        context, links = Context(), []  # never what this thread happens to be in
+        context, links = Context(), []  # never this thread's current context
         if parent is not None and is_followed:
             context = set_span_in_context(NonRecordingSpan(_remote(parent)), context)
         elif parent is not None:
@@ -125,7 +126,7 @@ class Traces:
             begin_ns = end_ns
 
     def transitioned(self, transition: Transition) -> None:
-        """Make a span of its own, always: they are few, and no review that made one need have been sampled."""
+        """Create a span for every transition: they are few, and the causing review may not be sampled."""
         from opentelemetry.context import Context
 
         at_ns = transition.at_us * 1000
@@ -133,35 +134,35 @@ class Traces:
         span.end(at_ns)
 
     def refused(self, reason: str, detail: str) -> None:
-        """Say nothing: who was turned away has no say in what we record."""
+        """Do nothing: rejected callers must not cause traces."""
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
-        """Say nothing: logs and metrics do."""
+        """Do nothing: logs and metrics report it."""
 
     def policy_failed(self, errors: Sequence[str]) -> None:
-        """Say nothing: logs and metrics do."""
+        """Do nothing: logs and metrics report it."""
 
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        """Say nothing: logs and metrics do."""
+        """Do nothing: logs and metrics report it."""
 
     def overrides_loaded(self, live: Sequence[Override]) -> None:
-        """Say nothing: logs and metrics do."""
+        """Do nothing: logs and metrics report it."""
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
-        """Say nothing: logs and metrics do."""
+        """Do nothing: logs and metrics report it."""
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        """Say nothing: logs and metrics do."""
+        """Do nothing: logs and metrics report it."""
 
     def shutdown(self) -> None:
-        """Send what waits; blocks until it is sent or given up, so call it last, and not on the event loop."""
+        """Send the pending spans. Blocks until they are sent or given up: call it last, not on the event loop."""
         self._provider.shutdown()
 
 
 def open_traces(
     endpoint: str | None, ratio: float = RATIO, version: str = "", *, follows: bool = True
 ) -> Traces | None:
-    """Return Traces that send OTLP over HTTP, None without an endpoint; a URL without a path gets `/v1/traces`."""
+    """Return Traces that send OTLP over HTTP, or None without an endpoint. A URL without a path gets `/v1/traces`."""
     if endpoint is None:
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -173,7 +174,7 @@ def open_traces(
     if urlsplit(endpoint).path in ("", "/"):
         endpoint = endpoint.rstrip("/") + _SIGNAL_PATH
     provider = TracerProvider(
-        sampler=ALWAYS_ON,  # what reaches it has been sampled already
+        sampler=ALWAYS_ON,  # reviews are sampled before
         resource=Resource.create({"service.name": "podgate", "service.version": version}),
         shutdown_on_exit=False,
     )
@@ -182,7 +183,7 @@ def open_traces(
 
 
 def _parent(traceparent: str) -> "re.Match[str] | None":
-    """Read the header; one that breaks the rules counts as none. Only versions above 00 may say more at the end."""
+    """Parse the header; None if it is invalid. Only versions above 00 may have additional fields at the end."""
     found = _TRACEPARENT.fullmatch(traceparent)
     return None if found is None or (found[1] == "00" and found[5]) else found
 

@@ -1,4 +1,8 @@
-"""Tells breakers what reporters pushed: summed here and told every 100 ms, a busy gateway costs the store little."""
+"""Aggregator of pushed outcomes: sums them per 100 ms slot and records the sums in the store.
+
+Summing keeps a busy gateway cheap for the store. An interval of outcomes is evaluated after its end, by the next
+operation on its breaker or by `webhook.store.breaker_ticker`, not by the call that carries an outcome.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,13 +17,13 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, CounterStore, Observer
 
 OK, ERROR = "ok", "error"
-"""What became of a request."""
+"""Results of a request."""
 
 DISABLED, OVERFLOW, STORE = "disabled", "overflow", "store"
-"""Why nobody was told: the breaker's mode, too many were waiting, no answer from the store."""
+"""Reasons for dropping outcomes: breaker disabled, too many pending, no response from the store."""
 
 _AT_ONCE = 100
-"""Sums of a service, and services, told at once: what counts is busy for 2 ms with either, and then judges Pods."""
+"""Sums per service, and services, recorded at once: either keeps the store busy for 2 ms, between reviews of Pods."""
 
 _US = 1_000_000
 
@@ -28,17 +32,17 @@ OnUnheard = Callable[[CounterPlan, Sequence[Outcomes]], None]
 
 @dataclass(frozen=True, slots=True)
 class OutcomeReports:
-    """Whom to tell how many outcomes were heard (service, source, result), dropped (service, reason) or refused."""
+    """Callbacks for recorded outcomes (service, source, result, count), dropped ones (service, reason, count), refused."""
 
     on_heard: Callable[[str, str, str, int], None]
     on_dropped: Callable[[str, str, int], None]
     on_refused: Callable[[str, int], None]
     on_told: Callable[[str, Sequence[Outcomes]], None] = lambda _service, _outcomes: None
-    """What a service's breaker has heard, as it heard it."""
+    """Receives the outcomes that a service's breaker has recorded, as passed to the store."""
 
 
 class OutcomeAggregator:
-    """What came within a slot of 100 ms is told soon after its end. `on_unheard` gets what the store did not answer."""
+    """Records the outcomes of each 100 ms slot soon after its end. `on_unheard` receives those the store did not take."""
 
     def __init__(
         self,
@@ -58,7 +62,7 @@ class OutcomeAggregator:
         self._flushing = asyncio.Lock()
 
     def take(self, plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> None:
-        """Take outcomes of one service that came at one moment, to be told within some 100 ms."""
+        """Add outcomes of one service that arrived at `at_us`, to be recorded within about 100 ms."""
         if plan.breaker is None:
             self._reports.on_dropped(plan.service, DISABLED, len(outcomes))
             return
@@ -67,7 +71,7 @@ class OutcomeAggregator:
         self._some.set()
 
     async def run(self) -> None:
-        """Tell what there is after each slot, until cancelled."""
+        """Record the pending sums after each slot, until cancelled."""
         while True:
             await self._some.wait()
             slot, begun_us = divmod(self._clock.now_us(), SLOT_US)
@@ -79,20 +83,20 @@ class OutcomeAggregator:
                     self._some.clear()
 
     async def flush(self) -> None:
-        """Tell all there is at once, after what is being told."""
+        """Record all pending sums now, after a recording in progress."""
         async with self._flushing:
             while await self._tell_next():
                 pass
 
     async def _tell_next(self, before_slot: int | None = None) -> bool:
-        """Tell each service's breaker its oldest: of whom there is much, nobody else waits for. False: that was all."""
+        """Record the oldest sums of each service, so that none waits for a busy one. Return False if there were none."""
         waiting = self._sums.take(_AT_ONCE, before_slot)
         for start in range(0, len(waiting), _AT_ONCE):
             await asyncio.gather(*(self._tell(service) for service in waiting[start : start + _AT_ONCE]))
         return bool(waiting)
 
     async def _tell(self, waiting: PendingOutcomes) -> None:
-        """Tell one service's breaker. Who did not answer once is not asked again: all of it is unheard then."""
+        """Record one service's sums. If the store does not respond, all pending sums of the service are unheard."""
         (plan, sums), now_us = waiting, self._clock.now_us()
         told = [of.outcomes(now_us) for of in sums]
         try:
@@ -104,7 +108,7 @@ class OutcomeAggregator:
         self._reports.on_told(plan.service, told)
         for transition in transitions:
             self._observer.transitioned(transition)
-        await asyncio.sleep(0)  # a store in this process has not waited for anything
+        await asyncio.sleep(0)  # yield: an in-process store does not
 
     def _heard(self, plan: CounterPlan, sums: Sequence[Sum]) -> None:
         for result, count in ((OK, sum(of.succeeded for of in sums)), (ERROR, sum(of.failed for of in sums))):

@@ -1,4 +1,4 @@
-"""Outcomes on their way to the breakers: whose they may be, and what their sender hears."""
+"""Endpoint that receives pushed outcomes: checks the reporter's authorization and answers each batch."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,21 +12,21 @@ from webhook.outcomes.aggregator import OutcomeAggregator, OutcomeReports
 from webhook.ports import Caller, Clock
 
 _AT_ONCE = 100
-"""Outcomes, of all reporters together, to one turn of the loop: a review takes a few turns, the largest batch 20 ms."""
+"""Outcomes per turn of the event loop, of all reporters: a review takes a few turns, the largest batch 20 ms."""
 _WAITING_MAX_BYTES = 64 * 1024 * 1024
-"""Of bodies that are to be taken: it is a hundred of the largest batches, where nobody fills them up."""
+"""Maximum size of the waiting bodies, about a hundred of the largest batches without padding."""
 
 
 class TooManyReportsError(Exception):
-    """Too much waits to be taken."""
+    """Too many bytes of reports are waiting to be processed."""
 
 
 class NotAReporterError(Exception):
-    """Of all that was sent nothing is of a service that this reporter may speak for. Safe to show to it."""
+    """The reporter may not push outcomes for any service in its batch. The message is safe to show to it."""
 
 
 class OutcomeEndpoint:
-    """`/v1/outcomes`. A reporter learns of no service but those that name it."""
+    """`/v1/outcomes`. Answers reveal only services that list the reporter."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class OutcomeEndpoint:
         self._waiting_bytes = 0
 
     async def receive(self, body: bytes, caller: Caller) -> bytes:
-        """Take one batch when those before it are taken, and return the answer to it.
+        """Process one batch, after those before it, and return the response body.
 
-        BadOutcomesError: nothing is taken, the body is wrong. NotAReporterError: nothing of it is the caller's to say.
-        NoPolicyError: nobody knows yet whose it is. TooManyReportsError: its sender should come again.
+        BadOutcomesError: the body is invalid; nothing is accepted. NotAReporterError: the caller may not push any of
+        it. NoPolicyError: no policy is loaded yet. TooManyReportsError: the reporter should retry later.
         """
         at_us = self._clock.now_us()
         if self._waiting_bytes and self._waiting_bytes + len(body) > _WAITING_MAX_BYTES:
@@ -54,7 +54,7 @@ class OutcomeEndpoint:
         self._waiting_bytes += len(body)
         try:
             async with self._turn:
-                await asyncio.sleep(0)  # a small batch, or a bad one, takes time too
+                await asyncio.sleep(0)  # yield for small and invalid batches, too: they also take time
                 return await self._take(body, caller, at_us)
         finally:
             self._waiting_bytes -= len(body)

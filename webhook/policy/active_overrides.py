@@ -1,4 +1,4 @@
-"""Active overrides: a bad document changes nothing, an entry ends by itself."""
+"""Active overrides: loaded from a document, ended automatically; an invalid document changes nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,13 +28,13 @@ class ActiveOverrides:
     def __init__(self, observer: Observer, clock: Clock, source: str = "") -> None:
         self.source = source
         self.prepare: Callable[[Mapping[str, tuple[Override, ...]]], Awaitable[None]] | None = None
-        """Compiles the services that other entries change, before these are live."""
+        """Compiles the services that new entries change, before the entries take effect."""
         self._observer = observer
         self._clock = clock
         self._in_force = LiveOverrides()
         self._good = OverridesDocument()
         self._newest: OverridesDocument | None = None
-        """A newer document that cannot be used yet: two of its entries clash until one of them ends."""
+        """A newer document that cannot be used yet: two of its entries conflict until one of them ends."""
         self._place = ""
         self._raw: bytes | None = None
         self._errors: tuple[str, ...] = ()
@@ -51,13 +51,13 @@ class ActiveOverrides:
         return self._errors
 
     async def run(self) -> None:
-        """End entries also while no review is made, until cancelled."""
+        """End entries even without reviews, until cancelled."""
         while True:
             self.current()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def on_document(self, raw: bytes, place: str) -> bool:
-        """Check a document; b"" means that there is none."""
+        """Check and load a document; b"" means that there is none. Return whether the newest document is valid."""
         async with self._reading:
             if raw == self._raw:
                 return not self._errors
@@ -76,7 +76,7 @@ class ActiveOverrides:
             return not self._errors
 
     def on_unreadable(self, errors: Sequence[str]) -> None:
-        """Record that there is no document that could be checked: live entries stay until their ends."""
+        """Report that the document cannot be read: live entries stay until their ends."""
         self._raw = None
         self._refuse(errors)
 

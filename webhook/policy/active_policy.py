@@ -1,8 +1,8 @@
-"""The active policy: what is in force under the overrides in force, compiled before it is asked for.
+"""Active policy: the policy in force under the active overrides, compiled in advance.
 
-A policy of a thousand services takes a tenth of a second to compile. Whoever swaps policies has it done first, a few
-services in each turn of the loop; the swap is an assignment, and no review compiles a policy. Overrides concern a few
-services: these alone are compiled anew, and share the rest.
+A policy of a thousand services takes a tenth of a second to compile. It is compiled before the swap, a few services per
+turn of the event loop; the swap is an assignment, and no review compiles a policy. Overrides concern a few services:
+only these are recompiled, and the others are shared.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from webhook.ports import Overrides
 from webhook.support.garbage_collection import put_off
 
 AT_A_TIME = 20
-"""Services that are compiled in one turn of the loop: about a millisecond."""
+"""Services compiled per turn of the event loop: about a millisecond."""
 _POLICIES_KEPT = 8
 
 
 class _Active(NamedTuple):
-    """A policy under these entries; `changed`: what of it they make another."""
+    """A compiled policy under override `entries`; `changed`: the services that they change."""
 
     entries: Mapping[str, tuple[Override, ...]]
     changed: Mapping[str, CompiledService]
     compiled: CompiledPolicy
 
     def known(self, entries: Mapping[str, tuple[Override, ...]]) -> dict[str, CompiledService]:
-        """Return what under other entries is the same."""
+        """Return the changed services that are the same under other entries."""
         return {
             name: one
             for name, one in self.changed.items()
@@ -44,33 +44,33 @@ class _Active(NamedTuple):
 
 
 class ActivePolicy:
-    """Compiled policies by hash: the one in force, those of a moment ago, and one that is about to be."""
+    """Compiled policies by hash: the one in force, recent ones, and the next one."""
 
     def __init__(self, overrides: Overrides) -> None:
         self._overrides = overrides
         self._bases: dict[str, CompiledPolicy] = {}
-        """As their documents have them."""
+        """Policies without overrides."""
         self._active: dict[str, _Active] = {}
         self._coming: dict[str, _Active] = {}
-        """Under overrides that are about to be in force."""
+        """Policies under the next overrides, before these are active."""
 
     async def prepare(self, loaded: LoadedPolicy) -> None:
-        """Compile a policy that is to be in force, in parts."""
+        """Compile a policy before it is in force, in parts."""
         with put_off():
             base = self._bases.pop(loaded.hash, None) or CompiledPolicy(
                 loaded, await _in_parts(compile_services(loaded))
             )
-            self._keep(base)  # as the newest, also where it was in force before
+            self._keep(base)  # as the newest, even if it was in force before
             await self._prepare(base, self._overrides.current().entries)
 
     async def prepare_overrides(self, entries: Mapping[str, tuple[Override, ...]]) -> None:
-        """Compile what is in force as it will be under other overrides, in parts."""
+        """Compile the kept policies under new overrides before these are active, in parts."""
         for base in tuple(self._bases.values()):
             await self._prepare(base, entries)
             await asyncio.sleep(0)
 
     def compiled(self, loaded: LoadedPolicy) -> CompiledPolicy:
-        """Return a policy as it is under the overrides in force. One that nobody prepared is compiled now."""
+        """Return a policy under the active overrides. If it was not prepared, compile it now."""
         entries = self._overrides.current().entries
         active = self._active.get(loaded.hash)
         if active is None or active.entries is not entries:
@@ -89,11 +89,11 @@ class ActivePolicy:
     async def _prepare(self, base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]]) -> None:
         known = self._known(base, entries)
         parts = await _in_parts(compile_overridden(base, entries, known))
-        if base.hash in self._bases:  # else others have come meanwhile, and it is kept no longer
+        if base.hash in self._bases:  # else newer policies have displaced it meanwhile
             self._coming[base.hash] = _active(base, entries, {**known, **parts})
 
     def _known(self, base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]]) -> dict[str, CompiledService]:
-        """Return what is compiled already. How many breakers may be open stands in the plans of all that have one."""
+        """Return services compiled already; none if the limit on open breakers, part of every plan, has changed."""
         active = self._active.get(base.hash)
         if active is None or breakers_open_max(active.compiled.policy) != breakers_open_max(base.policy):
             return {}

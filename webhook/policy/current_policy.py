@@ -1,4 +1,4 @@
-"""Current policy: checked, compiled and swapped as a whole. A bad document changes nothing and is reported once."""
+"""Current policy: checked, compiled and swapped as a whole. An invalid document is only reported, and only once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +14,7 @@ from webhook.ports import Clock, Observer, PolicyCheck
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """Result of checking one document: a policy, or errors. Equal `identity`: nothing new to report."""
+    """Result of checking one document: a policy, or errors. An attempt of equal `identity` is not reported again."""
 
     identity: str
     loaded: LoadedPolicy | None = None
@@ -46,7 +46,7 @@ class CurrentPolicy:
 
     @property
     def loaded_at_us(self) -> int:
-        """When the current policy was swapped in; 0 without one."""
+        """Time at which the current policy was swapped in; 0 without one."""
         return self._history.since_us
 
     def current(self) -> LoadedPolicy | None:
@@ -78,7 +78,7 @@ class CurrentPolicy:
         except DocumentError as error:
             return _Attempt(identity, errors=tuple(f"{place}:{problem}" for problem in error.problems))
         except CheckFailedError as error:
-            # Not the document's identity: it is checked again when it is read again.
+            # Not the document's identity, so that it is checked again when it is read again.
             failed = f"{place}: the policy could not be checked: {error}: it is tried again when it is read again"
             return _Attempt(f"unchecked: {failed}", errors=(failed,))
         if self._prepare is not None:
@@ -93,7 +93,7 @@ class CurrentPolicy:
             self._observer.policy_failed(attempt.errors)
             return
         self._history.take(attempt.loaded, self._clock.now_us())
-        # Also when the same document is back after a bad one: observers clear the error.
+        # Also if the former document is back after an invalid one, so that observers clear the error.
         self._observer.policy_loaded(attempt.loaded)
 
 

@@ -34,13 +34,13 @@ class Combination(Enum):
     MERGE_UNTIL = "merge until"
     """Merged with them into one entry that ends when the new one does."""
     REPLACE = "replace"
-    """Put in their place."""
+    """Replaces them."""
 
 
 class OverridesEditor:
     """Edits the document of an OverridesBook, and retries if another writer was first.
 
-    `policy` is the one to check new entries against; None: unchecked. `now_us` is the wall clock.
+    New entries are checked against `policy`, unless it is None. `now_us` is the wall clock.
     """
 
     def __init__(self, book: OverridesBook, policy: Policy | None, now_us: Callable[[], int]) -> None:
@@ -91,7 +91,7 @@ class OverridesEditor:
         raise UserError(f"{self._book.place}: changed by other writers {_TRIES} times in a row", "try once more")
 
     async def _read(self) -> OverridesDocument:
-        """Return the overrides; UserError, which lists every mistake, if the existing document is invalid."""
+        """Return the overrides. Raise UserError with every error if the existing document is invalid."""
         place = self._book.place
         try:
             document = load(await self._book.read())
@@ -105,7 +105,7 @@ class OverridesEditor:
 
 
 def new_entry(plain: dict[str, Any]) -> Override:
-    """Parse an entry; UserError with every mistake."""
+    """Parse an entry. Raise UserError with every error."""
     try:
         return parse_entry(plain)
     except DocumentError as error:
@@ -117,7 +117,7 @@ def new_entry(plain: dict[str, Any]) -> Override:
 
 
 def _combined(former: tuple[Override, ...], new: Override, combination: Combination) -> tuple[Override, ...]:
-    """Return the service's entries with the new one, which is the last."""
+    """Return the service's entries with the new one last."""
     if not former or combination is Combination.REPLACE:
         return (new,)
     if combination is not Combination.BESIDE:
@@ -143,7 +143,7 @@ def _refuse_unknown(policy: Policy, service: str) -> None:
 
 
 def _refuse_ineffective(policy: Policy, entry: Override) -> None:
-    """Refuse an entry without effect: an operator in an incident would not notice."""
+    """Reject an entry without effect, which an operator in an incident would not notice."""
     _refuse_unknown(policy, entry.service)
     if idle := remarks(policy, entry):
         raise UserError(f"{entry.service}: {'; '.join(idle)}", "see podgate policy render for what the service has")

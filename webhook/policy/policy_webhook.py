@@ -1,4 +1,4 @@
-"""Policies and overrides on their way into the cluster: judged beside the reviews of Pods, told to the observers."""
+"""Admission webhook for policy and overrides ConfigMaps: validates them and reports the results to the observers."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from webhook.ports import Clock, Observer, PolicyCheck, PolicySource
 
 
 class PolicyWebhook:
-    """`/validate-policy`. `clock` is the wall's: people write the ends of overrides by it."""
+    """`/validate-policy`. `clock` is the wall clock: the ends of overrides are wall clock times."""
 
     def __init__(
         self,
@@ -26,9 +26,9 @@ class PolicyWebhook:
         self._purpose = purpose
 
     async def review(self, body: bytes) -> bytes:
-        """Return the answer to one AdmissionReview.
+        """Return the response to one AdmissionReview.
 
-        BadReviewError: the body's fault. CheckFailedError: nothing came of it, and failurePolicy decides.
+        BadReviewError: the body is invalid. CheckFailedError: the check itself failed, and failurePolicy applies.
         """
         asked = decode_review(body, self._purpose)
         found = asked if isinstance(asked, PolicyReview) else await self._review(asked)
@@ -41,5 +41,5 @@ class PolicyWebhook:
             return await self._check.review(asked)
         loaded = self._policies.current()
         policy = None if loaded is None else loaded.policy
-        # A long one takes a part of a second, which no review should wait for.
+        # In a thread: a long document takes a fraction of a second.
         return await asyncio.to_thread(review_overrides, asked, policy, self._clock.now_us())

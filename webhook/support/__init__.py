@@ -1,1 +1,1 @@
-"""Support code that knows nothing of admission: caches, watched files, redaction."""
+"""Support code independent of admission: caches, watched files, redaction."""

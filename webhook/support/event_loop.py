@@ -1,4 +1,4 @@
-"""The event loop of our processes: uvloop's, kept from closing a descriptor twice and from crying wolf."""
+"""Event loop of Podgate's processes: uvloop with workarounds for a double close and for a false error report."""
 
 import socket
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import uvloop
 
 _GIVEN_UP = "the handler is closed"
-"""What uvloop says of writing to a connection that it has closed itself."""
+"""uvloop's error for writing to a connection that it has closed itself."""
 
 
 class EventLoop(uvloop.Loop):
-    """Lets go of a socket that it was given and could not connect, as asyncio's own loops do.
+    """Event loop that detaches a given socket after a failed connection, as asyncio's own loops do.
 
-    aiohttp's client gives sockets. Where the other side resets one before the TLS handshake's first bytes are written,
-    uvloop 0.23 closes the descriptor and leaves its number to the socket object, which closes it again when it is
-    collected. By then the number may belong to a caller's connection, or to a listener: both were seen to end.
+    aiohttp's client passes in sockets. If the peer resets one before the first bytes of the TLS handshake are written,
+    uvloop 0.23 closes the descriptor, and the socket object closes the same number again when it is collected. By then
+    the number may belong to a caller's connection or to a listener: both have been observed to be closed.
     """
 
     async def create_connection(self, *arguments: Any, sock: socket.socket | None = None, **options: Any) -> Any:
@@ -26,10 +26,10 @@ class EventLoop(uvloop.Loop):
             raise
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Say nothing of a TLS connection that was given up while its handshake went on.
+        """Ignore the error of a TLS connection that was closed during its handshake.
 
-        uvloop 0.23 closes its transport, then writes the handshake's last bytes to it, and tells that as a defect with
-        a stack. Whoever stops while the client connects would have that in the log.
+        uvloop 0.23 closes the transport, then writes the handshake's last bytes to it, and reports an error with a
+        stack trace. A shutdown while the client connects would log it.
         """
         error = context.get("exception")
         if isinstance(error, RuntimeError) and _GIVEN_UP in str(error) and "SSL" in context.get("message", ""):

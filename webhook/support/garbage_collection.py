@@ -1,7 +1,7 @@
-"""Garbage collection, put off while much is built that stays.
+"""Garbage collection, deferred while many long-lived objects are created.
 
-A full collection looks at every object there is, in one go: a third of a second with a policy of a thousand services.
-What stays is set aside afterwards, and never looked at again; without cycles it is freed all the same when it goes.
+A full collection scans every object without a break: a third of a second with a policy of a thousand services.
+Surviving objects are frozen afterwards and not scanned again; those without cycles are still freed by reference count.
 """
 
 import gc
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """Collect nothing within the block, and leave what is there after it out of all later collections."""
+    """Disable collection within the block, then exclude all existing objects from later collections."""
     was_on = gc.isenabled()
     gc.disable()
     try:

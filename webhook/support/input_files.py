@@ -31,7 +31,7 @@ class _YamlTwiceError(yaml.MarkedYAMLError):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: a timestamp is a string, as it is in the JSON that an API server gets.
+    """YAML as kubectl reads it: a timestamp is a string, as in the JSON that the API server receives.
 
     A duplicate key in a mapping is an error: otherwise the second would be used silently.
     """

@@ -1,4 +1,4 @@
-"""What was used lately: a bounded dictionary in which whatever has gone unused for longest makes room."""
+"""LRU cache with a bound."""
 
 from collections.abc import Iterable
 from typing import Generic, TypeVar
@@ -8,14 +8,14 @@ _V = TypeVar("_V")
 
 
 class Lately(Generic[_K, _V]):
-    """Keeps at most `entries_max`."""
+    """Dictionary of at most `entries_max` entries; a new one replaces the least recently used."""
 
     def __init__(self, entries_max: int) -> None:
         self._entries_max = entries_max
         self._kept: dict[_K, _V] = {}
 
     def get(self, key: _K) -> _V | None:
-        """Return what is kept, and keep it longest from now on."""
+        """Return the value and mark it as the most recently used; None if there is none."""
         value = self._kept.pop(key, None)
         if value is not None:
             self._kept[key] = value
@@ -27,7 +27,7 @@ class Lately(Generic[_K, _V]):
         self._kept[key] = value
 
     def __contains__(self, key: _K) -> bool:
-        """Look without using it."""
+        """Return whether `key` is cached, without marking it as used."""
         return key in self._kept
 
     def clear(self) -> None:

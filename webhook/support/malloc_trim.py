@@ -1,4 +1,4 @@
-"""Gives memory back to the system: what hundreds of connections used at one time would otherwise stay ours for ever."""
+"""Periodic malloc_trim: returns unused heap memory, for example after hundreds of connections, to the system."""
 
 import asyncio
 import ctypes
@@ -8,8 +8,8 @@ _EVERY_SECONDS = 10.0
 
 
 def giving_back() -> tuple[Callable[[], Awaitable[None]], ...]:
-    """Return the loop that does it; none where the C library has no way to. A flood left 50 MB without it."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others give back by themselves
+    """Return the trimming loop, or () if the C library has no malloc_trim. Without it, a flood of calls left 50 MB."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it; other C libraries return memory on their own
     if trim is None:
         return ()
 

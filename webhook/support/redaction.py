@@ -1,4 +1,4 @@
-"""What users and libraries wrote, fit to be shown: without passwords in URLs, and without secrets that were pasted."""
+"""Redaction of text from users and libraries: passwords in URLs and pasted secrets are masked."""
 
 import re
 from pathlib import Path
@@ -8,41 +8,41 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}://")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}://)([^\s'\"<>]+)")
 _QUERY = re.compile(r"\?[\w.%+-]+=[^\s'\"<>)]*")
 _PASTED = re.compile(r"[\r\n]|-----BEGIN|eyJ[A-Za-z0-9_-]{8}")
-"""A key, a token or a whole file, where a word belongs."""
+"""A key, a token or a whole file pasted in place of a word."""
 _LONGEST_SHOWN = 80
 _FILE_NAME = re.compile(r"[\w.-]{1,40}\.(crt|pem|key|json|jsonl|ya?ml|txt|conf|cfg)", re.ASCII)
 
 
 def masked(text: str) -> str:
-    """Return what a user wrote as a URL, good or bad, fit to be shown: whatever may be a password is `***`."""
+    """Return a URL, valid or not, with `***` in place of everything that may be a password."""
     if _PASTED.search(text):
         return HIDDEN
     found = _SCHEME.match(text)
     scheme = found[0] if found else ""
     rest = re.sub(r".*@", f"{HIDDEN}@", text[len(scheme) :], flags=re.DOTALL)
     authority, slash, path = rest.partition("/")
-    # What follows a colon and is no port is a password whose host was left out; what follows a ? may be anything.
+    # After a colon, anything but a port is a password without its host. After a ? there may be anything.
     authority = re.sub(r":(?!\d{1,5}(,|\?|$))(?![0-9a-fA-F:]*\])[^,]*", f":{HIDDEN}", authority)
     rest = re.sub(r"[?#](?!db=\d+$).*", f"?{HIDDEN}", authority + slash + path, flags=re.DOTALL)
     return scheme + rest
 
 
 def without_credentials(text: str) -> str:
-    """Return a library's words with each URL in them masked, and without queries."""
+    """Return a library's message with every URL and query masked."""
     if "://" in text:
         text = _URL.sub(lambda found: masked(found[0]), text)
     return _QUERY.sub(f"?{HIDDEN}", text) if "?" in text else text
 
 
 def value_shown(text: str) -> str:
-    """Return the value of a setting for its error: one line, short, and nothing that looks like a secret."""
+    """Return the value of a setting for its error message: one short line, without anything like a secret."""
     if _PASTED.search(text) or "@" in text or "://" in text:
         return masked(text)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def path_shown(text: str) -> str:
-    """Return what was given as the path of a file, where it may be one: it may be what the file should hold."""
+    """Return a file's path if it looks like one, else `***`: it may be the content of the file instead."""
     try:
         is_path = not text or _FILE_NAME.fullmatch(text) or ("/" in text and Path(text).parent.is_dir())
     except (OSError, ValueError):

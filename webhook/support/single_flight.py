@@ -1,16 +1,16 @@
-"""What is long in the making is made once for all who ask meanwhile, and not again and again without a rest."""
+"""Single flight: concurrent callers share one computation, with a pause between runs."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
 _REST_FACTOR = 4
-"""However many ask, it is being made a fifth of the time at most."""
+"""Pause in multiples of a run's duration: it takes at most a fifth of the time, if runs are short."""
 _REST_MAX_SECONDS = 0.5
 
 
 class Shared:
-    """Whoever asks while it is made, or due to be, has the same; nobody has one that was finished before."""
+    """A result shared by all callers during a run or the pause before it; a finished result is never reused."""
 
     def __init__(
         self,

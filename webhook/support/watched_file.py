@@ -1,4 +1,4 @@
-"""A value made from files: read again when they change, swapped whole when they are good, the last good one kept."""
+"""Value parsed from watched files: reloaded when they change, replaced as a whole; the last good value is kept."""
 
 import asyncio
 import stat
@@ -14,10 +14,11 @@ _T = TypeVar("_T")
 
 
 class Reloading(Generic[_T]):
-    """The constructor wants good files (UserError); `on_reading` hears of each change: what is wrong, None if nothing.
+    """A value that is reloaded. The constructor raises UserError for invalid files.
 
-    Files are polled: a mounted Secret is swapped by symbolic links, which file notifications miss. `parse` is called in
-    another thread but at the start: it only makes a value.
+    `on_reading` receives the result of each change: the error, or None. `parse` is called in another thread, except at
+    the start, and must have no side effects. Files are polled: a mounted Secret is swapped by symbolic links, which
+    file notifications miss.
     """
 
     def __init__(
@@ -36,31 +37,31 @@ class Reloading(Generic[_T]):
         self.generation = 1
         """Changes whenever the value does."""
         self.failures = 0
-        """How often changed files were found bad."""
+        """Number of changes to invalid files."""
         self.error: str | None = None
-        """What is wrong with the files as they stand now, None where they are the ones in force."""
+        """The error in the files' current content; None if it is in use."""
         on_reading(None)
 
     async def run(self, interval_seconds: float = _POLL_SECONDS) -> None:
-        """Look at the files again and again, until cancelled."""
+        """Poll the files until cancelled."""
         while True:
             await asyncio.sleep(interval_seconds)
             try:
-                found = await asyncio.to_thread(self._settled)  # neither a hung disk nor a long file hangs the server
+                found = await asyncio.to_thread(self._settled)  # a hung disk must not block the event loop
             except UserError as error:
                 self._failed(error)
             else:
                 self._take(found)
 
     def reload(self) -> None:
-        """Look at the files once, now."""
+        """Check the files once, now."""
         try:
             self._take(self._parsed(self._read()))
         except UserError as error:
             self._failed(error)
 
     def _settled(self) -> tuple[tuple[bytes, ...], _T] | None:
-        """Read files that changed until they read the same twice: they may be replaced in the middle of a reading."""
+        """Reread changed files until two reads agree: files may be replaced during a read."""
         contents = self._read()
         for _ in range(_READINGS_MAX if contents != self._contents else 0):
             before, contents = contents, self._read()
@@ -69,7 +70,7 @@ class Reloading(Generic[_T]):
         return self._parsed(contents)
 
     def _parsed(self, contents: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], _T] | None:
-        """Return what files say that changed, beside what they hold; None where they are those in force."""
+        """Return contents and parsed value of changed files; None if they are unchanged."""
         return (contents, self._value_of(contents)) if contents != self._contents else None
 
     def _value_of(self, contents: tuple[bytes, ...]) -> _T:
@@ -77,12 +78,12 @@ class Reloading(Generic[_T]):
             return self._parse(contents)
         except UserError:
             raise
-        except Exception as error:  # whatever the parser did not foresee: without this nobody hears which files it is
-            names, fault = ", ".join(map(str, self._paths)), type(error).__name__  # its words may quote the files
+        except Exception as error:  # unexpected: name the files in the error
+            names, fault = ", ".join(map(str, self._paths)), type(error).__name__  # its message may quote the files
             raise UserError(f"{names}: invalid content: {fault}", "restore a file of the expected format") from error
 
     def _take(self, found: tuple[tuple[bytes, ...], _T] | None) -> None:
-        """Swap all at once, in the event loop: nobody there sees a new value under the old generation."""
+        """Swap in the event loop, so that its tasks never see a new value with the old generation."""
         if found is not None:
             self._contents, self.value = found
             self.generation += 1
@@ -91,7 +92,7 @@ class Reloading(Generic[_T]):
             self._on_reading(None)
 
     def _failed(self, error: UserError) -> None:
-        if str(error) != self.error:  # the same bad files are one failure, however often they are looked at
+        if str(error) != self.error:  # unchanged invalid files count as one failure
             self.failures += 1
             self.error = str(error)
             self._on_reading(self.error)
@@ -101,8 +102,8 @@ class Reloading(Generic[_T]):
 
 
 def regular_content(path: Path, bytes_max: int) -> bytes:
-    """Return what a file holds, one byte more than `bytes_max` where it is longer; OSError where it is none."""
-    # Opening a pipe or a device could block for ever.
+    """Return at most `bytes_max` + 1 bytes of a file. Raise OSError if it is not a regular file."""
+    # Opening a pipe or a device could block forever.
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(0, "not a regular file")
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Structured logs: a line a denial but for floods, every Nth of the rest, and whatever an operator must hear of."""
+"""Structured logs: rate-limited denials, every Nth of the other reviews, and all events that concern an operator."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -19,13 +19,13 @@ __all__ = ["JsonLines", "Logs"]
 SAMPLE_EVERY = 100
 _ERRORS_MAX = 50
 _WORTH_A_LOOK = frozenset({State.OPEN, State.FORCED_OPEN, State.FORCED_CLOSED})
-_OUR_FAULT = 500  # a 503 is an answer: a breaker is open, a Namespace is not known
+_OUR_FAULT = 500  # unlike 503, which is a decision: a breaker is open, or a Namespace is unknown
 
 
 class Logs:
-    """An Observer. `sample_every` N writes every Nth review that is not denied, 0 none of them.
+    """An Observer. `sample_every` N logs every Nth review that is not denied; 0 logs none of them.
 
-    Of one service's denials of one code, so many a second are written as `denials_per_second_max` says.
+    `denials_per_second_max` limits the denials logged per service and code.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Logs:
         self._refusals = Bounded(self._lines, refusals_per_second_max)
         self._denials_per_second_max = denials_per_second_max
         self._denials: dict[tuple[str, str], Bounded] = {}
-        """By service, "" where none owns the Pod, and code."""
+        """By service ("" if no service owns the Pod) and code."""
         self._sample_every = sample_every
         self._admitted = 0
         self._former: tuple[list[logging.Handler], int] | None = None
@@ -92,7 +92,7 @@ class Logs:
         self._lines.write("info", "policy loaded", policy_hash=loaded.hash, services=services, starts_empty=fresh)
 
     def _keep(self, services: Collection[str]) -> None:
-        """Say what is still unsaid of services that are gone, and forget them."""
+        """Report the suppressed lines of services that are gone, and remove these."""
         for told in [told for told in self._denials if told[0] not in services]:
             self._denials.pop(told).close()
 
@@ -119,18 +119,18 @@ class Logs:
         self._lines.write(level, message, service=service, **shown)
 
     def said(self, level: str, message: str, /, **fields: Any) -> None:
-        """Write a line of the server's own life: started, draining, certificate rotated."""
+        """Log an event of the server's lifecycle: started, draining, certificate rotated."""
         self._lines.write(level, message, **fields)
 
     def adopt_standard_logging(self, level: int = logging.WARNING) -> None:
-        """Route `logging` (asyncio, aiohttp, ...) here, in place of whatever handlers it has, until `close`."""
+        """Route `logging` (asyncio, aiohttp, ...) here, replacing its handlers until `close`."""
         root = logging.getLogger()
         self._former = (list(root.handlers), root.level)
         root.handlers[:] = [StandardLogging(self._lines)]
         root.setLevel(level)
 
     def close(self) -> None:
-        """Say how many lines were suppressed; give `logging` back."""
+        """Report how many lines were suppressed; restore the handlers of `logging`."""
         self._refusals.close()
         self._keep(())
         if self._former is not None:
@@ -141,7 +141,7 @@ class Logs:
 
 
 def _told(transition: Transition) -> tuple[str, str]:
-    """Return level and words: a trip that was held back is what nobody may overlook, a hand what somebody must undo."""
+    """Return level and message: error for a suppressed trip, warning for a forced state, which needs to be reverted."""
     if transition.is_change:
         return ("warning" if transition.new in _WORTH_A_LOOK else "info"), "breaker transition"
     if transition.is_held_back:
@@ -175,7 +175,7 @@ def _fields(review: Review) -> dict[str, Any]:
 
 
 def _code(decision: Decision) -> str:
-    """Return the stable code of a denial: that of the first finding that denies."""
+    """Return the stable code of a denial: the code of the first finding that denies."""
     for finding in decision.findings:
         if finding.mode is Mode.ENFORCE:
             return finding.code

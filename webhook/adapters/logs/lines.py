@@ -1,4 +1,4 @@
-"""One JSON object a line, written whole and once; and a bound on how many lines a flood may cause."""
+"""JSON log lines, each written in one piece, and a rate limit per kind of line."""
 
 import logging
 import sys
@@ -14,7 +14,7 @@ from webhook.support.redaction import without_credentials
 
 LINES_PER_SECOND_MAX = 10
 TEXT_LENGTH_MAX = 2_000
-"""Characters of one text. What callers send may be long; a line that pipes split is of no use."""
+"""Maximum characters of one text. Callers may send long ones, and pipes split long lines."""
 
 _SECOND_NS = 1_000_000_000
 _encoder = msgspec.json.Encoder()
@@ -28,7 +28,7 @@ def clipped(text: str) -> str:
 
 
 class JsonLines:
-    """Writes lines to a stream. A line that cannot be written is dropped and counted, never raised."""
+    """Writer of lines to a stream. A line that cannot be written is dropped and counted; `write` does not raise."""
 
     def __init__(self, stream: TextIO | None = None, clock_ns: Clock = time.time_ns) -> None:
         self._stream = stream
@@ -39,7 +39,7 @@ class JsonLines:
         return self._clock_ns()
 
     def write(self, level: str, message: str, /, **fields: Any) -> None:
-        """Write one line; fields that say nothing (None, "", empty) are left out."""
+        """Write one line without empty fields (None, "", empty collections)."""
         line: dict[str, Any] = {"time": _rfc3339(self._clock_ns()), "level": level, "msg": message}
         line |= {name: value for name, value in fields.items() if value or value == 0}
         if self._lost:
@@ -49,7 +49,7 @@ class JsonLines:
             text = _encoder.encode(line).decode() + "\n"
             stream.write(text)
             stream.flush()
-        except (OSError, ValueError, TypeError):  # a pipe that is full or gone, a closed stream, what no JSON can hold
+        except (OSError, ValueError, TypeError):  # a full or closed pipe, a closed stream, a value without a JSON form
             self._lost += 1
         else:
             self._lost = 0
@@ -61,7 +61,7 @@ def _rfc3339(at_ns: int) -> str:
 
 
 class Bounded:
-    """At most so many lines a second; the first one afterwards says how many were suppressed. `about`: of what."""
+    """Rate limit in lines per second; the next line reports how many were suppressed. `about`: fields naming them."""
 
     def __init__(self, lines: JsonLines, per_second_max: int = LINES_PER_SECOND_MAX, **about: Any) -> None:
         self._lines = lines
@@ -76,7 +76,7 @@ class Bounded:
             self.put(level, message, **fields)
 
     def has_room(self) -> bool:
-        """Say whether a line may be put now; one that may not counts as suppressed, and need not be made."""
+        """Return whether `put` may be called now; if not, count a suppressed line."""
         second = self._lines.now_ns() // _SECOND_NS
         if second != self._second:
             self._second, self._written = second, 0
@@ -86,20 +86,20 @@ class Bounded:
         return False
 
     def put(self, level: str, message: str, /, **fields: Any) -> None:
-        """Write a line that there is room for."""
+        """Write a line after `has_room`."""
         self._written += 1
         suppressed, self._suppressed = self._suppressed, 0
         self._lines.write(level, message, **fields, suppressed=suppressed or None)
 
     def close(self) -> None:
-        """Say what is still unsaid."""
+        """Report the number of suppressed lines that has not been reported yet."""
         if self._suppressed:
             self._lines.write("warning", "log lines suppressed", **self._about, suppressed=self._suppressed)
             self._suppressed = 0
 
 
 class StandardLogging(logging.Handler):
-    """Brings what libraries say through `logging` into the same format, bounded: a flood of bad calls is one too."""
+    """Handler that writes records of `logging` in the same format, rate-limited: bad calls may cause many of them."""
 
     def __init__(self, lines: JsonLines) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class StandardLogging(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             message = record.getMessage()
-        except (TypeError, ValueError):  # a library's own mistake in its arguments
+        except (TypeError, ValueError):  # wrong arguments of a library
             message = str(record.msg)
         message = without_credentials(message)
         stack = without_credentials("".join(traceback.format_exception(*record.exc_info)) if record.exc_info else "")

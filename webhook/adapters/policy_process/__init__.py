@@ -1,1 +1,1 @@
-"""Checks policies in a process of their own: `parent` starts it and waits, `child` is what runs there."""
+"""Policy check in a separate process: `parent` starts it, `child` runs in it."""

@@ -1,6 +1,6 @@
-"""The process that checks one policy: the question on standard input, the answer on standard output, and its end.
+"""Child process that checks one policy: request on standard input, result on standard output.
 
-It imports nothing that it does not need, gives way to the server that started it, and cannot outlive its bounds.
+It imports only what it needs, runs at a lower priority than the server, and has limits on CPU time and memory.
 """
 
 import os
@@ -14,9 +14,9 @@ from webhook.core.policy_admission.check_codec import CheckResult, check_policy,
 from webhook.core.policy_admission.policy_review import DocumentReview, review_policy
 
 CPU_SECONDS_MAX = 60
-"""An orphan ends, too."""
+"""Ends an orphaned process, too."""
 DATA_BYTES_MAX = 256 << 20
-"""A thousand services take a fifth of it. A container that runs out of memory loses the server, too."""
+"""A thousand services take a fifth of it. Without a limit the container could run out of memory, server included."""
 _POLITE = 5
 _TOO_MUCH = Problem(
     1,
@@ -29,7 +29,7 @@ _TOO_MUCH = Problem(
 
 
 def loaded(given: bytes, purpose: str) -> bytes:
-    """Check a document as `webhook.core.document.load`."""
+    """Check a document with `check_policy`; return the encoded result."""
     try:
         return encode(check_policy(given, Purpose(purpose)))
     except MemoryError:
@@ -37,7 +37,7 @@ def loaded(given: bytes, purpose: str) -> bytes:
 
 
 def reviewed(given: bytes) -> bytes:
-    """Check a document on its way into the cluster as `webhook.core.policy_admission.policy_review.review_policy`."""
+    """Check a document on admission with `review_policy`; return the encoded result."""
     return encode(review_policy(decode(given, DocumentReview)))
 
 
@@ -53,7 +53,7 @@ def main(task: str, *more: str) -> None:
 
 
 def _bound(what: int, most: int) -> None:
-    """Lower a limit; one that is lower already stays."""
+    """Lower a limit, unless it is already lower."""
     _, hard = resource.getrlimit(what)
     least = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(what, (least, hard))

@@ -1,4 +1,4 @@
-"""Has policies checked by a process that lives for one check: it takes seconds, and no review waits for any of them."""
+"""Policy check in one child process per check: a check takes seconds, and no review waits for it."""
 
 import asyncio
 import os
@@ -19,13 +19,13 @@ from webhook.errors import CheckFailedError
 from webhook.support.garbage_collection import put_off
 
 TIMEOUT_SECONDS = 60.0
-"""From its start. The largest policy takes 5 s of a whole core; a container may have a tenth of one."""
+"""From the process's start. The largest policy takes 5 s of a whole core; a container may have a tenth of one."""
 
-# Not -m's own habit of looking into the working directory first, and not the environment: it holds our secrets.
+# -P: do not import from the working directory. The environment is not passed on: it holds secrets.
 _CHILD = (sys.executable, "-P", "-m", "webhook.adapters.policy_process.child")
 _KEPT = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 _LONGEST_COMPLAINT = 200
-_AT_A_TIME = 50  # services: half a millisecond
+_AT_A_TIME = 50  # services decoded per turn of the event loop: half a millisecond
 
 
 class PolicyProcess:
@@ -68,7 +68,7 @@ class PolicyProcess:
                 answer, complaint = await process.communicate(given)
         except TimeoutError:
             raise CheckFailedError(f"not done after {self._timeout_seconds:g} s, and stopped") from None
-        except RuntimeError:  # uvloop's word for a process that is gone before all was written to it
+        except RuntimeError:  # raised by uvloop if the process ends before all input was written
             answer, complaint = b"", b""
         finally:
             await _end(process)
@@ -78,13 +78,13 @@ class PolicyProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Return what a Python needs to find this very package, wherever it was started."""
+    """Return the environment with which Python finds this package, whatever the working directory."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {**kept, "PYTHONPATH": str(Path(webhook.__path__[0]).parent)}
 
 
 async def _end(process: Process) -> None:
-    """Leave no process behind, also where nobody waits for its answer any more."""
+    """Kill the process if it is running, also if the caller was cancelled, and wait for its end."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
@@ -93,7 +93,7 @@ async def _end(process: Process) -> None:
 
 @contextmanager
 def _sense() -> Iterator[None]:
-    """Expect an answer that can be read."""
+    """Raise CheckFailedError if the answer cannot be decoded."""
     try:
         yield
     except (msgspec.MsgspecError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Records reviews and outcomes as events of `podgate replay`, in a thread of its own: nobody waits for a disk."""
+"""Recorder of reviews and outcomes as events for `podgate replay`, in its own thread: no review waits for a disk."""
 
 import threading
 import time
@@ -24,18 +24,18 @@ from webhook.support.condition import Condition
 __all__ = ["Recorder"]
 
 WAITING_MAX = 1024
-"""Reviews that wait to be written, each with all of its Pod: thousands a second. What comes beyond is dropped."""
+"""Maximum number of reviews waiting to be written, each with its whole Pod. Enough for thousands per second."""
 
 _LINES_AT_ONCE = 128
 _PAUSE_SECONDS = 0.25
-_PATIENCE_SECONDS = 5.0  # a disk that hangs must not keep a server from its end
+_PATIENCE_SECONDS = 5.0  # a disk that hangs must not block the shutdown
 
 Labels = Callable[[str], Mapping[str, str] | None]
 _Line = Mapping[str, Any]
 
 
 class _Asked(NamedTuple):
-    """A request as it waits: its line is made where nobody waits for it."""
+    """A waiting request; its line is encoded in the recorder's thread."""
 
     at_us: int
     request: Request
@@ -43,9 +43,9 @@ class _Asked(NamedTuple):
 
 
 class Recorder:
-    """An Observer. With `sample_every` N it keeps every Nth pool whole, and every Nth service that is in none.
+    """An Observer. With `sample_every` N it records every Nth pool, and every Nth service without a pool, completely.
 
-    Which, their names alone decide: so a quota that is recorded is recorded whole, by every replica.
+    Only their names determine which: so every replica records the same quotas completely.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Recorder:
         self._waiting: deque[_Asked | _Line] = deque()
         self._known: dict[str, Mapping[str, str]] = {}
         self._is_full = False
-        self._written = self._lost = self._turned_away = 0  # the first two are the thread's
+        self._written = self._lost = self._turned_away = 0  # the first two belong to the thread
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._write_on, name="recorder", daemon=True)
         self._thread.start()
 
     def watch_namespaces(self, labels: Labels) -> None:
-        """Take labels of Namespaces from `labels`; without it there are none in the record."""
+        """Set the source of Namespace labels; without it the record has none."""
         self._labels = labels
 
     def reviewed(self, review: Review) -> None:
@@ -79,12 +79,12 @@ class Recorder:
             return
         at_us = (review.started_ns + review.duration_ns) // 1000
         if decision.receipt is not None:
-            # What was counted was counted by the store's clock; the others follow it.
+            # Charges are counted by the store's clock; other events follow it.
             self._ahead_us = decision.receipt.at_us - at_us
         self._wait(_Asked(self._moved(at_us + self._ahead_us), request, self._labels(request.namespace)))
 
     def heard(self, service: str, outcomes: Sequence[Outcomes]) -> None:
-        """Keep what a breaker has heard. Pods come first: half of the room is theirs alone."""
+        """Record outcomes that a breaker has recorded. Half of the queue is reserved for Pods."""
         if not self._is_sampled(service):
             return
         now_us = self._now_us() + self._ahead_us
@@ -105,7 +105,7 @@ class Recorder:
             self._wait({"at": at_us / 1_000_000, "recorded": {"policyHash": loaded.hash}})
 
     def _moved(self, now_us: int) -> int:
-        """Return the moment in the record's time, which never goes back."""
+        """Return the time in the record's time, which never goes back."""
         self._last_us = max(self._last_us, now_us - self._file.zero_us)
         return self._last_us
 
@@ -116,11 +116,11 @@ class Recorder:
             self._turned_away += 1
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events were written and how many dropped, so far."""
+        """Return the number of events by result: written or dropped."""
         return {"written": self._written, "dropped": self._lost + self._turned_away}
 
     def close(self) -> None:
-        """Write what waits; a disk that takes longer than some seconds is left to itself."""
+        """Write the waiting events; give up after some seconds."""
         self._ending.set()
         self._thread.join(_PATIENCE_SECONDS)
 
@@ -139,7 +139,7 @@ class Recorder:
             except FullError:
                 self._is_full = True
                 self._failed(count, "it has reached --record-max-bytes: nothing more is recorded")
-            except Exception as error:  # noqa: BLE001  a thread that ends unseen would record no more
+            except Exception as error:  # noqa: BLE001  a thread that ended unnoticed would record nothing more
                 self._failed(count, getattr(error, "strerror", None) or repr(error))
             else:
                 self._written += count
@@ -147,11 +147,11 @@ class Recorder:
 
     def _failed(self, lines: int, reason: str) -> None:
         self._lost += lines
-        self._known.clear()  # labels among them are written again
+        self._known.clear()  # labels that were lost are written again
         self._failure.enter(reason)
 
     def _lines(self, event: _Asked | _Line) -> Iterator[bytes]:
-        time.sleep(0)  # one event at a time: a review that waits for the interpreter comes in between
+        time.sleep(0)  # release the interpreter to waiting reviews after each event
         if not isinstance(event, _Asked):
             yield _encoded(event)
             return
@@ -162,25 +162,25 @@ class Recorder:
         yield _encoded(pod_event(request, at_us))
 
     def transitioned(self, transition: Transition) -> None:
-        """Not kept: a replay finds it by itself."""
+        """Not recorded: a replay computes it."""
 
     def refused(self, reason: str, detail: str) -> None:
-        """Not kept: nobody was judged."""
+        """Not recorded: there was no decision."""
 
     def policy_failed(self, errors: Sequence[str]) -> None:
-        """Not kept: it changes nothing."""
+        """Not recorded: it changes nothing."""
 
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        """Not kept: it changes nothing."""
+        """Not recorded: it changes nothing."""
 
     def overrides_loaded(self, live: Sequence[Override]) -> None:
-        """Not kept: a replay has none."""
+        """Not recorded: a replay has no overrides."""
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
-        """Not kept: a replay has none."""
+        """Not recorded: a replay has no overrides."""
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        """Not kept: a replay has none."""
+        """Not recorded: a replay has no overrides."""
 
 
 def _encoded(event: _Line) -> bytes:
@@ -188,11 +188,11 @@ def _encoded(event: _Line) -> bytes:
 
 
 def _sampled(policy: Policy, every: int) -> frozenset[str]:
-    """Return the services that are kept: those of the first 1/N of all pools and services, in the order of a hash."""
+    """Return the services to record: those of the first 1/N of all pools and services, in the order of a hash."""
     tags = sorted({service.tag for service in policy.services}, key=lambda tag: (crc32(tag.encode()), tag))
     kept = set(tags[: -(-len(tags) // every)])
     return frozenset(service.name for service in policy.services if service.tag in kept)
 
 
 def _unknown(_: str) -> None:
-    """Know no Namespace."""
+    """Return None: no Namespace labels are known."""

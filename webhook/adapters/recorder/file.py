@@ -1,4 +1,4 @@
-"""The file of a record: whole lines, appended; nobody but its owner may read it."""
+"""Record file: whole lines, appended, readable only by its owner."""
 
 import fcntl
 import os
@@ -15,23 +15,23 @@ from webhook.errors import UserError
 _DAY_US = 86_400_000_000
 _HEAD_BYTES = 4096
 _TAIL_BYTES = 1 << 20
-"""Longer than any line that a server writes of a Pod that a cluster takes."""
+"""Longer than any line: a cluster limits the size of a Pod."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class FullError(Exception):
-    """The file has the size that it may have."""
+    """The file has reached its maximum size."""
 
 
 class RecordFile:
-    """One file, new or continued. `zero_us` is what its events count from, `last_us` the newest of them.
+    """One file, new or continued. `zero_us` is the origin of its events' times, `last_us` the newest of these times.
 
-    A new one counts from the last midnight, UTC: so buckets fall in a replay as they fell in the server, and records of
-    several servers can be merged by `at`.
+    The origin of a new file is the last midnight, UTC, so that a replay has the same bucket boundaries as the server
+    and records of several servers can be merged by `at`.
     """
 
     def __init__(self, path: Path, bytes_max: int, sample_every: int, now_us: int) -> None:
-        """Open for this process alone; UserError where it cannot be, or holds what no server has recorded."""
+        """Open the file exclusively. Raise UserError if that fails or the content is not a record."""
         self._path = path
         self._bytes_max = bytes_max
         self.zero_us, self.last_us = now_us - now_us % _DAY_US, 0
@@ -48,10 +48,10 @@ class RecordFile:
             raise UserError(f"--record-max-bytes: {bytes_max}: too few for a single line", "allow more") from None
 
     def _continue(self) -> None:
-        """Go on behind the last whole line, in the time of the first."""
+        """Continue after the last complete line, with the origin in the first line."""
         head = os.pread(self._fd, _HEAD_BYTES, 0)
         tail = os.pread(self._fd, _TAIL_BYTES, max(0, self.size - _TAIL_BYTES))
-        cut = len(tail) - tail.rfind(b"\n") - 1  # a line that a crash has left unfinished
+        cut = len(tail) - tail.rfind(b"\n") - 1  # an incomplete line left by a crash
         try:
             since = datetime.fromisoformat(msgspec.json.decode(head[: head.index(b"\n")])["recorded"]["since"])
             newest = msgspec.json.decode(tail[: len(tail) - cut].splitlines()[-1])["at"]
@@ -66,12 +66,12 @@ class RecordFile:
         raise UserError(f"--record: {self._path}: {reason}", "give another path, or remove the file")
 
     def _head(self, sample_every: int) -> dict[str, Any]:
-        """Return the line that says what the record is."""
+        """Return the head line, which describes the record."""
         since = datetime.fromtimestamp(self.zero_us // 1_000_000, UTC)
         return {"at": 0, "recorded": {"since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "sampleEvery": sample_every}}
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Append lines, all or none. FullError: they would not fit. OSError: the disk's."""
+        """Append all lines or none. Raise FullError if they do not fit, OSError if writing fails."""
         data = b"".join(lines)
         if self.size + len(data) > self._bytes_max:
             raise FullError
@@ -89,7 +89,7 @@ class RecordFile:
 
 
 def _opened(path: Path) -> int:
-    """Open without following a link, and without waiting for a pipe's reader."""
+    """Open and lock the file without following a symbolic link or blocking on a pipe."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:

@@ -1,1 +1,1 @@
-"""Outcomes that reporters push: the report format, and sums of many reports."""
+"""Outcomes pushed by reporters: report format, and sums of many reports."""

@@ -1,4 +1,4 @@
-"""Sums pushed outcomes by service, generation and 100 ms until they are told; those of single Pods stay single."""
+"""Sums of pushed outcomes by service, breaker generation and slot of 100 ms; outcomes with a Pod uid stay separate."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from webhook.core.outcomes.report import Pushed
 from webhook.core.quota import CounterPlan
 
 SLOT_US = 100_000
-"""The shortest interval that a policy may have. Slots are aligned as intervals are: one of 1s holds ten whole ones."""
+"""The shortest interval of a policy. Slots are aligned like intervals: an interval of 1s contains ten whole slots."""
 
 MOST_WAITING = 20_000
-"""Some 10 MB. Two batches of outcomes of single Pods, or all services of the largest policy for 400 ms."""
+"""About 10 MB: two batches of outcomes with Pod uids, or all services of the largest policy for 400 ms."""
 
 
 class Sum(Struct, gc=False):
-    """How some requests fared that came within one slot, or one Pod."""
+    """Sum of the outcomes of requests within one slot, or one outcome with a Pod's `uid`."""
 
     slot: int
     generation: int | None
@@ -32,31 +32,31 @@ class Sum(Struct, gc=False):
         return self.succeeded + self.failed
 
     def outcomes(self, now_us: int) -> Outcomes:
-        """Return it with its age: that of its slot's middle.
+        """Return the sum with its age, measured from the middle of its slot.
 
-        A store goes by a clock of its own, whose intervals may begin anywhere in a slot. From the middle nothing counts
-        more than 50 ms from when it came; where the clocks agree to 50 ms, all of it counts in its interval.
+        The store has its own clock, so its intervals may begin anywhere in a slot. Measured from the middle, no outcome
+        is more than 50 ms off its arrival; if the clocks agree within 50 ms, all of them count in their interval.
         """
         age_us = max(0, now_us - self.slot * SLOT_US - SLOT_US // 2)
         return Outcomes(self.succeeded, self.failed, self.latency_us, self.uid, self.generation, age_us)
 
 
 class PendingOutcomes(NamedTuple):
-    """What is to be told of one service, in its order."""
+    """Pending sums of one service, in order of arrival."""
 
     plan: CounterPlan
     sums: list[Sum]
 
 
 class Dropped(NamedTuple):
-    """So many outcomes of a service."""
+    """Number of outcomes dropped for a service."""
 
     service: str
     outcomes: int
 
 
 class _Service(NamedTuple):
-    """What waits of one service: all of it in its order, and by slot and generation what more can be added to."""
+    """Pending sums of one service: all in order of arrival, and by slot and generation those that can still grow."""
 
     plan: CounterPlan
     order: deque[Sum]
@@ -64,9 +64,10 @@ class _Service(NamedTuple):
 
 
 class Sums:
-    """What was pushed and not told yet. Beyond `most` sums the service that has the most waiting loses its oldest.
+    """Pending sums of all services. Beyond `most` sums, the service with the most pending sums loses its oldest.
 
-    So a push costs no other service any that has no more waiting than its own, or no more than an even share of `most`.
+    So a push never costs another service a sum if that one has at most as many pending sums as the pushing service, or
+    at most an even share of `most`.
     """
 
     def __init__(self, most: int = MOST_WAITING) -> None:
@@ -74,13 +75,13 @@ class Sums:
         self._waiting: dict[tuple[str, str], _Service] = {}
         self._count = 0
         self._alike: dict[int, dict[tuple[str, str], _Service]] = {}
-        """By key who has so many sums waiting: of those with the most one must give."""
+        """Services by their number of pending sums, to find one with the most."""
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> list[Dropped]:
-        """Take outcomes of a service that came at one moment; return what of which service was dropped for them."""
+        """Add outcomes of one service that arrived at `at_us`; return what was dropped to make room."""
         slot, service = at_us // SLOT_US, self._waiting.get(plan.key)
         if service is None:
             service = self._waiting[plan.key] = _Service(plan, deque(), {})
@@ -97,7 +98,7 @@ class Sums:
         return [self._drop(service) for _ in range(self._count - self._most)]
 
     def take(self, most_each: int = MOST_WAITING, before_slot: int | None = None) -> list[PendingOutcomes]:
-        """Hand over the oldest of each service, in the order of coming; the rest, and later slots, wait on."""
+        """Remove and return the oldest sums of each service, at most `most_each`, of slots before `before_slot`."""
         taken = [
             PendingOutcomes(service.plan, self._pop(service, most_each, before_slot))
             for service in tuple(self._waiting.values())
@@ -105,7 +106,7 @@ class Sums:
         return [waiting for waiting in taken if waiting.sums]
 
     def take_of(self, plan: CounterPlan) -> list[Sum]:
-        """Hand over all there is of one service."""
+        """Remove and return all sums of one service."""
         service = self._waiting.get(plan.key)
         return [] if service is None else self._pop(service, MOST_WAITING, None)
 
@@ -127,7 +128,7 @@ class Sums:
         return popped
 
     def _resized(self, service: _Service, by: int) -> None:
-        """Note that a service has so many more sums waiting, or fewer."""
+        """Update the counts after a service's pending sums changed in number by `by`."""
         key, count = service.plan.key, len(service.order)
         self._count += by
         if count != by:

@@ -1,6 +1,6 @@
-"""Outcomes that reporters push: bytes in, typed outcomes out; who may report for which service; bytes out.
+"""Report format of pushed outcomes: decoding, authorization of reporters, and encoding of the response.
 
-A batch that is wrong in one place is refused as a whole, and says where.
+A batch with one invalid outcome is rejected as a whole; the error names the place.
 """
 
 import re
@@ -16,11 +16,11 @@ from webhook.core.policy.model import Service
 from webhook.core.policy_spec import OutcomeSource
 
 MOST_OUTCOMES = 10_000
-"""In one batch: what a busy gateway sees in a second. They are read in 3 ms."""
+"""Per batch: what a busy gateway handles in one second. Decoding takes 3 ms."""
 
 LONGEST_LATENCY_SECONDS = 86_400
 MOST_LISTED = 20
-"""Refused outcomes that an answer names; how many they are in all, the sender can tell."""
+"""Maximum number of refused outcomes listed in a response; the reporter can compute their total."""
 
 _LARGEST_EXACT = 1 << 53
 _LONGEST_SHOWN = 80  # characters of a value: enough to find it
@@ -34,17 +34,17 @@ _REMEDIES = {
 }
 _NO_FIELD = f"the fields are {', '.join(_REMEDIES)}"
 _NO_LIST = f"send a JSON list of at most {MOST_OUTCOMES} outcomes"
-# What an object calls its field may hold all of this too: only the last, up to the end, is the library's own.
+# A field's name may contain this pattern, too: only the last match, up to the end, is from the library.
 _PLACED = re.compile(r"(.*) - at `\$\[(\d+)\](?:\.(\w+))?`", re.DOTALL)
 _OF_AN_OBJECT = re.compile("Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 
 class BadOutcomesError(Exception):
-    """The body is no batch of outcomes; the message is for its sender, and safe to show."""
+    """The body is not a valid batch of outcomes. The message is safe to show to the reporter."""
 
 
 class Pushed(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """How one request of a service fared; `latency` in seconds. `uid`: that of the Pod which it was an outcome of."""
+    """Outcome of one request of a service; `latency` in seconds. `uid`: the Pod whose outcome it is."""
 
     service: Annotated[str, Meta(min_length=1, max_length=63)]
     ok: bool
@@ -54,7 +54,7 @@ class Pushed(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 
 class Refusal(StrEnum):
-    """Why nobody hears an outcome. Its sender is not told which: that would be to learn of other services."""
+    """Reason for refusing an outcome. It is not disclosed to the reporter, as it would reveal other services."""
 
     NO_SERVICE = "noService"
     NOT_PUSHED = "notPushed"
@@ -81,7 +81,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode(body: bytes) -> tuple[Pushed, ...]:
-    """Read a batch; BadOutcomesError names the first thing that is wrong with it."""
+    """Decode a batch; BadOutcomesError names the first error."""
     try:
         return _decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -91,7 +91,7 @@ def decode(body: bytes) -> tuple[Pushed, ...]:
 
 
 def refusal(service: Service | None, client_id: str) -> Refusal | None:
-    """Return why a service of the policy, None where there is none, does not hear this reporter."""
+    """Return why a reporter may not push outcomes for a service (None: not in the policy); None if it may."""
     if service is None:
         return Refusal.NO_SERVICE
     outcomes = service.breaker.outcomes if service.breaker is not None else None
@@ -101,13 +101,13 @@ def refusal(service: Service | None, client_id: str) -> Refusal | None:
 
 
 def refused(index: int, service: str, client_id: str) -> RefusedOutcome:
-    """Return what the sender hears, whatever the refusal was."""
+    """Return a refused outcome for the response: the same text for every reason."""
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
     return RefusedOutcome(index, service, f"no service of this name hears {client_id!r}: {remedy}")
 
 
 def encode(accepted: int, refusals: Sequence[RefusedOutcome]) -> bytes:
-    """Return the answer's bytes."""
+    """Return the response body."""
     return _encoder.encode(_Answer(accepted, refusals))
 
 
@@ -116,7 +116,7 @@ def _no_json(error: Exception) -> BadOutcomesError:
 
 
 def _in_words(error: str, body: bytes) -> str:
-    """Write `path: value: reason: remedy`: the library says where it is, but not what stands there."""
+    """Return `path: value: reason: remedy`: the library names the place, but not the value."""
     placed = _PLACED.fullmatch(error)
     if placed is None:
         return f"{_BODY}: {error}: {_NO_LIST}"
@@ -127,7 +127,7 @@ def _in_words(error: str, body: bytes) -> str:
     try:
         entry = _entries.decode(body)[index]
         value = entry if not field else _fields.decode(entry).get(field)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # it is, behind what was found first
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # not JSON after the first error
         raise _no_json(broken) from None
     path = written_path((index, field) if field else (index,))
     return f"{path}: {_shown(value)}: {reason}: {_REMEDIES.get(field, _NO_FIELD)}"
