@@ -32,7 +32,7 @@ OnUnheard = Callable[[CounterPlan, Sequence[Outcomes]], None]
 
 @dataclass(frozen=True, slots=True)
 class OutcomeReports:
-    """Callbacks for recorded outcomes (service, source, result, count), dropped ones (service, reason, count), refused."""
+    """Callbacks for numbers of outcomes: recorded (service, source, result), dropped (service, reason), or refused."""
 
     on_heard: Callable[[str, str, str, int], None]
     on_dropped: Callable[[str, str, int], None]
@@ -42,7 +42,7 @@ class OutcomeReports:
 
 
 class OutcomeAggregator:
-    """Records the outcomes of each 100 ms slot soon after its end. `on_unheard` receives those the store did not take."""
+    """Records each 100 ms slot soon after its end. `on_unheard` receives outcomes for which the store did not respond."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class OutcomeAggregator:
                 pass
 
     async def _tell_next(self, before_slot: int | None = None) -> bool:
-        """Record the oldest sums of each service, so that none waits for a busy one. Return False if there were none."""
+        """Record the oldest sums of each service: none waits for a busy one. Return False if there were none."""
         waiting = self._sums.take(_AT_ONCE, before_slot)
         for start in range(0, len(waiting), _AT_ONCE):
             await asyncio.gather(*(self._tell(service) for service in waiting[start : start + _AT_ONCE]))

@@ -52,7 +52,7 @@ class ActivePolicy:
         """Policies without overrides."""
         self._active: dict[str, _Active] = {}
         self._coming: dict[str, _Active] = {}
-        """Policies under the next overrides, before these are active."""
+        """Policies compiled in advance, under overrides that become active next."""
 
     async def prepare(self, loaded: LoadedPolicy) -> None:
         """Compile a policy before it is in force, in parts."""

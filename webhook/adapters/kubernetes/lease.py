@@ -84,7 +84,7 @@ class Lease:
         """Start of the newest successful renewal, by the loop's clock."""
 
     async def take(self, patience_seconds: float = math.inf, remedy: str = "") -> None:
-        """Wait until the Lease is acquired. Raise UserError, with `remedy`, if refused for `patience_seconds` on end.
+        """Wait until the Lease is acquired. Raise UserError, with `remedy`, if refused for all of `patience_seconds`.
 
         Time in which the API server does not answer does not count.
         """

@@ -1,4 +1,4 @@
-"""Watch of the cluster's Pods: listed in pages, and watched without gaps as far as the API server's history reaches.
+"""Watch of the cluster's Pods: listed in pages, and followed without gaps as far as the API server's history reaches.
 
 A list does not show Pods that were created and deleted before it. So the watch after a list resumes from the version
 that an earlier watch, or the previous leader's, had reached. Its events up to the list's version are older than the
