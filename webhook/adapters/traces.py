@@ -174,7 +174,7 @@ def open_traces(
     if urlsplit(endpoint).path in ("", "/"):
         endpoint = endpoint.rstrip("/") + _SIGNAL_PATH
     provider = TracerProvider(
-        sampler=ALWAYS_ON,  # reviews are sampled before
+        sampler=ALWAYS_ON,  # sampling has been done before
         resource=Resource.create({"service.name": "podgate", "service.version": version}),
         shutdown_on_exit=False,
     )

@@ -86,7 +86,7 @@ class Lease:
     async def take(self, patience_seconds: float = math.inf, remedy: str = "") -> None:
         """Wait until the Lease is acquired. Raise UserError, with `remedy`, if refused for all of `patience_seconds`.
 
-        Time in which the API server does not answer does not count.
+        A request that the API server does not answer restarts this period.
         """
         clock = asyncio.get_running_loop().time
         refused_since: float | None = None

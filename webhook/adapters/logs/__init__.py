@@ -141,7 +141,7 @@ class Logs:
 
 
 def _told(transition: Transition) -> tuple[str, str]:
-    """Return level and message: error for a suppressed trip, warning for a forced state, which needs to be reverted."""
+    """Return level and message: error for a suppressed trip, warning for an open or forced breaker or a lost probe."""
     if transition.is_change:
         return ("warning" if transition.new in _WORTH_A_LOOK else "info"), "breaker transition"
     if transition.is_held_back:

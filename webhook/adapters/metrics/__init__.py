@@ -81,10 +81,10 @@ class Metrics:
         self._last_good = False
         self._override_until_seconds: Mapping[str, float] = {}
         self._overrides_live: dict[str, Sequence[Override]] = {}
-        self._overrides_last_good: bool | None = None  # until there is a document, or known to be none
+        self._overrides_last_good: bool | None = None  # until a document is loaded or known to be missing
         self._contact_seconds: dict[str, float] = {}
         self._replicas = 1
-        self._is_reduced: bool | None = None  # only a server is in a mode
+        self._is_reduced: bool | None = None  # set only in a server
         self._expiry_seconds: Mapping[str, float] = {}
         self._recorded: Callable[[], Mapping[str, int]] = dict
         self._trace_parents: Callable[[], Mapping[str, int]] = dict

@@ -24,7 +24,7 @@ from webhook.support.condition import Condition
 __all__ = ["Recorder"]
 
 WAITING_MAX = 1024
-"""Maximum number of reviews waiting to be written, each with its whole Pod. Enough for thousands per second."""
+"""Maximum number of waiting events, each review with its whole Pod: thousands per second. Further ones are dropped."""
 
 _LINES_AT_ONCE = 128
 _PAUSE_SECONDS = 0.25
