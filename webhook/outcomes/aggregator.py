@@ -42,7 +42,7 @@ class OutcomeReports:
 
 
 class OutcomeAggregator:
-    """Records each 100 ms slot soon after its end; `on_unheard` receives outcomes that the store did not acknowledge."""
+    """Records each 100 ms slot soon after its end; `on_unheard` receives outcomes if the store does not respond."""
 
     def __init__(
         self,
