@@ -25,7 +25,7 @@ _TRIES = 10
 
 
 class Combination(Enum):
-    """How a new entry is combined with those in force for its service."""
+    """Ways to combine a new entry with those in force for its service."""
 
     BESIDE = "beside"
     """Added; an error if one of them sets the same thing."""
