@@ -1,4 +1,4 @@
-"""Who is calling: a client certificate and a bearer token that agree on one configured identity make a Caller."""
+"""Authenticator: identifies a Caller by a client certificate and a bearer token that match one configured identity."""
 
 import base64
 import hmac
@@ -24,18 +24,18 @@ from webhook.support.lru_cache import Lately
 _CACHED_MAX_SECONDS = 60
 _CERTIFICATES_MAX = 512
 _TOKENS_MAX = 32
-"""Of one certificate: whoever brings more than that pushes out none but those of the same certificate."""
+"""Per certificate: a client that sends more tokens displaces only its own."""
 _CLIENT_ID_LENGTH_MAX = 256
 _US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLimits:
-    """What is asked of every token, beside its identity."""
+    """Requirements on every token, regardless of its identity."""
 
     lifetime_max_seconds: float = 86_400
     leeway_seconds: float = 10
-    """How far an issuer's clock may be off."""
+    """Permitted clock skew of an issuer."""
     binding: Binding = Binding.IF_PRESENT
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class TokenLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
-    """A token that was good at `since_us`, and is so until `until_us` unless it gets denied."""
+    """A token that was verified at `since_us`; the result is valid until `until_us`, unless the token is denied."""
 
     caller: Caller
     jti: str | None
@@ -58,16 +58,16 @@ class _Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A certificate, and the good tokens that lately came with it, by their SHA-256."""
+    """A certificate, and the valid tokens recently used with it, by their SHA-256."""
 
     certificate: CertificateIdentity
     verified: Lately[bytes, _Verified] = field(default_factory=lambda: Lately(_TOKENS_MAX))
 
 
 class Authenticator:
-    """Answers for each request: identity is checked per call, since connections outlive tokens and certificates.
+    """Authenticates each request, not each connection: connections outlive tokens and certificates.
 
-    Only good tokens are remembered, each with its certificate, and none beyond a change of keys or identities.
+    Only valid tokens are cached, each with its certificate. A change of keys or identities clears the cache.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Authenticator:
         self._rules = TokenRules(issuers=(), audiences=(), lifetime_max_seconds=0, leeway_seconds=0)
 
     async def authenticate_with_refresh(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Caller:
-        """Do the same as `authenticate`, but fetch keys once if the token's key is not known yet."""
+        """Authenticate as `authenticate` does; if the token's key is unknown, fetch the keys once and try again."""
         try:
             return self.authenticate(certificate_der, authorization)
         except KeyNotFoundError:
@@ -97,9 +97,9 @@ class Authenticator:
         return self.authenticate(certificate_der, authorization)
 
     def authenticate(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Caller:
-        """Return who calls; AuthenticationError (401 or 403) where that is nobody we know.
+        """Return the caller; AuthenticationError (401 or 403) if it has no configured identity.
 
-        `authorization` is every Authorization header of the request: two of them are two opinions.
+        `authorization` holds every Authorization header of the request; more than one is an error.
         """
         now_us = self._clock.now_us()
         if not certificate_der:
@@ -112,7 +112,7 @@ class Authenticator:
         token = _bearer(authorization)
         digest = sha256(token.encode()).digest()
         known = holder.verified.get(digest)
-        # Before `since_us` the clock has been set back: what it then says of the token is to be asked anew.
+        # If it is earlier than `since_us`, the clock was set back: verify the token again.
         if known is None or not known.since_us <= now_us < known.until_us:
             known = self._verify(token, certificate, now_us)
             holder.verified.keep(digest, known)
@@ -124,7 +124,7 @@ class Authenticator:
             refuse(AuthFailure.DENIED, f"iss {issuer!r}, jti {jti!r} is denied")
 
     def _follow(self) -> None:
-        """Forget what was verified by other keys or identities than those of now."""
+        """Clear the cached tokens if the keys or identities have changed."""
         generations = (self._keys.generation, self._identities.generation)
         if generations == self._generations:
             return
@@ -151,7 +151,7 @@ class Authenticator:
         try:
             claims = verify(token, self._keys, self._rules, now_us / _US)
         except AuthenticationError as error:
-            # Whose token it is nobody knows; whose connection it came over we do.
+            # The token is not verified, so its owner is unknown; the certificate of the connection is known.
             detail = f"{error.detail}, from the certificate {certificate.name!r}"
             raise type(error)(error.reason, detail, error.status) from None
         self._check_binding(claims, certificate)
@@ -160,7 +160,7 @@ class Authenticator:
         return _Verified(caller, claims.jti, now_us, min(ends_at_us, now_us + _CACHED_MAX_SECONDS * _US))
 
     def _caller(self, certificate: CertificateIdentity, claims: Claims) -> Caller:
-        """Return the caller of the first tuple that fits: their order in the file is their precedence."""
+        """Return the caller of the first matching identity: the order in the file is the precedence."""
         for identity in self._identities.value.callers:
             if _fits(identity, certificate, claims):
                 client_id = _client_id(identity, certificate, claims)
@@ -173,7 +173,7 @@ class Authenticator:
         )
 
     def _check_binding(self, claims: Claims, certificate: CertificateIdentity) -> None:
-        """Check that a token made for one certificate comes with that certificate (RFC 8705)."""
+        """Check that a certificate-bound token is used with its certificate (RFC 8705)."""
         binding = self._limits.binding
         if binding is Binding.OFF:
             return
@@ -191,7 +191,7 @@ class Authenticator:
 
 
 def require_role(caller: Caller, role: Role) -> None:
-    """Refuse a caller that is known but may not use this route."""
+    """Reject an authenticated caller whose role does not permit this route."""
     if caller.role != role:
         refuse(
             AuthFailure.ROLE, f"{caller.client_id!r} has the role {caller.role}, the route asks for {role}", status=403

@@ -1,4 +1,4 @@
-"""Problems of the documents of authentication as a UserError: one line each, with file, line and column."""
+"""Errors in authentication files, as a UserError: one line per problem, with file, line and column."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from webhook.errors import UserError
 
 @contextmanager
 def document_errors(name: str, content: bytes, kind: DocumentKind) -> Iterator[None]:
-    """Raise a DocumentError as a UserError. It shows nothing of a file that is not of this kind."""
+    """Convert a DocumentError into a UserError, which quotes nothing of a file that is not of this kind."""
     with problems_of(name), redacted_unless(kind, content):
         yield
 
 
 @contextmanager
 def problems_of(name: str) -> Iterator[None]:
-    """Raise a DocumentError as a UserError about the file `name`."""
+    """Convert a DocumentError into a UserError about the file `name`."""
     try:
         yield
     except DocumentError as error:
@@ -27,7 +27,7 @@ def problems_of(name: str) -> Iterator[None]:
 
 
 def read_list(content: bytes, remedy: str) -> tuple[Node, list[Problem]]:
-    """Return the root, whose value is a list, and the problems found by the reader; DocumentError if it is no list."""
+    """Return the root, whose value is a list, and the reader's problems; DocumentError if it is not a list."""
     reading = read(content)
     if reading.is_empty:
         raise DocumentError([Problem(1, 1, DOCUMENT, "(empty)", "there is no document", remedy)])

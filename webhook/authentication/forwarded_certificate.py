@@ -1,4 +1,4 @@
-"""Behind a proxy: the hop is known by its certificate, the caller by the one that the hop was shown, and a token."""
+"""Authentication behind a proxy: the proxy by its own certificate, the caller by the forwarded one and a token."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,9 +22,9 @@ _US = 1_000_000
 
 
 class ForwardedCaFile(Reloading[ClientChainVerifier]):
-    """The CAs of callers behind a proxy; a change judges every certificate anew, at its next call.
+    """The CAs of callers behind a proxy. After a change, every certificate is verified again at its next call.
 
-    At the start expired ones are taken too: the server that renews them may be this one. They take no other's place.
+    Expired CAs are accepted at startup only, since this server may be the one that renews them.
     """
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
@@ -40,9 +40,9 @@ class ForwardedCaFile(Reloading[ClientChainVerifier]):
 
 
 class ForwardedCertificateStrategy:
-    """Believes a proxy on the list which certificate it was shown, and nothing else; a proxy is no caller itself.
+    """Takes the caller's certificate, and nothing else, from a listed proxy; a proxy itself cannot be a caller.
 
-    What the proxy has verified is verified again: chain, purpose and time are ours to answer for.
+    Chain, purpose and validity of the forwarded certificate are verified again here.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ForwardedCertificateStrategy:
 
 @lru_cache(maxsize=1024)
 def _names(der: bytes) -> CertificateIdentity:
-    """Read each certificate once; only those that a CA of ours has signed come here."""
+    """Return the identity in a certificate, cached. Only certificates with a verified chain are passed."""
     return read_certificate(der, sha256(der).digest())
 
 

@@ -1,4 +1,4 @@
-"""Which certificate may come with which token, and as whom: the identity tuples. How they are read: `identity_file`."""
+"""Identities: permitted pairs of certificate and token, with the caller's role. `identity_file` reads them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,14 +7,14 @@ SPIFFE = "spiffe://"
 
 
 class Role(StrEnum):
-    """What a caller may do: `apiserver` asks for reviews, `reporter` tells outcomes."""
+    """Permission of a caller: `apiserver` sends reviews, `reporter` reports outcomes."""
 
     APISERVER = "apiserver"
     REPORTER = "reporter"
 
 
 class CertificateField(StrEnum):
-    """Which name of the certificate is compared."""
+    """The name in the certificate that is compared."""
 
     COMMON_NAME = "commonName"
     URI = "uri"
@@ -23,7 +23,7 @@ class CertificateField(StrEnum):
 
 
 class ClientIdSource(StrEnum):
-    """Where the client id of audit and metrics comes from."""
+    """Source of the client id in audit annotations and metrics."""
 
     CLAIM = "claim"
     SUBJECT = "subject"
@@ -33,7 +33,7 @@ class ClientIdSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Who may say which certificate it was shown: a hop before us, known by its own certificate alone."""
+    """A proxy that may forward client certificates, identified by its own certificate alone."""
 
     certificate_field: CertificateField
     certificate_name: str
@@ -41,17 +41,17 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One tuple: a caller is this one if certificate and token both fit."""
+    """One identity: a caller has it if both its certificate and its token match."""
 
     role: Role
     certificate_field: CertificateField
     certificate_name: str
     """Empty under commonNameIsIssuer."""
     issuer: str | None
-    """None only under commonNameIsIssuer: the certificate then says which issuer it must be."""
+    """None only under commonNameIsIssuer: the certificate's common name is then the issuer."""
     audience: str
     subject: str
-    """Exact, or a prefix with one trailing `*`."""
+    """Exact, or a prefix followed by `*`."""
     client_id_source: ClientIdSource
     client_id_claim: str = ""
 
@@ -63,7 +63,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """What the file of identities holds."""
+    """Content of the identity file."""
 
     callers: tuple[Identity, ...]
     proxies: tuple[Proxy, ...] = ()

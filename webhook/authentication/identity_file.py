@@ -1,4 +1,4 @@
-"""Identity file: the identity tuples and the proxies, from a watched YAML file."""
+"""Identity file: the callers' identities and the proxies, from a watched YAML file."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -75,9 +75,9 @@ class _ProxyEntry(Struct):
 
 
 class IdentityFile(Reloading[Identities]):
-    """The identities in force. When the file changes it is read again; a bad one changes nothing.
+    """The current identities. The file is read again when it changes; an invalid one changes nothing.
 
-    Entries with the role proxy are required if callers come through one (`behind_proxy`), and a mistake otherwise.
+    Entries with the role proxy are required if callers connect through one (`behind_proxy`), and an error otherwise.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ def _check_roles(identities: Identities, name: str, *, behind_proxy: bool) -> No
 
 
 def parse_identities(content: bytes, name: str) -> Identities:
-    """Read the document; UserError with every mistake, one per line."""
+    """Parse the document; UserError lists every problem, one per line."""
     with document_errors(name, content, _KIND):
         root, problems = read_list(content, _REMEDY)
         assert isinstance(root.value, list)  # noqa: S101  read_list has checked it

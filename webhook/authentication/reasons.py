@@ -1,4 +1,4 @@
-"""Reasons for rejecting a caller. The words label a metric: they are stable, and few."""
+"""Reasons for rejecting a call. They are labels of a metric: stable, and few."""
 
 from enum import StrEnum
 from typing import NoReturn
@@ -13,7 +13,7 @@ class AuthFailure(StrEnum):
     CERTIFICATE_UNTRUSTED = "certificate_untrusted"
     CERTIFICATE_PURPOSE = "certificate_purpose"
     CERTIFICATE_AMBIGUOUS = "certificate_ambiguous"
-    # what a proxy says of a certificate
+    # the forwarded certificate
     FORWARDED = "forwarded_certificate"
     NOT_A_PROXY = "not_a_proxy"
     FORWARDED_MISSING = "no_forwarded_certificate"
@@ -37,7 +37,7 @@ class AuthFailure(StrEnum):
     ISSUER = "issuer"
     AUDIENCE = "audience"
     DENIED = "denied_token"
-    # both together
+    # certificate and token together
     IDENTITY_MISMATCH = "identity_mismatch"
     BINDING = "binding"
     ROLE = "role"
@@ -50,7 +50,7 @@ REASONS = (
     "connection_limit",
     "header_timeout",
     "answer_unread",
-    # its handshake
+    # the handshake
     "handshake_certificate_expired",
     "handshake_certificate_foreign",
     "handshake_certificate_not_yet_valid",
@@ -68,14 +68,14 @@ REASONS = (
     "overloaded",
     "reporters_overloaded",
     "internal_error",
-    # its body
+    # the request body
     "media_type",
     "expectation",
     "body_too_large",
     "body_timeout",
     "body_displaced",
     "body_broken",
-    # what it says
+    # the content of the body
     "bad_review",
     "bad_outcomes",
     "not_a_reporter",
@@ -83,7 +83,7 @@ REASONS = (
     "namespace_unknown",
     "policy_unchecked",
 )
-"""Every label of refused calls: all of them are shown from 0 on, so that the first one is an increase."""
+"""Every label of rejected calls. All are exported from 0 on, so that the first rejection is an increase."""
 
 
 def refuse(reason: AuthFailure, detail: str, status: int = 401) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Reduced mode: where the API server cannot show who it is, a path that nobody else was told stands for it."""
+"""Reduced mode: a secret URL path identifies the caller, for API servers that cannot authenticate themselves."""
 
 from hashlib import sha256
 from hmac import compare_digest
@@ -11,20 +11,20 @@ from webhook.ports import Caller, CurrentValue
 
 WARNING = "reduced mode: callers are not authenticated"
 
-# Who it is nobody can tell; what it may do is what the API server may.
+# The caller is unknown; it has the API server's permissions.
 _CALLER = Caller(Role.APISERVER, "reduced-mode", issuer="", subject="", certificate="")
 
 
 class SecretPathStrategy:
-    """`/<path>/mutate`, `/<path>/validate`, `/<path>/validate-policy`; one answer for all else.
+    """`/<path>/mutate`, `/<path>/validate`, `/<path>/validate-policy`; the same 404 for everything else.
 
-    Digests are compared, always all of them: how long it takes tells nothing of how much was guessed right.
+    All digests are compared, each in constant time, so that timing does not reveal a partly correct guess.
     """
 
     def __init__(self, digests: CurrentValue[tuple[bytes, ...]]) -> None:
         self._digests = digests
 
-    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:  # noqa: ARG002  whoever has them: they prove nothing here
+    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:  # noqa: ARG002  part of the protocol; they prove nothing here
         secret, _, route = path.removeprefix("/").rpartition("/")
         digest = sha256(secret.encode(errors="surrogatepass")).digest()
         if sum(compare_digest(digest, good) for good in self._digests.value) == 0:

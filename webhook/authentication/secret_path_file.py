@@ -1,4 +1,4 @@
-"""Secret path file of reduced mode: one path, or two while it changes. Errors show none of its content."""
+"""Secret path file of reduced mode: one path, or two during a rotation. Errors show none of its content."""
 
 import re
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from webhook.support.watched_file import Reloading
 
 _FILE_BYTES_MAX = 1024
 _PATHS_MAX = 2
-# The API server wants each part of a Service's path to be a DNS name: no uppercase letters, no `_`.
+# The API server requires each segment of a Service's path to be a DNS name: no uppercase letters, no `_`.
 _PATH = re.compile(r"[a-z0-9]{32,128}")
 _DIFFERENT_CHARACTERS_MIN = 8
-"""Of 32 random hexadecimal digits, fewer are different once in 25 million times: such a path was not random."""
+"""32 random hexadecimal digits have fewer distinct ones once in 25 million times: such a path is not random."""
 
 _REMEDY = (
     "write one line of 32 to 128 random lowercase letters and digits: "
@@ -22,7 +22,7 @@ _REMEDY = (
 
 
 class SecretPathFile(Reloading[tuple[bytes, ...]]):
-    """SHA-256 of each path that is accepted now."""
+    """SHA-256 of each currently accepted path."""
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
         super().__init__([path], _FILE_BYTES_MAX, lambda contents: _digests(contents[0], path), on_reading)

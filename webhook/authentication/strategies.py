@@ -1,4 +1,4 @@
-"""How a call is let in: one door for each `--client-identity`. This one takes what the connection itself proves."""
+"""Authentication strategies, one for each `--client-identity`: the protocol, and the one for mutual TLS."""
 
 from typing import Protocol
 
@@ -14,18 +14,18 @@ Headers = CIMultiDictProxy[str]
 
 
 class AuthenticationStrategy(Protocol):
-    """Knows the caller before a byte of the body is read, and before anybody hears which paths there are."""
+    """Authenticates a call before its body is read, and before the response reveals which paths exist."""
 
     async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
-        """Return who calls, and the path that is meant; AuthenticationError for nobody we know.
+        """Return the caller and the route's path; AuthenticationError if the caller is unknown.
 
-        `peer_der` is the client certificate of the connection, None where it has none.
+        `peer_der` is the client certificate of the connection in DER, None if it has none.
         """
         ...
 
 
 class MutualTlsStrategy:
-    """The certificate of the connection and a token: no proxy may stand between."""
+    """Authenticates by the connection's own client certificate and a token, without a proxy in between."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator

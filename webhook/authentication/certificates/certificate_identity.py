@@ -1,4 +1,4 @@
-"""The names that a client certificate gives its holder. The chain has been verified by the handshake."""
+"""CertificateIdentity: the names in a client certificate whose chain has already been verified."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from webhook.authentication.identities import SPIFFE, CertificateField
 from webhook.authentication.reasons import AuthFailure, refuse
 
 UNREADABLE = (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
-"""What cryptography raises for a certificate that OpenSSL reads past."""
+"""Raised by cryptography for certificates that OpenSSL accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateIdentity:
-    """What identity tuples are compared with."""
+    """The certificate's part of an identity."""
 
     digest: bytes
     """SHA-256 of the DER form."""
     common_name: str | None
-    """None where there is a SPIFFE ID: that is then the holder's only name, and the CN is free text."""
+    """None if there is a SPIFFE ID, which is then the only name; the CN is free text."""
     spiffe_id: str | None
     dns_names: frozenset[str]
     expires_at_seconds: float
@@ -27,11 +27,11 @@ class CertificateIdentity:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for display."""
         return self.spiffe_id or self.common_name or ", ".join(sorted(self.dns_names))
 
     def bears(self, field: CertificateField, name: str) -> bool:
-        """Return whether that is its name; one that must be a token's issuer, its caller gives as `name`."""
+        """Return whether `name` is in that field. For commonNameIsIssuer, `name` is the token's issuer."""
         match field:
             case CertificateField.COMMON_NAME | CertificateField.COMMON_NAME_IS_ISSUER:
                 return self.common_name == name
@@ -42,7 +42,7 @@ class CertificateIdentity:
 
 
 def read_certificate(der: bytes, digest: bytes) -> CertificateIdentity:
-    """Return its names; AuthenticationError where they leave open who it is."""
+    """Return the names in a certificate; AuthenticationError if they are ambiguous."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         common_names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]

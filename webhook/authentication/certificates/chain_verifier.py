@@ -1,4 +1,4 @@
-"""Whether a client certificate is good under the CAs of now, without a handshake that would say so."""
+"""Verification of a client certificate's chain against the current CAs, without a TLS handshake."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,11 +17,11 @@ _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 
 class ForeignCertificateError(Exception):
-    """A certificate that none of the CAs vouches for; says why, for our log."""
+    """A certificate that does not verify against the CAs; the message says why, for the log."""
 
 
 def obstacle(authority: x509.Certificate) -> str | None:
-    """Return why no certificate that this CA signed would ever be verified, None where one could be."""
+    """Return why no certificate of this CA can ever be verified; None if one can."""
     if (fault := _fault_of_key(authority.public_key())) is not None:
         return fault
     verifier = (
@@ -41,7 +41,7 @@ def obstacle(authority: x509.Certificate) -> str | None:
 def _fault_of_key(key: object) -> str | None:
     match key:
         case rsa.RSAPublicKey():
-            return None  # a weak one is no CA in either mode (`client_authorities`)
+            return None  # weak ones are rejected earlier, by `client_ca.authorities_of`
         case ec.EllipticCurvePublicKey():
             return f"a key on the curve {key.curve.name}" if not isinstance(key.curve, _CURVES) else None
         case _:
@@ -49,20 +49,20 @@ def _fault_of_key(key: object) -> str | None:
 
 
 class ClientChainVerifier:
-    """Verifies client certificates against some CAs. Intermediate CAs stand among them: nobody sends any along."""
+    """Verifies client certificates against CAs. Intermediate CAs must be among them: requests carry none."""
 
     def __init__(self, authorities: Sequence[x509.Certificate]) -> None:
         self._authorities = tuple(authorities)
         self._store = Store(list(authorities))
         self.not_after_seconds = min(one.not_valid_after_utc.timestamp() for one in self._authorities)
-        """When the first of them expires, in seconds since the Unix epoch."""
+        """Expiry of the first CA to expire, in seconds since the Unix epoch."""
         self.end_seconds = max(one.not_valid_after_utc.timestamp() for one in self._authorities)
-        """When the last of them does: from then on everybody is foreign."""
+        """Expiry of the last one: no certificate verifies after it."""
         self._until_seconds: dict[bytes, tuple[float, float]] = {}
-        """By certificate, from when and until when its chain is valid: a verification takes 60 us."""
+        """Validity of each certificate's chain, from and until, by its DER: a verification takes 60 us."""
 
     def check(self, der: bytes, now_seconds: float) -> None:
-        """Verify chain, purpose and time; ForeignCertificateError otherwise. Only what was good is remembered."""
+        """Verify chain, purpose and validity; ForeignCertificateError if that fails. Only successes are cached."""
         known = self._until_seconds.get(der)
         if known is not None and known[0] <= now_seconds < known[1]:
             return

@@ -1,4 +1,4 @@
-"""The CAs of clients in a PEM file: one that could vouch for nobody is named when it is read, not at every call."""
+"""Client CAs from a PEM file: a CA that cannot sign client certificates is reported when the file is read."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 
 def certificates_of(path: Path, content: bytes) -> list[x509.Certificate]:
-    """Return all in a PEM file, at least one; UserError."""
+    """Return all certificates of a PEM file; UserError if there is none, or if one cannot be read."""
     try:
         return x509.load_pem_x509_certificates(content)
     except UNREADABLE:
@@ -24,7 +24,7 @@ def certificates_of(path: Path, content: bytes) -> list[x509.Certificate]:
 
 
 def authorities_of(path: Path, content: bytes, *, may_have_expired: bool) -> list[x509.Certificate]:
-    """Return all, each of them a CA; UserError, also where all have expired and may not have."""
+    """Return all CAs of a PEM file; UserError if one is not a CA, or if all have expired and must not have."""
     authorities = certificates_of(path, content)
     for number, authority in enumerate(authorities, 1):
         try:
@@ -40,7 +40,7 @@ def authorities_of(path: Path, content: bytes, *, may_have_expired: bool) -> lis
 
 
 def _fault(certificate: x509.Certificate) -> str | None:
-    key = certificate.public_key()  # of a kind that we know: else it raises
+    key = certificate.public_key()  # raises for unknown kinds
     constraints, usage = extension(certificate, x509.BasicConstraints), extension(certificate, x509.KeyUsage)
     if constraints is None or not constraints.ca:
         return "is not a CA certificate"
@@ -50,7 +50,7 @@ def _fault(certificate: x509.Certificate) -> str | None:
 
 
 def extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
-    """Return what a certificate says in one extension, None where it does not have it."""
+    """Return the value of a certificate's extension; None if it lacks that."""
     try:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:

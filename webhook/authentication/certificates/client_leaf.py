@@ -1,4 +1,4 @@
-"""What a client's own certificate must be, whoever shows it: the client in its handshake, or a proxy in a header."""
+"""Requirements on a client's leaf certificate, whether from its handshake or from a proxy's header."""
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -8,9 +8,9 @@ from webhook.authentication.certificates.weak_rsa_keys import weakness
 
 
 def fault_of_leaf(leaf: x509.Certificate) -> str | None:
-    """Return why it is no client's, None where it is one; what cannot be read raises one of UNREADABLE.
+    """Return why a certificate is not a client's, None if it is one; raises one of UNREADABLE.
 
-    The rules for the web ask for more, such as names and identifiers, that a private CA need not give.
+    The rules of the web PKI, such as required names and key identifiers, do not apply to a private CA.
     """
     constraints, usage = extension(leaf, x509.BasicConstraints), extension(leaf, x509.KeyUsage)
     purposes = extension(leaf, x509.ExtendedKeyUsage)

@@ -1,4 +1,4 @@
-"""Whether a connection's peer may call: its own certificate is a client's, and its CA is still trusted today."""
+"""Recheck of an open connection's client certificate against the current CAs."""
 
 import ssl
 import time
@@ -20,7 +20,7 @@ _DER = 2  # _ssl.ENCODING_DER
 
 
 class TrustedCas:
-    """The CAs of clients, known by name and key: one that was renewed with its key vouches for the same leaves."""
+    """The client CAs by name and key: a CA that was renewed with the same key still verifies the same leaves."""
 
     def __init__(self, authorities: Iterable[x509.Certificate] = ()) -> None:
         self._expiry_seconds: dict[bytes, float] = {}
@@ -29,7 +29,10 @@ class TrustedCas:
             self._expiry_seconds[_identity(authority)] = max(known, _expiry_seconds(authority))
 
     def until_seconds(self, issuers: Iterable[x509.Certificate]) -> float:
-        """Return until when a chain is good (seconds since the Unix epoch), from the leaf's issuer up; 0: it is not."""
+        """Return the end of a chain's validity (seconds since the Unix epoch), 0 if it is not trusted.
+
+        `issuers` begins with the leaf's issuer.
+        """
         until_seconds = float("inf")
         for issuer in issuers:
             trusted_until_seconds = self._expiry_seconds.get(_identity(issuer))
@@ -47,10 +50,10 @@ class _Judged:
 
 
 class PeerRecheck:
-    """Judges a connection once for each trust, so that a call pays for two look-ups in dictionaries.
+    """Checks a connection once for each set of CAs, so that a call costs only two dictionary look-ups.
 
-    What was signed by whom the handshake has proved, and what was proved then stays so: only who is trusted changes.
-    What OpenSSL lets pass of the client's own certificate is refused here, where a call can be answered.
+    The handshake has verified the signatures of the chain; only the set of trusted CAs changes afterwards. Leaf
+    certificates that OpenSSL accepts and Podgate does not are rejected here, where an HTTP response is possible.
     """
 
     def __init__(self, trust: Callable[[], TrustedCas], now_seconds: Callable[[], float] = time.time) -> None:
@@ -59,7 +62,7 @@ class PeerRecheck:
         self._judged: WeakKeyDictionary[ssl.SSLObject, _Judged] = WeakKeyDictionary()
 
     def check(self, tls: ssl.SSLObject) -> None:
-        """AuthenticationError where this peer may not call, or not by now. Its leaf's end is not looked at."""
+        """Raise AuthenticationError if this peer is not, or is no longer, trusted. The leaf's expiry is not checked."""
         trust, judged = self._trust(), self._judged.get(tls)
         if judged is None or judged.trust is not trust:
             judged = self._judged[tls] = _judge(tls, trust)
@@ -71,8 +74,8 @@ class PeerRecheck:
 
 
 def _judge(tls: ssl.SSLObject, trust: TrustedCas) -> _Judged:
-    # A method of SSLObject itself from Python 3.13 on; None without a client certificate.
-    chain = tls._sslobj.get_verified_chain() or ()  # type: ignore[attr-defined]  # noqa: SLF001  there since 3.10
+    # A public method of SSLObject from Python 3.13 on; None without a client certificate.
+    chain = tls._sslobj.get_verified_chain() or ()  # type: ignore[attr-defined]  # noqa: SLF001  exists since 3.10
     try:
         leaf, *issuers = [x509.load_der_x509_certificate(one.public_bytes(_DER)) for one in chain]
         if (fault := fault_of_leaf(leaf)) is not None:

@@ -1,4 +1,4 @@
-"""RSA keys that prove nothing, wherever they come from: too short, or with the primes of CVE-2017-15361 (ROCA)."""
+"""Weak RSA keys: too short, or with the primes of CVE-2017-15361 (ROCA)."""
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -11,7 +11,7 @@ _PRIMES = (
 
 
 def weakness(key: object) -> str | None:
-    """Return why a public key proves nothing about who signs with it; None where nothing is known against it."""
+    """Return why a public key is weak; None if no weakness is known."""
     if not isinstance(key, rsa.RSAPublicKey):
         return None
     if key.key_size < RSA_BITS_MIN:
@@ -22,10 +22,10 @@ def weakness(key: object) -> str | None:
 
 
 def _is_roca(modulus: int) -> bool:
-    """Return whether it has the fingerprint: modulo each small prime it is a power of 65537.
+    """Return whether a modulus has the ROCA fingerprint: modulo each small prime it is a power of 65537.
 
-    The library made primes of the form k*M + 65537**a mod M, M being the product of the first primes. Of other keys one
-    in a hundred million has it.
+    The faulty library generated primes of the form k*M + 65537**a mod M, with M the product of the first primes. One in
+    a hundred million other keys has the fingerprint too.
     """
     return all(modulus % prime in powers for prime, powers in _POWERS.items())
 

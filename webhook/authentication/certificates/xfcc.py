@@ -1,8 +1,8 @@
-"""X-Forwarded-Client-Cert, read strictly: from the headers of one request to the certificate that a proxy was shown.
+"""Strict parser of X-Forwarded-Client-Cert: returns the client certificate that a proxy forwards.
 
-`Hash=...;Cert="<PEM, percent-encoded>"`: elements by commas, pairs by semicolons, values quoted where they hold either.
-Only `Cert` says who it is. All else may be said by mistake or by the caller's own choice of names, and is not believed;
-a `Hash` has to fit, for it was made by who saw the certificate.
+`Hash=...;Cert="<PEM, percent-encoded>"`: elements are separated by commas, pairs by semicolons; values that contain
+either are quoted. Only `Cert` identifies the client. A `Hash`, if present, must match it. All other keys are ignored:
+they may be wrong, or contain names that the client chose.
 """
 
 import base64
@@ -17,7 +17,7 @@ from webhook.authentication.reasons import AuthFailure
 from webhook.errors import AuthenticationError
 
 HEADER_BYTES_MAX = 12 * 1024
-"""Within what one line of a header may hold (16 KiB). A certificate takes 1 to 3 KiB, percent-encoded."""
+"""Less than the maximum of one header line (16 KiB). A percent-encoded certificate takes 1 to 3 KiB."""
 
 _ONCE = ("cert", "hash", "subject")
 _MANY = ("by", "uri", "dns")
@@ -29,9 +29,9 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def forwarded_certificate(values: Sequence[str]) -> bytes:
-    """Return the certificate in DER; AuthenticationError for whatever is not said once, plainly and wholly.
+    """Return the certificate in DER; AuthenticationError if it is missing, ambiguous or malformed.
 
-    `values` is every such header of the request: two of them are two opinions, and so are two elements of one.
+    `values` holds every such header of the request. Exactly one header with exactly one element is accepted.
     """
     if not values:
         raise AuthenticationError(
@@ -53,10 +53,10 @@ def forwarded_certificate(values: Sequence[str]) -> bytes:
 
 
 def _pairs(header: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of the one element that there may be, keys in small letters.
+    """Yield the pairs of the only element, with keys in lower case.
 
-    A backslash is refused: what it escapes depends on who wrote it (Envoy passes on those of RFC 2253); whoever read it
-    otherwise would take a part of a name for a pair of its own.
+    A backslash is rejected: its meaning depends on the proxy (Envoy passes on those of RFC 2253), and under another
+    reading a part of a name could be taken for a pair.
     """
     if len(header) > HEADER_BYTES_MAX:
         _refuse(f"{len(header)} bytes, at most {HEADER_BYTES_MAX} are read")
@@ -77,7 +77,7 @@ def _pairs(header: str) -> Iterator[tuple[str, str]]:
 
 
 def _der(encoded: str) -> bytes:
-    """Decode a percent-encoded PEM of exactly one certificate; a `+` stands for itself."""
+    """Decode the percent-encoded PEM of exactly one certificate; `+` is literal."""
     pem = re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), encoded)
     found = _PEM.fullmatch(pem)
     if found is None:
@@ -87,7 +87,7 @@ def _der(encoded: str) -> bytes:
         der = base64.b64decode(text, validate=True)
     except binascii.Error:
         der = b""
-    if base64.b64encode(der).decode() != text:  # what is written in two ways could be read in two
+    if base64.b64encode(der).decode() != text:  # only the canonical encoding, so that no other reader differs
         _refuse("Cert is not base64")
     return der
 

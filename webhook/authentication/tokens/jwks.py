@@ -1,4 +1,4 @@
-"""A JWKS document, strictly read: public signing keys, each bound to one algorithm, and why others are left out."""
+"""Strict JWKS parser: public signing keys, each bound to one algorithm, and the faults of rejected keys."""
 
 import json
 import re
@@ -19,28 +19,28 @@ KID = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
 REMEDY = "publish public signing keys only, such as `podgate token jwks` writes"
 _KEYS_MAX = 128
 _RSA_BITS_MAX = 8192
-"""Each token that names a longer one would cost milliseconds."""
+"""Verifying one token with a longer key would take milliseconds."""
 _ISSUER_LENGTH_MAX = 512
 _LONGEST_SHOWN = 66
-"""A kid in quotes, as thumbprints are: base64url of 32 bytes, or in hexadecimal digits."""
+"""A quoted kid of 64 characters, such as a SHA-256 thumbprint in hexadecimal."""
 _PRIVATE_MEMBERS = ("d", "p", "q", "dp", "dq", "qi", "oth", "k")
-# One algorithm a key, so that a token cannot choose; the first one where the key names none.
+# One algorithm per key, so that a token cannot choose; the first one if the key names none.
 _ALGORITHMS = {"EC": ("ES256",), "RSA": ("RS256", "PS256"), "OKP": ("EdDSA",)}
 
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """The keys by kid, and what is wrong with those that are left out: a line each."""
+    """The keys by kid, and the faults of rejected keys, one line each."""
 
     keys: Mapping[str, TokenKey]
     faults: tuple[str, ...]
 
 
 def read_key_set(content: bytes, name: str, issuer: str | None = None, *, may_bind: bool = False) -> KeySet:
-    """Read the document that people know as `name`; UserError where it is no key set.
+    """Parse a key set, called `name` in errors; UserError if it is not one.
 
-    `issuer` is the one that these keys speak for. Where the set `may_bind`, a key may name its own in the member `iss`:
-    whoever publishes a set for many must not take an issuer from the keys of another one.
+    `issuer` is the issuer whose tokens these keys verify. If the set `may_bind`, a key may name its own issuer in the
+    member `iss`; sets published for many issuers must not claim an issuer of another set.
     """
     try:
         document = json.loads(content.decode())
@@ -62,12 +62,12 @@ def read_key_set(content: bytes, name: str, issuer: str | None = None, *, may_bi
         except ValueError as error:
             kid = entry.get("kid") if isinstance(entry, dict) else None
             faults.append(f"{name}: keys[{position}] (kid {_shown(kid)}): {error}")
-    # Which of two keys of one name is meant nobody can tell: neither is.
+    # Two keys with the same kid are ambiguous: both are rejected.
     return KeySet({kid: key for kid, key in keys.items() if kid not in twice}, tuple(faults))
 
 
 def claimed_by(keys: Mapping[str, TokenKey]) -> set[str]:
-    """Return the issuers that have keys of their own among these."""
+    """Return the issuers that these keys are bound to."""
     return {key.issuer for key in keys.values() if key.issuer is not None}
 
 
@@ -99,7 +99,7 @@ def _key(entry: Any, issuer: str | None) -> TokenKey:
 
 
 def _shown(value: Any) -> str:
-    """Return a member as its fault quotes it: what is as long as a secret is none of the words that belong there."""
+    """Return a member as quoted in its fault; a long value is hidden, since it may be a secret."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else NOT_SHOWN
 

@@ -1,4 +1,4 @@
-"""Keys that are fetched: again and again, and when an unknown one is asked for; kept for a while when that fails."""
+"""JwksRefresher: fetches keys periodically and for unknown ones, and keeps the last set for a time if that fails."""
 
 import asyncio
 import random
@@ -12,48 +12,48 @@ from webhook.ports import Clock, TokenKey
 _US = 1_000_000
 
 Fetch = Callable[[], Awaitable[Mapping[str, TokenKey]]]
-"""Brings keys by kid; UserError says why there are none."""
+"""Returns keys by kid; UserError if that fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshTiming:
-    """All times in one place."""
+    """Intervals, timeouts and limits of fetches."""
 
     interval_seconds: float = 60.0
-    """A key that is taken back elsewhere is believed here for so long."""
+    """A key that its issuer has withdrawn is accepted for up to this time."""
     fetch_seconds: float = 5.0
     first_pause_seconds: float = 1.0
-    """After a failure; doubled with each further one, up to the interval."""
+    """Delay after a failure, doubled with each further one, up to the interval."""
     cool_down_seconds: float = 5.0
-    """A flood of unknown keys makes one fetch in this time."""
+    """Unknown keys cause at most one fetch in this time."""
     patience_seconds: float = 1.0
-    """How long a caller with an unknown key is kept waiting: a webhook has one to three seconds in all."""
+    """Longest wait of a call with an unknown key: a webhook has one to three seconds in all."""
     waiting_max: int = 16
-    """Whoever comes while so many wait is refused at once: each of them holds a connection."""
+    """While so many calls wait, further ones are rejected at once: each holds a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshReports:
-    """Whom to tell of each fetch."""
+    """Callbacks for fetches."""
 
     on_fetched: Callable[[], None] = lambda: None
     on_failed: Callable[[str], None] = lambda _: None
     on_ended: Callable[[str], None] = lambda _: None
-    """The last keys are too old, and gone; says why there are no newer ones."""
+    """The last keys have been dropped as too old; receives why there are no newer ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyClocks:
-    """Keys are too old as soon as one of these says so: the one stands still in a suspend, the other is set by hand."""
+    """Keys expire by whichever clock is ahead: the steady one stops during suspend, the wall clock can be set."""
 
     steady: Clock
     wall: Clock
 
 
 class JwksRefresher:
-    """A KeySource. While there is no good set to be had, the last one holds, up to a stated age.
+    """A KeySource. While no valid set can be fetched, the last one is used, up to `stale_max_seconds`.
 
-    Where it `binds`, its keys speak for one issuer, which is not known before they are fetched for the first time.
+    If it `binds`, its keys are for one issuer, which is unknown until the first fetch.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class JwksRefresher:
         self._stale_max_us = int(stale_max_seconds * _US)
         self._reports = reports
         self._pace = pace
-        # Three times within the age that keys may have, so that one failure does not end them.
+        # Three fetches within the maximum age, so that one failure does not expire the keys.
         self._interval_seconds = min(pace.interval_seconds, stale_max_seconds / 3)
         self._keys: Mapping[str, TokenKey] = {}
         self._generation = 1
@@ -97,7 +97,7 @@ class JwksRefresher:
         return self._generation
 
     def _expire(self) -> None:
-        """End keys that are too old: whenever somebody looks, since a timer may be late."""
+        """Drop keys that are too old. Called on every access, since a timer may be late."""
         if self._keys and any(now_us >= end_us for now_us, end_us in zip(self._now_us(), self._end_us, strict=True)):
             self._replace({})
             self.trouble = self.trouble or "the last ones are too old"
@@ -129,7 +129,7 @@ class JwksRefresher:
             self._waiting -= 1
 
     def _fetch_once(self) -> asyncio.Task[bool]:
-        """Return the fetch that is under way, or begin one."""
+        """Return the running fetch, or start one."""
         if self._fetching is None or self._fetching.done():
             self._fetching = asyncio.create_task(self._fetched(), name=f"fetch-keys-{self.name}")
         return self._fetching
@@ -165,7 +165,7 @@ class JwksRefresher:
             self._generation += 1
 
     def _pause_seconds(self, failures: int) -> float:
-        """Return how long to wait now, over a fifth earlier or later: replicas must not ask in step."""
+        """Return the delay until the next fetch, with up to a fifth of jitter: replicas must not fetch in step."""
         doubled = self._pace.first_pause_seconds * 2.0 ** min(failures - 1, 30)
         pause = min(self._interval_seconds, doubled) if failures else self._interval_seconds
         return pause * random.uniform(0.8, 1)  # noqa: S311  spreads load, guards nothing

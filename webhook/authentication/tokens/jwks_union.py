@@ -1,4 +1,4 @@
-"""The keys of several sources as one: none of them can take another's place, or speak for another's issuer."""
+"""JwksUnion: the keys of several sources; no source can replace another's keys or sign for another's issuer."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -7,7 +7,7 @@ from webhook.ports import KeySource, TokenKey
 
 
 class JwksUnion:
-    """TokenKeys. Two sources may give different keys the same kid: both are found, and the signature tells."""
+    """TokenKeys. If two sources have different keys with the same kid, both are tried."""
 
     def __init__(self, sources: Sequence[KeySource]) -> None:
         self._sources = tuple(sources)
@@ -34,10 +34,10 @@ class JwksUnion:
         return {source.name: len(source.keys) for source in self._sources}
 
     def missing_for(self, issuers: Collection[str | None]) -> list[str]:
-        """Return what keeps tokens of these issuers from being verified; None stands for any issuer.
+        """Return why tokens of these issuers cannot be verified; None means any issuer.
 
-        A source whose keys are gone matters only where it may be needed: other callers' keys that are away must not
-        take a server from those whom it knows.
+        A source without keys matters only if one of these issuers may need it: the server must stay ready for callers
+        whose keys it has.
         """
         wanted = set(issuers)
         unclaimed = wanted.difference(*(source.claimed for source in self._sources))

@@ -1,4 +1,4 @@
-"""Verifies a bearer token (RFC 8725) down to typed claims. What PyJWT lets pass is refused here."""
+"""Strict verification of a JWT (RFC 8725) into typed claims: rejects more than PyJWT does."""
 
 import base64
 import binascii
@@ -20,12 +20,12 @@ ALGORITHMS = ("ES256", "RS256", "PS256", "EdDSA")
 _TOKEN_BYTES_MAX = 8192
 _HEADER_BYTES_MAX = 1024
 _TEXT_LENGTH_MAX = 512
-"""Of iss, aud, sub, jti: they travel into logs and audit annotations."""
+"""For iss, aud, sub and jti, which are written to logs and audit annotations."""
 _SHOWN_LENGTH_MAX = 80
-"""Of what a token says that is not verified: it stands in our log."""
+"""For unverified values of a token that are logged."""
 LEEWAY_MAX_SECONDS = 30
-_SECONDS_MAX = 2**40  # some 35,000 years: more is a mistake, and less than that never overflows a date
-# x5t names a certificate that we do not look at; identity providers send it all the same.
+_SECONDS_MAX = 2**40  # some 35,000 years: more is an error
+# x5t names a certificate and is ignored; identity providers send it.
 _HEADER_KEYS = frozenset({"alg", "kid", "typ", "x5t"})
 _TYPES = frozenset({"jwt", "application/jwt", "at+jwt", "application/at+jwt"})
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
@@ -33,7 +33,7 @@ _jws = jwt.PyJWS(algorithms=ALGORITHMS)
 
 
 class Binding(StrEnum):
-    """Whether a token must come with the certificate that it names (`cnf`, RFC 8705)."""
+    """Enforcement of certificate-bound tokens (`cnf`, RFC 8705)."""
 
     OFF = "off"
     IF_PRESENT = "if-present"
@@ -42,7 +42,7 @@ class Binding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a verified token says. Times in seconds since the Unix epoch."""
+    """Claims of a verified token. Times are in seconds since the Unix epoch."""
 
     issuer: str
     audience: str
@@ -54,22 +54,22 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What every token must fulfil, whoever presents it."""
+    """Requirements on every token."""
 
     issuers: Collection[str] | None
-    """None: any issuer, since the certificate decides."""
+    """None: any issuer; the certificate then determines it."""
     audiences: Collection[str]
     lifetime_max_seconds: float
     leeway_seconds: float
-    """How far the issuer's clock may be off."""
+    """Permitted clock skew of the issuer."""
 
 
 class KeyNotFoundError(AuthenticationError):
-    """A token that may be good: nobody here knows its key yet."""
+    """A token with an unknown key, which may become known when the keys are fetched again."""
 
 
 def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -> Claims:
-    """Return the claims of a good token; AuthenticationError for any other."""
+    """Return the claims of a valid token; AuthenticationError for any other."""
     candidates = _candidates(_header(token), keys)
     payload, signers = _signed(token, candidates)
     claims = _json_object(payload, AuthFailure.CLAIMS)
@@ -98,7 +98,7 @@ def _header(token: str) -> dict[str, Any]:
 
 
 def _decoded(segment: str) -> bytes:
-    """Decode strict base64url: no padding, no other alphabet, no stray bits, so that a token has one spelling."""
+    """Decode strict base64url: no padding, no other alphabet, no stray bits, so that a token has one encoding."""
     try:
         raw = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
     except (binascii.Error, ValueError):
@@ -109,7 +109,7 @@ def _decoded(segment: str) -> bytes:
 
 
 def _candidates(header: dict[str, Any], keys: TokenKeys) -> Sequence[TokenKey]:
-    """Return the keys, one of each source at most, that the signature may be of."""
+    """Return the keys that the token may be signed with, at most one per source."""
     if surplus := sorted(header.keys() - _HEADER_KEYS):
         refuse(AuthFailure.HEADER, f"header parameters {_shown(surplus)} are not accepted")
     if str(header.get("typ", "JWT")).lower() not in _TYPES:
@@ -129,7 +129,7 @@ def _candidates(header: dict[str, Any], keys: TokenKeys) -> Sequence[TokenKey]:
 
 
 def _signed(token: str, candidates: Sequence[TokenKey]) -> tuple[bytes, Sequence[TokenKey]]:
-    """Return the payload, and those keys that it is signed with."""
+    """Return the payload and those keys that verify its signature."""
     signers, payload, fault = [], b"", ""
     for key in candidates:
         try:
@@ -143,7 +143,7 @@ def _signed(token: str, candidates: Sequence[TokenKey]) -> tuple[bytes, Sequence
 
 
 def _json_object(raw: bytes, reason: AuthFailure) -> dict[str, Any]:
-    """Read a JSON object that every reader understands alike: UTF-8, unique keys, no NaN, no lone surrogates."""
+    """Parse a JSON object without ambiguities: UTF-8, unique keys, no NaN, no lone surrogates."""
     try:
         value = json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_unique)
         json.dumps(value, ensure_ascii=False).encode()
@@ -197,7 +197,7 @@ def _text(claims: dict[str, Any], name: str) -> str:
 
 
 def _audience(claims: dict[str, Any]) -> str:
-    """Return the one audience. Kubernetes writes even one as a list; a token for several can be used elsewhere."""
+    """Return the only audience. Kubernetes always writes a list; a token for several could be used elsewhere too."""
     value = claims.get("aud")
     if isinstance(value, list) and value:
         if len(value) > 1:

@@ -1,6 +1,6 @@
-"""Revocation list: tokens that are denied although they are valid, by issuer and id, from a watched file.
+"""Revocation list: valid tokens to be denied, by issuer and id, from a watched file.
 
-Tokens are never revoked by their text: anyone can rewrite an ECDSA signature so that it still verifies.
+Tokens are not revoked by their text: an ECDSA signature can be rewritten by anyone so that it still verifies.
 """
 
 import re
@@ -31,7 +31,7 @@ Revoked = Mapping[tuple[str, str], float]
 
 
 class _Revocation(Struct):
-    """One entry as written. `until` is checked by `_until_us`, `reason` is for its readers."""
+    """One entry as written. `until` is checked by `_until_us`; `reason` is for human readers."""
 
     iss: _Text
     jti: _Text
@@ -52,7 +52,7 @@ class RevocationFile(Reloading[Revoked]):
 
 
 def parse_revocations(content: bytes, name: str) -> Revoked:
-    """Read the list; UserError with every mistake, one per line. An empty file is a mistake: it may be half written."""
+    """Parse the list; UserError lists every problem, one per line. An empty file is an error: it may be incomplete."""
     with document_errors(name, content, _KIND):
         root, problems = read_list(content, _REMEDY)
         assert isinstance(root.value, list)  # noqa: S101  read_list has checked it
@@ -83,7 +83,7 @@ def _problems_of(entry: Node) -> Iterator[Problem]:
 
 
 def _until_us(entry: Node) -> float:
-    """Return the end of a revocation; ValueError if it is no time. A time without an offset is in UTC."""
+    """Return the end of a revocation; ValueError if it is not a time. A time without an offset is in UTC."""
     until = entry.value.get("until") if isinstance(entry.value, dict) else None
     if until is None or until.value is None:
         return float("inf")

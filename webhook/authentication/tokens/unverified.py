@@ -1,4 +1,4 @@
-"""What a JWT says of itself, unverified: its header and its claims. Whether that is true is for keys to tell."""
+"""Header and claims of a JWT, for display. Nothing here is verified."""
 
 import base64
 import json
@@ -12,14 +12,14 @@ _SEGMENTS = 3  # header, payload, signature
 
 @dataclass(frozen=True, slots=True)
 class UnverifiedToken:
-    """Header and claims, as they stand there."""
+    """Header and claims as written."""
 
     header: dict[str, Any]
     claims: dict[str, Any]
 
 
 def read_token(text: str) -> UnverifiedToken:
-    """Read a JWT, with space around it or none; ValueError, which shows nothing of it, where it is none."""
+    """Decode a JWT, with or without surrounding whitespace; ValueError, which quotes nothing, if it is not one."""
     segments = text.strip().split(".")
     if len(segments) != _SEGMENTS or not all(map(_SEGMENT.fullmatch, segments)):
         raise ValueError("it is no JWT")
