@@ -1,10 +1,10 @@
-"""Errors, split by blame: the user's (exit 2, one line and a remedy), the caller's (an HTTP status), others'."""
+"""Exceptions, by cause: the user (exit 2, one line and a remedy), the caller (an HTTP status), and other systems."""
 
 from http import HTTPStatus
 
 
 class UserError(Exception):
-    """The user can mend it. `remedy` says how; neither is ever shown with a stack trace."""
+    """An error that the user can correct; `remedy` says how. Shown without a stack trace."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
@@ -16,11 +16,11 @@ class NoSuchServiceError(UserError):
 
 
 class StoreUnavailableError(Exception):
-    """The counters cannot be asked, or did not answer in time; says why. Whether they were changed is not known."""
+    """The counter store cannot be reached, or did not answer in time; it may have been changed all the same."""
 
 
 class ServiceStatusError(Exception):
-    """ServiceStatus objects cannot be read or written; says why, and how long to wait at least."""
+    """ServiceStatus objects cannot be read or written; `retry_after_seconds` is the shortest delay before a retry."""
 
     def __init__(self, message: str, retry_after_seconds: float = 0.0) -> None:
         super().__init__(message)
@@ -28,19 +28,19 @@ class ServiceStatusError(Exception):
 
 
 class ServiceStatusNotInstalledError(Exception):
-    """The cluster has no ServiceStatus kind; says how to install it."""
+    """The cluster has no ServiceStatus kind; the message says how to install it."""
 
 
 class NoPolicyError(Exception):
-    """There is no good policy to judge by."""
+    """No valid policy has been loaded."""
 
 
 class CheckFailedError(Exception):
-    """A policy could not be checked, good or bad; says why. It can be tried again."""
+    """A policy could not be checked, for a reason that is not its own; a retry may succeed."""
 
 
 class CallRefusedError(Exception):
-    """A call ends here, with an HTTP status and a text that tells its sender nothing that it did not send itself."""
+    """A call is rejected with an HTTP status and a text that reveals nothing but the sender's own data."""
 
     def __init__(self, status: HTTPStatus, reason: str, text: str, detail: str = "") -> None:
         super().__init__(text)
@@ -51,7 +51,7 @@ class CallRefusedError(Exception):
 
 
 class AuthenticationError(Exception):
-    """A caller is not who it must be. `reason` labels a metric, `detail` is for our log; the caller hears neither."""
+    """Authentication of a caller failed. `reason` labels a metric, `detail` is for the log; neither is sent to it."""
 
     def __init__(self, reason: str, detail: str, status: int = 401) -> None:
         super().__init__(f"{reason}: {detail}")

@@ -24,7 +24,7 @@ from webhook.store.errors import UncountedError
 
 
 class UnknownNamespaceError(Exception):
-    """The policy selects by labels of a Namespace that cannot be found. A guess could exempt Pods from the policy."""
+    """The policy selects by Namespace labels, and the Namespace is not found. A guess could exempt Pods."""
 
 
 class Answer(Struct, frozen=True):
@@ -114,10 +114,10 @@ class Interceptor:
         return self._active.compiled(loaded)
 
     async def _choose_policy(self, half: Half, request: Request) -> tuple[LoadedPolicy, bool]:
-        """Return the policy for a request, and whether the policy hash that the Pod carries is known.
+        """Return the policy for a request, and whether the policy hash in the Pod's annotation is known.
 
         The mutating half writes the hash of its policy into the Pod; the validating half uses the same policy, even if
-        another one has come into force in between.
+        the policy in force has changed in between.
         """
         current = self._policies.current()
         carried = None

@@ -1,1 +1,1 @@
-"""The HTTPS server: listener, HTTP/1.1, admission endpoints, and the health port."""
+"""HTTPS server: listener, HTTP/1.1, admission endpoints, and the health port."""

@@ -20,7 +20,7 @@ class ConnectionGuard:
         return not self.connections.record_request(transport) or self.draining
 
     def check_peer(self, tls: ssl.SSLObject) -> None:
-        """Check the client certificate against the CAs of now; AuthenticationError if it is no longer trusted."""
+        """Check the client certificate against the current CAs; AuthenticationError if it is no longer trusted."""
         self._peers.check(tls)
 
     def mark_trusted(self, transport: asyncio.BaseTransport | None) -> None:

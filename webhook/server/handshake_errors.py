@@ -1,8 +1,8 @@
-"""Why a TLS handshake failed, in words that are stable and few enough to label a metric."""
+"""Reasons of failed TLS handshakes, as metric labels."""
 
 import ssl
 
-# X509_V_ERR_*: what the verification of a client's chain says.
+# X509_V_ERR_*: results of verifying a client's chain.
 _EXPIRED, _NOT_YET_VALID, _PURPOSE = 10, 9, 26
 _BY_VERIFY_CODE = {
     _EXPIRED: "handshake_certificate_expired",
@@ -18,13 +18,13 @@ _BY_SSL_REASON = {
 
 
 def handshake_failure(error: OSError) -> str:
-    """Return the word for it; `handshake_failed` where there is no better one."""
+    """Return the reason of an error; `handshake_failed` if it has no specific one."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _BY_VERIFY_CODE.get(error.verify_code, "handshake_certificate_foreign")
     if isinstance(error, ssl.SSLError):
         reason = error.reason or ""
         if "_ALERT_" in reason:
-            return "handshake_refused_by_client"  # most often it does not trust our certificate: see its caBundle
+            return "handshake_refused_by_client"  # usually it does not trust the serving certificate: see its caBundle
         return _BY_SSL_REASON.get(reason, "handshake_failed")
     if isinstance(error, ConnectionAbortedError | TimeoutError):
         return "handshake_timeout"

@@ -21,7 +21,7 @@ class HandshakeThrottle(Generic[_T]):
     """A queue of connections with a token bucket: a handshake takes a credit; time and trusted connections return one.
 
     Connections from a trusted address go first and are never displaced: when certificates change, all connections of a
-    known client are opened anew at once. Of too many untrusted ones the oldest is displaced.
+    known client are reopened at once. If there are too many untrusted ones, the oldest is displaced.
     """
 
     def __init__(self, clock_seconds: Callable[[], float]) -> None:
@@ -78,7 +78,7 @@ class HandshakeThrottle(Generic[_T]):
 
     def mark_trusted(self, address: str) -> None:
         """Trust an address from which an authenticated call was made, and return that connection's credit."""
-        self._trusted_addresses.keep(address, True)  # noqa: FBT003  what is kept, not an option
+        self._trusted_addresses.keep(address, True)  # noqa: FBT003  the value, not an option
         self._credit += 1
 
     def _credits(self) -> float:

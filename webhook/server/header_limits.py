@@ -1,6 +1,6 @@
-"""What aiohttp's parser lets through and we do not: too large a header, no target, a body in a coding but chunked.
+"""Stricter limits around aiohttp's HTTP parser: total header size, a request target, no transfer coding but chunked.
 
-aiohttp bounds a line of a header and their number, and keeps each line twice.
+aiohttp limits only the length and number of header lines, and keeps each line twice.
 """
 
 from collections.abc import Sequence
@@ -13,31 +13,31 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import _ErrInfo
 
 _HEADER_MAX_BYTES = 64 * 1024
-"""A token is at most 8 KiB, and what a proxy forwards of a certificate 12 KiB."""
+"""A token takes at most 8 KiB, and a forwarded certificate 12 KiB."""
 _PIECE_BYTES = 16 * 1024
-"""A loop may hand over 256 KiB at once: of what is in one piece with the end of a body we do not know how much."""
+"""An event loop may deliver 256 KiB at once; header bytes in the same piece as the end of a body are not counted."""
 
 _Found = tuple[Sequence[tuple[Any, Any]], bool, bytes]
-"""As aiohttp's parsers return it: requests with their bodies, whether the protocol is another one now, what is left."""
+"""Result of aiohttp's parser: requests with their bodies, whether the protocol was upgraded, and the rest."""
 
 
 class HeaderTooLargeError(BadHttpMessage):
-    """A header is larger than the bound of one."""
+    """A header is larger than the limit."""
 
 
 class NoTargetError(BadHttpMessage):
-    """A CONNECT says nowhere to: aiohttp would trip over it, with a stack in the log."""
+    """A CONNECT request has no target: aiohttp would fail on it, with a stack trace in the log."""
 
 
 class TransferCodingError(BadHttpMessage):
-    """A body is sent in another transfer coding than plain `chunked`: aiohttp would hand it over as it came."""
+    """A body has another transfer coding than plain `chunked`: aiohttp would pass it on undecoded."""
 
 
 class BoundedHeaders:
-    """Stands before a connection's parser. What brings no request, nor any of a body, is of a header or a trailer.
+    """Wraps a connection's parser. Data that yields neither a request nor part of a body is header or trailer data.
 
-    Where that adds up to too much, an error comes in place of a request, for aiohttp to answer with a 400, and nothing
-    more is parsed. It is never raised: aiohttp's frames would hold what was sent until they are swept.
+    If there is too much of it, an error is returned in place of a request, aiohttp answers with 400, and nothing more
+    is parsed. The error is not raised: aiohttp's stack frames would keep the request in memory.
     """
 
     def __init__(self, parser: Any) -> None:
@@ -69,7 +69,7 @@ class BoundedHeaders:
         requests = found[0]
         if requests:
             for number, (request, _) in enumerate(requests):
-                if (refused := _refused(request)) is not None:  # whatever follows it is no request
+                if (refused := _refused(request)) is not None:  # nothing after it is parsed
                     return (*requests[:number], refused), False, b""
             self._body = requests[-1][1]
         if requests or self._body.total_bytes > arrived_bytes:
@@ -82,7 +82,7 @@ class BoundedHeaders:
 
 
 def _refused(request: Any) -> tuple[Any, Any] | None:
-    """Return what stands for a request that is none for us; None for any other."""
+    """Return an error in place of a request that is not accepted; None for any other."""
     if request.url is None:
         return _instead(NoTargetError(""))
     if "Transfer-Encoding" not in request.headers:
@@ -91,12 +91,12 @@ def _refused(request: Any) -> tuple[Any, Any] | None:
     *others, last = [coding.strip(" \t") for coding in codings]
     if (others, last) == ([], "chunked") and request.version >= HttpVersion11:
         return None
-    # RFC 9112, 6.1: the length of what does not end in one `chunked`, or is HTTP/1.0, nobody can tell.
+    # RFC 9112, 6.1: without one final `chunked`, or in HTTP/1.0, the length of the body is undefined.
     is_framed = last == "chunked" and "chunked" not in others and request.version >= HttpVersion11
     status = HTTPStatus.NOT_IMPLEMENTED if is_framed else HTTPStatus.BAD_REQUEST
     return _instead(TransferCodingError(""), status)
 
 
 def _instead(error: BadHttpMessage, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> tuple[Any, Any]:
-    """Return what aiohttp answers with an error."""
+    """Return a parser result that makes aiohttp respond with an error."""
     return _ErrInfo(status, error, ""), EMPTY_PAYLOAD

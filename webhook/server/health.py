@@ -1,4 +1,4 @@
-"""The plain port: liveness, readiness, metrics, status. It decides nothing, and shows no secret."""
+"""Health endpoints over plain HTTP: liveness, readiness, metrics and status, all read-only and without secrets."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
@@ -17,9 +17,9 @@ def plain_handler(
     status: Callable[[], Awaitable[bytes]],
     warning: str = "",
 ) -> Handler:
-    """Return the handler; `unready` says why this server should get no calls (the store is never a reason).
+    """Return the handler. `unready` returns the reasons for not being ready (the store is never one).
 
-    `warning` is what nobody who asks whether it is ready may overlook.
+    `warning` is added to the response of /readyz.
     """
     well = f"ok ({warning})\n" if warning else "ok\n"
 

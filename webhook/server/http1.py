@@ -1,4 +1,4 @@
-"""HTTP/1.1 as both ports speak it: aiohttp's protocol, kept from telling what it is made of and what it was sent."""
+"""HTTP/1.1 for both ports: aiohttp's protocol, with errors and logs that reveal neither the software nor requests."""
 
 import asyncio
 import time
@@ -22,19 +22,19 @@ _HEADER_LINE_MAX_BYTES = 16 * 1024
 _HEADERS_MAX = 64
 _OF_BAD_REQUESTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_IMPLEMENTED)
 _LINGERING_SECONDS = 1.0
-"""How long an unread body is thrown away, so that its sender gets to read the answer."""
+"""Time to read and discard the rest of a body, so that its sender receives the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What one connection may take."""
+    """Limits of one HTTP connection."""
 
     keep_alive_seconds: float
     body_max_bytes: int
 
 
 class HttpProtocols:
-    """Makes the protocol of each connection, for a Listener. `on_refused` hears of what was no HTTP request."""
+    """Factory of a Listener's protocols. `on_refused` is called for malformed HTTP and for internal errors."""
 
     def __init__(self, handler: Handler, bounds: HttpLimits, on_refused: OnRefused) -> None:
         self._loop = asyncio.get_running_loop()
@@ -56,7 +56,7 @@ class HttpProtocols:
         )
 
     async def end(self, seconds: float) -> None:
-        """End every connection: the idle ones at once, the others after their answer, or when the time is up."""
+        """End every connection: idle ones at once, the others after their response, or after `seconds`."""
         await self._connections.shutdown(seconds)
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -70,13 +70,13 @@ class _Request(web.BaseRequest):
 
 
 class _Discreet(web.RequestHandler):
-    """aiohttp would answer a malformed request with its beginning, and log it, the caller's address and a stack."""
+    """Hides errors: aiohttp would quote a malformed request in its response, and log it with address and stack."""
 
     __slots__ = ("_on_refused",)
 
     def __init__(self, connections: web.Server, on_refused: OnRefused, **options: Any) -> None:
         super().__init__(connections, **options)
-        self._parser = BoundedHeaders(self._parser)  # type: ignore[assignment]  # it does what is asked of one
+        self._parser = BoundedHeaders(self._parser)  # type: ignore[assignment]  # it has the methods that are used
         self._on_refused = on_refused
 
     def handle_error(
@@ -89,7 +89,7 @@ class _Discreet(web.RequestHandler):
         is_theirs = status in _OF_BAD_REQUESTS
         self._on_refused("bad_request" if is_theirs else "internal_error", type(exc).__name__)
         if exc is not None:
-            exc.__traceback__ = None  # aiohttp's frames hold what was sent, and the error them: it would stay for long
+            exc.__traceback__ = None  # it refers to aiohttp's frames, and they to the request: it would stay in memory
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun: there is no place for another")
         return closing_response(HTTPStatus(status))
@@ -99,7 +99,7 @@ class _Discreet(web.RequestHandler):
 
 
 class JsonResponse(web.StreamResponse):
-    """A 200 with a JSON body, rendered at once and written in one piece: the general Response takes 10 us for it."""
+    """A 200 with a JSON body, rendered and written in one piece: aiohttp's general Response takes 10 us."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__()
@@ -121,24 +121,24 @@ class JsonResponse(web.StreamResponse):
         return request.writer
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: `prepare` has written all there is."""
+        """Do nothing: `prepare` has written the whole response."""
 
 
 @lru_cache(maxsize=1)
 def _ok_since(second: int) -> str:
-    """Return the head of an answer as far as its length, which is the same for a second."""
+    """Return the header of a response up to the value of Content-Length; it is the same for one second."""
     date = formatdate(second, usegmt=True)
     return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: {date}\r\nContent-Length: "
 
 
 def closing_response(status: HTTPStatus, text: str = "") -> web.Response:
-    """Answer a call that went wrong, and end its connection: an unread body must not become the next request."""
+    """Return an error response that closes its connection: an unread body must not be parsed as the next request."""
     response = web.Response(status=status, text=f"{text or status.phrase.lower()}\n")
     close_after(response)
     return response
 
 
 def close_after(response: web.StreamResponse) -> None:
-    """End the connection after this answer, and say so to the caller."""
-    response.headers["Connection"] = "close"  # the general Response does not say it of itself
+    """Close the connection after this response, and announce that with `Connection: close`."""
+    response.headers["Connection"] = "close"  # aiohttp's Response does not set it
     response.force_close()

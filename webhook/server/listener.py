@@ -33,7 +33,7 @@ _CLOSE_NOTIFY_SECONDS = 1.0
 class Listener:
     """Accepts connections for `protocol_factory` (an aiohttp `web.Server`) and keeps them in `connections`.
 
-    `on_refused(reason, detail)` is called for each connection that is ended for what its client does, or fails to do.
+    `on_refused(reason, detail)` is called for each connection that is ended because of its client's behaviour.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ def _listening(family: int, address: tuple[Any, ...]) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD_BYTES)  # for those that it accepts
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD_BYTES)  # accepted sockets inherit it
         listening.setblocking(False)  # noqa: FBT003  the standard library's signature
         listening.bind(address)
         listening.listen(_BACKLOG)

@@ -1,4 +1,4 @@
-"""How a call's body is read: bounded in size, in time, and in what all that still arrive may hold together."""
+"""BodyReader: reads request bodies, with limits on size, time, and the memory of all incomplete bodies together."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from webhook.errors import CallRefusedError
 
 _JSON = "application/json"
 _HELD_MAX_BYTES = 64 * 1024 * 1024
-"""Of bodies that are not complete. An API server sends one in milliseconds: what adds up to this is slow on purpose."""
+"""Incomplete bodies. An API server sends a body in milliseconds: only deliberately slow clients reach this."""
 
 
 @dataclass(eq=False, slots=True)
 class _Arrival:
-    """One body on its way, and the patience with it."""
+    """An incomplete body, and its timeout."""
 
     role: Role
     patience: asyncio.Timeout
@@ -25,7 +25,7 @@ class _Arrival:
 
 
 class BodyReader:
-    """Reads them. Where there is no room for all, whoever has taken longest makes some: the slow delay nobody else."""
+    """Reads bodies. When the memory limit is reached, the body that has been arriving longest is displaced."""
 
     def __init__(self, max_bytes: int, timeout_seconds: float) -> None:
         self.max_bytes = max_bytes
@@ -34,7 +34,7 @@ class BodyReader:
         self._held_bytes = 0
 
     async def read(self, request: web.BaseRequest, role: Role) -> bytes:
-        """Return it whole; CallRefusedError where it is not to be had."""
+        """Return the whole body; CallRefusedError if that is not possible."""
         if not _is_plain_json(request):
             text = "send application/json, not encoded"
             raise CallRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media_type", text)
@@ -44,18 +44,18 @@ class BodyReader:
             await _want_body(request)
         if not request.content.is_eof():
             return await self._arrive(request, role)
-        # All of it is here already, as is usual: there is nothing to wait for.
+        # The usual case: the whole body has arrived already.
         body = request.content.read_nowait()
         if len(body) > self.max_bytes:
             raise self._too_large()
         return body
 
     def displace(self, role: Role | None = None) -> bool:
-        """End the call (of a role) whose body has been arriving for longest; False where none is."""
+        """End the call (of a role) whose body has been arriving longest; False if no body is incomplete."""
         oldest = next((arrival for arrival in self._arriving if role in {None, arrival.role}), None)
         if oldest is None:
             return False
-        if not oldest.patience.expired():  # else it is about to end by itself
+        if not oldest.patience.expired():  # otherwise it is already ending
             oldest.is_displaced = True
             oldest.patience.reschedule(0)
         self._let_go(oldest)
@@ -76,7 +76,7 @@ class BodyReader:
         except TimeoutError:
             raise self._late(arrival) from None
         except (ConnectionError, web.RequestPayloadError) as error:
-            name = type(error).__name__  # what it says may quote the body
+            name = type(error).__name__  # the message may quote the body
             raise CallRefusedError(HTTPStatus.BAD_REQUEST, "body_broken", "the body ended early", name) from None
         finally:
             self._let_go(arrival)
@@ -114,10 +114,10 @@ def _is_plain_json(request: web.BaseRequest) -> bool:
 
 
 async def _want_body(request: web.BaseRequest) -> None:
-    """Ask for the body of a caller that waits to be asked: only now, when it is known."""
+    """Send 100 Continue to a caller that expects it; it has been authenticated by now."""
     if request.version < HttpVersion11:
         return
     if request.headers["Expect"].lower() != "100-continue":
         raise CallRefusedError(HTTPStatus.EXPECTATION_FAILED, "expectation", "")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # the answer has not begun
+    request.writer.output_size = 0  # the response itself has not begun

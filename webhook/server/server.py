@@ -13,8 +13,8 @@ from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.http1 import Handler, HttpLimits, HttpProtocols
 from webhook.server.listener import Listener
 
-# No connection of the plain port is ever trusted: idle clients must not keep out the kubelet's probes, which would
-# restart the container.
+# Connections of the plain port are never trusted: idle clients must not block the kubelet's probes, or the container
+# would be restarted.
 _PLAIN_LIMITS = ConnectionLimits(connections_max=64)
 _PLAIN_HTTP_LIMITS = HttpLimits(keep_alive_seconds=75.0, body_max_bytes=1024)
 _LAST_RESPONSES_SECONDS = 1.0

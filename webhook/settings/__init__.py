@@ -1,4 +1,4 @@
-"""What `podgate serve` and `podgate controller` are told: flags, `PODGATE_*`, defaults; typed."""
+"""Typed settings of `podgate serve` and `podgate controller`, from flags, `PODGATE_*` variables and defaults."""
 
 from webhook.settings.declared import ControllerSettings, Settings
 from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of

@@ -1,4 +1,4 @@
-"""All settings there are: one field each, with how its text is read, what it means, and its default."""
+"""Declarations of all settings: one field each, with its reader, meaning and default."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -24,10 +24,10 @@ def _setting(
     modes: tuple[ClientIdentity, ...] = tuple(ClientIdentity),
     reduced: str | None = None,
 ) -> Any:
-    """Declare one setting: how its text is read, what it means, and its default as a user would write it.
+    """Declare one setting: its reader, its meaning, and its default as a user would write it.
 
-    One that is `optional` may be None; one that may hold a `secret`, such as a URL with a password, is shown masked.
-    One that belongs to some `modes` of `--client-identity` is a mistake in the others. `reduced` is its default there.
+    An `optional` setting may be None; one that may hold a `secret`, such as a URL with a password, is shown masked.
+    A setting is an error under a `--client-identity` that is not in `modes`. `reduced` is its default in that mode.
     """
     told = {"read": read, "meaning": meaning, "default": default, "optional": optional, "secret": secret}
     return field(metadata={**told, "modes": modes, "reduced": reduced or default}, repr=not secret)
@@ -35,7 +35,7 @@ def _setting(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """All settings of the controller, which the server has too."""
+    """Settings of the controller. The server has them too."""
 
     policy: Path | None = _setting(
         read.path, "the policy document, watched; without it ConfigMap podgate-system/podgate-policy", optional=True
@@ -113,13 +113,13 @@ class ControllerSettings:
 
     @property
     def store_files(self) -> StoreFiles:
-        """What opens the store, beside what its URL says."""
+        """Files with credentials and certificates for the store, in addition to its URL."""
         return store_files_of({item.name: getattr(self, item.name) for item in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(ControllerSettings):
-    """All settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
+    """Settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
 
     tls_cert: Path = _setting(read.file, "serving certificate chain, PEM; watched")
     tls_key: Path = _setting(read.file, "private key of --tls-cert, PEM")

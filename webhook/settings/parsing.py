@@ -1,4 +1,4 @@
-"""From flags and environment to typed settings: all mistakes at once, each with the flag or variable it came from."""
+"""Parser of flags and environment variables into typed settings; reports all mistakes at once, with their source."""
 
 import math
 import re
@@ -15,12 +15,12 @@ from webhook.store.store_url import MEMORY
 from webhook.support.redaction import masked, path_shown, value_shown
 
 ENVIRONMENT_PREFIX = "PODGATE_"
-# Every API server has a new certificate after 330 s (certs.dual_port_rollover), six minutes before the old one ends.
+# Every API server has a new certificate after 330 s (certs.dual_port_rollover), six minutes before the old one expires.
 _TURNING_LIFETIME_SECONDS_MIN = 720
-# The next one comes at a tenth. In the rest the leader looks (10 s), the writer (20 s) and kube-apiserver (60 s).
+# The next token is issued after a tenth of it. The leader polls every 10 s, the writer 20 s, kube-apiserver 60 s.
 _TOKEN_LIFETIME_SECONDS_MIN = 120
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-# Kubernetes puts these into every container for each Service whose name starts with `podgate`: not settings.
+# Not settings: Kubernetes sets these in every container for each Service whose name starts with `podgate`.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
 _Kind = TypeVar("_Kind", bound=ControllerSettings)
@@ -35,12 +35,12 @@ def variable_of(name: str) -> str:
 
 
 def in_cluster(environment: Mapping[str, str]) -> bool:
-    """Return whether this runs in a Pod that may talk to its cluster."""
+    """Return whether this process runs in a Pod with a service account's token."""
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and _SERVICE_ACCOUNT_TOKEN.is_file()
 
 
 def parse(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Settings:
-    """Return the server's settings; UserError as below."""
+    """Return the server's settings; UserError as in `parse_as`."""
     return parse_as(Settings, flags, environment)
 
 
@@ -78,7 +78,7 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
 def _read(
     kind: type[ControllerSettings], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return what could be read, and what is wrong with the rest, each setting by itself."""
+    """Return the valid values, and the mistakes in the others; each setting is checked by itself."""
     values: dict[str, Any] = {}
     mistakes: list[str] = []
     mode = _mode(flags, environment)
@@ -105,7 +105,7 @@ def _read(
 
 
 def _shown(text: str, declared: Mapping[str, Any]) -> str:
-    """Return the value as its error quotes it."""
+    """Return a value as quoted in its error."""
     if declared["secret"]:
         return masked(text)
     return path_shown(text) if declared["read"] in {readers.file, readers.path} else value_shown(text)
@@ -114,7 +114,7 @@ def _shown(text: str, declared: Mapping[str, Any]) -> str:
 def _key_mistakes(
     values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> list[str]:
-    """Return what is wrong with where the keys of tokens come from."""
+    """Return the mistakes in the sources of token keys."""
     mistakes = []
     wanted = values.get("cluster_keys", False)
     named = [name for name in ("jwks", "jwks_url") if _source(name, flags, environment)[1] is not None]
@@ -136,7 +136,7 @@ def _certificate_mistakes(
     flags: Mapping[str, str | None],
     environment: Mapping[str, str],
 ) -> list[str]:
-    """Return what is wrong with who keeps certificates, and how long they live."""
+    """Return the mistakes in the management of certificates and their lifetimes."""
     mistakes = []
     for name in ("certificates", "token_issuer"):
         source, _ = _source(name, flags, environment)
@@ -164,7 +164,7 @@ def _certificate_mistakes(
 def _caller_mistakes(
     values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> list[str]:
-    """Return what is wrong with how the API server's certificate and token are renewed."""
+    """Return the mistakes in the renewal of the API server's certificate and token."""
     mistakes = []
     keeper = values.get("certificates")
     if values.get("caller_ports") is not None and keeper is not None:
@@ -189,12 +189,12 @@ def _caller_mistakes(
 def _token_mistakes(
     values: Mapping[str, Any], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> list[str]:
-    """Return what is wrong with how long the tokens live that we issue: with some lives every call is refused."""
+    """Return the mistakes in the lifetime of issued tokens: with a wrong one every call would be rejected."""
     lives = values.get("token_lifetime_seconds")
     if values.get("token_issuer") is None or lives is None:
         return []
     source, _ = _source("token_lifetime_seconds", flags, environment)
-    most = values.get("max_token_lifetime_seconds")  # of servers that are elsewhere, nobody here knows it
+    most = values.get("max_token_lifetime_seconds")  # unknown if the servers are other processes
     if lives < _TOKEN_LIFETIME_SECONDS_MIN:
         why = "kube-apiserver has the next one only after a minute and a half"
         return [f"{source}: {lives:g}s, too short for --token-issuer: {why}: write 2m or more"]
@@ -205,7 +205,7 @@ def _token_mistakes(
 
 
 def _mode(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> ClientIdentity:
-    """Return how callers are to be known: it decides what the other settings may be. A mistake is told elsewhere."""
+    """Return the authentication of callers, on which other settings depend. A mistake in it is reported elsewhere."""
     text = _source("client_identity", flags, environment)[1]
     return ClientIdentity(text) if text in tuple(ClientIdentity) else ClientIdentity.MUTUAL
 

@@ -1,4 +1,4 @@
-"""How the text of one setting is read: each reader raises ValueError that says what to write."""
+"""Readers of settings: each parses the text of one setting; ValueError says what to write instead."""
 
 import re
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from webhook.core.kubernetes.quantity import Duration
 from webhook.store.store_url import MEMORY, StoreUrl
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_LONGEST_CLAIM = 512  # a server takes no longer one
+_LONGEST_CLAIM = 512  # a server rejects longer ones
 _LONGEST_NUMBER = 12  # digits; a longer number is a mistake
 
 
 class Certificates(StrEnum):
-    """Who keeps certificates in the cluster."""
+    """Manager of the certificates in the cluster."""
 
     OFF = "off"
     OWN = "own"
@@ -25,7 +25,7 @@ class Certificates(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen. An empty host is every interface."""
+    """Address to listen on. An empty host means all interfaces."""
 
     host: str
     port: int
@@ -35,23 +35,23 @@ class ListenAddress:
 
 
 class ClientIdentity(StrEnum):
-    """How the server knows who calls: what `--client-identity` says."""
+    """Authentication of callers: the value of `--client-identity`."""
 
     MUTUAL = "mutual"
-    """By the client certificate of the connection, and a token."""
+    """The client certificate of the connection, and a token."""
     FORWARDED = "forwarded"
-    """By the certificate that a proxy says it was shown, and a token; the proxy by its own certificate."""
+    """The certificate that a proxy forwards, and a token; the proxy is authenticated by its own certificate."""
     REDUCED = "reduced"
-    """Not at all: by a path that only the API server was told."""
+    """None: a secret path that only the API server is configured with."""
 
 
 class TraceParent(StrEnum):
-    """What is made of a caller's `traceparent`: what `--trace-parent` says."""
+    """Handling of a caller's `traceparent`: the value of `--trace-parent`."""
 
     FOLLOW = "Follow"
-    """Its choice is taken, sampled or not, and our spans are part of its trace."""
+    """The caller's sampling decision applies, and Podgate's spans are part of its trace."""
     LINK = "Link"
-    """`--trace-ratio` decides; our spans are a trace of their own with a link to the caller's."""
+    """`--trace-ratio` decides; Podgate's spans are a separate trace with a link to the caller's."""
 
 
 def client_identity(text: str) -> ClientIdentity:
@@ -82,7 +82,7 @@ def file(text: str) -> Path:
     found = path(text)
     try:
         is_file = found.is_file()
-    except (OSError, ValueError):  # what is no path at all, such as the text of a key: its own error would quote it
+    except (OSError, ValueError):  # not a path at all, such as the text of a key, which the error would quote
         is_file = False
     if not is_file:
         raise ValueError("there is no such file")
@@ -94,7 +94,7 @@ def seconds(text: str) -> float:
 
 
 def patience(text: str) -> float:
-    """Read a duration that may be none at all."""
+    """Read a duration that may be zero."""
     return 0.0 if text in {"0", "0s"} else seconds(text)
 
 
@@ -155,7 +155,7 @@ def ratio(text: str) -> float:
 
 
 def store_of(text: str) -> str:
-    """Return where counters live; ValueError says what to write."""
+    """Return the counter store, `memory` or a URL; ValueError says what to write."""
     if text != MEMORY:
         StoreUrl.parse(text)
     return text
@@ -187,7 +187,7 @@ def _split(text: str) -> SplitResult:
         parts = urlsplit(text)
         parts.port  # noqa: B018  it is read only here
     except ValueError:
-        raise ValueError("write a URL: this one has no host and port that can be read") from None  # it would quote them
+        raise ValueError("write a URL: this one has no host and port that can be read") from None  # it quotes them
     return parts
 
 

@@ -1,4 +1,4 @@
-"""Availability of the counters: what keeps admission going while the store is away, and settles up afterwards."""
+"""Availability of the counters: fallback while the shared store is unavailable, and reconciliation afterwards."""
 
 from webhook.store.backlog import BookingCause
 from webhook.store.fallback import StoreFallback

@@ -1,4 +1,4 @@
-"""Backlog: admissions that the store lacks, because it was away or may have lost them."""
+"""Backlog: admissions that the store lacks, because it was unavailable or may have lost them."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Collection
@@ -55,13 +55,13 @@ class BacklogEntry(NamedTuple):
 
 
 class Backlog:
-    """By service and name, oldest first."""
+    """Entries by service and name, oldest first."""
 
     def __init__(self, most: int = DEBTS_MAX) -> None:
         self._most = most
         self._owed: dict[ServiceKey, OrderedDict[str, BacklogEntry]] = {}
         self._keys_of: Counter[str] = Counter()
-        """By tag: how many of its services have entries."""
+        """Number of services with entries, by tag."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class Backlog:
         return self._owed.keys()
 
     def add(self, debt: BacklogEntry) -> int:
-        """Add an entry unless it is there; return how many were dropped for it."""
+        """Add an entry unless it is there; return how many were dropped to make room."""
         key = debt.request.plan.key
         owed = self._owed.get(key)
         if owed is None:

@@ -10,7 +10,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, CounterStore
 
 LATE_US = 300_000
-"""Delay after the end of an interval before it is judged: its outcomes have arrived by then."""
+"""Delay after the end of an interval before it is evaluated: its outcomes have arrived by then."""
 
 _SECOND_US = 1_000_000
 

@@ -1,4 +1,7 @@
-"""StoreFallback: a counter store that keeps answering while the shared store is away, and reconciles afterwards.
+"""StoreFallback: a counter store that keeps answering while the shared store is unavailable, and reconciles afterwards.
+
+`webhook/app/store.py` sets three callbacks of the shared store: `on_loss` calls `lost`, `on_missed` calls `missed`, and
+`settled.owes` calls `owes`. So a call of the shared store can call this object before it returns.
 
 Limits: an Acquire that timed out may still be carried out by a store that returns after this replica has ended, and its
 refund may be lost with the store. Such a charge leaves with its window, or the controller refunds it.
@@ -24,7 +27,7 @@ from webhook.store.replica_share import ReplicaShare
 
 
 class StoreFallback:
-    """One replica's `ports.CounterStore` in front of `inner`. docs/redis.md has the rules, and what may be oversold.
+    """One replica's `ports.CounterStore` in front of `inner`. Its rules, and the bounds on overselling: docs/redis.md.
 
     `late_us`: how long breakers wait for outcomes of an interval that has ended.
     """
@@ -52,15 +55,15 @@ class StoreFallback:
         """Plans of the policy as of the last tick."""
 
     def set_replicas(self, replicas: int, ordinal: int) -> None:
-        """Divide what is left among so many replicas, of which this is number `ordinal`, from 0."""
+        """Divide what is left among this many replicas; this one is number `ordinal`, from 0."""
         self._share.divide(replicas, ordinal)
         self._breakers.set_replicas(replicas)
 
     async def acquire(self, request: Acquire) -> Receipt:
-        """Judge and charge as the store does, or by the service's rule; UncountedError where the caller decides.
+        """Judge and charge as the store does, or by the service's rule; UncountedError if the caller must decide.
 
-        While the store may lack admissions, a Pod must fit this replica's share as well. A denial by the store stands:
-        it never counts too much.
+        While the store may lack admissions, a Pod must fit this replica's share as well. A denial by the store is
+        final: the store never counts too much.
         """
         plan, now_us, share = request.plan, self._clock.now_us(), None
         if (booked := self._if_in_backlog(request)) is not None:
@@ -176,7 +179,7 @@ class StoreFallback:
         return self._reconciler.is_settled(tag) or not (self._share.others or self._reconciler.owes_under(tag))
 
     def _acquire_share(self, request: Acquire, now_us: int) -> Receipt | None:
-        """Judge a Pod by this replica's share; None where the store knows all that it must be judged by."""
+        """Judge a Pod by this replica's share; None if the store alone can judge it."""
         plan = request.plan
         if not plan.limits or plan.when_unavailable is WhenStoreUnavailable.ALLOW or self._knows_all(plan.tag):
             return None

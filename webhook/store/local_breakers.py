@@ -1,9 +1,9 @@
 """LocalBreakers: this replica's breakers while the store gives no answer, continued from their last known state.
 
 An OPEN breaker stays open until its time is over; then this replica admits its part of the probes,
-ceil(probes / replicas). What it decides is proposed to the store that is back, marked as decided without it: see
-`core/breaker/forks.py`. A denial by a replica's share is no quota event: the share is not the limit, and many replicas
-exhaust theirs before it is reached.
+ceil(probes / replicas). Once the store answers again, the decisions are proposed to it, marked as made without it: see
+`core/breaker/forks.py`. A denial by a replica's share is not a quota event: the share is not the limit, and many
+replicas exhaust theirs before it is reached.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ class _LocalBreaker(NamedTuple):
 class LocalBreakers:
     """Time is the store's, in microseconds, as near as it is known here. `last` returns the last known view.
 
-    Transitions are kept until `take_moves`: not every answer has room for them.
+    Transitions are kept until `take_moves`: not every result can carry them.
     """
 
     def __init__(self, last: Callable[[CounterPlan], BreakerView | None], replicas: int, late_us: int) -> None:
@@ -62,7 +62,7 @@ class LocalBreakers:
         self._replicas = replicas
 
     def judge(self, request: Acquire, now_us: int) -> LocalBreakerDecision | None:
-        """Return whether the breaker admits a new Pod; None where the service has no breaker."""
+        """Return whether the breaker admits a new Pod; None if the service has no breaker."""
         breaker = request.plan.breaker
         if breaker is None:
             return None
@@ -95,7 +95,7 @@ class LocalBreakers:
             self._keep(plan, machine.record_outcomes(record, mine, now_us, heard, around=self._around))
 
     def pass_time(self, plans: Sequence[CounterPlan], now_us: int) -> None:
-        """Make the transitions that time brings; forget the breakers that the policy no longer has."""
+        """Make the transitions that are due by now; forget the breakers that the policy no longer has."""
         self._guarded = tuple(plan for plan in plans if plan.breaker is not None and plan.breaker.open_max is not None)
         named = {plan.key: plan for plan in plans if plan.breaker is not None}
         self._records = {key: known for key, known in self._records.items() if key in named}
@@ -103,7 +103,7 @@ class LocalBreakers:
             self._moved(named[key], now_us)
 
     def view(self, plan: CounterPlan, now_us: int) -> BreakerView | None:
-        """Return the local view of a breaker; None where the store's holds."""
+        """Return the local view of a breaker; None if the store's takes precedence."""
         known = self._known(plan)
         if known is None or plan.breaker is None:
             return None
@@ -135,7 +135,7 @@ class LocalBreakers:
         return None if last is None else last.state
 
     def _known(self, plan: CounterPlan) -> _LocalBreaker | None:
-        """Return the local breaker; None where there is none, or a newer state from the store holds."""
+        """Return the local breaker; None if there is none, or if a newer state from the store takes precedence."""
         known, last = self._records.get(plan.key), self._last(plan)
         if known is None or plan.breaker is None or last is None or last.decided <= known.fork:
             return known
@@ -147,7 +147,7 @@ class LocalBreakers:
         return replace(plan, probes=-(-plan.probes // self._replicas))
 
     def _moved(self, plan: CounterPlan, now_us: int) -> Record:
-        """Return the record at `now_us`; made from the last known state where there is none."""
+        """Return the record at `now_us`; created from the last known state if there is none."""
         breaker = plan.breaker
         assert breaker is not None  # noqa: S101  every caller has checked it
         known = self._known(plan)

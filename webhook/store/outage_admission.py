@@ -30,7 +30,7 @@ class OutageAdmission:
         self.recent = RecentAdmissions()
 
     def acquire(self, request: Acquire, error: StoreUnavailableError) -> Receipt:
-        """Judge a Pod after the store failed with `error`; UncountedError where the caller decides."""
+        """Judge a Pod after the store failed with `error`; UncountedError if the caller must decide."""
         plan, now_us = request.plan, self._clock.now_us()
         self._reconciler.begin_fallback(plan)
         if isinstance(error, NoStoreAnswerError) and error.sent:
@@ -77,7 +77,7 @@ class OutageAdmission:
         return plans
 
     def _with_breaker(self, receipt: Receipt, request: Acquire, decision: LocalBreakerDecision) -> Receipt:
-        """Add the breaker's view, and its denial where it does not enforce."""
+        """Add the breaker's view, and its denial if it only warns."""
         denials = () if decision.admits else (DeniedBy.BREAKER,)
         return replace(
             receipt,

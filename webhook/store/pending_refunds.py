@@ -10,16 +10,16 @@ REFUNDS_MAX = 10_000
 
 
 class PendingRefunds:
-    """By service and uid.
+    """Refunds by service and uid.
 
-    A refund is due `delay_seconds` after the store was first seen to answer again: until then a call whose connection
-    died may still be carried out.
+    A refund is due `delay_seconds` after the store is first seen to answer again: until then a call whose connection
+    failed may still be carried out.
     """
 
     def __init__(self, delay_seconds: float) -> None:
         self._delay_seconds = delay_seconds
         self._due_at: dict[ServiceKey, dict[str, float | None]] = {}
-        """By uid: the moment by the loop's clock, None while the store is away."""
+        """Time by the loop's clock, by uid; None while the store is unavailable."""
         self._plans: dict[ServiceKey, CounterPlan] = {}
 
     def __bool__(self) -> bool:
@@ -34,7 +34,7 @@ class PendingRefunds:
         return self._plans[key]
 
     def add(self, plan: CounterPlan, uid: str) -> bool:
-        """Add a refund; False where there are too many."""
+        """Add a refund; False if there are too many."""
         refunds = self._due_at.setdefault(plan.key, {})
         if len(refunds) >= REFUNDS_MAX:
             return False
@@ -47,7 +47,7 @@ class PendingRefunds:
         self._due_at.get(key, {}).pop(uid, None)
 
     def due(self, key: ServiceKey, now: float) -> list[str]:
-        """Return the uids that are due, while the store answers: those that wait for it get their moment now.
+        """Return the uids that are due. Call this only while the store answers: it starts the delay of new refunds.
 
         A service without refunds is forgotten.
         """

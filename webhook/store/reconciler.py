@@ -1,7 +1,7 @@
-"""Reconciler: the loop that brings a returned store up to date with what was admitted without it.
+"""Reconciler: the loop that books in a recovered store what was admitted without it.
 
-A round goes through the services that are not settled; one whose part of the store is away delays no other. Rounds
-without progress back off. Bookings are sent 64 at a time.
+A round goes through the services that are not settled; one whose part of the store is unavailable delays no other.
+Rounds without progress back off. Bookings are sent 64 at a time.
 
 A tag is settled when this replica has booked all that it owes under it, and every other replica has since shown that it
 owes nothing either, or had enough time for it.
@@ -39,7 +39,7 @@ class FallbackReports:
     """Callbacks of a fallback, for metrics and logs."""
 
     on_fallback: Callable[[str, str, bool], None]
-    """A service, the rule that it goes by, and whether this begins or ends."""
+    """Receives a service, the rule that is applied, and whether the fallback begins."""
     on_booked: Callable[[str, BookingCause, int], None]
     on_dropped: Callable[[], None]
     on_cached: Callable[[str], None]
@@ -50,7 +50,7 @@ class FallbackReports:
 class ReconcilerTiming:
     """Delays before rounds: the first and the longest after rounds without progress, and after one with progress.
 
-    `refund_after_seconds`: how long a call whose connection died may still be carried out by a store that is back.
+    `refund_after_seconds`: how long a recovered store may still carry out a call whose connection failed.
     `others_seconds`: how long a replica that owes nothing waits for the others to book their backlogs.
     """
 
@@ -62,7 +62,7 @@ class ReconcilerTiming:
 
 
 class Reconciler:
-    """Runs while anything is unsettled. Before anything else the store learns of this replica's breakers.
+    """Runs while anything is unsettled. The first step of each service is to propose its local breaker to the store.
 
     An entry that is removed while it is being booked is booked all the same: refund it later.
     """
@@ -84,7 +84,7 @@ class Reconciler:
         self._backlog = Backlog()
         self._refunds = PendingRefunds(timing.refund_after_seconds)
         self._fallbacks: dict[ServiceKey, tuple[CounterPlan, str]] = {}
-        """The services that go by their own rule, and the rule."""
+        """The services in fallback, and the rule that is applied."""
         self._fallbacks_by_tag: Counter[str] = Counter()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -95,7 +95,7 @@ class Reconciler:
         return self._task is not None
 
     def begin_fallback(self, plan: CounterPlan) -> None:
-        """Let a service go by its own rule until its counters were read again."""
+        """Apply a service's own rule until its counters have been read again."""
         key, rule = plan.key, str(plan.when_unavailable) if plan.limits else _FAILURE_MODE
         former = self._fallbacks.get(key)
         if former is None or former[1] != rule:
@@ -176,10 +176,10 @@ class Reconciler:
     async def _round(self) -> bool:
         """Go once through all services; return whether anything was booked, refunded or settled.
 
-        The round ends early where the store answers for none of many services: it is away.
+        The round ends early if the store answers for none of many services: it is unavailable.
         """
         keys = [*{*self._fallbacks, *self._backlog.keys(), *self._refunds.keys()}]
-        random.shuffle(keys)  # so that each service has its turn where the store answers for some
+        random.shuffle(keys)  # so that each service gets its turn even if the store answers for only some
         progress = False
         for first in range(0, len(keys), _SERVICES_AT_ONCE):
             results = await asyncio.gather(*(self._settle(key) for key in keys[first : first + _SERVICES_AT_ONCE]))
@@ -189,7 +189,7 @@ class Reconciler:
         return progress
 
     async def _settle(self, key: ServiceKey) -> bool | None:
-        """Do a service's next step; return whether that was progress, None where there was no answer."""
+        """Do a service's next step; return whether that was progress, None if there was no answer."""
         try:
             await self._breakers.propose_to(self._store, key)
             entries = self._backlog.oldest(key)
@@ -203,7 +203,7 @@ class Reconciler:
             return None
 
     async def _end_fallback(self, key: ServiceKey) -> bool:
-        """Let the store judge a service again if it lacks nothing; return whether there was progress."""
+        """End a service's fallback if the store lacks nothing; return whether there was progress."""
         plan, rule = fallback = self._fallbacks[key]
         if plan.limits and self._backlog.has_tag(plan.tag):
             return False

@@ -1,4 +1,4 @@
-"""ReplicaShare: what this replica may admit of each limit while the store may lack admissions."""
+"""ReplicaShare: this replica's share of each limit while the store may lack admissions."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from webhook.ports import Clock, SharedStore
 
 
 class ReplicaShare:
-    """Share of replica number `ordinal`, from 0, of so many `replicas`.
+    """Share of replica number `ordinal`, from 0, of `replicas`.
 
     Take the store's figures only while it knows every admission.
     """
@@ -21,7 +21,7 @@ class ReplicaShare:
         """How many other replicas there are."""
 
     def divide(self, replicas: int, ordinal: int) -> None:
-        """Divide what is left among so many replicas from now on."""
+        """Divide what is left among this many replicas from now on."""
         self.others = replicas - 1
         self._ledger.share(replicas, ordinal, self._clock.now_us())
 
@@ -40,7 +40,7 @@ class ReplicaShare:
     def take(self, plan: CounterPlan, snapshot: ServiceSnapshot) -> None:
         """Take all figures of a service."""
         now_us = self._clock.now_us()
-        for scope, uses in (snapshot.uses or {"": ()}).items():  # per namespace, and nothing is counted in any yet
+        for scope, uses in (snapshot.uses or {"": ()}).items():  # counted per namespace, and nothing counted yet
             self._ledger.heard(plan, scope, _used(plan, (*uses, *snapshot.pool)), now_us)
 
     async def refresh(self, plan: CounterPlan) -> None:

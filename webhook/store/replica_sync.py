@@ -26,7 +26,7 @@ class ReplicaSync:
         self._waits: dict[str, _Wait] = {}
 
     def restart(self, tag: str) -> None:
-        """Wait for all of them again: this replica has a backlog, or the store was away once more."""
+        """Wait for all of them again: this replica has a backlog, or the store was unavailable again."""
         self._waits.pop(tag, None)
 
     async def have_settled(self, plan: CounterPlan) -> bool:

@@ -161,7 +161,7 @@ class StoreFiles:
     key: Path | None = None
 
     def mistakes(self, store: str) -> dict[str, str]:
-        """Return the files that do not fit that store, a valid one, and a remedy for each."""
+        """Return a remedy for each file that does not fit `store`, which must be valid."""
         if store == MEMORY:
             return dict.fromkeys(self._given(), "is for a Redis: give its URL as --store, or leave this out")
         url = StoreUrl.parse(store)

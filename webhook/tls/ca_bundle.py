@@ -1,4 +1,4 @@
-"""The CA bundle that the webhook configurations publish, and whether an API server believes us by it."""
+"""CA bundle of the webhook configurations, with a check that the serving certificate verifies against it."""
 
 import ssl
 import time
@@ -17,7 +17,7 @@ _FILE_BYTES_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CaBundle:
-    """What believes by it, and when the first of its CAs expires (seconds since the Unix epoch)."""
+    """A client context that trusts the bundle, and the expiry of its first CA (seconds since the Unix epoch)."""
 
     client: ssl.SSLContext
     not_after_seconds: int
@@ -32,7 +32,7 @@ class _Look:
 
 
 class CaBundleFile(Reloading[CaBundle]):
-    """`served` is the context that is shown to callers now."""
+    """The watched bundle file. `served` returns the server's current TLS context."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class CaBundleFile(Reloading[CaBundle]):
         self._looked: _Look | None = None
 
     def obstacle(self) -> str | None:
-        """Return why the API server would hang up on us, None where it would not. A handshake a second at most."""
+        """Return why the API server would reject the serving certificate, or None. At most one handshake per second."""
         served, second, looked = self._served(), int(time.time()), self._looked
         if looked is None or (looked.served, looked.bundle, looked.second) != (served, self.value, second):
             looked = self._looked = _Look(served, self.value, second, self._look(served))

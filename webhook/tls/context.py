@@ -1,4 +1,4 @@
-"""TLS contexts: TLS 1.3 with client certificates, proved by a handshake before use, replaced when the files change."""
+"""TLS context from watched files: TLS 1.3 with client certificates, tested by a handshake before it is used."""
 
 import ssl
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ _FILE_BYTES_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TlsPaths:
-    """Where the serving certificate (leaf first), its key and the CAs of the clients lie. PEM.
+    """Paths of the serving certificate (leaf first), its key and the client CAs, all PEM.
 
-    Without CAs of clients nobody is asked for a certificate.
+    Without client CAs, no client certificate is requested.
     """
 
     certificate: Path
@@ -37,22 +37,22 @@ class TlsPaths:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTls:
-    """A context that works, and until when what it is made of is valid (seconds since the Unix epoch)."""
+    """A tested context, and the expiry of its certificates (seconds since the Unix epoch)."""
 
     context: ssl.SSLContext
     trust: TrustedCas
-    """Whose clients may call."""
+    """The client CAs."""
     leaf_not_after_seconds: int
     client_ca_not_after_seconds: int | None
-    """Of the first of the clients' CAs to expire."""
+    """Expiry of the first client CA to expire."""
     callers_end_seconds: int | None
-    """Of the last of them: from then on nobody can call."""
+    """Expiry of the last one: no client can connect after it."""
 
 
 class TlsFiles(Reloading[LoadedTls]):
-    """The context in force. A connection keeps the one that it was accepted with: a change disturbs no live one.
+    """The current context. A change affects only new connections.
 
-    At the start what has expired is taken too: the server that renews it may be this one. It takes no other's place.
+    Expired certificates are accepted at startup only, since this server may be the one that renews them.
     """
 
     def __init__(self, paths: TlsPaths, on_reading: Callable[[str | None], None] = lambda _: None) -> None:
@@ -69,18 +69,18 @@ class TlsFiles(Reloading[LoadedTls]):
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """TLS context for the next connection."""
         return self.value.context
 
 
 def server_context(paths: TlsPaths) -> ssl.SSLContext:
-    """Return a context of these files; UserError naming the one that is bad."""
+    """Return a context made from these files; UserError names the invalid one."""
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # a resumed session would bypass a changed trust store; and a handshake costs a third less
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(paths.certificate, paths.key, password="")  # never ask on a terminal for one
+        context.load_cert_chain(paths.certificate, paths.key, password="")  # never prompt for one
     except (OSError, ssl.SSLError) as error:
         raise UserError(
             f"{paths.certificate} and {paths.key} make no certificate with its key: {reason_of(error)}",
@@ -89,7 +89,7 @@ def server_context(paths: TlsPaths) -> ssl.SSLContext:
     if paths.client_ca is None:
         return context
     context.verify_mode = ssl.CERT_REQUIRED
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an intermediate CA may stand there without its root
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # accept an intermediate CA without its root
     try:
         context.load_verify_locations(paths.client_ca)
     except (OSError, ssl.SSLError) as error:
@@ -98,7 +98,7 @@ def server_context(paths: TlsPaths) -> ssl.SSLContext:
 
 
 def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool = False) -> LoadedTls:
-    """Check what was read, in the words of people, make the context of it, and try that."""
+    """Check the files' contents, make a context and test it; UserError."""
     leaf = certificates_of(paths.certificate, contents[0])[0]
     _check_leaf(paths.certificate, leaf, may_have_expired=may_have_expired)
     authorities: list[x509.Certificate] = []
@@ -112,7 +112,7 @@ def load(paths: TlsPaths, contents: Sequence[bytes], *, may_have_expired: bool =
             f"{paths.certificate}: no TLS 1.3 handshake succeeds with it: {reason_of(error)}",
             "use a P-256, RSA (2048 bits or more) or Ed25519 certificate",
         ) from None
-    # OpenSSL has read the files for itself, a moment later than we.
+    # OpenSSL reads the files itself, slightly later.
     if presented != _der(leaf):
         raise UserError(f"{paths.certificate}: changed while it was read", "replace certificate and key in one step")
     if set(context.get_ca_certs(binary_form=True)) != {_der(authority) for authority in authorities}:

@@ -1,12 +1,12 @@
-"""A TLS handshake in memory: whether a context works, before anybody depends on it."""
+"""TLS handshake in memory, to test a context before it is used."""
 
 import ssl
 
 
 def probe_handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> bytes:
-    """Go to where the client has seen the certificate and a signature made with its key; return the former, DER.
+    """Handshake until the client has the server's certificate and has verified its signature; return the former, DER.
 
-    ssl.SSLError where they do not come so far. What the client would answer is not looked at.
+    ssl.SSLError if that fails. The client's reply is not processed.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = server_context.wrap_bio(to_server, to_client, server_side=True)
@@ -23,7 +23,7 @@ def probe_handshake(server_context: ssl.SSLContext, client_context: ssl.SSLConte
 
 
 def trusting_client() -> ssl.SSLContext:
-    """Return the context of a client that believes everybody."""
+    """Return the context of a client that trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -31,9 +31,9 @@ def trusting_client() -> ssl.SSLContext:
 
 
 def client_trusting(authorities_pem: str) -> ssl.SSLContext:
-    """Return that of a client that believes whom these vouch for, whatever name it has; ssl.SSLError, ValueError.
+    """Return the context of a client that trusts these CAs, without checking names; ssl.SSLError, ValueError.
 
-    As in the API server, any of them may end a chain, one that another signed too.
+    As in the API server, a chain may end at any of them, including an intermediate CA.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -43,6 +43,6 @@ def client_trusting(authorities_pem: str) -> ssl.SSLContext:
 
 
 def reason_of(error: Exception) -> str:
-    """Say what went wrong, in words instead of OpenSSL's constants."""
+    """Return the reason of a TLS error in words instead of OpenSSL's constants."""
     found = (getattr(error, name, None) for name in ("verify_message", "reason", "strerror"))
     return next((text for text in found if text), str(error)).lower().replace("_", " ")

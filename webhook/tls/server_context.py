@@ -1,6 +1,6 @@
-"""The server's TLS context for event loops: a refused handshake keeps the alert that its client should be sent.
+"""ServerContext: TLS context for event loops that keeps the alert of a failed handshake, so that it can be sent.
 
-asyncio and uvloop close the connection of a failed handshake at once, and drop what TLS had written for it.
+asyncio and uvloop close the connection of a failed handshake at once, and drop the alert that TLS wrote for it.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 _READING_SECONDS = 1.0
-"""How long a refused client is read on, so that it gets to read its alert."""
+"""Time to keep reading from a rejected client, so that it receives its alert."""
 _READS_MAX = 64
 SPARES_MAX = 64
 _READ_BYTES = 64 * 1024
@@ -19,12 +19,12 @@ _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class _ServerTls(ssl.SSLObject):
-    """One connection's side of TLS."""
+    """The server side of one TLS connection."""
 
     written: ssl.MemoryBIO
 
     def do_handshake(self) -> None:
-        """Go on with the handshake; an ssl.SSLError that ends it has the bytes to be sent still as `unsent`."""
+        """Continue the handshake; an ssl.SSLError that ends it has the bytes still to be sent as `unsent`."""
         try:
             super().do_handshake()
         except _WAITS:
@@ -34,34 +34,34 @@ class _ServerTls(ssl.SSLObject):
             raise
 
     def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: FBT001, FBT002  ssl's signature
-        """Return the client's certificate in DER; as a dict it is empty.
+        """Return the client's certificate in DER; the dict form is always empty.
 
-        Event loops ask every connection for the dict, which nobody reads. Where a name in it is not UTF-8, Python
-        raises what they do not expect.
+        Event loops request the dict for every connection, and it is not used. For a name that is not UTF-8, Python
+        would raise an error that they do not expect.
         """
         return super().getpeercert(binary_form=True) if binary_form else {}
 
 
 class ServerContext(ssl.SSLContext):
-    """A context whose connections are `_ServerTls`."""
+    """TLS context whose connections are `_ServerTls` objects."""
 
     sslobject_class = _ServerTls
 
     def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *rest: Any, **options: Any) -> ssl.SSLObject:
         made = super().wrap_bio(incoming, outgoing, *rest, **options)
-        made.written = outgoing  # type: ignore[attr-defined]  # it is of our class
+        made.written = outgoing  # type: ignore[attr-defined]  # it is a _ServerTls
         return made
 
 
 def unsent(error: BaseException) -> bytes:
-    """Return what a failed handshake wrote last, the alert; empty where it wrote nothing."""
+    """Return the alert of a failed handshake; empty if there is none."""
     return getattr(error, "unsent", b"")
 
 
 class SpareSockets:
-    """Second handles of sockets, for `send_alert`: the event loop closes the first one when a handshake fails.
+    """Duplicate descriptors of sockets, for `send_alert`: the event loop closes the original after a failed handshake.
 
-    Only so many at one time: a flood of handshakes must not take all the descriptors that a process may have.
+    Their number is limited: a flood of handshakes must not use up the process's file descriptors.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class SpareSockets:
 
     @contextmanager
     def of(self, accepted: socket.socket) -> Iterator[socket.socket | None]:
-        """Give one for as long as the block lasts; None where there is none to be had, and so no alert."""
+        """Yield a duplicate, closed at the end of the block; None if none is available: no alert is sent then."""
         if self._held >= SPARES_MAX:
             yield None
             return
@@ -87,7 +87,7 @@ class SpareSockets:
 
 
 async def send_alert(spare: socket.socket, alert: bytes) -> None:
-    """Tell a client why it is refused, and read on for a moment: closing over what it sends would take that away."""
+    """Send an alert, and read on for a moment: closing with unread data would reset the connection and lose it."""
     loop = asyncio.get_running_loop()
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(_READING_SECONDS):

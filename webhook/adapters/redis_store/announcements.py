@@ -1,6 +1,6 @@
-"""AnnouncementListener: transitions of breakers as the script publishes them, on a connection of their own.
+"""AnnouncementListener: subscription to the breaker transitions that the script publishes, on its own connection.
 
-Redis delivers an announcement only to the clients that are connected: the tick of each second finds what was missed.
+Redis delivers an announcement only to connected clients: the tick of each second finds those that were missed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from webhook.support.condition import Condition
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 _SILENT_SECONDS = 2.0
-"""After so long without a message the server is asked for one: a connection can die unnoticed."""
+"""After this long without a message, one is requested from the server: a connection can fail unnoticed."""
 _MESSAGE, _CONFIRMED = b"message", b"subscribe"
 _decode = msgspec.msgpack.Decoder(tuple[str, str, int, list[Any]]).decode
 _FIELDS = len(BreakerView.__struct_fields__)
@@ -104,7 +104,7 @@ class AnnouncementListener:
 
 
 def read(content: bytes) -> Announcement:
-    """Decode an announcement; any of the errors that `_receive` catches where the script did not publish it."""
+    """Decode an announcement; raises one of the errors that `_receive` catches if it is malformed."""
     tag, service, at_us, packed = _decode(content)
     view = codec.breaker_view(packed[:_FIELDS])  # a newer version may have more fields
     if view is None:

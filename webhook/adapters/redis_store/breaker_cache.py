@@ -26,7 +26,7 @@ class BreakerCache:
         """The breakers that breakerGuard counts."""
         self._open: set[Key] = set()
         self._lost: set[Key] = set()
-        """Breakers of which Redis has lost the newest state."""
+        """Breakers whose newest state Redis has lost."""
         self._unreported: list[Transition] = []
 
     def get(self, key: Key) -> BreakerView | None:
@@ -34,14 +34,14 @@ class BreakerCache:
         return None if known is None else known[0]
 
     def announced(self, key: Key, view: BreakerView, at_us: int) -> None:
-        """Take a state that was published, unless a newer one is known."""
+        """Cache a published state, unless a newer one is known."""
         known = self._known.get(key)
         if known is None or (not _is_behind(view, known[0]) and not _is_older(view, at_us, *known)):
             self._known[key] = view, at_us
             (self._open.add if view.state.is_tripped else self._open.discard)(key)
 
     def answered(self, key: Key, view: BreakerView, at_us: int) -> None:
-        """Take a state that Redis has written. If it is older than the known one, Redis has lost that."""
+        """Cache a state that Redis has written. If it is older than the known one, Redis has lost the latter."""
         known = self._known.get(key)
         if known is not None and _is_behind(view, known[0]):
             self._lost.add(key)
@@ -50,7 +50,7 @@ class BreakerCache:
         self.announced(key, view, at_us)
 
     def lost(self, key: Key) -> BreakerView | None:
-        """Return the state of a breaker that Redis has lost; None where it has lost nothing."""
+        """Return the state of a breaker that Redis has lost; None if it has lost nothing."""
         return self.get(key) if key in self._lost else None
 
     def opened(self) -> int:
@@ -58,7 +58,7 @@ class BreakerCache:
         return len(self._open & self._guarded)
 
     def counts(self, key: Key) -> bool:
-        """Return whether a breaker is one of those."""
+        """Return whether a breaker is open and breakerGuard counts it."""
         return key in self._open and key in self._guarded
 
     def add_unreported(self, transitions: Iterable[Transition]) -> None:

@@ -1,4 +1,4 @@
-"""RedisBreakerLedger: `ports.BreakerLedger` on Redis, and the breakers as this process knows them."""
+"""RedisBreakerLedger: `ports.BreakerLedger` on Redis, with the breaker states that this process has cached."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ class RedisBreakerLedger:
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
         """Return a breaker that is known to be open until a moment in the future.
 
-        Only Redis knows any other. A forced state counts only if the plan has it: an override may have begun or ended
-        since the last answer.
+        Any other state must be read from Redis. A forced state counts only if the plan has it: an override may have
+        begun or ended since the last answer.
         """
         breaker, view = plan.breaker, self._cache.get(plan.key)
         if breaker is not None and breaker.forcing is not None and self._clock.now_us() < breaker.forcing.until_us:
@@ -49,7 +49,7 @@ class RedisBreakerLedger:
     async def started(
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
-        # In their order: each may be the one that moves the breaker.
+        # In order: each may cause a transition of the breaker.
         settlements = await asyncio.gather(*(self._started(plan, start) for start in starts))
         return settlements, self._cache.take_unreported()
 
@@ -85,7 +85,7 @@ class RedisBreakerLedger:
         return codec.transitions(plan, moves)
 
     def learn(self, plan: CounterPlan, view: BreakerView | None, now_us: int) -> None:
-        """Take the state that Redis has written, and its time."""
+        """Cache the state that Redis has written, and adjust the clock to its time."""
         if view is not None:
             self._cache.answered(plan.key, view, now_us)
         self._clock.learn(now_us)

@@ -52,7 +52,7 @@ def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> Raw:
                 _breaker(breaker) if breaker else False,
                 plan.breaker_mode is Mode.ENFORCE,
                 plan.remember_us,
-                # An hour more than anything in it counts.
+                # The key expires an hour after the last charge in it has left its window.
                 longest_ms * 66 // 64 + HOUR_US // 1000,
                 lasts_ms + _DAY_MS,
                 plan.fleet,
@@ -203,9 +203,9 @@ def _use(plan: CounterPlan, index: int, used: int, asked: int, free_at_us: int, 
 
 
 def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int]) -> tuple[Use, ...]:
-    """Return every limit of these holders with its figures, which come in their order.
+    """Return every limit of these holders with its figures, which are in the same order.
 
-    They are what is used and from when one more fits; of live Pods the latter is the room above the limit.
+    Each has two: the use, and the time from which one more fits; for live Pods, the surge instead of the time.
     """
     indices = [index for index, (of, _, _) in enumerate(plan.limits) if of in holders]
     pairs = zip(figures[::2], figures[1::2], strict=True)
@@ -218,7 +218,7 @@ def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int])
 
 
 def breaker_view(view: Sequence[Any]) -> BreakerView | None:
-    if not view:  # false there
+    if not view:  # `false` in Lua
         return None
     state, generation, since_us, open_until_us, reason, leased, succeeded, *tripped = view
     seen = BreakerView(_STATES[state], generation, since_us, open_until_us, reason, leased, succeeded)

@@ -52,12 +52,12 @@ def word(reason: str) -> str:
 
 
 def is_of_the_store(error: Exception) -> bool:
-    """Return whether the store failed; otherwise it is a defect in Podgate, which may concern this call alone."""
+    """Return whether the store failed; any other error is a defect in Podgate, which may affect only this call."""
     return isinstance(error, RedisError | OSError | TimeoutError)
 
 
 def described(error: Exception) -> str:
-    """Return the word and the text of an error that a whole call ended with."""
+    """Return the word and the text of an error that ended a whole call."""
     text = str(error) or type(error).__name__
     for name, classes in _BY_CLASS:
         if isinstance(error, classes):

@@ -36,11 +36,11 @@ class PlanKeys:
         return cls(home, ring, f"{own}:brk:{service}", f"{own}:pod:", waits, live)
 
     def ring_of(self, scope: str) -> str:
-        """Return the service's ring, or that of one namespace where each is counted separately."""
+        """Return the service's ring, or that of one namespace if each is counted separately."""
         return f"{self.ring}:{scope}" if scope else self.ring
 
     def live_of(self, scope: str) -> str:
-        """Return the service's live Pods, or those of one namespace where each is counted separately."""
+        """Return the service's live Pods, or those of one namespace if each is counted separately."""
         return f"{self.live}:{scope}" if scope else self.live
 
     def pod(self, uid: str) -> str:

@@ -1,6 +1,6 @@
 """Lane: micro-batching of concurrent operations into one call of the script at a time.
 
-A call under way is never cancelled: its answer would be taken for that of the next call on the connection. An operation
+A running call is never cancelled: its answer would be taken for that of the next call on the connection. An operation
 fails at its deadline, and until the late call has ended every other one fails at once. A late result goes to `on_late`:
 Redis has carried it out.
 
@@ -36,13 +36,13 @@ OnLate = Callable[[ScriptOperation, Any], None]
 
 
 class OperationRunner(Protocol):
-    """Carries operations out: `ScriptCaller`."""
+    """Executor of operations, such as `ScriptCaller`."""
 
     async def run(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         """Return the results in order; a string is the error of its operation."""
 
     async def probe(self, tag: str) -> None:
-        """Return if calls would succeed."""
+        """Return if calls would succeed; raise otherwise."""
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class _Waiting:
 class Lane:
     """Operations of one event loop for one node. Those of admissions are urgent; the others fill up the calls.
 
-    A failure is reported with a reason of `error_classes`: once until its class changes, and once when it is over. That
-    of a single operation, `script: ...`, leaves the lane as it is, and is never reported as over.
+    A failure is reported with a reason of `error_classes`: once until its class changes, and once when it is over. A
+    failure of a single operation, `script: ...`, does not take the lane down, and its end is not reported.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Lane:
         self._called_at = 0.0
         self._late = False
         self._down = ""
-        """Why the lane is down; "" where it is not."""
+        """Why the lane is down; "" if it is not."""
         self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         self._failure = Condition(reports.on_trouble, reports.on_over, key=error_classes.word)
         self._reported_at: dict[str, float] = {}
@@ -95,7 +95,7 @@ class Lane:
         return await self._asked(self._patient, operation, max(_PATIENT_SECONDS, self._deadline_seconds))
 
     async def close(self) -> None:
-        """Stop probing, and wait for the call under way."""
+        """Stop probing, and wait for the running call."""
         if self._probing is not None:
             self._probing.cancel()
         under_way = [task for task in (self._calling, self._probing) if task is not None]
@@ -152,7 +152,7 @@ class Lane:
         self._settle(batch, results)
 
     def _settle(self, batch: Sequence[_Waiting], results: Sequence[Any]) -> None:
-        """Deliver the results. An operation's error is its own, unless it says that the whole server fails."""
+        """Deliver the results. An error fails only its operation, unless it shows that the whole server fails."""
         server_failure = ""
         for waiting, result in zip(batch, results, strict=True):
             if not isinstance(result, str):
@@ -175,7 +175,7 @@ class Lane:
             self._reports.on_contact()
 
     def _fail(self, reason: str, batch: Sequence[_Waiting]) -> None:
-        """Fail these operations alone."""
+        """Fail only these operations."""
         for waiting in batch:
             waiting.fail(reason)
         now = asyncio.get_running_loop().time()
@@ -185,7 +185,7 @@ class Lane:
             self._reports.on_trouble(reason)
 
     def _take_down(self, reason: str, batch: Sequence[_Waiting]) -> None:
-        """Fail all operations, and those to come until a probe succeeds."""
+        """Fail all operations, and new ones until a probe succeeds."""
         self._down = reason
         self._failure.enter(reason)
         for waiting in (*batch, *self._urgent, *self._patient):
@@ -201,7 +201,7 @@ class Lane:
                 await asyncio.sleep(self._backoff.next_seconds())
                 try:
                     await self._caller.probe(self._tag)
-                except Exception as error:  # noqa: BLE001  every failure is tried again
+                except Exception as error:  # noqa: BLE001  retried after every failure
                     self._down = error_classes.described(error)
                     self._failure.enter(self._down)
                 else:

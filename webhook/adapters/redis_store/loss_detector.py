@@ -13,25 +13,25 @@ class LossDetector:
         """By home: when its counters were created, and until when known charges count."""
 
     def answered(self, run_ids: Mapping[str, str]) -> None:
-        """Take the processes that answer, by node. On a Cluster a new primary has an address that was not there."""
+        """Record the run_ids of the processes that answer, by node. In a Cluster, a new primary has a new address."""
         new = [lane for lane, run_id in run_ids.items() if self._run_ids.get(lane) != run_id]
         is_first, self._run_ids = not self._run_ids, dict(run_ids)
         if new and not is_first:
             self._report()
 
     def connected(self, lane: str, run_id: str) -> None:
-        """Take the process behind a new connection, before the first call on it."""
+        """Record the process behind a new connection, before the first call on it."""
         if self._run_ids and self._run_ids.get(lane) != run_id:
             self._run_ids = {**self._run_ids, lane: run_id}
             self._report()
 
     def born_us(self, home: str, now_us: int) -> int:
-        """Return when a home's counters were created, 0 where they may have expired or are not known."""
+        """Return when a home's counters were created; 0 if they are not known or may have expired."""
         known_us, until_us = self._births.get(home, (0, 0))
         return known_us if now_us < until_us else 0
 
     def seen(self, home: str, born_us: int, at_us: int, counts_until_us: int | None) -> None:
-        """Take when a home's counters were created, 0 for never, and until when the latest charge counts."""
+        """Record when a home's counters were created (0: never), and until when the latest charge counts."""
         known_us, until_us = self._births.get(home, (born_us, 0))
         if born_us != known_us and at_us < until_us:
             until_us = 0

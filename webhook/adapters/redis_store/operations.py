@@ -1,6 +1,6 @@
 """Operations of the script as values: a name, its arguments, and the keys that it touches.
 
-Redis needs all keys of a script before it runs. Where only a Pod's record says which they are, `record` comes first.
+Redis requires all keys of a script before it runs. If they depend on a Pod's record, `record` is sent first.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from webhook.core.quota import Acquire, Booking, Sighting
 
 _FIRST = (0,)
 _RECORD = (1,)
-"""Which of the keys of `_pod_keys` holds a string."""
+"""Position of the string among the keys of `_pod_keys`."""
 
 
 class ScriptOperation(NamedTuple):
@@ -51,12 +51,12 @@ def observe(planned: PreparedPlan, sighting: Sighting) -> ScriptOperation:
 
 
 def record(planned: PreparedPlan, uid: str) -> ScriptOperation:
-    """Ask under which service and scope a Pod was charged."""
+    """Read the service and the scope under which a Pod was charged."""
     return ScriptOperation(planned, ("record",), (planned.keys.pod(uid),), _FIRST)
 
 
 def place(planned: PreparedPlan, uid: str) -> ScriptOperation:
-    """Ask for the namespace and name of a Pod, and its service."""
+    """Read the namespace, name and service of a Pod."""
     return ScriptOperation(planned, ("place",), (planned.keys.pod(uid),), _FIRST)
 
 
@@ -77,12 +77,12 @@ def overdue(planned: PreparedPlan, age_us: int, most: int) -> ScriptOperation:
 
 
 def counting_scopes(planned: PreparedPlan) -> ScriptOperation:
-    """Ask for the namespaces in which anything is counted."""
+    """List the namespaces in which anything is counted."""
     return ScriptOperation(planned, ("scopes",))
 
 
 def live_scopes(planned: PreparedPlan) -> ScriptOperation:
-    """Ask for the namespaces that may have live Pods."""
+    """List the namespaces that may have live Pods."""
     return ScriptOperation(planned, ("lived",))
 
 
@@ -141,7 +141,7 @@ def propose(planned: PreparedPlan, view: BreakerView) -> ScriptOperation:
 
 
 def _pod_keys(planned: PreparedPlan, scope: str, uid: str) -> tuple[str, ...]:
-    """Return the keys of one Pod: ring, record, live Pods (where they are not limited, the record again)."""
+    """Return the keys of one Pod: ring, record, live Pods (if these are not limited, the record again)."""
     keys = planned.keys
     pod = keys.pod(uid)
     return keys.ring_of(scope), pod, keys.live_of(scope) if planned.plan.standing else pod

@@ -12,7 +12,7 @@ from webhook.core.quota import CounterPlan
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:
-    """A plan with its keys and its encoded form. `longest_us` is its longest window, 0 where it limits nothing."""
+    """A plan with its keys and its encoded form. `longest_us` is its longest window, 0 if it limits nothing."""
 
     plan: CounterPlan
     keys: PlanKeys

@@ -14,7 +14,7 @@ _START = "0"
 
 
 class RedisPodLedger:
-    """Its operations are not urgent: they fill up the calls of admissions."""
+    """Its operations are not urgent: they share the calls of admissions."""
 
     def __init__(self, plans: PlanCache, lanes: Lanes) -> None:
         self._plans = plans
@@ -77,7 +77,7 @@ class RedisPodLedger:
         return any(any_held for (any_held,) in done)
 
     async def _charged(self, plan: CounterPlan, uid: str) -> tuple[PlanKeys, str] | None:
-        """Return the keys and the scope that a Pod was charged under, None where the store has no record of it."""
+        """Return the keys and the scope under which a Pod was charged; None if the store has no record of it."""
         charged = await self._ask(operations.record(self._plans.of(plan), uid))
         if not charged:
             return None

@@ -20,7 +20,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 class ScriptCaller:
-    """Encodes operations, runs them on the transport, and decodes the answer.
+    """Encodes operations, runs them on the transport, and decodes the answers.
 
     `late_us`: how long breakers wait for outcomes of an interval that has ended.
     """
@@ -56,7 +56,7 @@ class ScriptCaller:
         return results
 
     async def probe(self, tag: str) -> None:
-        """Return if calls with this tag would succeed: the probe runs the script, and writes."""
+        """Return if calls with this tag would succeed, raise otherwise: the probe runs the script, and writes."""
         argument = _encode((0, [], [], [("probe", 0, 1)], 0, 0))
         (result,) = _decode(await self._transport.run([probe_key(self._cluster, tag)], argument))
         if isinstance(result, str):

@@ -44,7 +44,7 @@ class RedisStore:
 
     Time is Redis' own; a replay has its own time (`time_us`). `late_us`: how long breakers wait for outcomes of an
     interval that has ended. `on_loss` is called when acknowledged writes may be lost: another server process answers,
-    or a counter was created again. `announcement_reports` receives failures of `follow`, by default `reports`.
+    or a counter was re-created. `announcement_reports` receives failures of `follow`, by default `reports`.
     """
 
     def __init__(  # noqa: PLR0913  most are optional
@@ -81,7 +81,7 @@ class RedisStore:
         self._unnamed = Condition(
             reports.on_trouble, lambda _: None, on_changed=lambda _, reason: reports.on_trouble(reason)
         )
-        """The servers do not name their processes, so that losses go unnoticed."""
+        """The servers do not report their run_id, so that losses go unnoticed."""
         transport.on_connected = self._losses.connected if time_us is None else None
 
     async def acquire(self, request: Acquire) -> Receipt:
@@ -157,7 +157,7 @@ class RedisStore:
         await self._breakers.repropose_lost(plan)
 
     async def follow(self) -> None:
-        """Learn of transitions as they are published, until cancelled; otherwise each tick learns of them."""
+        """Receive transitions as they are published, until cancelled. Without it, only each tick finds them."""
         await self._announcements.follow()
 
     def now_us(self) -> int:
@@ -165,7 +165,7 @@ class RedisStore:
         return self._clock.now_us()
 
     async def ping(self) -> None:
-        """Return if the servers answer; StoreUnavailableError otherwise."""
+        """Return if all servers answer; StoreUnavailableError otherwise."""
         await _translated(self._transport.ping())
 
     async def close(self) -> None:
@@ -176,7 +176,7 @@ class RedisStore:
         """Delete all keys of this cluster, at the end of a replay."""
         await _translated(self._transport.forget(all_of(self._cluster)))
 
-    # The rest is the work of the two ledgers.
+    # Delegation to the two ledgers.
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         return await self._pods.refund(plan, uid)

@@ -1,1 +1,1 @@
-"""Connections to Redis: one server, a group behind Sentinel, or a cluster; and the call of the script over them."""
+"""Connections to Redis: one server, a primary with Sentinels, or a Cluster; and script calls over them."""

@@ -1,6 +1,6 @@
 """ClusterTransport: a Redis Cluster, with the slot map learned from the nodes and a connection to each.
 
-redis-py's RedisCluster repeats calls by itself, and reads passwords and certificates only once.
+redis-py's RedisCluster retries calls by itself, and reads passwords and certificates only once.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class ClusterTransport:
         """Connect to any node: each receives what the others publish."""
         nodes = dict.fromkeys(self._owners.values()) or self._seeds
         errors: list[Exception] = []
-        for node in sorted(nodes, key=lambda node: (node == self._suspect, random.random())):  # noqa: S311  it guards nothing
+        for node in sorted(nodes, key=lambda node: (node == self._suspect, random.random())):  # noqa: S311  spreads load only
             try:
                 return await self._dial(node)
             except _TROUBLES as error:
@@ -150,7 +150,7 @@ class ClusterTransport:
     def _learnt(self, task: "asyncio.Task[None]") -> None:
         self._learning = None
         if not task.cancelled():
-            task.exception()  # raised to those that wait; the next failure asks again
+            task.exception()  # raised in the waiting callers; the next failure renews the map again
 
     async def _renew(self) -> None:
         """Ask nodes one by one for the slot map; close the connections to nodes without slots."""
@@ -170,7 +170,7 @@ class ClusterTransport:
 
 
 def _owners(ranges: Sequence[Any], asked: RedisAddress) -> dict[int, RedisAddress]:
-    """Return the primaries by slot. A node without a host name of its own has the one that it was asked by."""
+    """Return the primaries by slot. A node that reports no host has that of the node that was asked."""
     owners: dict[int, RedisAddress] = {}
     for first, last, (host, port, *_), *_ in ranges:
         owner = RedisAddress((host or b"").decode() or asked.host, int(port))

@@ -28,7 +28,7 @@ Command = tuple[str | bytes | int, ...]
 class SharedConnection:
     """Calls to one server on one connection, pipelined in order.
 
-    Connects at the first call, and after each failure, which fails all calls under way.
+    Connects at the first call, and again after each failure, which fails all running calls.
     """
 
     def __init__(self, dial: Dial, greet: Greet | None = None) -> None:
@@ -51,11 +51,11 @@ class SharedConnection:
             raise TimeoutError(str(error) or f"no answer within {_ANSWER_SECONDS:g} s") from None
 
     async def drop(self) -> None:
-        """Disconnect now: calls under way fail, and the next one reconnects."""
+        """Disconnect now: running calls fail, and the next one reconnects."""
         await self._hang_up(self._connection)
 
     async def close(self) -> None:
-        """Disconnect when the calls under way have ended."""
+        """Disconnect when the running calls have ended."""
         if self._dialling is not None:
             self._dialling.cancel()
             await asyncio.wait([self._dialling])
@@ -65,7 +65,7 @@ class SharedConnection:
 
     async def _connected(self) -> AbstractConnection:
         if self._is_idle() and self._connection is not None and await self._connection.can_read():
-            await self._hang_up(self._connection)  # without a call under way, only the end of the stream can be read
+            await self._hang_up(self._connection)  # without a running call, only the end of the stream can be read
         if self._connection is not None:
             return self._connection
         if self._dialling is None:

@@ -28,7 +28,7 @@ class RedisCredentials:
 
 
 class CredentialSource:
-    """Credentials and TLS of one store URL. RedisError names a file that is missing or bad.
+    """Credentials and TLS of one store URL. RedisError names a file that is missing or invalid.
 
     Files are read in a thread: a disk that hangs must not hang admissions.
     """
@@ -51,7 +51,7 @@ class CredentialSource:
         return await _credentials(files.sentinel_username_file, files.sentinel_password_file, RedisCredentials("", ""))
 
     async def tls(self) -> ssl.SSLContext | None:
-        """Return the context of the next connection, None without TLS; made again when a file has changed."""
+        """Return the context of the next connection, None without TLS; re-created when a file has changed."""
         if not self._url.tls:
             return None
         return await asyncio.to_thread(self._current_context)
@@ -63,7 +63,7 @@ class CredentialSource:
             context = _made(lambda: ssl.create_default_context(cafile=files.ca), files.ca)
             cert = files.cert
             if cert is not None:
-                # Without a password: never ask on a terminal for one.
+                # An empty password: never prompt for one.
                 _made(lambda: context.load_cert_chain(cert, files.key, password=""), cert, files.key)
             self._context, self._tls_files = context, contents
         return self._context

@@ -36,7 +36,7 @@ def _constants() -> Mapping[str, _Value]:
 
 
 def _lua(value: _Value) -> str:
-    """Return a Lua literal. Keys are identifiers, and strings hold neither quotes of this kind nor backslashes."""
+    """Return a Lua literal. Keys are identifiers, and strings contain neither double quotes nor backslashes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

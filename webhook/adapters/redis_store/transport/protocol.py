@@ -22,7 +22,7 @@ class Transport(Protocol):
         """Whether all keys of one call must have the same tag."""
 
     def lane(self, tag: str) -> str:
-        """Return the node that calls with this tag go to; "" where there is only one. It may change."""
+        """Return the node that calls with this tag go to; "" if there is only one. It may change."""
 
     async def run(self, keys: Sequence[str], argument: bytes) -> Any:
         """Run the script once, whole, and return its raw answer."""
@@ -34,13 +34,13 @@ class Transport(Protocol):
         """
 
     async def ping(self) -> None:
-        """Return if all servers answer."""
+        """Return if all servers answer; raise otherwise."""
 
     async def forget(self, pattern: str) -> None:
         """Delete all keys that match a glob-style pattern."""
 
     async def dial(self) -> AbstractConnection:
-        """Return a new connection to a server that takes calls now, for subscriptions; the caller closes it."""
+        """Return a new connection to a current server, for subscriptions; the caller closes it."""
 
     async def close(self) -> None:
-        """Disconnect when the calls under way have ended."""
+        """Disconnect when the running calls have ended."""

@@ -1,4 +1,4 @@
-"""The transport of a store URL, made without connecting: Redis may become available later."""
+"""Transport for a store URL, created without connecting: Redis may become available later."""
 
 from redis.asyncio.connection import AbstractConnection
 
@@ -17,7 +17,7 @@ _NO_FILES = StoreFiles()
 
 
 def open_transport(url: str, files: StoreFiles = _NO_FILES, script: Script | None = None) -> Transport:
-    """Return the transport to one server, to a primary with Sentinels or to a Cluster; UserError for a bad URL."""
+    """Return the transport to one server, to a primary with Sentinels or to a Cluster; UserError for an invalid URL."""
     try:
         parsed = StoreUrl.parse(url)
     except ValueError as error:

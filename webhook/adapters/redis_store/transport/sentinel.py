@@ -1,4 +1,4 @@
-"""SentinelTransport: the primary that the Sentinels of a group name, at each connection and at each tick.
+"""SentinelTransport: the primary that the Sentinels of a group name, looked up for each connection and at each tick.
 
 redis-py's Sentinel class reads passwords and certificates only once; Podgate's rotate.
 """
@@ -52,7 +52,7 @@ class Sentinels:
         return connection
 
     async def primary(self) -> RedisAddress:
-        """Return the primary that the first answering Sentinel names; RedisError where none does."""
+        """Return the primary that the first answering Sentinel names; RedisError if none does."""
         errors: list[Exception] = []
         for sentinel in tuple(self._order):
             self._put(sentinel, len(self._order))  # last, unless it answers, even if the caller times out first
@@ -90,7 +90,7 @@ class Sentinels:
 
 
 class SentinelTransport(ServerTransport):
-    """The primary of a group. A former primary that does not know yet, and takes writes, is left within a tick."""
+    """The primary of a group. A former primary that still accepts writes is dropped within a tick."""
 
     def __init__(self, sentinels: Sentinels, script: Script) -> None:
         super().__init__(sentinels.dial, script, sentinels.dial_apart)
@@ -109,7 +109,7 @@ class SentinelTransport(ServerTransport):
 
 
 async def _check(address: RedisAddress, connection: AbstractConnection) -> None:
-    """Raise unless the server is a primary: Sentinels may name a failed one, or one that does not know it yet."""
+    """Raise unless the server is a primary: Sentinels may name a former one, or one that is not promoted yet."""
     await connection.send_command("INFO", "replication")
     role = info_entry(await connection.read_response(), "role")
     if role != "master":

@@ -1,4 +1,4 @@
-"""ServerTransport: one Redis server at a time; and what every transport asks of a server."""
+"""ServerTransport: one Redis server at a time; and the commands that all transports send to a server."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +16,7 @@ _KEYS_A_SCAN = 1000
 
 
 class ServerTransport:
-    """`dial` connects to the server of the moment."""
+    """`dial` connects to the current server."""
 
     one_tag_a_call = False
 
