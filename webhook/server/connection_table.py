@@ -24,7 +24,7 @@ class ConnectionLimits:
     age_max_seconds: float = 600.0
     """Connections outlive the revocation of their credentials: an older one is closed after its current request."""
     unread_timeout_seconds: float = 30.0
-    """How long a client may leave so much unread that writing has to pause."""
+    """How long writing may be paused because the client does not read."""
     silence_seconds: float = 120.0
     """From the end of the handshake to the first byte. An API server opens more connections than it needs at once, and
     does not retry a call whose connection the server closes at that moment: the client should be the one to close."""
@@ -88,7 +88,7 @@ class ConnectionTable:
         return True
 
     def _first_to_displace(self) -> Connection | None:
-        """Return the cheapest loss: connections that cost a handshake, and those of trusted addresses, are last."""
+        """Return the connection to displace; those after their handshake, and from trusted addresses, come last."""
         waiting = self.throttle.oldest_untrusted()
         if waiting is not None:
             return waiting

@@ -19,7 +19,7 @@ def plain_handler(
 ) -> Handler:
     """Return the handler. `unready` returns the reasons for not being ready (the store is never one).
 
-    `warning` is added to the response of /readyz.
+    `warning` is added to the response of /readyz if the server is ready.
     """
     well = f"ok ({warning})\n" if warning else "ok\n"
 

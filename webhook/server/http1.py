@@ -17,7 +17,7 @@ from webhook.server.header_limits import BoundedHeaders
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 OnRefused = Callable[[str, str], None]
 
-# A token is at most 8 KiB, and the line that carries it has a name too.
+# A token is at most 8 KiB; its header line has a name as well.
 _HEADER_LINE_MAX_BYTES = 16 * 1024
 _HEADERS_MAX = 64
 _OF_BAD_REQUESTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_IMPLEMENTED)

@@ -55,7 +55,7 @@ class Listener:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each listening socket; the actual port where 0 was requested."""
+        """Host and port of each listening socket; the actual port if 0 was requested."""
         return [listening.getsockname()[:2] for listening in self._sockets]
 
     async def start(self, host: str, port: int) -> None:

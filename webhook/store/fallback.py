@@ -223,5 +223,5 @@ class StoreFallback:
             self._reconciler.cancel_refund(plan, request.uid)
 
     def _local_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        """Return this replica's breaker during an outage; None where the store's holds."""
+        """Return this replica's breaker during an outage; None if the store's applies."""
         return self._breakers.view(plan, self.now_us()) if self._breakers else None

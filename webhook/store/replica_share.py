@@ -57,6 +57,6 @@ class ReplicaShare:
 
 
 def _used(plan: CounterPlan, uses: Sequence[Use]) -> tuple[int, ...]:
-    """Return how much of each of the plan's limits is used, in their order; 0 where `uses` does not have it."""
+    """Return how much of each of the plan's limits is used, in their order; 0 if `uses` does not have it."""
     by_holder = {of: iter([use.used for use in uses if use.of is of]) for of in Holder}
     return tuple(next(by_holder[of], 0) for of, _, _ in plan.limits)

@@ -57,7 +57,7 @@ class _Waiting:
 
 
 class Lane:
-    """Operations of one event loop for one node. Those of admissions are urgent; the others fill up the calls.
+    """Operations of one event loop for one node. Those of admissions are urgent; the others share their calls.
 
     A failure is reported with a reason of `error_classes`: once until its class changes, and once when it is over. A
     failure of a single operation, `script: ...`, does not take the lane down, and its end is not reported.

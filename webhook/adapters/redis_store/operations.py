@@ -109,7 +109,7 @@ def others_settled(planned: PreparedPlan, replica: str, *, afresh: bool) -> Scri
 
 def snapshot(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
     keys, has_live = planned.keys, bool(planned.plan.standing)
-    # What each scope counts in: its ring, and its live Pods where they are limited.
+    # The keys of each scope: its ring, and its live Pods if they are limited.
     pairs = ((keys.ring_of(scope), keys.live_of(scope)) if has_live else (keys.ring_of(scope),) for scope in scopes)
     return ScriptOperation(planned, ("snapshot",), tuple(key for pair in pairs for key in pair))
 
