@@ -1,4 +1,4 @@
-"""Composition of authentication: keys, identities and denied tokens, as the settings name them."""
+"""Composition of authentication: keys, identities and token revocations, as configured in the settings."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from webhook.settings import ClientIdentity, Settings
 
 @dataclass(frozen=True, slots=True)
 class Callers:
-    """What knows them. `loops` keep it current."""
+    """The authenticator and its sources. `loops` keep them current."""
 
     authenticator: Authenticator
     identities: IdentityFile
@@ -27,13 +27,13 @@ class Callers:
     loops: tuple[Loop, ...]
 
     def unready(self) -> list[str]:
-        """Return what keeps the API server from being known."""
+        """Return the reasons why tokens of the API server cannot be verified; empty if they can."""
         callers = self.identities.value.callers
         return self.keys.missing_for({caller.issuer for caller in callers if caller.role is Role.APISERVER})
 
 
 def open_callers(settings: Settings, telemetry: Telemetry, clock: Clock, sources: Sources) -> Callers:
-    """Open what the settings name; UserError where a file is not good."""
+    """Open the files and key sources named in the settings; UserError for an invalid file."""
     if settings.identities is None:
         raise LookupError("settings under which callers are known name their identities")
     identities = IdentityFile(

@@ -1,4 +1,4 @@
-"""Composition of certificate management: Podgate's own CA, cert-manager, or none."""
+"""Certificate maintenance by the leader, unless cert-manager does it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from certs.tokens.rotation import Issuer
 
 _SERVING_SETTLE_MAX = timedelta(minutes=1)
-"""Every API server sees a webhook configuration within a second or two of its change, or is in trouble."""
+"""API servers observe a change of a webhook configuration within seconds; a minute is slack."""
 _CLIENT_SETTLE_MAX = timedelta(minutes=5)
-"""A mounted Secret is newer in a Pod within two minutes, and the server looks at it every five seconds."""
+"""A mounted Secret is updated in a Pod within two minutes, and the server checks it every five seconds."""
 _LOOKS_A_LIFE = 30
 _AUDIENCE = "podgate"
 
 
 @dataclass(frozen=True, slots=True)
 class BootstrapResult:
-    """What one look came to."""
+    """The writes of one pass over all tasks, and the errors that are left."""
 
     done: tuple[str, ...]
     errors: tuple[str, ...]
 
 
 class CertificateController:
-    """What is told of it, and its loop. `shown` is for /status."""
+    """Loop that maintains certificates, with its logs and metrics. `shown` returns its part of /status."""
 
     def __init__(self, settings: ControllerSettings, telemetry: Telemetry, client: "ApiClient") -> None:
         self._settings = settings
@@ -43,7 +43,7 @@ class CertificateController:
         self._ends: dict[str, datetime] = {}
 
     async def run(self, is_leader: Callable[[], bool]) -> None:
-        """Keep them, while `is_leader`, until cancelled."""
+        """Maintain the certificates while `is_leader`, until cancelled."""
         from certs.cluster import loop  # noqa: PLC0415  its libraries take long to load
 
         told = loop.TaskReports(self._done, self._error, self._recovered, self._kept, self._reset)
@@ -91,7 +91,7 @@ class CertificateController:
 
 
 async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
-    """Do once what whoever leads would do now, for a cluster where nobody leads yet."""
+    """Run the leader's tasks once, for a cluster that has no leader yet."""
     from certs.cluster import loop  # noqa: PLC0415  as above
     from certs.cluster.api import Api  # noqa: PLC0415  as above
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
@@ -111,7 +111,7 @@ async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
 
 
 def tasks_of(settings: ControllerSettings) -> "list[Task]":
-    """Return what whoever leads sees to."""
+    """Return the leader's tasks."""
     from certs.cluster.port_switch import PortCleanup  # noqa: PLC0415  as above
 
     found = _beginning(settings)
@@ -121,7 +121,7 @@ def tasks_of(settings: ControllerSettings) -> "list[Task]":
 
 
 def _beginning(settings: ControllerSettings) -> "list[Task]":
-    """Return what anybody may see to: who does not lead need not know of the leader's doors, and closes none."""
+    """Return the tasks that also run without the leader: removing the certificate of a second port is not one."""
     from certs.cluster.ca_controller import CaController  # noqa: PLC0415  as above
     from certs.cluster.injection import CaInjection  # noqa: PLC0415  as above
     from certs.cluster.port_switch import PortSwitch  # noqa: PLC0415  as above

@@ -16,7 +16,7 @@ from webhook.settings import ClientIdentity, Settings
 
 @dataclass(frozen=True, slots=True)
 class ClientAuthentication:
-    """`loops` keep it current."""
+    """Client authentication as configured. `loops` keep it current."""
 
     mode: ClientIdentity
     door: AuthenticationStrategy
@@ -25,24 +25,24 @@ class ClientAuthentication:
 
     @property
     def warning(self) -> str:
-        """What nobody may overlook."""
+        """Warning about a mode with weaker authentication, "" for the others."""
         return WARNING if self.mode is ClientIdentity.REDUCED else ""
 
     def unready(self) -> list[str]:
-        """Return why it would let nobody in."""
+        """Return the reasons why no client could be authenticated; empty if there are none."""
         if self.authorities is not None and self.authorities.value.end_seconds <= time.time():
             return ["all CAs of callers behind the proxy have expired"]
         return []
 
     def expiry_seconds(self) -> dict[str, float]:
-        """Return until when the certificates behind it are valid, in seconds since the Unix epoch, by name."""
+        """Return the expiry of the CA certificates behind it, in seconds since the Unix epoch, by name."""
         return {"forwarded-ca": self.authorities.value.not_after_seconds} if self.authorities is not None else {}
 
 
 def open_client_authentication(
     settings: Settings, telemetry: Telemetry, callers: Callers | None
 ) -> ClientAuthentication:
-    """Return the door; `callers` is None in reduced mode alone. UserError for a bad file."""
+    """Return the strategy; `callers` is None in reduced mode only. UserError: an invalid file."""
     if callers is None:
         if settings.reduced_path_file is None:
             raise LookupError("settings of the reduced mode name the file of its path")

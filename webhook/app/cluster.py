@@ -33,7 +33,7 @@ Loop = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class OverridesSource:
-    """The overrides in force, how they are read for the first time, and what keeps them current."""
+    """The active overrides, the function that loads them at start, and the loops that keep them current."""
 
     keeper: ActiveOverrides
     refresh: Loop
@@ -42,9 +42,9 @@ class OverridesSource:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the interceptor judges by. `name` says where the policy is, for people.
+    """Sources of policy, overrides and Namespace labels. `name` describes the source of the policy.
 
-    `loops` keep it current; `close` comes after they have ended.
+    `loops` keep them current; `close` is called after they have ended.
     """
 
     name: str
@@ -52,28 +52,28 @@ class Sources:
     namespaces: NamespaceLabels
     overrides: OverridesSource
     active: ActivePolicy
-    """What all who judge or reconcile go by."""
+    """The policy under the overrides in force, shared by all users of it."""
     loops: tuple[Loop, ...]
     close: Loop
     lease: "Lease | None" = None
-    """Under which one server counts in its memory, where there is a cluster to tell which."""
+    """Lease of a server with in-memory counters, in a cluster: only one such server may run."""
     servers: "ServerLeases | None" = None
-    """By which servers that share a store count each other, where there is a cluster and nobody said how many."""
+    """Leases by which servers that share a store count each other; None without a cluster, or with --replicas."""
     pods: PodWatch | None = None
-    """Where a server in whose memory counters live sees what became of Pods."""
+    """Watch on Pods, for a server with in-memory counters, which reconciles them itself."""
     board: ServiceStatusClient | None = None
-    """Where whoever leads shows how services stand, if there is a cluster."""
+    """Client that writes ServiceStatus objects (leader only); None without a cluster."""
     cluster_keys: Fetch | None = None
-    """Where the keys of the cluster's own issuer come from, if its tokens are wanted."""
+    """Fetches the keys of the cluster's own token issuer; None if its tokens are not accepted."""
     certificates: CertificateController | None = None
-    """Keeps certificates in the cluster while this process leads, where it is asked to."""
+    """Maintains certificates in the cluster while this process leads; None if it manages none."""
     purpose: Purpose = Purpose.SERVE
-    """What a policy may ask of this server."""
+    """The command and setup that policies are checked for."""
     is_alone: bool = False
-    """There is no cluster, and so no controller beside it."""
+    """There is no cluster, and so no controller."""
 
     def unready(self) -> list[str]:
-        """Return why there is no policy; empty if there is one."""
+        """Return the reason why no policy is loaded; empty if one is."""
         if self.policies.current() is not None:
             return []
         return ["no good policy: " + "; ".join(self.policies.last_errors())]
@@ -85,10 +85,10 @@ class Sources:
 
 
 async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
-    """Return the sources that the settings name; UserError names what is wrong with a kubeconfig."""
+    """Return the sources named in the settings; UserError for an unusable kubeconfig."""
     if settings.kubeconfig is None and not in_cluster(os.environ):
         return _alone(settings, telemetry, clock)
-    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(settings.kubeconfig)
     events = report_events(client, settings, telemetry)
@@ -116,7 +116,7 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
 
 
 def in_process(settings: ControllerSettings) -> bool:
-    """Return whether counters live in the process that counts."""
+    """Return whether counters are in this process's memory."""
     return settings.store == MEMORY
 
 
@@ -129,7 +129,7 @@ def follow(
     *,
     keeps_last_good: bool = True,
 ) -> Sources:
-    """Return what a cluster is asked for: the policy, unless the settings name a file, overrides, Namespace labels."""
+    """Return the sources in a cluster: policy (unless the settings name a file), overrides, Namespace labels."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     if settings.overrides is not None:
@@ -170,7 +170,7 @@ def leader_lease(
     on_wait: Callable[[str], None],
     notes: Callable[[], Mapping[str, str]] = dict,
 ) -> "Lease":
-    """Return the Lease of whoever counts or reconciles alone."""
+    """Return the Lease of the leader."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     return kubernetes.Lease(
@@ -184,11 +184,11 @@ def leader_lease(
 
 
 def report_events(client: "ApiClient", settings: ControllerSettings, telemetry: Telemetry) -> Loop:
-    """Have what is observed told as Events too; return what sends them."""
+    """Report observations as Events too; return the loop that sends them."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     reports, on_result = telemetry.event_reports(), telemetry.metrics.event_told
-    # A controller denies nobody: all that it tells is about our own documents.
+    # A controller denies no requests: its Events are only about Podgate's own documents.
     where = "all namespaces" if isinstance(settings, Settings) else configmap.NAMESPACE
     sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result, where=where)
     has_policy, has_overrides = settings.policy is None, settings.overrides is None

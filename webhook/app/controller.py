@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 VERSION = version("podgate")
 _STORE_SECONDS = 2.0
-"""No admission waits for what the controller asks of the store."""
+"""Deadline of the controller's store operations: no admission waits for them."""
 
 
 class ControllerProcess:
@@ -59,7 +59,7 @@ class ControllerProcess:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, asked: asyncio.Event) -> None:
-        """Lead whenever it can, until `asked` to end."""
+        """Lead whenever possible, until `asked` is set."""
         self._logs.adopt_standard_logging()
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         listen = self._settings.plain_listen
@@ -78,7 +78,7 @@ class ControllerProcess:
         await asked.wait()
 
     async def stop(self) -> None:
-        """End what runs, let go of the lease, and only then of what the last steps needed; telemetry goes last."""
+        """Cancel all loops, release the lease, then close what the last steps needed; telemetry is closed last."""
         self._logs.said("info", "stopping")
         for task in self._tasks:
             task.cancel()
@@ -92,7 +92,7 @@ class ControllerProcess:
         self._logs.close()
 
     def _certificates(self) -> tuple[Loop, ...]:
-        """Return what needs neither policy nor store: servers that cannot start without a certificate wait for it."""
+        """Return the loop that maintains certificates. It needs neither policy nor store: new servers wait for it."""
         keeper = self._sources.certificates
         return (partial(keeper.run, lambda: not self._lease.obstacle),) if keeper is not None else ()
 
@@ -100,7 +100,7 @@ class ControllerProcess:
         await self._lease.lead(self._work)
 
     async def _work(self, found: Mapping[str, str]) -> None:
-        """Reconcile from where the former leader had come, until cancelled."""
+        """Reconcile until cancelled, resuming the former leader's Pod watch if possible."""
         from webhook.adapters.kubernetes import WatchedPods, continuity_of  # noqa: PLC0415  it takes long to load
 
         resume = continuity_of(found)
@@ -111,7 +111,7 @@ class ControllerProcess:
         try:
             await self._controller.run()
         finally:
-            self._controller = None  # whoever leads next knows better how far it has come
+            self._controller = None  # the next leader records its own progress
             self._telemetry.metrics.ledger.watched(None)
             self._logs.said("warning", "no longer leading", reason=self._lease.obstacle or "ending")
 
@@ -148,7 +148,7 @@ class ControllerProcess:
 
 
 def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock) -> "RedisStore":
-    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
+    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
     return redis_store.RedisStore(
         redis_store.open_transport(settings.store, settings.store_files),
@@ -162,7 +162,7 @@ def _open_store(settings: ControllerSettings, telemetry: Telemetry, clock: Clock
 
 
 def run(settings: ControllerSettings) -> None:
-    """Lead whenever it can, until SIGTERM or SIGINT; UserError where there is nothing to lead."""
+    """Lead whenever possible, until SIGTERM or SIGINT; UserError without a shared store or a cluster."""
     if settings.store == MEMORY:
         raise UserError(
             "--store: memory: with --store memory `podgate serve` does this itself",

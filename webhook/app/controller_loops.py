@@ -1,4 +1,4 @@
-"""Composition of the controller's loops, for the controller process and for a server without one."""
+"""Composition of the controller's loops, for the controller process and for servers that reconcile themselves."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,13 +13,13 @@ from webhook.ports import Clock, PodWatch
 from webhook.store.breaker_ticker import BreakerTicker
 
 _WALL = WallClock()
-"""People write the moments of overrides by it, and entries end by it: counters' clocks may be far from it."""
+"""Overrides begin and end by the wall clock; the store's clock may differ from it."""
 
 
 def controller(
     sources: Sources, watch: PodWatch, ledger: Ledger, clock: Clock, telemetry: Telemetry, *, ticks: bool = False
 ) -> Controller:
-    """Return a controller, which runs for as long as it leads; it `ticks` where no server does so beside it."""
+    """Return a controller, which runs while it leads; `ticks`: it also advances breakers, as no server does so."""
     in_force = sources.compiled
     reports, asked = telemetry.controller_reports(), _asked(sources)
     beside = [_hands(sources, ledger, telemetry, in_force).run]
@@ -33,7 +33,7 @@ def controller(
 
 
 def manual_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
-    """Return what a server does itself that has no cluster, and so no controller beside it."""
+    """Return the controller's loops that a server runs itself without a cluster."""
     in_force = sources.compiled
     resets = CounterResets(ledger, in_force, _asked(sources))
     return resets.run, _hands(sources, ledger, telemetry, in_force).run
@@ -49,5 +49,5 @@ def _hands(
 
 
 def _asked(sources: Sources) -> Callable[[], Iterable[overrides.WindowReset]]:
-    """Return the resets that live overrides ask for."""
+    """Return a function that returns the resets requested by live overrides."""
     return lambda: overrides.resets(sources.overrides.keeper.current().all(), _WALL.now_us())

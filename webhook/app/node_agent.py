@@ -13,7 +13,7 @@ from webhook.ports import Credentials
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """What a look has changed, and what it could not."""
+    """The changes made by one check, and its errors."""
 
     done: Sequence[str] = ()
     errors: Sequence[str] = ()
@@ -21,8 +21,8 @@ class NodeCheck:
 
 @asynccontextmanager
 async def open_credentials(kubeconfig: Path | None) -> AsyncIterator[Credentials]:
-    """Yield those of a kubeconfig's cluster, None: of the one that this runs in; UserError: neither can be used."""
-    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
+    """Yield the credentials in a kubeconfig's cluster (None: the local cluster); UserError: no usable configuration."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(kubeconfig)
     try:
@@ -32,7 +32,7 @@ async def open_credentials(kubeconfig: Path | None) -> AsyncIterator[Credentials
 
 
 async def check_until_signalled(look: Callable[[], Awaitable[NodeCheck]], every_seconds: float) -> None:
-    """Look every so often, and log what changes, until SIGTERM or SIGINT."""
+    """Check periodically, and log changes and errors, until SIGTERM or SIGINT."""
     asked, _ = stop_signals()
     looking = asyncio.create_task(_look_on(look, every_seconds, Logs()))
     await asked.wait()
@@ -45,12 +45,12 @@ async def _look_on(look: Callable[[], Awaitable[NodeCheck]], every_seconds: floa
     while True:
         try:
             found = await look()
-        except Exception as error:  # noqa: BLE001  a defect of ours must not let the credentials run out
+        except Exception as error:  # noqa: BLE001  a defect here must not let the credentials expire
             found = NodeCheck(errors=(f"a look failed: {error!r}",))
         for line in found.done:
             logs.said("info", line)
         for line in found.errors:
-            if line not in troubles:  # told once, not at every look
+            if line not in troubles:  # logged once, not at every check
                 logs.said("warning", line)
         if troubles and not found.errors:
             logs.said("info", "recovered")

@@ -67,7 +67,7 @@ async def open_replay(policy: Path, folder: Path, store: str) -> AsyncIterator[R
 
 def _redis(url: str, clock: VirtualClock) -> "RedisStore":
     """Return a Redis store for a cluster with a random name, on virtual time."""
-    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
+    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
     return redis_store.RedisStore(
         redis_store.open_transport(url),

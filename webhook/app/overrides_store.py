@@ -14,7 +14,7 @@ async def open_overrides(kubeconfig: Path, file: Path | None) -> AsyncIterator[O
     if file is not None:
         yield FileBook(file)
         return
-    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load: only where it is wanted
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(kubeconfig)
     try:

@@ -41,9 +41,9 @@ from webhook.support.malloc_trim import giving_back
 VERSION = version("podgate")
 _DRAINING = "draining"
 _SWITCH_SECONDS = 0.001
-"""After so long the loop has its turn again while a thread works (a large Pod, a scrape); Python's own is 5 ms."""
+"""Thread switch interval: bounds how long a busy thread (a large Pod, a scrape) delays the loop; default is 5 ms."""
 _LEASE_PATIENCE_SECONDS = 30.0
-"""Longer than another server takes to let go of the lease at its end, and than the lease of a dead one lasts."""
+"""Longer than another server takes to release the lease at shutdown, and than the lease of a crashed one lasts."""
 _LEASE_REMEDY = (
     "with --store memory one server alone may count: run one replica, or let all share a --store redis://HOST:6379/0"
 )
@@ -111,7 +111,7 @@ class ServerProcess:
         return ConnectionGuard(ConnectionTable(limits, lambda: tls.context), PeerRecheck(lambda: tls.value.trust))
 
     async def start(self) -> None:
-        """Load all, and show on the plain port how it goes: who is called before has nothing to judge by."""
+        """Load policy and overrides, start the background loops, and serve health on the plain port."""
         self._logs.adopt_standard_logging()
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
@@ -132,7 +132,7 @@ class ServerProcess:
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
     async def serve(self, asked: asyncio.Event) -> None:
-        """Answer the API server's calls until `asked` to end. UserError where another server counts for itself."""
+        """Serve admission requests until `asked` is set. UserError: another server with in-memory counters is running."""
         serving, ending = asyncio.create_task(self._serve()), asyncio.create_task(asked.wait())
         await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
         for task in (serving, ending):
@@ -167,7 +167,7 @@ class ServerProcess:
         await (lease.keep(_LEASE_REMEDY) if lease is not None else asyncio.Event().wait())
 
     def _begin_to_reconcile(self) -> None:
-        """Do what a controller does, where there is none beside us."""
+        """Start the controller's loops where there is no controller process."""
         pods, ledger, loops = self._sources.pods, self._store.ledger, tuple[Loop, ...]()
         if pods is not None:
             loops = (controller(self._sources, pods, ledger, self._clock, self._telemetry).run,)
@@ -179,16 +179,16 @@ class ServerProcess:
         self._tasks += [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
     def _obstacles(self) -> list[str]:
-        """Return why this server should get no calls, as far as its own life and its callers go."""
+        """Return the reasons not to be ready: no lease, draining, or unverifiable tokens of the API server."""
         lease = self._sources.lease
         leaving = [_DRAINING] if self._guard.draining else []
         unknown = self._callers.unready() if self._callers is not None else []
         return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *leaving, *unknown]
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Drain until `hurry`, finish, and only then stop what the last calls may need; telemetry goes last.
+        """Drain until `hurry` is set, then stop what the last requests may need; telemetry is closed last.
 
-        The lease goes first: who comes next begins with empty counters whether or not the last calls are answered.
+        The lease is released first: the next server starts with empty counters in any case.
         """
         self._logs.said("info", "draining")
         if self._sources.lease is not None:
@@ -230,6 +230,6 @@ async def _serve(settings: Settings) -> None:
 
 
 def _want_fast_parser() -> None:
-    """Refuse aiohttp's pure Python parser: an order of magnitude slower, and laxer in what it takes for HTTP."""
+    """Reject aiohttp's pure Python parser: it is an order of magnitude slower, and accepts malformed HTTP."""
     if find_spec("aiohttp._http_parser") is None:
         raise UserError("aiohttp has no compiled HTTP parser here", "install aiohttp from a wheel")

@@ -1,4 +1,4 @@
-"""Composition of TLS for the admission port, from the files that the settings name."""
+"""Composition of TLS for the admission port, from the files named in the settings."""
 
 import time
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from webhook.tls.context import TlsFiles, TlsPaths
 
 @dataclass(frozen=True, slots=True)
 class ServingTls:
-    """`loops` keep it current."""
+    """TLS files of the admission port. `loops` keep them current."""
 
     files: TlsFiles
     published: CaBundleFile | None
     loops: tuple[Loop, ...]
 
     def unready(self) -> list[str]:
-        """Return why the API server would not shake hands."""
+        """Return the reasons why TLS handshakes with the API server would fail; empty if there are none."""
         loaded, now_seconds, reasons = self.files.value, time.time(), list[str]()
         if loaded.leaf_not_after_seconds <= now_seconds:
             reasons.append("the serving certificate has expired")
@@ -30,7 +30,7 @@ class ServingTls:
         return reasons
 
     def expiry_seconds(self) -> dict[str, float]:
-        """Return when each expires, in seconds since the Unix epoch; of several CAs the first to do so."""
+        """Return the expiry of each certificate, in seconds since the Unix epoch; of several CAs the earliest."""
         loaded, published = self.files.value, self.published
         expiry: dict[str, float] = {"serving": loaded.leaf_not_after_seconds}
         if published is not None:
@@ -41,7 +41,7 @@ class ServingTls:
 
 
 def open_tls(settings: Settings, telemetry: Telemetry) -> ServingTls:
-    """Open what the settings name; UserError where a file is not good."""
+    """Open the files named in the settings; UserError for an invalid one."""
     paths = TlsPaths(settings.tls_cert, settings.tls_key, settings.client_ca)
     files = TlsFiles(paths, telemetry.watched_files("certificates"))
     if settings.serving_ca is None:

@@ -101,7 +101,7 @@ class StatusPage:
         return {name: one for name, one in zip(compiled.plans, found, strict=True) if one is not None}
 
     async def _snapshot(self, plan: CounterPlan) -> ServiceSnapshot | None:
-        """Return a service's snapshot; without an answer of the store, the breaker that this server goes by."""
+        """Return a service's snapshot; if the store is unavailable, only the breaker as last known to this server."""
         with suppress(StoreUnavailableError):
             return await self._store.counters.snapshot(plan)
         view, now_us = self._store.counters.last_breaker(plan), self._clock.now_us()

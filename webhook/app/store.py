@@ -1,4 +1,4 @@
-"""The counter store that the settings name: in this process, or in a Redis that replicas share."""
+"""Composition of the counter store: in this process, or in a Redis that replicas share."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -37,14 +37,14 @@ class StoreBackend:
 def open_store(
     settings: Settings, telemetry: Telemetry, clock: Clock, servers: "ServerLeases | None" = None
 ) -> StoreBackend:
-    """Return the store that the settings name; it is not connected yet: Redis may become available later.
+    """Return the configured store. It is not connected yet: Redis may become available later.
 
-    `servers` returns how many share it, where the settings do not.
+    `servers` counts the servers that share it, where the settings do not.
     """
     if settings.store == MEMORY:
         memory = MemoryStore(clock, late_us=LATE_US)
         return StoreBackend(MEMORY, memory, _nothing, memory)
-    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load: only where it is wanted
+    from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
     redis = redis_store.RedisStore(
         redis_store.open_transport(settings.store, settings.store_files),

@@ -15,7 +15,7 @@ async def run_forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
     while True:
         try:
             await loop()
-        except Exception as error:  # noqa: BLE001  whatever the defect is
+        except Exception as error:  # noqa: BLE001  any defect
             logs.said("error", "a background task failed and is restarted", reason=repr(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 

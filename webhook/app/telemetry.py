@@ -1,4 +1,4 @@
-"""Metrics, logs and traces of a server, as one observer; and what they are told beside reviews."""
+"""Telemetry of a process: metrics, logs and traces as one observer, and report callbacks for other parts."""
 
 import os
 import time
@@ -25,7 +25,7 @@ _NAMES_SHOWN = 5
 
 
 class Telemetry:
-    """Opened first and closed last: whatever happens between is told."""
+    """Metrics, logs, traces and recorder. Opened first and closed last, so that nothing goes unreported."""
 
     def __init__(self, settings: ControllerSettings, version: str) -> None:
         serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
@@ -34,11 +34,11 @@ class Telemetry:
         self._traces = self._open_traces(serving, version) if serving else None
         self.watches: dict[str, WatchStatus] = {}
         self.files: dict[str, str] = {}
-        """What is wrong with each watched file as it stands now, "" where it is in force."""
+        """The current error of each watched file by name, "" where its content is in use."""
         self.store_trouble = ""
-        """Why the shared store gives no answer, "" where it does."""
+        """The current error of the shared store, "" without one."""
         self.store_mode = ""
-        """Which services go by which rule of their own, "" where none does."""
+        """The rules that services follow while the store is unavailable, "" if none does."""
         self.replicas = ReplicaAssignment()
         self._recorder = self._open_recorder(serving) if serving else None
         more = [observer for observer in (self._traces, self._recorder) if observer is not None]
@@ -68,12 +68,12 @@ class Telemetry:
         return recorder
 
     def watch_namespaces(self, labels: Callable[[str], Mapping[str, str] | None]) -> None:
-        """Take labels of Namespaces from `labels`, where they are recorded."""
+        """Record the labels that `labels` returns for Namespaces, if reviews are recorded."""
         if self._recorder is not None:
             self._recorder.watch_namespaces(labels)
 
     def watched_files(self, what: str) -> Callable[[str | None], None]:
-        """Return whom to tell of each reading of changed files: what is wrong with them, None where they are good."""
+        """Return the callback for each reading of changed files: it receives the error, None for valid files."""
         is_start = True
 
         def read(wrong: str | None) -> None:
@@ -89,10 +89,10 @@ class Telemetry:
         return read
 
     def watched(self, resource: str) -> WatchReports:
-        """Return whom to tell how the watch on a kind of object fares."""
+        """Return the callbacks for the watch on one resource."""
         contact_us: int | None = None
         troubles: list[str] = []
-        self.metrics.kubernetes_failed(resource, 0)  # from 0 on, so that the first is an increase
+        self.metrics.kubernetes_failed(resource, 0)  # starts at 0, so that the first failure is an increase
 
         def show() -> None:
             self.watches[resource] = WatchStatus(contact_us, "; ".join(troubles))
@@ -119,7 +119,7 @@ class Telemetry:
         return WatchReports(contact, trouble, over)
 
     def fetch_reports(self, source: str) -> RefreshReports:
-        """Return whom to tell of each fetch of keys."""
+        """Return the callbacks for key fetches from one source."""
         last = ""
 
         def fetched() -> None:
@@ -144,11 +144,11 @@ class Telemetry:
         return RefreshReports(fetched, failed, ended)
 
     def keys_left_out(self, faults: str) -> None:
-        """Take what is wrong with keys that others publish, and that no token is verified with; "" for none."""
+        """Log the defects of keys in a published key set, which are ignored; "" for none."""
         self.logs.said("info", "all keys are usable" if not faults else "unusable keys ignored", reason=faults)
 
     def event_reports(self) -> WatchReports:
-        """Return whom to tell why Events are not written."""
+        """Return the callbacks for failures to write Events."""
 
         def trouble(reason: str) -> None:
             self.logs.said("warning", "Events are not written", reason=reason)
@@ -159,7 +159,7 @@ class Telemetry:
         return WatchReports(lambda: None, trouble, over)
 
     def board_reports(self) -> ServiceStatusReports:
-        """Return whom to tell why nobody sees in the cluster how services stand."""
+        """Return the callbacks for failures to write ServiceStatuses."""
 
         def absent(reason: str) -> None:
             self.logs.said("info", "ServiceStatuses are not written", reason=reason)
@@ -173,7 +173,7 @@ class Telemetry:
         return ServiceStatusReports(absent, trouble, over)
 
     def store_reports(self) -> WatchReports:
-        """Return the reports of the shared store's failures; each of its servers may have one of its own."""
+        """Return the callbacks for failures of the shared store; each of its servers may have one of its own."""
         troubles: list[str] = []
 
         def show() -> None:
@@ -203,7 +203,7 @@ class Telemetry:
         return WatchReports(lambda: None, trouble, over)
 
     def announcement_reports(self) -> WatchReports:
-        """Return the reports of the subscription to breaker announcements."""
+        """Return the callbacks for the subscription to breaker announcements."""
 
         def trouble(reason: str) -> None:
             self.metrics.store_failed(reason)
@@ -215,7 +215,7 @@ class Telemetry:
         return WatchReports(lambda: None, trouble, over)
 
     def fallback_reports(self) -> FallbackReports:
-        """Return the reports of the fallback and of its reconciliation."""
+        """Return the callbacks for the fallback and its reconciliation."""
         by_rule: dict[str, list[str]] = {}
 
         def fallback(service: str, rule: str, on: bool) -> None:  # noqa: FBT001  called with positional arguments
@@ -238,7 +238,7 @@ class Telemetry:
         )
 
     def controller_reports(self) -> ControllerReports:
-        """Return whom to tell what the controller finds."""
+        """Return the callbacks for the controller's findings."""
         ledger, outcomes = self.metrics.ledger, self.metrics.outcomes
         return ControllerReports(
             on_refunded=ledger.refunded,
@@ -255,20 +255,20 @@ class Telemetry:
         )
 
     def outcome_reports(self) -> OutcomeReports:
-        """Return whom to tell what becomes of pushed outcomes."""
+        """Return the callbacks for pushed outcomes."""
         outcomes = self.metrics.outcomes
         reports = OutcomeReports(outcomes.heard, outcomes.dropped, outcomes.refused)
         return reports if self._recorder is None else replace(reports, on_told=self._recorder.heard)
 
     def shared_by(self, replicas: ReplicaAssignment) -> None:
-        """Take among how many servers the limits are divided while the store is away."""
+        """Set the number of servers that share the limits while the store is unavailable."""
         if replicas != self.replicas:
             self.logs.said("info", "shares changed", replicas=replicas.count, ordinal=replicas.ordinal)
         self.replicas = replicas
         self.metrics.shared_by(replicas.count)
 
     def close(self) -> None:
-        """Send what is still to be sent; takes as long as the receiver does."""
+        """Send what is still buffered; this takes as long as the receiver needs."""
         if self._recorder is not None:
             self._recorder.close()
         if self._traces is not None:
@@ -276,7 +276,7 @@ class Telemetry:
 
 
 def _duties(settings: ControllerSettings) -> ProcessRole:
-    """Return what this process counts: a server whose counters are in its memory reconciles them as well."""
+    """Return the roles of this process: a server with in-memory counters reconciles them as well."""
     if not isinstance(settings, Settings):
         return ProcessRole.RECONCILES
     if settings.store != MEMORY:
