@@ -121,7 +121,7 @@ def tasks_of(settings: ControllerSettings) -> "list[Task]":
 
 
 def _beginning(settings: ControllerSettings) -> "list[Task]":
-    """Return the tasks that also run without the leader: removing the certificate of a second port is not one."""
+    """Return the tasks that `bootstrap` runs too. Not PortCleanup: `bootstrap` may not know of the leader's ports."""
     from certs.cluster.ca_controller import CaController  # noqa: PLC0415  as above
     from certs.cluster.injection import CaInjection  # noqa: PLC0415  as above
     from certs.cluster.port_switch import PortSwitch  # noqa: PLC0415  as above

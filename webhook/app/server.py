@@ -132,7 +132,7 @@ class ServerProcess:
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
     async def serve(self, asked: asyncio.Event) -> None:
-        """Serve admission requests until `asked` is set. UserError: another server with in-memory counters is running."""
+        """Serve admission requests until `asked` is set. UserError: another server with in-memory counters runs."""
         serving, ending = asyncio.create_task(self._serve()), asyncio.create_task(asked.wait())
         await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
         for task in (serving, ending):

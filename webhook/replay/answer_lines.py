@@ -14,13 +14,13 @@ def breaker_of(look: ServiceSnapshot) -> dict[str, Any]:
 
 
 def remaining_of(look: ServiceSnapshot) -> float | int:
-    """Return the countdown in seconds, 0 where there is none."""
+    """Return the remaining open time in seconds, 0 if there is none."""
     remaining_us = look.breaker.open_remaining_us(look.at_us) if look.breaker else 0
     return remaining_us // _SECOND_US if remaining_us % _SECOND_US == 0 else remaining_us / _SECOND_US
 
 
 def used_of(plan: CounterPlan, look: ServiceSnapshot, namespace: str | None) -> list[dict[str, Any]]:
-    """Return how full the windows are; with `per: Namespace` those of `namespace`, or of all that counted."""
+    """Return the usage of each window; with `per: Namespace` for `namespace`, or for every namespace with usage."""
     wanted = {namespace} if plan.per_namespace and namespace is not None else set(look.uses)
     of_the_service = [_use(use, plan.service, key) for key in sorted(wanted) for use in look.uses.get(key, ())]
     return of_the_service + [_use(use, use.name, "") for use in look.pool]

@@ -22,7 +22,7 @@ from webhook.replay.store_switch import ReplayStore
 
 
 class ReplayController:
-    """Watches the Pods that the replay has admitted. While the store is down, their states and outcomes wait."""
+    """Watches the Pods that the replay has admitted. While the store is down, sightings and outcomes are queued."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ReplayController:
         self._outcomes = StartOutcomeSender(store, clock, policy, reports, timing)
 
     async def admitted(self, uid: str, pod: Mapping[str, Any]) -> None:
-        """Show a Pod that was admitted or resized, as the API server stores it.
+        """Report a Pod that was admitted or resized, as the API server stores it.
 
         It has no creation time: admission has charged it, so the store must not charge it again.
         """
@@ -54,14 +54,14 @@ class ReplayController:
         await self._send()
 
     async def deleted(self, uid: str) -> None:
-        """Show the deletion of a Pod."""
+        """Report the deletion of a Pod."""
         pod = self._pods.pop(uid, None)
         if pod is not None:
             await self._tracker.changed(pod, gone=True)
             await self._send()
 
     async def started(self, service: str, uid: str, *, ok: bool, latency_us: int) -> str | None:
-        """Report the outcome of a Pod's start; return why the store dropped it, None where it did not."""
+        """Report the outcome of a Pod's start; return why the store dropped it, None if it did not."""
         self._settlement = None
         self._outcomes.enqueue(service, uid, StartResult.OK if ok else StartResult.FAILED, latency_us)
         await self._send()
@@ -82,7 +82,7 @@ class ReplayController:
         await self._tracker.complete()
         await self._send()
         await self._repair()
-        await self._repair(is_early=True)  # a surplus is corrected in the second round, for the watch may lag; not here
+        await self._repair(is_early=True)  # here the watch has no lag: correct a surplus in the first round
 
     async def _send(self) -> None:
         if self._is_down():
@@ -91,7 +91,7 @@ class ReplayController:
             pass
 
     async def _repair(self, *, is_early: bool = False) -> None:
-        """Run drift repair with the sender beside it: it waits until what it has corrected is sent."""
+        """Run drift repair and the sender concurrently: repair waits until its corrections are sent."""
         if self._is_down():
             return
         sending = asyncio.create_task(self._sightings.run())
@@ -121,9 +121,9 @@ class ReplayController:
 
 
 def is_unknown(settlement: str | None) -> bool:
-    """Say whether the store dropped an outcome because it did not know the Pod."""
+    """Return whether the store dropped an outcome because it did not know the Pod."""
     return settlement == Settlement.UNKNOWN
 
 
 def _ignore(*_: object) -> None:
-    """Ignore a finding: the lines of the replay show its effect."""
+    """Ignore a finding: the output of the replay shows its effect."""

@@ -38,7 +38,7 @@ _SECOND_US = 1_000_000
 
 
 class Replay:
-    """One replay over virtual time. `load` reads a policy by its path; `folder` is that of the events."""
+    """One replay over virtual time. `load` reads a policy file; paths in events are relative to `folder`."""
 
     def __init__(self, environment: ReplayEnvironment, load: Callable[[Path], LoadedPolicy], folder: Path) -> None:
         self._environment = environment
@@ -63,11 +63,11 @@ class Replay:
         self._ticked_second = -1
 
     async def play(self, event: ReplayEvent) -> dict[str, Any]:
-        """Return what one event's line says, without `at`."""
+        """Apply one event; return the fields of its output line, without `at`."""
         now_us = round(event.at * _SECOND_US)
         self._clock.set(now_us)
         if now_us // _SECOND_US != self._ticked_second:
-            # Server and controller do this each second, also without an event.
+            # Server and controller do this each second, with or without events.
             self._ticked_second = now_us // _SECOND_US
             await self._controller.round()
             await self._tick()
@@ -87,7 +87,7 @@ class Replay:
         return {}
 
     async def breakers(self) -> list[tuple[str, ...]]:
-        """Return how breakers fared up to the last event, as rows of a table; none where no event was about one."""
+        """Return the summary of breakers as rows of a table; empty if no event was about one."""
         await self._tick()
         return list(self._summary.rows(self._clock.now_us()))
 
@@ -97,7 +97,7 @@ class Replay:
         self._summary.moved(await self._outage.tick(tuple(plans.values())))
 
     async def _change(self, event: ReplayEvent) -> None:
-        """Change the world; a line for people changes nothing."""
+        """Apply a change of policy, Namespace labels or store; other events change nothing."""
         match event:
             case NamespacesChange():
                 self._environment.namespaces.update(event.namespace_labels)
@@ -140,7 +140,7 @@ class Replay:
             event.operation,
             event.sub_resource,
             event.dry_run,
-            # Where nobody says what an existing Pod was, it was as it is.
+            # Without `oldPod`, an existing Pod is taken as unchanged.
             event.pod if event.old_pod is None and event.operation == "UPDATE" else event.old_pod,
         )
         try:
@@ -181,7 +181,7 @@ class Replay:
         return line
 
     def _uid_of(self, event: PodAsks) -> str:
-        """Return the uid that an existing Pod carries; a new one gets a name that nobody else has."""
+        """Return the uid of an existing Pod, or an unused name for a new one."""
         carried = (event.pod.get("metadata") or {}).get("uid") if event.operation == "UPDATE" else None
         if isinstance(carried, str) and carried:
             return carried

@@ -9,10 +9,10 @@ from webhook.replay.store_switch import ReplayStore
 
 
 class SettableClock(Clock, Protocol):
-    """A clock that only events move."""
+    """A clock that only events advance."""
 
     def set(self, at_us: int) -> None:
-        """Move to `at_us`; never back."""
+        """Set the time to `at_us`, which is never earlier than the current time."""
         ...
 
 
@@ -38,7 +38,7 @@ class SettableNamespaces(NamespaceLabels, Protocol):
 
 
 class ReplayEnvironment(Protocol):
-    """The parts behind a replay."""
+    """Clock, store, policies and Namespace labels of a replay."""
 
     @property
     def clock(self) -> SettableClock: ...

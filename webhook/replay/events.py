@@ -10,7 +10,7 @@ from webhook.errors import UserError
 from webhook.offline.simulator import USER
 
 _LATEST_SECONDS = 9_000_000_000
-"""285 years: microseconds beyond are not exact in a double. An epoch time in seconds fits."""
+"""285 years: larger values in microseconds are not exact in a double. An epoch time in seconds fits."""
 
 Seconds = Annotated[int, Meta(ge=0, le=_LATEST_SECONDS)] | Annotated[float, Meta(ge=0, le=_LATEST_SECONDS)]
 Named = Annotated[str, Meta(min_length=1)]
@@ -21,7 +21,7 @@ MeanSeconds = (
 
 
 class ReplayEvent(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What all have: `at` in seconds from 0."""
+    """Common field of all events: `at`, in seconds from 0."""
 
     kind: ClassVar[str] = ""
     at: Seconds
@@ -42,12 +42,12 @@ class PodAsks(ReplayEvent, frozen=True, rename="camel", forbid_unknown_fields=Tr
 
     @property
     def changes_what_lives(self) -> bool:
-        """Say whether, once admitted, there is a Pod that was not there, or not so large."""
+        """Return whether admission of this request creates a Pod, or enlarges one."""
         return self.operation == "CREATE" or self.sub_resource == "resize"
 
 
 class OutcomeFields(Struct, frozen=True, forbid_unknown_fields=True):
-    """How one request or Pod fared; `latency` in seconds."""
+    """The outcome of one request or Pod; `latency` in seconds."""
 
     service: str
     ok: bool
@@ -62,7 +62,7 @@ class OutcomeSeen(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class SumFields(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many requests fared how; `latency` in seconds is the mean over all of them."""
+    """Counts of requests by result; `latency` is their mean, in seconds."""
 
     service: str
     succeeded: Count = 0
@@ -72,21 +72,21 @@ class SumFields(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutcomesSeen(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Many outcomes at one moment, as a gateway's metrics have them."""
+    """Many outcomes at one time, as in a gateway's metrics."""
 
     kind: ClassVar[str] = "outcomes"
     outcomes: SumFields
 
 
 class PodDeleted(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A Pod ended: it makes room among the live ones, and a rate gives nothing back."""
+    """A Pod was deleted: its live usage is released, rate windows are not refunded."""
 
     kind: ClassVar[str] = "deleted"
     deleted: Named
 
 
 class PodRefused(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A Pod that was admitted never came to be: it is refunded at once."""
+    """A Pod was admitted but never created: it is refunded at once."""
 
     kind: ClassVar[str] = "refused"
     refused: Named
@@ -98,14 +98,14 @@ class StatusAsked(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class StoreChange(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The store goes away, or comes back: meanwhile `whenStoreUnavailable` holds."""
+    """The store becomes unavailable or available; `whenStoreUnavailable` applies in between."""
 
     kind: ClassVar[str] = "store"
     store: Literal["down", "up"]
 
 
 class RecordedFields(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a record says of itself: its 0 as a time, which part of the services it has, the policy in force."""
+    """Description of a recording: its start time, its share of the services, and the policy in force."""
 
     since: str | None = None
     sample_every: int | None = None
@@ -113,7 +113,7 @@ class RecordedFields(Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 
 class Recorded(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A line that `serve --record` wrote for people: it changes nothing."""
+    """A line that `serve --record` wrote for readers: it changes nothing."""
 
     kind: ClassVar[str] = "recorded"
     recorded: RecordedFields
@@ -125,7 +125,7 @@ class NamespacesChange(ReplayEvent, frozen=True, rename="camel", forbid_unknown_
 
 
 class PolicyChange(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The policy becomes that of a file, named relative to the events' folder."""
+    """The policy is replaced by that of a file, named relative to the events' folder."""
 
     kind: ClassVar[str] = "policy"
     policy: str
@@ -148,19 +148,19 @@ EXAMPLES = (
     '{"at": 9.9, "policy": "stricter.yaml"}',
     '{"at": 9.9, "store": "down"}    or "up"',
 )
-"""One line of each kind, and behind it what may be added."""
-_LONGEST_SHOWN = 80  # characters of a value: enough to find it
+"""An example of each kind, and its optional fields."""
+_LONGEST_SHOWN = 80  # characters of a value
 
 
 def parse(line: bytes) -> ReplayEvent:
-    """Read one line; UserError says what is wrong with it."""
+    """Parse one line; UserError if it is invalid."""
     try:
         raw = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise UserError(f"not JSON: {error}", "write one JSON object a line") from None
     if not isinstance(raw, dict):
         raise UserError("not a JSON object", "write one JSON object a line")
-    # `policy` and `status` events have no other event's key beside them; a Pod's line may have anything of its own.
+    # A `policy` or `status` event has no other event's key; the line of a Pod may have any further fields.
     found = [key for key in _BY_KEY if key in raw]
     if len(found) != 1:
         what = f"{' and '.join(found)} in one line" if found else "no event in the line"
@@ -172,7 +172,7 @@ def parse(line: bytes) -> ReplayEvent:
 
 
 def _in_words(error: str, raw: dict[str, Any], kind: str) -> str:
-    """Name the field and its value, where the library says which field it is."""
+    """Return the message with the field and its value, if the decoder reports the field."""
     reason, _, path = error.partition(" - at `$.")
     path = path.rstrip("`")
     if not path:
@@ -181,7 +181,7 @@ def _in_words(error: str, raw: dict[str, Any], kind: str) -> str:
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     if path.endswith("[...]"):
-        # The library does not say which entry it is.
+        # The decoder does not report which entry it is.
         stem = path.partition("[")[0]
         return f"{stem}: {msgspec.json.encode(raw.get(stem)).decode()[:_LONGEST_SHOWN]}: {reason}"
     if "[" in path or value is None:

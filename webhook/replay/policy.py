@@ -1,4 +1,4 @@
-"""Policy of a replay, with all counters limited to one cluster where it counts in a Redis."""
+"""Policy of a replay; in Redis, its counters are limited to one cluster."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from webhook.offline.policy_argument import load_policy
 
 
 def load_replay_policy(path: Path, *, is_shared: bool) -> LoadedPolicy:
-    """Read a policy; UserError for a bad one. `is_shared`: the counters are in a Redis that a fleet may use too."""
+    """Read a policy; UserError if it is invalid. `is_shared`: the counters are in a Redis that a fleet may use too."""
     loaded = load_policy(path, Purpose.REPLAY)
     return replace(loaded, policy=_of_one_cluster(loaded.policy)) if is_shared else loaded
 

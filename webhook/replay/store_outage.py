@@ -41,7 +41,7 @@ class StoreOutage:
         self._switch.is_down = True
 
     async def bring_back(self, plans: Iterable[CounterPlan]) -> None:
-        """Book at once what was admitted during the outage; a server would take a moment."""
+        """Book what was admitted during the outage, at once; a server needs some time for it."""
         if not self._switch.is_down:
             return
         self._switch.is_down = False
@@ -60,7 +60,7 @@ class StoreOutage:
         self._fallback.book_later(request)
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        """Refund a Pod; while the store is down, later and False."""
+        """Refund a Pod; while the store is down, queue the refund and return False."""
         try:
             return await self._fallback.refund(plan, uid)
         except StoreUnavailableError:
@@ -109,4 +109,4 @@ class StoreOutage:
 
 
 def _nothing(*_: object) -> None:
-    """Ignore a report: the lines of the replay show its effect."""
+    """Ignore a report: the output of the replay shows its effect."""

@@ -14,7 +14,7 @@ class ReplayStore(CounterStore, PodLedger, BreakerLedger, Protocol):
     """The store of a replay."""
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        """Say whether a Pod was admitted and not refunded."""
+        """Return whether a Pod was admitted and not refunded."""
         ...
 
 

@@ -25,7 +25,7 @@ class _Breaker:
     refused: int = 0
     degraded: int = 0
     not_enforced: int = 0
-    """Pods that would have been refused or degraded, but for its mode."""
+    """Pods that would have been denied or degraded if the breaker's mode were Enforce."""
 
     def close(self, at_us: int) -> None:
         if self.opened_at_us is not None:
@@ -34,14 +34,14 @@ class _Breaker:
 
 
 class BreakerSummary:
-    """Told of all that happens, in order. Shows the breakers that an event was about, or that moved."""
+    """Collects decisions and transitions, in order. Reports breakers named by an event, or with transitions."""
 
     def __init__(self) -> None:
         self._breakers: dict[str, _Breaker] = {}
         self._seen: set[str] = set()
 
     def know(self, plans: Mapping[str, CounterPlan], now_us: int) -> None:
-        """Take the breakers of the policy in force; those that it has no more, or begins anew, are open no longer."""
+        """Set the breakers of the policy in force; close those that were removed, or have new counters."""
         for service, breaker in self._breakers.items():
             plan = plans.get(service)
             if plan is None or plan.breaker is None or plan.key != breaker.key:
@@ -51,12 +51,12 @@ class BreakerSummary:
                 self._breakers.setdefault(service, _Breaker(plan.key)).key = plan.key
 
     def asked(self, service: str | None) -> None:
-        """Take note that an event was about a service."""
+        """Record that an event was about a service."""
         if service in self._breakers:
             self._seen.add(service)
 
     def decided(self, mutated: Decision, validated: Decision) -> None:
-        """Take what was decided about a Pod; a dry run is none."""
+        """Record the decisions about a Pod; dry runs are ignored."""
         breaker = self._breakers.get(validated.service or "")
         self.asked(validated.service)
         if breaker is None or validated.dry_run:
@@ -74,7 +74,7 @@ class BreakerSummary:
                 _count(breaker, transition)
 
     def rows(self, now_us: int) -> Iterator[tuple[str, ...]]:
-        """Yield a table as of the end, headings first; nothing where no event was about a service with a breaker."""
+        """Yield a table as of now, headings first; empty if no event was about a service with a breaker."""
         if self._seen:
             yield HEADINGS
         for service, breaker in self._breakers.items():

@@ -10,7 +10,7 @@ _ANYTHING = Constraint()
 
 
 def requirements(labels: Constraints) -> Iterator[Requirement]:
-    """Yield the fewest equivalent expressions, in a stable order."""
+    """Yield an equivalent list of expressions, as short as possible and in a stable order."""
     for key, told in sorted(labels.items()):
         if told.absent:
             yield Requirement(key, "DoesNotExist")

@@ -75,7 +75,7 @@ def all_regions(policy: Policy) -> tuple[NamespaceRegion, ...]:
 def _is_heard(service: Service, policy: Policy) -> bool:
     """Return whether a call for this service can have an effect.
 
-    With all modes Disabled nothing is done to its Pods, but `unmatched` still applies to its namespaces.
+    With all modes Disabled its Pods are left unchanged, but `unmatched` still applies to its namespaces.
     """
     speaks = policy.unmatched is not Unmatched.ADMIT and not service.match.any_namespace
     return speaks or not service.modes.all_disabled()

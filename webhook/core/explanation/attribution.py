@@ -18,7 +18,7 @@ _pod = msgspec.json.Decoder(Pod)
 
 
 class Case(NamedTuple):
-    """A new Pod as it came; `after`: were everything enforced that is not Disabled; `stored`: as its modes have it."""
+    """A new Pod as submitted; `after`: with all stanzas enforced that are not Disabled; `stored`: under their modes."""
 
     document: Any
     policy_hash: str
@@ -46,7 +46,7 @@ class Case(NamedTuple):
         return cls(document, policy_hash, acting, pod, _decoded(rewritten), stored, found, ours)
 
     def by(self, service: Service) -> frozenset[Piece]:
-        """Return what another service's rules would write."""
+        """Return what the rules of `service` would write."""
         return pieces(changes(self.document, _rewritten(self.document, self.pod, service, self.policy_hash)))
 
 
@@ -57,7 +57,7 @@ def _decoded(document: Any) -> Pod:
 def _rewritten(document: Any, pod: Pod, service: Service, policy_hash: str) -> Any:
     copy = msgspec.json.decode(msgspec.json.encode(document))
     patch = msgspec.to_builtins(mutation.rewrite(pod, service, policy_hash))
-    # Encoded, for then all of it is JSON: a list, and no tuple.
+    # Round trip through JSON, so that tuples become lists.
     return msgspec.json.decode(msgspec.json.encode(jsonpatch.apply_patch(copy, patch, in_place=True)))
 
 
@@ -66,7 +66,7 @@ def pieces(found: list[JsonChange]) -> frozenset[Piece]:
 
 
 def credited(case: Case) -> list[tuple[PolicyEntry, frozenset[Piece]]]:
-    """Return every active entry with what it wrote; two may have written the same."""
+    """Return every active entry with the pieces that it wrote; two entries may have written the same one."""
     written = pieces(case.found) - case.ours
     shares = [(entry, written & case.by(entry.alone)) for entry in entries(case.acting)]
     # A change that needs several entries is credited to those that name its resource, else to those that it needs.
@@ -93,7 +93,7 @@ def _decided(
 
 
 def _rank(piece: Piece, case: Case) -> Callable[[PolicyEntry], tuple[bool, bool, int]]:
-    """Order entries: first a necessary one, then one with this very value, then by field."""
+    """Order entries: first a necessary one, then one with exactly this value, then by field."""
     words = _LIMITS_BY if "limits" in piece.place else _REQUESTS_BY
 
     def rank(entry: PolicyEntry) -> tuple[bool, bool, int]:
@@ -114,5 +114,5 @@ def _speaks_of(entry: PolicyEntry, case: Case) -> frozenset[Piece]:
 
 
 def _spared(entry: PolicyEntry, case: Case) -> frozenset[Piece]:
-    """Return what would not be written without the entry."""
+    """Return the pieces that would not be written without the entry."""
     return pieces(case.found) - case.by(entry.rest)

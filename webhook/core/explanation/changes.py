@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.core.patch import pointer
 
-_TERMS = "nodeSelectorTerms"  # what is written into a term is told expression by expression
+_TERMS = "nodeSelectorTerms"  # changes within a term are reported by expression
 
 Path = tuple[str | int, ...]
 
@@ -23,10 +23,10 @@ class Piece(NamedTuple):
 
 
 class JsonChange(NamedTuple):
-    """Something was removed (`before` alone), added (`after` alone) or replaced (both): pointers into either document.
+    """A removal (`before` alone), an addition (`after` alone) or a replacement (both): pointers into either document.
 
-    `pieces`: what it consists of, by pointer into the later document, or for a removal into the former.
-    `former`: the value that something else stands for now; None where there was nothing to speak of.
+    `pieces`: its parts, by pointer into the later document, or for a removal into the former.
+    `former`: the replaced value; None if there was none.
     """
 
     before: str | None
@@ -36,7 +36,7 @@ class JsonChange(NamedTuple):
 
 
 def changes(before: Any, after: Any) -> list[JsonChange]:
-    """Return what makes one document the other, in the later one's order."""
+    """Return the changes from one document to the other, in the later one's order."""
     return list(_between(before, after, (), ()))
 
 
@@ -44,7 +44,7 @@ def _between(before: Any, after: Any, was: Path, now: Path) -> Iterator[JsonChan
     if _text(before) == _text(after):
         return
     if before in ({}, []) or after in ({}, []):
-        # One line of YAML: nothing is left of it once there is something in it.
+        # `{}` and `[]` are one line of YAML, which disappears once the value is not empty.
         yield JsonChange(pointer(*was), pointer(*now), tuple(_pieces(after, now)))
     elif isinstance(before, dict) and isinstance(after, dict) and _in_one_order(before, after):
         for key in before:
@@ -62,7 +62,7 @@ def _between(before: Any, after: Any, was: Path, now: Path) -> Iterator[JsonChan
 
 
 def _in_one_order(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Say whether one becomes the other by fields that come and go: one that is put in another order is all new."""
+    """Return whether the common fields are in the same order; if not, the whole object counts as replaced."""
     return [key for key in before if key in after] == [key for key in after if key in before]
 
 
@@ -71,7 +71,7 @@ def _between_lists(before: list[Any], after: list[Any], was: Path, now: Path) ->
     for tag, old, old_end, new, new_end in matcher.get_opcodes():
         if tag == "equal":
             continue
-        # Entries are changed in place, and new ones come after them.
+        # Entries are changed in place; new ones are appended.
         paired = min(old_end - old, new_end - new)
         for index in range(paired):
             yield from _between(before[old + index], after[new + index], (*was, old + index), (*now, new + index))
@@ -102,7 +102,7 @@ def _pieces(value: Any, path: Path) -> Iterator[tuple[str, Piece]]:
 
 
 def _place(path: Path) -> Path:
-    """Containers keep their numbers: nobody adds one."""
+    """Return the path with `*` for indexes. Containers keep their index: rewriting adds none."""
     return tuple(
         token if isinstance(token, str) or path[index - 1] in {"containers", "initContainers"} else "*"
         for index, token in enumerate(path)

@@ -1,6 +1,6 @@
 """Entries of a service's placement and resources, by their path in the policy, with the service reduced to each.
 
-The effect of an entry is found by rewriting a Pod for that reduced service.
+The effect of an entry is determined by rewriting a Pod with that reduced service.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ class EntryKind(StrEnum):
 
 
 class PolicyEntry(NamedTuple):
-    """One entry. `rest` is the service without it; `key` is a label, or a resource."""
+    """One entry. `alone` is the service with only this entry, `rest` the one without it; `key`: a label or resource."""
 
     rule: str
     kind: EntryKind
@@ -44,7 +44,7 @@ class PolicyEntry(NamedTuple):
 
     @property
     def amount(self) -> str:
-        """What one of `resources` says, "" of any other."""
+        """The amount of an entry of `resources`, "" for others."""
         rules = self.alone.resources
         words = () if rules is None else (rules.container.default_request, rules.container.default)
         bounds = () if rules is None else (rules.container.min, rules.container.max)
@@ -52,7 +52,7 @@ class PolicyEntry(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One entry by what it leaves of its stanza when it is alone, and when it is gone: fields by name."""
+    """One entry as the fields of its stanza that remain with it alone, and without it."""
 
     path: str
     kind: EntryKind
@@ -63,12 +63,12 @@ class _Part(NamedTuple):
 
 
 def bare(service: Service) -> Service:
-    """Return the service with nothing but its name, acting."""
+    """Return the service without placement and resources, with all modes Enforce."""
     return replace(service, placement=None, resources=None, modes=Modes())
 
 
 def entries(service: Service) -> list[PolicyEntry]:
-    """Return every entry that can do something to a Pod, as if all were enforced, in the order of the patch."""
+    """Return every entry that can change a Pod, as if all were enforced, in the order of the patch."""
     only, others = bare(service), replace(service, modes=Modes())
     found: list[PolicyEntry] = []
     for concern, whole, nothing, parts in _stanzas(service):
@@ -80,10 +80,10 @@ def entries(service: Service) -> list[PolicyEntry]:
 
 
 def _stanzas(service: Service) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]]:
-    """Yield each stanza with an empty one of its kind: how it acts is not for an entry to say."""
+    """Yield each stanza, and an empty one of its kind with the same settings for the whole stanza."""
     placement, rules = service.placement, service.resources
     if placement is not None:
-        # What holds for the whole Pod is no entry's doing.
+        # Settings for the whole Pod are not the effect of an entry.
         nothing = Placement(allow_node_name=True, on_conflict=placement.on_conflict)
         yield "placement", placement, nothing, _placement(placement)
     if rules is not None:
@@ -119,7 +119,7 @@ _SINGLES = {
 
 
 def _topology(topology: Sequence[TopologyEntry]) -> Iterator[_Part]:
-    """Yield entries; required ones on one label are intersected: what they do, they do together."""
+    """Yield entries; required ones on one label are intersected, so they are one entry."""
     groups: dict[tuple[str, int | None], list[int]] = {}
     for index, one in enumerate(topology):
         groups.setdefault((one.label, None if one.preferred_weight is None else index), []).append(index)

@@ -21,7 +21,7 @@ from webhook.core.policy_spec import Mode
 
 
 class Act(StrEnum):
-    """Effect of an entry, as the sign before its line."""
+    """Effect of an entry, shown as the sign before its line."""
 
     WROTE = "+"
     NOTHING = "="
@@ -40,7 +40,7 @@ class ChangedField(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What one entry did to a Pod. `owed`: what the Pod lacks in the validating half."""
+    """The effect of one entry on a Pod. `owed`: violations that the validating half reports."""
 
     rule: str
     act: Act
@@ -52,9 +52,9 @@ class Note(NamedTuple):
 
 
 def explain(document: Any, service: Service, policy_hash: str) -> tuple[Note, ...]:
-    """Return a note for every entry of a service's placement and resources, and for what says whose a Pod is.
+    """Return a note for every entry of a service's placement and resources, and for Podgate's own label and annotation.
 
-    `document` is the new Pod as it came. ValueError: an unreadable quantity.
+    `document` is the new Pod as submitted. ValueError: an unreadable quantity.
     """
     case = Case.of(document, service, policy_hash)
     notes = {entry.rule: _note(entry, case, service, mine) for entry, mine in credited(case)}
@@ -77,7 +77,7 @@ def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piec
     else:
         act = Act.LEFT if lacking else Act.NOTHING
         told = [*_told(marks), words.of_nothing(entry, case.after, lacking, mode)]
-    owed = tuple(_owed(entry, case.stored if mode is Mode.ENFORCE else case.after))  # as the validating half has it
+    owed = tuple(_owed(entry, case.stored if mode is Mode.ENFORCE else case.after))  # as in the validating half
     return Note(entry.rule, act, "; ".join(told), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
 
 
@@ -141,7 +141,7 @@ _OURS = {"labels": "the service of the Pod", "annotations": "the policy that rew
 
 
 def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
-    """Yield a note for a Pod that names its node."""
+    """Yield a note for a Pod with a nodeName."""
     plan, own = service.placement_plan, pod.spec.node_name
     if plan is None or not own or service.modes.placement is Mode.DISABLED:
         return

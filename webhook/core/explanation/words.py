@@ -1,4 +1,4 @@
-"""Descriptions of what an entry did, or why it did nothing, from the functions that rewrite and check."""
+"""Descriptions of the effect of an entry, or of why it had none, from the functions that rewrite and check."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ _MOST_SHOWN = 3
 
 
 def of_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: Mode) -> str:
-    """Return why an entry left a Pod unchanged: `pod` is as it is in the end, `lacks` is what it owes of the entry."""
+    """Return why an entry left a Pod unchanged: `pod` is the rewritten Pod, `lacks` are its violations of the entry."""
     users = [lack for lack in lacks if lack.code in _USERS_OWN]
     if users:
         rule = "onConflict" if entry.concern == "placement" else "whenOutside"
@@ -46,7 +46,7 @@ def of_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: M
 
 
 def _own(entry: PolicyEntry, pod: Pod) -> str | None:
-    """Return the Pod's own value where a field has a single one."""
+    """Return the Pod's own value of a field with a single value."""
     plan = entry.alone.placement_plan
     if plan is not None and entry.kind is EntryKind.SINGLE:
         return scalar_fields.scalar_fields_of(pod, plan)[0].own
@@ -71,7 +71,7 @@ def _satisfied(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
 
 
 def _implied(pod: Pod, placement: Placement) -> str:
-    """Name the Pod's own expressions from which the required ones follow."""
+    """Return the Pod's own expressions that imply the required ones."""
     fitting = [term for term in required.own_terms(pod) or () if node_terms.term_constraints(term) is not None]
     if not fitting:
         return "left: no node fits the Pod's own required node affinity"

@@ -1,7 +1,7 @@
-"""Ownership of a watched Pod: its service, its cost, and until when it counts as live.
+"""Ownership of a watched Pod: its service, its cost, and the end of its time as a live Pod.
 
-Its label is Podgate's own word, but only where the policy makes that service the owner; elsewhere the store must know
-the Pod. The same goes for one that looks exempt: the watch shows no user, and a tenant can write what it does show.
+Podgate's label is trusted only if the policy makes that service the owner; otherwise the store must know the Pod. The
+same holds for a Pod that looks exempt: the watch shows no user, and a tenant can write the fields that it does show.
 """
 
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Owned(Struct, frozen=True, gc=False):
-    """A Pod of a service. It counts among the live ones up to `ends_at_us`, in microseconds since the Unix epoch.
+    """A Pod of a service. It is live up to `ends_at_us`, in microseconds since the Unix epoch.
 
-    `is_sure`: the policy makes the service its owner; else the store's word is needed. `is_labelled`: it says itself
-    whose it is. `created_at_us` is 0 where it must not be charged afterwards.
+    `is_sure`: the policy makes the service its owner; otherwise the store must know it. `is_labelled`: it has the
+    service's label. `created_at_us` is 0 if the Pod must not be charged afterwards.
     """
 
     service: str
@@ -43,18 +43,18 @@ class Owned(Struct, frozen=True, gc=False):
         return now_us <= self.ends_at_us
 
     def is_young(self, plan: CounterPlan, now_us: int) -> bool:
-        """Say whether the store may remember what it was charged."""
+        """Return whether the store may still remember its charge."""
         return now_us - self.created_at_us < plan.remember_us
 
     def sighting(self, uid: str, plan: CounterPlan, now_us: int) -> Sighting:
-        """Return what the store is told."""
+        """Return the sighting of the Pod for the store."""
         created_at_us = self.created_at_us if self.is_young(plan, now_us) else 0
         lives = self.lives(now_us)
         return Sighting(self.namespace, self.name, uid, self.cost, lives, created_at_us, self.is_sure)
 
 
 def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]) -> Owned | None:
-    """Return what a Pod is to the service that owns it, None where none does."""
+    """Return a Pod as its service's, None without an owner."""
     namespace = pod.metadata.namespace
     if _is_left_alone(pod, compiled):
         return None
@@ -79,12 +79,12 @@ def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str
 
 
 def ignores_label(pod: Pod, found: Owned | None) -> bool:
-    """Say whether a Pod names a service that is not believed."""
+    """Return whether a Pod has a service label that is not trusted."""
     return SERVICE_LABEL in pod.labels and (found is None or not found.is_labelled)
 
 
 def ends_at_us(pod: Pod) -> int:
-    """Return until when a Pod counts among the live ones, as ResourceQuota counts.
+    """Return the end of a Pod's time as a live Pod, as ResourceQuota counts.
 
     Source: QuotaV1Pod in pkg/quota/v1/evaluator/core/pods.go of Kubernetes.
     """
@@ -97,12 +97,12 @@ def ends_at_us(pod: Pod) -> int:
 
 
 def ended(found: Owned) -> Owned:
-    """Return a Pod as it is once it has gone, or is another service's."""
+    """Return a Pod as no longer live: it was deleted, or has another owner."""
     return replace(found, ends_at_us=NOT_LIVE_US)
 
 
 def _is_left_alone(pod: Pod, compiled: CompiledPolicy) -> bool:
-    """Say whether no admission can have counted a Pod, whoever asked."""
+    """Return whether a Pod is exempt for every user: no admission can have charged it."""
     policy = compiled.policy
     return is_exempt_namespace(pod.metadata.namespace, policy) or is_exempt_runtime_class(pod, policy)
 
@@ -118,12 +118,12 @@ def _looks_exempt(pod: Pod, compiled: CompiledPolicy, is_labelled: bool) -> bool
 def _cost(pod: Pod, names: tuple[str, ...]) -> Cost:
     try:
         return pod_cost.taken(pod, names)
-    except ValueError:  # no API server stores such a quantity: one Pod it is all the same
+    except ValueError:  # no API server stores such a quantity; it counts as one Pod
         return {name: 1 for name in names if name == "pods"}
 
 
 def moment_us(text: str | None) -> int:
-    """Read a time as Kubernetes writes it; 0 where there is none."""
+    """Parse a time as Kubernetes writes it; 0 if it is absent."""
     try:
         return round(datetime.fromisoformat(text or "").timestamp() * 1_000_000)
     except ValueError:

@@ -10,7 +10,7 @@ from webhook.core.pods.ownership import moment_us
 
 
 class StartResult(StrEnum):
-    """How a start ended; all but `OK` are errors."""
+    """Result of a start; all but `OK` are errors."""
 
     OK = "ok"
     UNSCHEDULABLE = "Unschedulable"
@@ -19,17 +19,17 @@ class StartResult(StrEnum):
     CRASH_LOOP = "CrashLoop"
     FAILED = "Failed"
     START_DEADLINE = "StartDeadline"
-    """It took too long, and nothing says why."""
+    """It took too long, without a known cause."""
 
 
 class StartOutcome(NamedTuple):
-    """An ended start. Without a result it says nothing of the service: the Pod was taken away before."""
+    """A finished start. No result: the Pod was deleted before, which is no outcome of the service."""
 
     result: StartResult | None
     latency_us: int
 
 
-# Source: pkg/kubelet/images/types.go and the CRI's errors of Kubernetes.
+# Source: pkg/kubelet/images/types.go and the CRI errors of Kubernetes.
 _NO_IMAGE = frozenset(
     {
         *("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"),
@@ -40,19 +40,19 @@ _NOTHING = ContainerStateDetail()
 
 
 def created_us(pod: Pod) -> int:
-    """Return when a Pod was created, in microseconds since the Unix epoch; 0 where it does not say."""
+    """Return when a Pod was created, in microseconds since the Unix epoch; 0 if unknown."""
     return moment_us(pod.metadata.creation_timestamp)
 
 
 def is_gated(pod: Pod) -> bool:
-    """Say whether something holds a Pod back from being scheduled: its start has not begun."""
+    """Return whether a Pod is held back from scheduling: its start has not begun."""
     return bool(pod.spec.scheduling_gates)
 
 
 def ended(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> StartOutcome | None:
-    """Return how a start went that began at `since_us`; None while it is on its way, however long that takes.
+    """Return the outcome of a start that began at `since_us`, None while it is pending.
 
-    One that was Ready only `deadline_us` after its begin has failed.
+    A Pod that became Ready later than `deadline_us` after that has failed.
     """
     taken_us = max(0, now_us - since_us)
     ready = _condition(pod, "Ready")
@@ -73,7 +73,7 @@ def ended(pod: Pod, since_us: int, deadline_us: int, now_us: int) -> StartOutcom
 
 
 def cause(pod: Pod) -> StartResult:
-    """Return by which name it goes that a Pod is not Ready yet."""
+    """Return the cause for which a Pod is not Ready yet."""
     scheduled = _condition(pod, "PodScheduled")
     if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
         return StartResult.UNSCHEDULABLE
@@ -101,7 +101,7 @@ def _waiting(container: ContainerStatus) -> ContainerStateDetail:
 
 
 def _ends(pod: Pod) -> Iterator[ContainerStateDetail]:
-    """Yield why containers have ended: their newest end, and the one before."""
+    """Yield the terminations of containers: the newest one and the one before."""
     for container in _containers(pod):
         for state in (container.state, container.last_state):
             if state is not None and state.terminated is not None:

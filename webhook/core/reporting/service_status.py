@@ -8,9 +8,9 @@ from webhook.core.quota import CounterPlan
 
 
 def service_status(plan: CounterPlan, view: BreakerView) -> dict[str, Any]:
-    """Return `status`, ready for JSON; empty where no breaker is in force. What there is none of is left out.
+    """Return `status`, ready for JSON; empty without a breaker in force. Absent values are left out.
 
-    Times are UTC, as RFC 3339 writes them. `openUntil` is also when a hand lets go; who reads it can count down.
+    Times are UTC in RFC 3339 format. `openUntil` may be the end of a manual state.
     """
     if plan.breaker is None:
         return {}

@@ -50,7 +50,7 @@ class WatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class OverridesStatus:
-    """The source of overrides ("" for none), the errors of the newest document, and the live entries by service."""
+    """Source of overrides ("" for none), the errors of the newest document, and the live entries by service."""
 
     source: str = ""
     errors: Sequence[str] = ()
@@ -68,7 +68,7 @@ class ServerStatus:
     version: str
     now_us: int
     wall_us: int
-    """By the wall clock, as certificates are: the other clock stops while a machine is suspended."""
+    """Wall-clock time, for certificates: the other clock stops while a machine is suspended."""
     source: str = ""
     policy: LoadedPolicy | None = None
     loaded_at_us: int | None = None
@@ -85,7 +85,7 @@ class ServerStatus:
     client_identity: str = ""
     """How clients are authenticated."""
     not_ready: Sequence[str] = ()
-    """Reasons why it should get no requests."""
+    """Reasons not to be ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _policy(status: ServerStatus | ControllerStatus) -> dict[str, Any]:
 
 
 def _as_one(entries: Sequence[Override]) -> Override:
-    """Return the overrides of a service as one, up to the first end, with all reasons."""
+    """Return the overrides of a service as one that ends when the first of them does, with all reasons."""
     first = min(entries, key=lambda entry: entry.until_us)
     reasons = "; ".join(dict.fromkeys(entry.reason for entry in entries))
     by = ", ".join(dict.fromkeys(entry.by for entry in entries if entry.by))
