@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from certs.errors import CertsError
 
 BACKDATED = timedelta(hours=1)
-"""Clocks differ: a verifier whose clock is behind would reject a certificate that is valid from this second on."""
+"""Clocks differ: a verifier whose clock is behind would reject a certificate that is valid only from now on."""
 
 CA_LIFETIME = timedelta(days=1825)
 LEAF_LIFETIME = timedelta(days=30)
@@ -128,7 +128,7 @@ def may_sign(certificate: x509.Certificate) -> bool:
             return False
         return certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
     except x509.ExtensionNotFound as missing:
-        return missing.oid == x509.KeyUsage.oid  # absent, it forbids nothing
+        return missing.oid == x509.KeyUsage.oid  # an absent extension forbids nothing
 
 
 def server_names(name: str) -> tuple[x509.GeneralName, ...]:

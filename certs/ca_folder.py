@@ -54,7 +54,7 @@ class CaFolder:
             if not steps:
                 break
             yield self._take(steps[0], now)
-        self._publish()  # its order as well: another CA may sign now
+        self._publish()  # the order may differ too: another CA may sign now
 
     def foreign_leaves(self) -> Iterator[str]:
         """Yield the names of certificates that no CA of this folder has signed."""
@@ -124,7 +124,7 @@ class CaFolder:
             raise LookupError("only an existing leaf is renewed")
         issued = _like(former, signer.authority(), self._lifetimes, now)
         generations = ca_generations.signing(self._generations, signer, issued.certificate)
-        # Other leaves that it signed may be in use elsewhere: it stays trusted until it expires itself.
+        # Other leaves that it signed may be in use elsewhere: it stays trusted until it expires.
         at = self._generations.index(signer)
         self._save(
             (
@@ -144,7 +144,7 @@ class CaFolder:
         self._generations = generations
 
     def _publish(self) -> None:
-        """Write the bundle and the CA key where they differ, key first."""
+        """Write the bundle and the CA key if they differ, key first."""
         signer = next(one for one in reversed(self._generations) if one.is_signing or one is self._generations[0])
         others = [one.certificate for one in reversed(self._generations) if one is not signer]
         wanted = [signer.certificate, *others]

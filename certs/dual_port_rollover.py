@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 SETTLED_SECONDS = 330
-"""The node agent reads the Secret every 20 s or more often, kube-apiserver its files every five minutes."""
+"""The node agent reads the Secret at least every 20 s, kube-apiserver its files every five minutes."""
 QUIET_SECONDS = 60
-"""After the webhooks have switched: the last requests are answered, and all API servers have seen the change."""
+"""Time after a switch until the last requests are answered, and all API servers have observed the change."""
 _LAST_SECONDS = 20
-"""Before a certificate expires: the other port may not have settled, but on this one all calls would fail."""
+"""Remaining lifetime for a switch to a port that has not settled: if the switch waited, all calls would fail."""
 PORT_DEFAULT = 443
 
 

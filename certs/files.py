@@ -55,7 +55,7 @@ def write(path: Path, content: bytes, *, secret: bool, replace: bool = False) ->
             if replace:
                 draft.replace(path)
             else:
-                os.link(draft, path)  # unlike a rename it fails where the name is taken
+                os.link(draft, path)  # unlike a rename, it fails if the name exists
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:

@@ -15,7 +15,7 @@ _SLOW_READER = timedelta(minutes=6)
 _LEAST_OF_LIFE = 1 / 2
 """Share of a short lifetime that passes before an early renewal for slow readers."""
 _SOONEST_SUCCESSION = 1 / 4
-"""Share of a CA's lifetime: bounds the number of CAs at once, whatever the lifetimes are."""
+"""Least share of a CA's lifetime before its successor: bounds the number of CAs, whatever the lifetimes are."""
 _LEAD = 1 / 10
 """Share of a CA's lifetime, besides settling: slack before a leaf's lifetime is cut short."""
 _SETTLED_AFTER = 1 / 12

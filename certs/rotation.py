@@ -1,7 +1,7 @@
 """CA rotation: the steps that are due for a stored state, the published bundles and the time, without I/O.
 
 Steps are independent: each may be taken at any time while it is due, in any order, and after each one the state is
-read again. So an interrupted rotation continues where it was, and all state is in the store.
+read again. So an interrupted rotation continues from the same state, and all state is in the store.
 
     make      a CA, well before its predecessor expires
     adopt     a CA that is missing from the stored state, but has signed a valid leaf
@@ -144,7 +144,7 @@ def _published(state: RotationState, now: datetime) -> Iterator[Step]:
         is_right = one.published_at is None or (state.is_everywhere(one) and one.published_at <= now)
         if not is_right and not one.is_signing:
             yield MarkPublished(one, None)
-            return  # first: once it is published again, nothing shows that it was missing
+            return  # must precede publishing, which would hide that it was missing
     wanted = frozenset(one.certificate for one in state.generations)
     for place, trusts in state.places.items():
         if any(trust != wanted for trust in trusts):

@@ -1,1 +1,1 @@
-"""Certificates and token keys in a cluster, managed by the leader: Secrets, bundles, webhook configurations."""
+"""Certificates and token keys in a cluster, maintained by the leader: Secrets, bundles, webhook configurations."""

@@ -32,7 +32,7 @@ _GRANT_BUNDLES = (
 
 
 class OvertakenError(CertsError):
-    """Another writer was first, or leads now: read the state again."""
+    """Another writer changed the object first, or leads now: read the state again."""
 
 
 class Api:
@@ -98,7 +98,7 @@ class Api:
 
 
 def _is_now(date: str | None) -> bool:
-    """Return whether a response's Date agrees with the local clock; a missing one does."""
+    """Return whether a response's Date header agrees with the local clock, or is missing."""
     try:
         sent = parsedate_to_datetime(date) if date is not None else None
     except ValueError:

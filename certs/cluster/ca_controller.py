@@ -53,7 +53,7 @@ class CaController:
     def __init__(self, plan: CertificatePlan) -> None:
         self._plan = plan
         self._right: dict[tuple[str, str], Bundle] = {}
-        """The bundle in each place when it was last right: if it is still wanted but missing, it was changed."""
+        """The bundle in each place when last correct: if it is wanted and missing, another writer changed it."""
 
     async def reconcile(self, api: Api, now: datetime) -> TaskResult:
         errors: list[str] = []

@@ -1,4 +1,4 @@
-"""CA bundles by cert-manager: keeps the annotation by which its injector writes the bundle of each configuration."""
+"""CA bundles by cert-manager: the annotation by which its injector writes the bundle of each configuration."""
 
 from datetime import datetime
 

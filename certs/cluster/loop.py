@@ -1,6 +1,6 @@
-"""The leader's loop over its tasks: compares the wall clock with the cluster, and does what is due.
+"""Loop of the leader over its tasks: compares the wall clock with the cluster, and runs the steps that are due.
 
-It sleeps for a fixed time, not until a moment: a timer would miss it after a suspend, or when the clock is corrected.
+It sleeps for a fixed time, not until a deadline: a timer would miss it after a suspend, or when the clock is corrected.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ PAUSE_SECONDS_MAX = 10.0
 """Between two passes: bounds how long drift lasts and how late a due step is taken."""
 _STAND_BY_SECONDS = 0.5
 _STEPS_MAX = 50
-"""Per pass. More would mean that two writers undo each other's changes."""
+"""Limit per pass. More would mean that two writers undo each other's changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ async def run(
 
 
 async def reconcile(api: Api, tasks: Sequence[Task], reports: TaskReports) -> tuple[str, ...]:
-    """Do all that is due now; return the errors that are left."""
+    """Run all steps that are due now; return the errors that are left."""
     errors: list[str] = []
     for task in tasks:
         for _ in range(_STEPS_MAX):
@@ -79,7 +79,7 @@ async def reconcile(api: Api, tasks: Sequence[Task], reports: TaskReports) -> tu
 
 
 async def _reconcile(task: Task, api: Api) -> TaskResult:
-    """Take one step of a task. A defect in it does not keep the other tasks from being done."""
+    """Take one step of a task. A defect in it does not stop the other tasks."""
     try:
         return await task.reconcile(api, datetime.now(UTC).replace(microsecond=0))
     except Exception as error:  # noqa: BLE001  any defect; its message may hold a secret

@@ -1,4 +1,4 @@
-"""The client certificate rollover in a cluster: certificates per port in the Secret, the port in the webhooks."""
+"""Client certificate rollover in a cluster: certificates per port in the Secret, the port in the webhooks."""
 
 import json
 from dataclasses import dataclass, replace
@@ -66,7 +66,7 @@ class PortSwitch:
 
 
 class PortCleanup:
-    """Task without a second port: remove per-port certificates, which would be used until they expire."""
+    """Task without a second port: remove per-port certificates, which would otherwise be used until they expire."""
 
     async def reconcile(self, api: Api, now: datetime) -> TaskResult:  # noqa: ARG002  it is due at any time
         try:
@@ -82,12 +82,12 @@ class PortCleanup:
 
 
 def _noted(state: PortState) -> frozenset[int]:
-    """Return the ports in use when all configurations could last be read: one that cannot may still call them."""
+    """Return the ports in use when all configurations could last be read: an unreadable one may still call them."""
     return frozenset(at for at, port in enumerate(state.ports) if port is not None and port.closed_at is None)
 
 
 def _read(caller: StoredSecret) -> list[PortCertificate | None]:
-    """Return the certificate of each port; None where it cannot be parsed: it is then written again."""
+    """Return the certificate of each port; None if it cannot be parsed: it is then written again."""
     found: list[PortCertificate | None] = []
     for at, name in enumerate(PEMS):
         try:

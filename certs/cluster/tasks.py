@@ -38,7 +38,7 @@ class TaskResult:
 
 
 class Task(Protocol):
-    """One thing to reconcile. Its state is in the cluster: next time another process may be the leader."""
+    """One thing to reconcile. Its state is in the cluster, because another process may lead next time."""
 
     async def reconcile(self, api: Api, now: datetime) -> TaskResult:
         """Take one step that is due, if any is. Failures of the cluster are returned as errors, not raised."""

@@ -23,7 +23,7 @@ from certs.tokens.issuer import key_pem
 GENERATIONS = "line.json"
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 FORMER = "former.crt"
-"""The former leaf: a client that reloads late presents it for some minutes more."""
+"""The former leaf: a client that reloads late still presents it for some minutes."""
 PEMS = ("first.pem", "second.pem")
 """The API server's leaf for each port, if it calls two."""
 

@@ -1,4 +1,4 @@
-"""Podgate's three webhook configurations: their CA bundles, and the hosts and ports that the API server calls."""
+"""Webhook configurations of Podgate: their CA bundles, and the hosts and ports that the API server calls."""
 
 import base64
 from collections.abc import Iterable

@@ -167,7 +167,7 @@ class ServerProcess:
         await (lease.keep(_LEASE_REMEDY) if lease is not None else asyncio.Event().wait())
 
     def _begin_to_reconcile(self) -> None:
-        """Start the controller's loops where there is no controller process."""
+        """Start the controller's loops if there is no controller process."""
         pods, ledger, loops = self._sources.pods, self._store.ledger, tuple[Loop, ...]()
         if pods is not None:
             loops = (controller(self._sources, pods, ledger, self._clock, self._telemetry).run,)

@@ -1,4 +1,4 @@
-"""The command line `podgate`: a group of lazily loaded commands, and its errors: one line with a remedy.
+"""Command line `podgate`: a group of lazily loaded commands, and its errors: one line with a remedy.
 
 A command is a module of its name here; a group of commands is a package with a module for each. To add one, write the
 module and list it in `_COMMANDS`.
@@ -32,7 +32,7 @@ _COMMANDS = {
 }
 USAGE_ERROR = 2
 NO_SUCH_SERVICE = 4
-_BROKEN_PIPE = 141  # as a shell reports SIGPIPE
+_BROKEN_PIPE = 141  # exit code that a shell reports for SIGPIPE
 
 
 class _LazyGroup(click.Group):

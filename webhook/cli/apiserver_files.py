@@ -21,7 +21,7 @@ from webhook.node_agent.kubeconfig import users_of
 _SECOND = "The second port of the Service, for the rollover of certificates. 0: none."
 _PATH = click.Path(path_type=Path)
 _HOST = "podgate.podgate-system.svc"
-_EVERY_SECONDS_MAX = 20  # certs.dual_port_rollover counts on every node having read the Secret by then
+_EVERY_SECONDS_MAX = 20  # certs.dual_port_rollover assumes that every node has read the Secret by then
 _TOKEN_SECONDS_MIN = 600  # the API server rejects a TokenRequest for less
 
 

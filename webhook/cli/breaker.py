@@ -88,7 +88,7 @@ def list_(server: str, output: str | None) -> None:
 
 
 def _row(service: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of one breaker; null where a value does not exist or is not known."""
+    """Return the row of one breaker; null for absent and unknown values."""
     found = service["breaker"] or {}
     state = found.get("state")
     return {

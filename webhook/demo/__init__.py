@@ -1,1 +1,1 @@
-"""`podgate demo`: its story, and its environment: keys, a server process, and an API server's calls."""
+"""`podgate demo`: its scenes, and its environment: keys, a server process, and the API server's calls."""

@@ -1,4 +1,4 @@
-"""The demo's world: keys and files in a folder, the real server as a process of its own, and an API server's calls."""
+"""Environment of the demo: keys and files in a folder, a real server process, and a client that acts as API server."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ _FILES = {
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that is up: where its two ports are."""
+    """A running server, and the addresses of its two ports."""
 
     process: asyncio.subprocess.Process
     admission: str
@@ -81,17 +81,18 @@ def make_files(folder: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
-    """Run `podgate serve` on free ports of loopback until the block ends; its log goes to `server.log`."""
+    """Run `podgate serve` on free loopback ports until the block ends; its log goes to `server.log`."""
     arguments = [word for flag, name in _FILES.items() for word in (flag, str(folder / name))]
     arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--drain", "1s"]
     if redis is not None:
-        # A cluster's name of its own: nothing that was counted before, or by others, takes part.
+        # A cluster name of its own: existing counters in this Redis are neither used nor changed.
         arguments += ["--cluster", f"demo-{secrets.token_hex(4)}", "--store-deadline", "1s"]
     log = folder / "server.log"
-    # Whoever tries the demo may have settings of a real server around.
+    # The user's environment may have settings of a real server.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
     if redis is not None:
-        environment[variable_of("store")] = redis  # not an argument: everybody sees those, and it may have a password
+        # Not an argument, which is visible to all users: it may have a password.
+        environment[variable_of("store")] = redis
     with log.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "webhook", "serve", *arguments, stdout=stream, stderr=stream, env=environment
@@ -105,7 +106,7 @@ async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
 
 
 async def _listening(process: asyncio.subprocess.Process, log: Path) -> Running:
-    """Wait for the line in which the server says where it listens."""
+    """Wait for the log line with the server's addresses."""
     while process.returncode is None:
         said = _said(log, "listening")
         if said is not None:
@@ -115,7 +116,7 @@ async def _listening(process: asyncio.subprocess.Process, log: Path) -> Running:
 
 
 def last_words(log: Path) -> str:
-    """Return the end of a server's log: its folder goes with the demo, so it is said now."""
+    """Return the end of a server's log; the file is deleted with the demo's folder."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:]) or "it said nothing"
 
 
@@ -144,7 +145,7 @@ class ApiServer:
         await self._session.close()
 
     async def send(self, path: str, review: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the `response` of one AdmissionReview; whatever is no answer is an error."""
+        """Return the `response` of one AdmissionReview; UserError for any other response."""
         status, body = await self.post(path, review)
         if status != 200:  # noqa: PLR2004  HTTP OK
             raise UserError(f"the server answered {status}: {body.decode().strip()}", "see server.log")
@@ -154,7 +155,7 @@ class ApiServer:
     async def post(
         self, path: str, review: Mapping[str, Any], *, certificate: bool = True, token: str | None = None
     ) -> tuple[int, bytes]:
-        """Send a review with or without a certificate, and with a token other than the good one."""
+        """Send a review, with or without a certificate, and with `token` instead of the valid one."""
         bearer = self._token if token is None else token
         async with self._session.post(
             f"https://{self._running.admission}{path}?timeout=10s",

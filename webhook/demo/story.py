@@ -1,4 +1,4 @@
-"""The demo's story: rewriting, a quota and a breaker, shown with a real server and real AdmissionReviews."""
+"""Scenes of the demo: rewriting, a quota and a breaker, shown with a real server and real AdmissionReviews."""
 
 import asyncio
 import signal
@@ -39,7 +39,7 @@ _POD: dict[str, Any] = {
 
 
 async def run(folder: Path, redis: str | None, *, once: bool) -> None:
-    """Show the story in a folder; unless `once`, keep the server up until a signal."""
+    """Run all scenes in a folder; unless `once`, keep the server up until a signal."""
     make_files(folder)
     _end_on_signals()
     try:

@@ -1,4 +1,4 @@
-"""Checks of kube-apiserver's credentials before they are written: certificate with key, and token."""
+"""Checks of kube-apiserver's credentials before they are written: certificate, key and token."""
 
 import contextlib
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from webhook.authentication.tokens.unverified import read_token
 from webhook.errors import UserError
 
 _LITTLE_SHARE = 100
-"""Of a lifetime of 12 minutes, the shortest with two ports, less than is ever left; of two weeks, three hours."""
+"""Divisor of a lifetime: of 12 minutes, the shortest with two ports, 7 s, less than is ever left; of two weeks, 3 h."""
 _ISSUE = "replace it: the controller issues one, or use podgate certs issue --client"
 
 

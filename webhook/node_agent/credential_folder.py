@@ -84,7 +84,7 @@ class CredentialFolder:
             raise UserError(f"{self.path / name}: cannot be read: {error.strerror}", "run this as root") from None
 
     def put(self, name: str, content: bytes) -> bool:
-        """Write `content`, readable by its owner only; return whether it differed. UserError: changed by others."""
+        """Write `content`, readable by its owner only; return whether it changed. UserError: others changed it."""
         if self.read(name) == content:
             return False
         with self._alone():
@@ -125,7 +125,7 @@ class CredentialFolder:
         return found
 
     def _claim(self) -> None:
-        """Set the folder's mode at first use, and remove drafts of an earlier process that was killed."""
+        """Set the folder's mode at first use, and remove temporary files of an earlier process that was killed."""
         try:
             if self.read(_LEDGER) is None:
                 self.path.chmod(_PRIVATE)

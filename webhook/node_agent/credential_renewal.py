@@ -12,7 +12,7 @@ from webhook.node_agent import credential_check
 from webhook.node_agent.credential_folder import IDENTITIES, TOKEN, CredentialFolder, texts
 from webhook.ports import Credentials
 
-TOKEN_LEFT_MIN_SECONDS = 60  # kube-apiserver reads a token again after so long
+TOKEN_LEFT_MIN_SECONDS = 60  # kube-apiserver's interval for reading the token
 CLOCKS_APART_MAX_SECONDS = 60
 _PORT_KEYS = ("first.pem", "second.pem")
 """Keys of the Secret with the certificate for each port. Without them both ports get the newest at once."""
@@ -111,5 +111,5 @@ def _is_due(token: credential_check.Token, plan: CredentialPlan, now: datetime) 
     age_seconds = now.timestamp() - token.issued_at_seconds
     half_seconds = token.lifetime_seconds / 2
     oldest_seconds = half_seconds if plan.renew_after_seconds is None else min(half_seconds, plan.renew_after_seconds)
-    # The issuer's clock may be ahead; if by more than that, one of the clocks has been set since.
+    # The issuer's clock may be ahead; by more than that, one of the clocks has been set since.
     return not -CLOCKS_APART_MAX_SECONDS <= age_seconds <= oldest_seconds

@@ -1,4 +1,4 @@
-"""Status of the files in kube-apiserver's folder: whether each is valid, and until when."""
+"""Status of the files in kube-apiserver's folder: validity and expiry."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from webhook.node_agent.credential_folder import (
 )
 from webhook.node_agent.credential_renewal import TOKEN_LEFT_MIN_SECONDS
 
-_IDENTITY_LEFT_MIN_SECONDS = 300  # kube-apiserver reloads a certificate after so long
+_IDENTITY_LEFT_MIN_SECONDS = 300  # kube-apiserver's interval for reloading a certificate
 
 
 def file_status(folder: CredentialFolder, now: datetime) -> Iterator[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""What commands do outside a server: reviews of manifests, simulated API server calls, and pages of output."""
+"""Offline work of commands: reviews of manifests, simulated API server calls, and output."""

@@ -1,4 +1,4 @@
-"""Decoder errors in a user's words: the field, its value, and what was expected."""
+"""Decoder errors as messages for users: the field, its value, and what was expected."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def of_review(error: str, review: Mapping[str, Any]) -> DecodeError:
 
 
 def of_pod(error: str, pod: Mapping[str, Any], rename: Mapping[str, str]) -> DecodeError:
-    """Return the error of a Pod; `rename` maps its first fields to those of the object that it is made from."""
+    """Return the error of a Pod; `rename` maps its first fields to those of the object that it is created from."""
     found = _ERROR.fullmatch(error)
     if found is None:
         return DecodeError(error)

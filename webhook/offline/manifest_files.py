@@ -15,7 +15,7 @@ _KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml"})
 def manifest_files(given: Sequence[Path], *, recursive: bool) -> Iterator[Path | UserError]:
     """Yield the files to read, in order; a UserError for a folder without any.
 
-    Of a folder, as kubectl does, the files that end in .yaml, .yml or .json.
+    In a folder, files that end in .yaml, .yml or .json are read, as kubectl does.
     """
     for path in given:
         if str(path) == "-" or not path.is_dir():

@@ -1,4 +1,4 @@
-"""Objects in manifest files and the Pods made from them: Pods, workloads, Lists and AdmissionReviews."""
+"""Objects in manifest files and the Pods created from them: Pods, workloads, Lists and AdmissionReviews."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,14 +20,14 @@ KNOWN_KINDS = ", ".join(["Pod", *_SOURCES, "PodTemplate", "List", "AdmissionRevi
 
 
 class Subject(Struct, frozen=True):
-    """One object of a file and the Pod made from it; `review` holds an AdmissionReview unchanged."""
+    """One object of a file and the Pod created from it; `review` holds an AdmissionReview unchanged."""
 
     file: str
     at: str
-    """Which document of several, and which item of a list; "" where the file holds this object alone."""
+    """Position in the file: the document and the item of a list; "" if the file has only this object."""
     kind: str
     own_name: str
-    """The name, or what one is generated from."""
+    """The name, or generateName."""
     namespace: str = ""
     document: Mapping[str, Any] = {}
     """The object as it is in the file."""
@@ -35,12 +35,12 @@ class Subject(Struct, frozen=True):
     user: str = USER
     review: dict[str, Any] | None = None
     workload: Mapping[str, Any] | None = None
-    """The object whose controller makes the Pod."""
+    """The object whose controller creates the Pod."""
     source: WorkloadKind | None = None
     template_at: tuple[str, ...] = ()
     """Path of the Pod template in the object, () if the object is the Pod."""
     idle: str = ""
-    """Why no Pod is made from it."""
+    """Why no Pod is created from it, "" if one is."""
     hint: str = ""
     """A note about how it is reviewed."""
 
@@ -57,7 +57,7 @@ class Subject(Struct, frozen=True):
 
 
 class _Place(NamedTuple):
-    """Where an object was found."""
+    """Location of an object: its file, and its position there."""
 
     file: str
     at: str = ""
@@ -99,7 +99,7 @@ def _each(document: Any, where: _Place, namespace: str) -> Iterator[Subject | Us
         )
     else:
         for index, item in enumerate(document.get("items") or []):
-            # `kubectl get -o json` leaves the kind of a typed list's items out.
+            # `kubectl get -o json` leaves out the kind of a typed list's items.
             is_typed = isinstance(item, dict) and "kind" not in item and kind != "List"
             of_kind = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")}
             yield from _each({**of_kind, **item} if is_typed else item, where.within(f"items[{index}]"), namespace)
@@ -148,7 +148,7 @@ def _template(document: Mapping[str, Any], path: tuple[str, ...], where: str) ->
 
 
 def _refuse_former_version(kind: str, api_version: Any, where: _Place) -> None:
-    """Refuse a version that no API server serves, such as extensions/v1beta1; other groups have their own kinds."""
+    """Reject a version that no API server serves, such as extensions/v1beta1; other groups have their own kinds."""
     if kind not in {"Pod", "PodTemplate", *_SOURCES} or not api_version or "." in str(api_version):
         return
     served = _SOURCES[kind].api_version if kind in _SOURCES else "v1"
@@ -158,7 +158,7 @@ def _refuse_former_version(kind: str, api_version: Any, where: _Place) -> None:
 
 
 def _idle(kind: str, api_version: Any) -> str:
-    """Return why no Pod is made from a kind, "" if one is. Other API groups have a Job, too."""
+    """Return why no Pod is created from a kind, "" if one is. Other API groups have a Job, too."""
     group, _, version = str(api_version or "").rpartition("/")
     if kind in {"Pod", "PodTemplate", *_SOURCES}:
         is_known = not version or group == (_SOURCES[kind].group if kind in _SOURCES else "")

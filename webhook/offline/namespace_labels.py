@@ -12,7 +12,7 @@ from webhook.offline.manifests import Subject, mapping
 from webhook.support.input_files import documents
 
 Labels = dict[str, dict[str, str]]
-"""By Namespace."""
+"""By namespace."""
 
 
 def namespace_labels(path: Path | None) -> Labels:
@@ -61,7 +61,7 @@ def is_namespace(subject: Subject) -> bool:
 
 
 def _own(labels: dict[str, str]) -> dict[str, str]:
-    """Return the labels without the one that the API server sets."""
+    """Return the labels without the name label, which the API server sets."""
     return {key: value for key, value in labels.items() if key != NAME_LABEL}
 
 
@@ -90,5 +90,5 @@ def _labels(found: Any, path: object, name: Any) -> dict[str, str]:
 
 
 def _scalar(value: Any) -> str:
-    """Return an unquoted scalar as it was parsed; other values may be secrets of a wrong file."""
+    """Return an unquoted scalar as it was parsed; other values may be secrets from a wrong file."""
     return repr(value) if isinstance(value, bool | int | float | None) else "(not shown)"

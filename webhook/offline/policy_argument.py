@@ -1,4 +1,4 @@
-"""The `--policy` argument: a valid document, or every mistake in it."""
+"""`--policy` argument: a valid document, or every mistake in it."""
 
 from pathlib import Path
 

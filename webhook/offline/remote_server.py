@@ -24,7 +24,7 @@ from webhook.support.input_files import LARGEST_BYTES, content
 from webhook.tls.handshake_probe import reason_of
 
 _TIMEOUT_SECONDS = 10
-_LONGEST_ECHO = 1000  # bytes of an answer that is no review
+_LONGEST_ECHO = 1000  # bytes of a response that is not a review
 _IDENTITY = "give --cert, --key and --token-file of an identity that may send reviews (docs/identities.md)"
 
 
@@ -60,7 +60,7 @@ class RemoteInterceptor:
             self._headers["Authorization"] = f"Bearer {_token(options.token)}"
 
     async def review(self, half: Half, body: bytes) -> Answer:
-        """Send one AdmissionReview. BadReviewError: it is invalid; UserError: there is no decision."""
+        """Send one AdmissionReview. BadReviewError: it is invalid; UserError: no decision was returned."""
         url = f"{self._url}/{half}"
         try:
             status, answer = await self._post(url, body)
@@ -118,7 +118,7 @@ async def remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
 def _context(options: ServerOptions) -> ssl.SSLContext:
     files = [path for path in (options.ca, options.certificate, options.key) if path is not None]
     for path in files:
-        content(path)  # OpenSSL reads them without a bound on their size
+        content(path)  # checks the size, which OpenSSL does not limit
     try:
         context = ssl.create_default_context(cafile=options.ca)
         if options.certificate is not None:

@@ -39,7 +39,7 @@ class Asker(NamedTuple):
     groups: tuple[str, ...] = ()
 
     def ask(self, subject: Subject) -> Ask:
-        """Return the request that makes the Pod of an object."""
+        """Return the request that creates the Pod of an object."""
         is_own = self.username is not None and not subject.template_at
         user, groups = (self.username, self.groups) if is_own else (subject.user, ())
         return Ask(subject.pod, subject.namespace, UID, user or USER, dry_run=True, groups=groups)

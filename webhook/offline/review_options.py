@@ -1,4 +1,4 @@
-"""Options of `podgate review` that belong together: what is reviewed, who judges, and who asks."""
+"""Options of `podgate review`: the objects under review, the evaluator, and the requesting user."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Command = Callable[..., int]
 
 
 class Inputs(NamedTuple):
-    """Where the objects are, and the namespace of those that name none."""
+    """Paths of the objects, and the namespace of objects without one."""
 
     paths: tuple[Path, ...]
     recursive: bool
@@ -27,7 +27,7 @@ class Inputs(NamedTuple):
 
 
 class ServerOptions(NamedTuple):
-    """Where a server is, and what it is called with."""
+    """URL of a server, and the client's credentials."""
 
     url: str
     ca: Path | None = None
@@ -38,7 +38,7 @@ class ServerOptions(NamedTuple):
 
 
 class JudgeBy(NamedTuple):
-    """A policy, with labels of Namespaces, or a server."""
+    """The evaluator: a policy with labels of Namespaces, or a server."""
 
     policy: Path | None
     namespaces: Path | None
@@ -46,7 +46,7 @@ class JudgeBy(NamedTuple):
 
 
 def reading(command: Command) -> Command:
-    """Give a command the options that say what it reads; it gets them as `inputs`."""
+    """Add the options for the objects under review, passed as `inputs`."""
 
     @click.argument("files", nargs=-1, type=PATH)
     @click.option(
@@ -84,7 +84,7 @@ def _label(_context: click.Context, _option: click.Parameter, name: str) -> str:
 
 
 def judging_by(command: Command) -> Command:
-    """Give a command the options that say who judges, a policy or a server; it gets them as `judge_by`."""
+    """Add the options for the evaluator, passed as `judge_by`."""
 
     @click.option("--policy", type=PATH, help="the policy document to judge by  [this or --server is required]")
     @click.option(
@@ -124,7 +124,7 @@ def judging_by(command: Command) -> Command:
 
 
 def asking(command: Command) -> Command:
-    """Give a command the options of who asks for the objects; it gets them as `asker`."""
+    """Add the options for the requesting user, passed as `asker`."""
 
     @click.option("--as", "username", metavar="USER", help=f"who asks for the objects  [default: {USER}]")
     @click.option("--as-group", "groups", metavar="GROUP", multiple=True, help="a group of this user; repeatable")

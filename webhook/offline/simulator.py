@@ -1,7 +1,7 @@
 """Simulation of kube-apiserver's webhook calls: the reviews that it sends, and the Pod that it stores.
 
-Shapes as seen from kube-apiserver 1.36: the mutating call sees neither uid nor generated name, the validating call sees
-both; every call has a uid of its own; `dryRun` is always there.
+Reviews as observed from kube-apiserver 1.36: the mutating call has neither uid nor generated name, the validating call
+has both; every call has its own uid; `dryRun` is always present.
 """
 
 import base64
@@ -42,7 +42,7 @@ class Ask:
     dry_run: bool = False
     old_pod: Mapping[str, Any] | None = None
     groups: tuple[str, ...] = ()
-    """Of the user, besides those that the API server adds for every user."""
+    """Groups of the user, besides those that the API server adds for every user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def as_sent_to_mutate(ask: Ask) -> dict[str, Any]:
 
 
 def _was_bound(pod: Mapping[str, Any]) -> bool:
-    """Return whether a Pod was exported from a cluster: its node is then the scheduler's choice, not the user's."""
+    """Return whether a Pod was exported from a cluster: its node was then chosen by the scheduler."""
     spec, status = pod.get("spec"), pod.get("status")
     return isinstance(spec, dict) and isinstance(status, dict) and bool(status.get("phase"))
 
@@ -133,7 +133,7 @@ def as_sent_to_validate(ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a Pod as after the priority plugin, with a number for its class: 0, as the real one is unknown."""
+    """Return a Pod as after the Priority admission plugin: a priority class gets 0, as its real value is unknown."""
     spec = pod.get("spec")
     if not isinstance(spec, dict) or not spec.get("priorityClassName") or spec.get("priority") is not None:
         return pod
@@ -141,7 +141,7 @@ def with_priority(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def in_words(error: BadReviewError) -> str:
-    """Return the error with the paths of a Pod, instead of those of an AdmissionReview."""
+    """Return the error with paths in the Pod instead of the AdmissionReview."""
     return (
         str(error).replace(f"{_OBJECT}:", "pod:").replace(f"{_OBJECT}.", "pod.").replace(f"{_OLD_OBJECT}:", "oldPod:")
     )
@@ -157,7 +157,7 @@ def patched(pod: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, An
 
 
 class ReviewServerError(UserError):
-    """The server answers no reviews at all: further ones would fail as well."""
+    """The server responds to no reviews at all: further ones would fail as well."""
 
 
 class Reviewer(Protocol):

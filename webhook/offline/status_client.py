@@ -1,4 +1,4 @@
-"""Client for the status document of a server or a controller, at its plain port."""
+"""Client for the status document of a server or a controller, on its plain port."""
 
 import json
 from http.client import HTTPException
@@ -40,7 +40,7 @@ def read(server: str) -> dict[str, Any]:
 
 
 def no_services(server: str) -> UserError:
-    """Return the error for a controller's URL where a server's is needed."""
+    """Return the error for a controller's URL given instead of a server's."""
     remedy = f"{_PLAIN_PORT}; podgate status --server {masked(server)} shows the controller itself"
     return UserError(f"{masked(server)} is a controller, which shows no services", remedy)
 
@@ -49,7 +49,7 @@ def _read(url: str) -> bytes:
     name = masked(url)
     if not url.startswith(("http://", "https://")):
         raise UserError(f"--server: {name!r} is no URL", f"write one such as {DEFAULT_SERVER}")
-    opener = build_opener(ProxyHandler({}))  # a proxy from the environment would resolve loopback as its own
+    opener = build_opener(ProxyHandler({}))  # a proxy would connect to its own loopback
     try:
         with opener.open(url, timeout=_TIMEOUT_SECONDS) as answer:
             return bounded(answer, name)
@@ -64,7 +64,7 @@ def _read(url: str) -> bytes:
 
 
 def find_service(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return one service of a status document; NoSuchServiceError lists those that there are."""
+    """Return one service of a status document; NoSuchServiceError lists the known ones."""
     services: list[dict[str, Any]] = document["services"]
     found = next((one for one in services if one["name"] == name), None)
     if found is None:

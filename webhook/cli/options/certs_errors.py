@@ -1,4 +1,4 @@
-"""Errors of the `certs` package as the command line's own."""
+"""Conversion of errors of the `certs` package to the command line's errors."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -1,4 +1,4 @@
-"""Options of the commands that write overrides: where, until when, why, and how to combine with those in force."""
+"""Options of the commands that write overrides: location, end, reason, and combination with those in force."""
 
 import asyncio
 import time
@@ -70,7 +70,7 @@ def location(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def terms(default: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of a new entry, passed as `terms`: a function, as not every use of a command has one."""
+    """Add the options of a new entry, passed as `terms`: a function, because they are not needed in every mode."""
     suffix = f"  [default: {default}]" if default else ""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -141,7 +141,7 @@ def pairs(option: str, given: tuple[str, ...], example: str) -> dict[str, str]:
 
 
 def put(where: OverridesLocation, terms: OverrideTerms, plain: dict[str, Any]) -> None:
-    """Write an entry, `plain` being its fields but for end and reason, and print what holds now."""
+    """Write an entry with the fields `plain`, an end and a reason, and print the overrides now in force."""
     entry = new_entry({**plain, "until": terms.until, "reason": terms.reason})
 
     async def run() -> tuple[Override, str]:

@@ -23,8 +23,8 @@ from webhook.support.input_files import content
 
 _FILE = click.Path(path_type=Path, allow_dash=True)
 _TIMES = ("iat", "nbf", "exp")
-_SECONDS_MAX = 2**40  # a date can still be made of it
-_BEGINNING = "eyJ"  # of nearly every JWT: the header's first two letters, encoded
+_SECONDS_MAX = 2**40  # still a valid date
+_BEGINNING = "eyJ"  # of nearly every JWT: `{"` encoded
 _ALONE = "give the token alone: three parts with a dot between each two"
 
 
@@ -74,7 +74,7 @@ def inspect(*, files: tuple[Path, ...], key_set: Path | None, output: str) -> No
 
 
 def _is_token(text: str) -> bool:
-    """Return whether an argument may be a token, in part or whole: no error message may quote it as a file name."""
+    """Return whether an argument may be all or part of a token, which no error message may quote as a file name."""
     *_, word = text.split() or [""]
     try:
         read_token(word)

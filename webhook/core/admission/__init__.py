@@ -1,1 +1,1 @@
-"""The evaluation of one AdmissionReview: decoding, stages, rewriting, checking, and the answer."""
+"""Evaluation of one AdmissionReview: decoding, stages, rewriting, checking, and the response."""

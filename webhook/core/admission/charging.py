@@ -1,4 +1,4 @@
-"""The stage "charge": the request to the counter store, and the decision by its receipt or its failure."""
+"""Stage "charge": the request to the counter store, and the decision by its receipt or its failure."""
 
 from webhook.core.admission import denials
 from webhook.core.admission.decision import Verdict

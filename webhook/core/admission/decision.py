@@ -21,7 +21,7 @@ class Verdict(StrEnum):
     UNMATCHED = "Unmatched"
     EXEMPT = "Exempt"
     DEPENDS = "Depends"
-    """Workloads only: which service owns the Pods depends on labels that are known only once a Pod exists."""
+    """Workloads only: the owner of the Pods depends on labels that are known only once a Pod exists."""
 
 
 class Half(StrEnum):

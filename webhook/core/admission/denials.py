@@ -39,8 +39,8 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
 def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding | None:
     """Return the denial of a Pod that could not be counted; None if the service admits it uncounted.
 
-    A quota decides by whenStoreUnavailable. Services without a quota in force, and Pods that under `Local` could not
-    be checked against the replica's share, go by failureMode.
+    A quota applies whenStoreUnavailable. Services without a quota in force, and Pods that under `Local` could not be
+    checked against the replica's share, apply failureMode.
     """
     has_quota = bool(plan.limits)
     admits = service.failure_mode is FailureMode.OPEN or not (has_quota or plan.breaker)
@@ -49,7 +49,7 @@ def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding |
     if admits:
         return None
     concern, mode = ("quota", plan.quota_mode) if has_quota else ("breaker", plan.breaker_mode)
-    kind, _, _ = reason.partition(": ")  # the rest differs from call to call, and names servers
+    kind, _, _ = reason.partition(": ")  # the rest differs between calls, and names servers
     message = f"service {service.name}: the counters are unavailable ({kind}): try again soon"
     return Finding(Code.STORE_UNAVAILABLE, concern, mode, message)
 
@@ -57,7 +57,7 @@ def store_finding(service: Service, plan: CounterPlan, reason: str) -> Finding |
 def breaker_finding(service: Service, view: BreakerView) -> Finding:
     """Return the denial by an open or probing breaker: until when, why, and the remedy.
 
-    The text is the same while the breaker's state is: Kubernetes counts equal Events, and lists others one by one.
+    The text changes only with the breaker's state: Kubernetes aggregates Events with equal texts.
     """
     return _breaker_finding(service.name, service.modes.breaker, view)
 
@@ -83,7 +83,7 @@ def _breaker_finding(name: str, mode: Mode, view: BreakerView) -> Finding:
 
 
 def _why(view: BreakerView) -> str:
-    """Return why it opened last, and, if different, the figures that tripped it."""
+    """Return why it last opened, and, if different, the figures that tripped it."""
     if not view.tripped_by or view.tripped_by == view.reason:
         return view.reason
     return f"{view.reason}; tripped by {view.tripped_by}"
@@ -92,7 +92,7 @@ def _why(view: BreakerView) -> str:
 def _quota_finding(service: Service, receipt: Receipt) -> Finding:
     denial = service.quota.denial if service.quota else Denial()
     if denial.status == HTTPStatus.FORBIDDEN:
-        # ResourceQuota's own phrase, which clients already parse; it has one figure per resource, and no window.
+        # ResourceQuota's phrase, which clients already parse; it has one figure per resource, and no window.
         figures = [
             f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(receipt.over))
             for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))

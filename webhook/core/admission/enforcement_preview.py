@@ -20,7 +20,7 @@ _MOST_SHOWN = 3
 
 
 class EnforcementPreview(NamedTuple):
-    """A new Pod as Enforce would have written it, and the writes that did not really happen."""
+    """A new Pod as Enforce would have written it, and the writes that are only hypothetical."""
 
     pod: Pod
     writes: tuple[WouldWrite, ...]
@@ -42,7 +42,7 @@ def enforced_pod(pod: Pod, service: Service) -> EnforcementPreview:
         ("placement", modes.placement, mutation.placed),
         ("resources", modes.resources, mutation.ranged),
     ):
-        # The API server fills in again what a removal takes out, such as the priority of the former class.
+        # A removed field is defaulted again by the API server, such as the priority of the former class.
         found = [one for one in written(pod, service) if one.op != "remove"] if mode in _TRIED else []
         if found:
             operations += found
@@ -51,7 +51,7 @@ def enforced_pod(pod: Pod, service: Service) -> EnforcementPreview:
 
 
 def _fields(pod: Pod, operations: Iterable[PatchOperation]) -> tuple[str, ...]:
-    """Name what is written: fields of the spec, and the containers whose resources are set."""
+    """Describe the writes: fields of the spec, and the containers whose resources are set."""
     fields: dict[str, None] = {}
     containers: dict[str, None] = {}
     for operation in operations:

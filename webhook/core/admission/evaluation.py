@@ -47,7 +47,7 @@ class Evaluation(Struct):
     would_write: tuple[WouldWrite, ...] = ()
     patch: tuple[PatchOperation, ...] = ()
     overwritten: tuple[str, ...] = ()
-    """Warnings about values of the user's that the rewrite replaced."""
+    """Warnings about the user's values that the rewrite replaced."""
     qos_change: str = ""
     receipt: Receipt | None = None
     uncounted: bool = False

@@ -19,7 +19,7 @@ def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
 
 
 def exemption(request: Request, pod: Pod, policy: Policy) -> str:
-    """Return why a Pod is exempt, "" if it is not. Of what tenants write, only runtimeClassName counts."""
+    """Return why a Pod is exempt, "" if it is not. Of the fields that tenants write, only runtimeClassName counts."""
     exempt = policy.exemptions
     if is_exempt_namespace(request.namespace, policy):
         return "namespace"

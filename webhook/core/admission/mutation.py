@@ -55,7 +55,7 @@ def patched(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
 
 
 def qos_change(pod: Pod, service: Service) -> tuple[str, str] | None:
-    """Return the QoS class before and after the rewrite, None if it does not change: it decides the eviction order."""
+    """Return the QoS class before and after the rewrite, None if unchanged: it decides the eviction order."""
     plan = service.range_plan
     return (
         None

@@ -1,4 +1,4 @@
-"""The stages "exempt" and "own": requests outside any policy, exempt Pods, and the service that owns a Pod."""
+"""Stages "exempt" and "own": requests outside any policy, exempt Pods, and the service that owns a Pod."""
 
 from collections.abc import Mapping
 

@@ -70,7 +70,7 @@ def pod_event(request: Request, at_us: int) -> dict[str, Any]:
 
 
 def outcomes_event(service: str, heard: Outcomes, at_us: int) -> dict[str, Any]:
-    """Return the event of one Pod's outcome, or of sums of requests. Without the generation: a replay has others."""
+    """Return the event of a Pod's outcome, or of sums of requests. Without the generation: a replay has its own."""
     total = heard.succeeded + heard.failed
     latency = min(heard.latency_us / total / _SECOND_US, LONGEST_MEAN_SECONDS) if total else 0
     if heard.uid is not None:
@@ -137,5 +137,5 @@ def _resources(resources: Resources) -> dict[str, Any]:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Leave out empty values: to a decision they are the same as absent ones."""
+    """Leave out empty values: decisions treat them as absent."""
     return {name: value for name, value in fields.items() if value}

@@ -1,4 +1,4 @@
-"""The stages "rewrite", "breaker" and "check". Each reads an evaluation, adds what it found, and may decide it."""
+"""Stages "rewrite", "breaker" and "check". Each reads an evaluation, adds its findings, and may decide it."""
 
 from webhook.core.admission import denials, enforcement_preview, mutation, rewrite_warnings, validation
 from webhook.core.admission.charging import event_source, unreadable_resources

@@ -78,7 +78,7 @@ def _labels(keys: tuple[str, ...]) -> str:
 
 
 def check(evaluation: Evaluation) -> None:
-    """Check the template's Pod after the rewrite that it would get: the findings left are the user's."""
+    """Check the template's Pod after its rewrite: the remaining findings are the user's."""
     findings = _objections(evaluation)
     evaluation.add_findings("check", findings)
     if not findings:

@@ -1,4 +1,4 @@
-"""Merge of `defaults` under every service (RFC 7386); values keep the line and column where they were written."""
+"""Merge of `defaults` under every service (RFC 7386); values keep their line and column in the document."""
 
 from dataclasses import replace
 

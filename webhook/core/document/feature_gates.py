@@ -29,7 +29,7 @@ class Purpose(StrEnum):
 
 _NONE: frozenset[Purpose] = frozenset()
 _OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
-# `lint` does not know how `serve` will run, and assumes that it supports the stanza.
+# `lint` does not know the setup of `serve`, and assumes that it supports the stanza.
 _WITH_A_CLUSTER = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
 _WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_ALONE}
 

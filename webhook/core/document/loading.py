@@ -52,7 +52,7 @@ def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
 
 
 def load_unproved(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
-    """Return the merged document without the proof, which takes half of the time: for documents proved before."""
+    """Return the merged document without the proof, which takes half of the time: for documents already proved."""
     with redacted_unless(POLICY, raw):
         return _checked(raw, purpose)
 

@@ -21,7 +21,7 @@ _COMMENT_COLUMN = 48
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where a value was written; `line` None: built in."""
+    """Source of a value; `line` None: built in."""
 
     origin: str
     line: int | None = None

@@ -82,7 +82,7 @@ def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
 
 def _type_reason(node: Node, expected: list[str], wanted: str, remedy: str) -> tuple[str, str]:
     value, text = node.value, node.text
-    is_text = "string" in expected and remedy == f"write {wanted}"  # any text, and of no format that has an example
+    is_text = "string" in expected and remedy == f"write {wanted}"  # any text, without a format that has an example
     if value is None:
         return f"no value, where {wanted} belongs", remedy
     if isinstance(value, bool):
@@ -152,7 +152,7 @@ def _unknown(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
         else:
             reason, remedy = "unknown field", _remedy_for_unknown(name, absent)
             meant = close_to(name, absent)
-            # The field is probably present under a misspelled name: no rule may report it as absent.
+            # Probably the field is present under a misspelled name: no rule may report it as absent.
             wrong = [(*path, name), (*path, meant)] if meant else [(*path, name)]
         yield SchemaProblem(inner.problem_at_key(reason, remedy), *wrong)
 

@@ -34,7 +34,7 @@ class ChangedField(NamedTuple):
 
     pointer: str
     place: str
-    """The place in words."""
+    """The place as text for readers."""
     words: str
     is_removal: bool
 

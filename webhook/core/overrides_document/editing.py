@@ -49,7 +49,7 @@ def parse_entry(plain: dict[str, Any]) -> Override:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Also quotes texts that only Podgate's reader takes for other types, such as 1e3."""
+    """Also quotes strings that only Podgate's reader parses as other types, such as 1e3."""
 
 
 def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,1 +1,1 @@
-"""The policy: its model, the matching of Pods to services, and its recent history."""
+"""Policy: its model, the matching of Pods to services, and its recent history."""

@@ -10,9 +10,9 @@ from webhook.core.proof.corpus import CORPUS, Sample
 from webhook.core.proof.rewrite_check import RewriteFailure, rewrite_failure
 
 MOST_SETS = 100
-"""Most sets proved in one policy: about 1.5 s of one core if each is as long as the example in the docs."""
+"""Limit of sets proved in one policy: about 1.5 s of one core if each is as long as the example in the docs."""
 MOST_BYTES = 200_000
-"""Most bytes of rules proved in one policy, as JSON: work also grows with their length."""
+"""Limit of bytes of rules proved in one policy, as JSON: work also grows with their length."""
 
 _STANZAS = ("placement", "resources")
 _encoder = msgspec.json.Encoder(enc_hook=str, order="deterministic")
@@ -22,7 +22,7 @@ class Flaw(Struct, frozen=True):
     """A defect of one stanza of one service."""
 
     service: int
-    """Its index in the list."""
+    """Its index in the policy."""
     stanza: str
     """`placement` or `resources`."""
     reason: str
@@ -30,13 +30,13 @@ class Flaw(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """The result of a proof. A sampled one says nothing about the other sets."""
+    """The result of a proof. A sampled proof says nothing about the other sets."""
 
     flaws: tuple[Flaw, ...]
     proved: int
-    """Distinct sets of rules that were proved ..."""
+    """Number of distinct sets of rules that were proved."""
     sets: int
-    """... of how many."""
+    """Number of distinct sets of rules in the policy."""
 
     @property
     def is_sampled(self) -> bool:
@@ -88,7 +88,7 @@ class _Trials:
         self._known: dict[bytes, tuple[RewriteFailure, ...]] = {}
 
     def troubles_with(self, service: Service) -> dict[tuple[str, str], RewriteFailure]:
-        """Return each kind of failure once, by its stanza."""
+        """Return each kind of failure once, with its stanza."""
         alone = {
             stanza: msgspec.structs.replace(service, **{**dict.fromkeys(_STANZAS), stanza: rules})
             for stanza in _STANZAS

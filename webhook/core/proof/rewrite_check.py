@@ -33,7 +33,7 @@ def rewrite_failure(sample: Sample, service: Service) -> RewriteFailure | None:
         return _trouble(sample, service)
     except MemoryError:  # not caused by a rule
         raise
-    except Exception as error:  # noqa: BLE001  whatever the defect is: a review of such a Pod would run into it, too
+    except Exception as error:  # noqa: BLE001  any defect: a review of such a Pod would hit it, too
         return RewriteFailure("failed", f"{sample.name} cannot be rewritten: {error!r}", _DEFECT)
 
 

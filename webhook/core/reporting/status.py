@@ -42,7 +42,7 @@ class ReplicaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """When the API server last sent something for a watch, None for never, and the current error."""
+    """Last contact with the API server on a watch, None for never, and the current error."""
 
     contact_us: int | None = None
     error: str = ""
@@ -61,7 +61,7 @@ class OverridesStatus:
 class ServerStatus:
     """State of a server at one moment. Times in microseconds since the Unix epoch.
 
-    `source` is where the policy comes from; `errors` are those of its newest document, if that was rejected. A service
+    `source` is the source of the policy; `errors` are those of its newest document, if that was rejected. A service
     without a snapshot is unknown. `watches` are by resource, `certificates` are expiry times by name.
     """
 
@@ -83,7 +83,7 @@ class ServerStatus:
     files: Mapping[str, str] = field(default_factory=dict)
     """The error of each watched file by name, "" where its content is in use."""
     client_identity: str = ""
-    """How clients are authenticated."""
+    """Mode of client authentication."""
     not_ready: Sequence[str] = ()
     """Reasons not to be ready."""
 
@@ -92,7 +92,7 @@ class ServerStatus:
 class ControllerStatus:
     """State of a controller at one moment: whether it leads, and what it depends on.
 
-    `waits_for` is why it does not lead. `watches` are errors by resource, "" for none. `certificates` is None where it
+    `waits_for` is why it does not lead. `watches` are errors by resource, "" for none. `certificates` is None if it
     manages none.
     """
 

@@ -13,7 +13,7 @@ _SECOND_US = 1_000_000
 
 
 def limits_of(snapshot: ServiceSnapshot | None, plan: CounterPlan | None) -> Iterable[tuple[str, Use]]:
-    """Yield each limit by namespace; without usage where it is unknown, or where all namespaces are idle."""
+    """Yield each limit by namespace; without usage if it is unknown, or if all namespaces are idle."""
     if snapshot is not None and snapshot.uses:
         for namespace, uses in sorted(snapshot.uses.items()):
             for use in uses:
@@ -33,7 +33,7 @@ def unused_limits(windows: Iterable[WindowPlan], of: Holder) -> Iterable[Use]:
 def limit_row(use: Use, namespace: str, snapshot: ServiceSnapshot | None) -> dict[str, Any]:
     """Return the row of one limit; without a snapshot all but `hard` is null.
 
-    `nextFree` is null where capacity is free now, and where it never will be. A limit on live Pods has no such time; it
+    `nextFree` is null if capacity is free now, or never will be. A limit on live Pods has no such time; it
     has the current `surge` above `hard`, and whether it is enforced.
     """
     limit: dict[str, Any] = {"window": use.window, "resource": use.resource, "namespace": namespace or None}

@@ -1,4 +1,4 @@
-"""The Pods of a DaemonSet: one for each node, by an affinity to its name, with tolerations that every DaemonSet has.
+"""Pods of a DaemonSet: one for each node, by an affinity to its name, with the tolerations that all DaemonSets have.
 
 Source: pkg/controller/daemon/util/daemonset_util.go of Kubernetes 1.36.
 """
@@ -25,7 +25,7 @@ def of_daemon_set(workload: WorkloadObject) -> Additions:
 
 
 def _daemon_tolerations(spec: Json) -> list[Any]:
-    """Return a template's tolerations with those of every DaemonSet; its own for the same taint are replaced."""
+    """Return a template's tolerations with those that all DaemonSets have; its own for the same taint are replaced."""
     found = [*items(spec.get("tolerations"))]
     taints = [("not-ready", "NoExecute"), ("unreachable", "NoExecute")]
     taints += [(f"{what}-pressure", "NoSchedule") for what in ("disk", "memory", "pid")]
@@ -46,7 +46,7 @@ def _is_toleration(one: Any, wanted: Json) -> bool:
 
 
 def _on_one_node(spec: Json) -> dict[str, Any]:
-    """Return a template's affinity as the controller leaves it: the terms required of nodes give way to one node."""
+    """Return a template's affinity as changed by the controller: the required node terms are replaced by one node."""
     affinity = mapping(spec.get("affinity"))
     of_nodes = mapping(affinity.get("nodeAffinity"))
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["<node>"]}]}

@@ -1,4 +1,4 @@
-"""The Pods of a Job, or of a CronJob's: labels with the Job's name and uid; an index where the Job is Indexed.
+"""Pods of a Job or CronJob: labels with the Job's name and uid, and an index if the Job is Indexed.
 
 Source: pkg/registry/batch/job/strategy.go and pkg/controller/job of Kubernetes 1.36.
 """
@@ -36,14 +36,14 @@ def of_cron_job(workload: WorkloadObject) -> Additions:
 
 
 def _job_pods(workload: WorkloadObject, name: GeneratedName) -> Additions:
-    """Return what the API server writes into a Job's template, and what the controller makes of an Indexed one."""
+    """Return the fields that the API server adds to a Job's template, and the controller to Pods of an Indexed Job."""
     given = mapping(mapping(workload.template.get("metadata")).get("labels"))
     uid = workload.metadata.get("uid")
     labels: dict[str, str | UnresolvedLabel] = {}
     if workload.spec.get("manualSelector") is not True:
         generated = {**dict.fromkeys(JOB_NAME_LABELS, name.label())}
         generated |= dict.fromkeys(JOB_UID_LABELS, UnresolvedLabel("<uid>", _UID))
-        # A dry run has filled in a name and a uid that are nobody's.
+        # In a dry run, name and uid are placeholders, which no later object has.
         passing = () if workload.is_stored else (uid, workload.metadata.get("name"))
         labels = {
             key: value
@@ -65,7 +65,7 @@ def _job_pods(workload: WorkloadObject, name: GeneratedName) -> Additions:
 
 
 def _with_index(spec: Json) -> dict[str, Any]:
-    """Return the containers with the variable that tells them their index, where they have none of that name."""
+    """Return the containers with the index variable, except those with their own variable of that name."""
     source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     variable = {"name": _INDEX_VARIABLE, "valueFrom": source}
     return {

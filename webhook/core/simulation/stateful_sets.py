@@ -1,4 +1,4 @@
-"""The Pods of a StatefulSet: names, hostnames and claims of their own, numbered from the first ordinal.
+"""Pods of a StatefulSet: each with its own name, hostname and claims, numbered from the first ordinal.
 
 Source: pkg/controller/statefulset/stateful_set_utils.go of Kubernetes 1.36.
 """

@@ -1,4 +1,4 @@
-"""The status of a controller as text: leadership, policy, store, watches and certificates."""
+"""Status of a controller as text: leadership, policy, store, watches and certificates."""
 
 from collections.abc import Iterable
 from typing import Any

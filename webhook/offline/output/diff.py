@@ -22,7 +22,7 @@ class DiffRemark(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line: `+`, `-`, blank, or `@` for the head of a hunk."""
+    """One line: `+`, `-`, blank, or `@` for the header of a hunk."""
 
     mark: str
     text: str
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[DiffRemark] = ()) -> list[Row]:
-    """Return the hunks of a unified diff; empty where nothing changed."""
+    """Return the hunks of a unified diff; empty if the objects are equal."""
     found = changes(before, after)
     if not found:
         return []
@@ -51,7 +51,7 @@ def _changed(side: YamlLayout, pointers: Sequence[str]) -> set[int]:
 
 
 class _Marked(NamedTuple):
-    """The lines of one object, and which of them the other lacks."""
+    """The lines of one object, and those that the other lacks."""
 
     side: YamlLayout
     changed: set[int]
@@ -99,7 +99,7 @@ def _merged(old: _Marked, new: _Marked, swaps: dict[Span, Span], beside: _Beside
         elif old.side.lines[left] == new.side.lines[right]:
             yield Row(" ", old.side.lines[left])
             left, right = left + 1, right + 1
-        else:  # the first field of a list's entry came or went: the dash stands elsewhere
+        else:  # an added or removed first field of a list's entry moves the dash
             yield from (*leaving(left, left + 1), *coming(right, right + 1))
             left, right = left + 1, right + 1
 

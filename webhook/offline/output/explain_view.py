@@ -33,7 +33,7 @@ def remarks(admission: Admission, notes: Sequence[Note]) -> list[DiffRemark]:
 
 
 def dependences(decision: Decision) -> Iterator[str]:
-    """Yield what a verdict depends on: labels whose value is unknown before the Pod exists, or differs among Pods."""
+    """Yield the labels that a verdict depends on: they are unknown before the Pod exists, or differ between Pods."""
     for one in decision.depends_on:
         asked = f", if its podSelector fits the Pod's label {', '.join(one.labels)}" if one.labels else " otherwise"
         owner = f"service {one.service}" if one.service else "no service"

@@ -108,7 +108,7 @@ def _comments(found: ReviewedObject, width: int | None) -> str:
 
 
 def _without_uid(pod: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the uid and the generated name that only stand in for the API server's own."""
+    """Remove the uid and generated name, which are placeholders for those of the API server."""
     given = pod.get("metadata")
     if not isinstance(given, dict):
         return pod
@@ -119,5 +119,5 @@ def _without_uid(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 Form = Callable[[ReviewedObject, int | None], str]
-"""Formats one object; the number is the width of the terminal, None without one."""
+"""Formats one object; the integer is the width of the terminal, None without one."""
 FORMS: dict[str, Form] = {"diff": _as_diff, "yaml": _as_yaml, "json": _as_json, "patch": _as_patch}

@@ -1,4 +1,4 @@
-"""The outcome of a whole review: objects counted by verdict, and the exit code that follows."""
+"""Summary of a whole review: objects counted by verdict, and the resulting exit code."""
 
 from collections import Counter
 
@@ -48,7 +48,7 @@ class ReviewSummary:
         return BAD_INPUT if self._errors else DENIED if self._is_denied else 0
 
     def __str__(self) -> str:
-        """One line; "" if the input had nothing but errors."""
+        """One line; "" if the input had only errors."""
         if not self._verdicts and not self._not_handled and not self._read:
             return ""
         total = self._verdicts.total()

@@ -1,4 +1,4 @@
-"""The status of a server as text: services, quotas, breakers, overrides and health."""
+"""Status of a server as text: services, quotas, breakers, overrides and health."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -68,7 +68,7 @@ def _overrides(overrides: dict[str, Any]) -> Iterable[str]:
 
 
 def override_text(service: str, override: dict[str, Any]) -> str:
-    """Return an override in one line: its effect, its end and its reason."""
+    """Return an override on one line: its effect, its end and its reason."""
     described = {"service", "until", "reason", "by", "remainingSeconds", "withoutEffect"}
     done = as_flow({key: value for key, value in override.items() if key not in described})[1:-1]
     text = click.style(f"{service}: override {done}", fg="yellow")

@@ -6,7 +6,7 @@ import click
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
-    """Yield the lines of a table; colour codes do not count for the width of a column."""
+    """Yield the lines of a table; colour codes do not count towards the width of a column."""
     widths = [max(len(click.unstyle(row[column])) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True))

@@ -13,7 +13,7 @@ __all__ = ["as_diff", "as_yaml"]
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 _FARTHEST_COLUMN = 64
-"""A longer line has its remark directly behind it, so that it does not shift the column of the others."""
+"""Remarks beside longer lines follow directly, so that they do not shift the column of the others."""
 
 
 def as_diff(
@@ -23,9 +23,9 @@ def as_diff(
     remarks: Sequence[DiffRemark] = (),
     width: int | None = None,
 ) -> str:
-    """Return a unified diff of two objects as YAML, empty where they are equal.
+    """Return a unified diff of two objects as YAML, empty if they are equal.
 
-    `width`: the terminal's, None where lines may be of any length. Colour is dropped where the output is no terminal.
+    `width`: of the terminal; None: lines may have any length. Colours are removed unless the output is a terminal.
     """
     found = rows(before, after, remarks)
     if not found:

@@ -1,7 +1,7 @@
 """YAML text of objects, with the lines of each value by its JSON Pointer.
 
-Mappings and lists are laid out here, in one walk; how a single key or scalar is written is PyYAML's affair, asked once
-for each: its emitter takes a second for a Pod of 500 containers, and does not say where it put what.
+Mappings and lists are laid out here, in one walk; only single keys and scalars are formatted by PyYAML: its emitter
+takes a second for a Pod of 500 containers, and does not report line numbers.
 """
 
 import re
@@ -15,13 +15,13 @@ from webhook.core.patch import pointer
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML as a person would write it: no anchors, no folded lines, scripts line by line."""
+    """YAML for readers: no anchors, no folded lines, multi-line strings as blocks."""
 
     def ignore_aliases(self, _data: Any) -> bool:
         return True
 
 
-_UNSEEN = frozenset("\x85\u2028\u2029\ufeff")  # line breaks to YAML, and to nobody else
+_UNSEEN = frozenset("\x85\u2028\u2029\ufeff")  # line breaks in YAML only
 
 
 def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -34,10 +34,10 @@ def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _string)
 _WIDEST = 1 << 20
 _LONGEST_CACHED = 1 << 12  # characters
-_LONGEST_KEY = 64  # beyond, PyYAML is asked whether the short form is open to it
+_LONGEST_KEY = 64  # beyond, PyYAML decides whether the short form is possible
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})  # of YAML 1.1 and 1.2
-_AFTER = "\nz: 0\n"  # another field, for what ends a document is written otherwise
+_AFTER = "\nz: 0\n"  # a following field: the end of a document is formatted differently
 
 Span = tuple[int, int]
 """First line, and the line after the last."""
@@ -62,7 +62,7 @@ class YamlLayout:
         self._write(document, "", "", 0)
 
     def _write(self, value: Any, at: str, head: str, indent: int) -> None:
-        """Write a value behind `head`, its further lines at `indent`."""
+        """Write a value after `head`, its further lines at `indent`."""
         start = len(self.lines)
         if value and isinstance(value, dict):
             self._write_mapping(value, at, head, indent)
@@ -130,7 +130,7 @@ def _value_lines(value: Any) -> Iterator[str]:
 
 @lru_cache(maxsize=8192)
 def _key(key: str) -> str | None:
-    """Return a key as it stands before a colon, None where it cannot."""
+    """Return a key as written before a colon, None if it needs the long form."""
     if _is_plain(key) and len(key) < _LONGEST_KEY:
         return key
     text = _dumped({key: 0})

@@ -8,7 +8,7 @@ from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import ErrorRate, Latency, Mode, OutcomeSource
 
 _TRIGGERS = ("errorRate", "latency", "quotaExceeded")
-_SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: shorter intervals see single Pods
+_SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: a shorter interval has single Pods
 
 
 def something_can_trip_it(service: DocumentPart) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ _WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
 
 
 def windows_differ(document: DocumentPart) -> Iterator[Problem]:
-    """Reject two windows of the same length, such as 60s and 1m: it is unclear which limit holds."""
+    """Reject two windows of the same length, such as 60s and 1m: it would be unclear which limit applies."""
     for windows in _written(document, _WINDOWS):
         first: dict[Duration, DocumentPart] = {}
         for window in windows.select("*", "window"):

@@ -76,7 +76,7 @@ def _is_exempt(namespaces: DocumentPart, exempt: set[str]) -> Iterator[Problem]:
 
 
 def all_items(part: DocumentPart) -> list[DocumentPart]:
-    """Return the items; InvalidFieldError if one is invalid, because its intended value is unknown."""
+    """Return the items; InvalidFieldError if one is invalid, because the intended value is then unknown."""
     part.read(list)
     return part.items()
 

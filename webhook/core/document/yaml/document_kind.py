@@ -1,7 +1,7 @@
 """Document kinds, and redaction of errors about files of another kind.
 
-A wrong file may be a key, a password or a kubeconfig, and errors end up in logs, Events and tickets: they quote values
-only if the text looks like the expected kind of document.
+A wrong file may be a key, a password or a kubeconfig, and errors are shown in logs, Events and tickets: they quote
+values only if the text looks like the expected kind of document.
 """
 
 import re
@@ -13,10 +13,10 @@ from webhook.core.document.yaml.problems import DOCUMENT, DocumentError, Problem
 
 NOT_SHOWN = "(not shown)"
 _SAYS_NOTHING = re.compile(r"\((absent|empty|text|end)\)|0x[0-9a-f]{2}|U\+[0-9A-F]{4,6}|null|ConfigMap")
-"""Values of problems that quote nothing of the document, or one character."""
+"""Values of problems that quote at most one character of the document."""
 _BRACKETS = re.compile(r"\{(\.\.\.)?\}|\[(\.\.\.)?\]")
 _NAMES_NOTHING = re.compile(r"\(document\)|(\[\d+\])+")
-"""Paths without a key of the document: a mapping or list there quotes nothing of it either."""
+"""Paths without a key of the document: the placeholder for a mapping or list there quotes nothing either."""
 
 
 @dataclass(frozen=True, slots=True)

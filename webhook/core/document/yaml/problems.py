@@ -11,7 +11,7 @@ Path = tuple[str | int, ...]
 DOCUMENT = "(document)"
 """The path of problems with the whole document."""
 
-_LONGEST_SHOWN = 80  # characters of a value or a key: enough to find it, too few to fill a terminal
+_LONGEST_SHOWN = 80  # characters of a value or a key
 _PLAIN = re.compile(r"[\w./*%+@-]{1,80}", re.ASCII)
 _BARE_KEY = re.compile(r"[A-Za-z_][\w-]{0,79}", re.ASCII)
 
@@ -62,7 +62,7 @@ def written_path(path: Path) -> str:
 
 
 def shown(text: str) -> str:
-    """Show a value on one line, quoted where it could be misread."""
+    """Show a value on one line, in quotes if it could be misread."""
     return text if _PLAIN.fullmatch(text) else quoted(text)
 
 
@@ -85,7 +85,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def suggestion(word: str, words: Sequence[str], otherwise: str) -> str:
-    """Ask whether a close word was meant, else list what there is after `otherwise`."""
+    """Suggest a similar word; without one, list all `words` after `otherwise`."""
     meant = close_to(word, words)
     if meant is not None:
         return f"did you mean {meant}?"

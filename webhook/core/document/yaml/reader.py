@@ -17,7 +17,7 @@ from webhook.core.document.yaml.scalars import resolved
 from webhook.core.document.yaml.syntax_errors import in_words
 from webhook.core.document.yaml.text import decoded, syntax_problem
 
-DEEPEST = 64  # levels; the deepest stanza there is needs 16
+DEEPEST = 64  # levels; the deepest stanza needs 16
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times faster, its marks are the same
 _STRING = "tag:yaml.org,2002:str"

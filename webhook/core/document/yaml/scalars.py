@@ -9,7 +9,7 @@ _FALSE = frozenset({"no", "No", "NO", "off", "Off", "OFF", "false", "False", "FA
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER = re.compile(r"[+-]?(0|[1-9]\d{0,17})", re.ASCII)  # 18 digits: fits 64 bits
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
-_AMBIGUOUS = re.compile(r"[+-]?0\d[\d.]*", re.ASCII)  # 010 is 8 to one reader and 10 to another
+_AMBIGUOUS = re.compile(r"[+-]?0\d[\d.]*", re.ASCII)  # 010 is 8 to one parser and 10 to another
 
 
 def resolved(text: str) -> Scalar:

@@ -1,4 +1,4 @@
-"""Corpus: valid Pods as the API server may send them, each named by what is special about it."""
+"""Corpus: valid Pods as the API server may send them, each named by its special property."""
 
 from collections.abc import Iterator
 

@@ -43,7 +43,7 @@ def _hopeless(service: DocumentPart) -> list[Problem]:
 
 
 class _Demand(NamedTuple):
-    """One requirement on a node, and where it is written."""
+    """One requirement on a node, and its position in the document."""
 
     at: DocumentPart
     requirement: NodeRequirement

@@ -41,7 +41,7 @@ def preferences_differ(service: DocumentPart) -> Iterator[Problem]:
 
 
 def _preferences(placement: DocumentPart) -> Iterator[tuple[DocumentPart, PreferredSchedulingTerm]]:
-    """Yield the preferences, each with the part where it is written."""
+    """Yield the preferences, each with the part that contains it."""
     for part in placement.select(*_NODE_AFFINITY, PREFERRED, "*"):
         yield part, part.read(PreferredSchedulingTerm)
     for part in placement.select("topology", "*"):
