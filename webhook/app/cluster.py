@@ -52,7 +52,7 @@ class Sources:
     namespaces: NamespaceLabels
     overrides: OverridesSource
     active: ActivePolicy
-    """The policy under the overrides in force, shared by all users of it."""
+    """The policy in force under the overrides in force, compiled once for all parts of the process."""
     loops: tuple[Loop, ...]
     close: Loop
     lease: "Lease | None" = None

@@ -19,7 +19,7 @@ _WALL = WallClock()
 def controller(
     sources: Sources, watch: PodWatch, ledger: Ledger, clock: Clock, telemetry: Telemetry, *, ticks: bool = False
 ) -> Controller:
-    """Return a controller, which runs while it leads; `ticks`: it also advances breakers, as no server does so."""
+    """Return a controller, which runs while it leads; `ticks`: it also advances breakers, as a server does."""
     in_force = sources.compiled
     reports, asked = telemetry.controller_reports(), _asked(sources)
     beside = [_hands(sources, ledger, telemetry, in_force).run]

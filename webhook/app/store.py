@@ -39,7 +39,7 @@ def open_store(
 ) -> StoreBackend:
     """Return the configured store. It is not connected yet: Redis may become available later.
 
-    `servers` counts the servers that share it, unless the settings do.
+    `servers` counts the servers that share it, unless the settings give their number.
     """
     if settings.store == MEMORY:
         memory = MemoryStore(clock, late_us=LATE_US)

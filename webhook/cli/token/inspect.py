@@ -24,7 +24,7 @@ from webhook.support.input_files import content
 _FILE = click.Path(path_type=Path, allow_dash=True)
 _TIMES = ("iat", "nbf", "exp")
 _SECONDS_MAX = 2**40  # still a valid date
-_BEGINNING = "eyJ"  # of nearly every JWT: `{"` encoded
+_BEGINNING = "eyJ"  # of nearly every JWT: the start of a JSON object, encoded
 _ALONE = "give the token alone: three parts with a dot between each two"
 
 

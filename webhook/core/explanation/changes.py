@@ -26,7 +26,7 @@ class JsonChange(NamedTuple):
     """A removal (`before` alone), an addition (`after` alone) or a replacement (both): pointers into either document.
 
     `pieces`: its parts, by pointer into the later document, or for a removal into the former.
-    `former`: the replaced value; None if there was none.
+    `former`: the replaced value; None if there was none, or an empty one.
     """
 
     before: str | None

@@ -54,7 +54,7 @@ class Owned(Struct, frozen=True, gc=False):
 
 
 def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]) -> Owned | None:
-    """Return a Pod as its service's, None without an owner."""
+    """Return the ownership of a Pod, None if no service owns it."""
     namespace = pod.metadata.namespace
     if _is_left_alone(pod, compiled):
         return None
