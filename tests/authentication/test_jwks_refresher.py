@@ -262,7 +262,9 @@ async def test_one_that_does_not_answer_in_time_has_failed() -> None:
 
 async def test_after_a_failure_it_tries_again_soon_and_then_less_often() -> None:
     found = fetching(RefreshTiming())
-    pauses = [found.keys._pause_seconds(failures) for failures in (0, 1, 2, 3, 10, 1000)]
+    after_success = found.keys._pause_seconds(is_good=True)
+    after_failure = [found.keys._pause_seconds(is_good=False) for _ in range(1000)]
+    pauses = [after_success, *(after_failure[failures - 1] for failures in (1, 2, 3, 10, 1000))]
     longest = [STALE_MAX / 3, 1, 2, 4, STALE_MAX / 3, STALE_MAX / 3]
     assert all(0.8 * bound <= pause <= bound for pause, bound in zip(pauses, longest, strict=True)), pauses
 

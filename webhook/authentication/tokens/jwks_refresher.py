@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from webhook.authentication.tokens.jwks import claimed_by
 from webhook.errors import UserError
 from webhook.ports import Clock, TokenKey
+from webhook.support.backoff import Backoff
 
 _US = 1_000_000
+_JITTER = 0.2
+"""Part of a delay that is random: replicas must not fetch in step."""
 
 Fetch = Callable[[], Awaitable[Mapping[str, TokenKey]]]
 """Returns keys by kid; UserError if that fails."""
@@ -79,6 +82,7 @@ class JwksRefresher:
         self._pace = pace
         # Three fetches within the maximum age, so that one failure does not expire the keys.
         self._interval_seconds = min(pace.interval_seconds, stale_max_seconds / 3)
+        self._backoff = Backoff(pace.first_pause_seconds, self._interval_seconds, jitter=_JITTER)
         self._keys: Mapping[str, TokenKey] = {}
         self._generation = 1
         self._end_us: tuple[int, ...] = (0, 0)
@@ -108,12 +112,10 @@ class JwksRefresher:
 
     async def run(self) -> None:
         """Fetch until cancelled."""
-        failures = 0
         try:
             while True:
                 is_good = await asyncio.shield(self._fetch_once())
-                failures = 0 if is_good else failures + 1
-                await asyncio.sleep(self._pause_seconds(failures))
+                await asyncio.sleep(self._pause_seconds(is_good=is_good))
         finally:
             if self._fetching is not None:
                 self._fetching.cancel()
@@ -164,8 +166,9 @@ class JwksRefresher:
             self._keys = keys
             self._generation += 1
 
-    def _pause_seconds(self, failures: int) -> float:
-        """Return the delay until the next fetch, with up to a fifth of jitter: replicas must not fetch in step."""
-        doubled = self._pace.first_pause_seconds * 2.0 ** min(failures - 1, 30)
-        pause = min(self._interval_seconds, doubled) if failures else self._interval_seconds
-        return pause * random.uniform(0.8, 1)  # noqa: S311  spreads load, guards nothing
+    def _pause_seconds(self, *, is_good: bool) -> float:
+        """Return the delay until the next fetch."""
+        if not is_good:
+            return self._backoff.next_seconds()
+        self._backoff.reset()
+        return self._interval_seconds * random.uniform(1 - _JITTER, 1)  # noqa: S311  spreads load, guards nothing
