@@ -119,9 +119,3 @@ def test_the_page_on_the_policy_names_every_field_that_is_in_force() -> None:
         assert rendered is not None
         missing = {key for key in keys(plain(rendered)) if not re.search(rf"\b{key}\b", page)}
         assert missing == set(), name
-
-
-def test_links_of_the_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"

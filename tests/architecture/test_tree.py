@@ -25,6 +25,12 @@ def place(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def words() -> set[str]:
+    """Return the words that modules and folders are named with."""
+    names = {name for path in SOURCES for name in path.relative_to(ROOT).with_suffix("").parts}
+    return {word for name in names for word in name.split("_") if word}
+
+
 def test_a_folder_holds_at_most_fifteen_modules() -> None:
     modules = Counter(place(path.parent) for path in SOURCES if path.stem != "__init__")
     assert {folder: count for folder, count in modules.items() if count > MOST_MODULES_IN_A_FOLDER} == {}
@@ -36,15 +42,11 @@ def test_half_of_the_modules_are_short() -> None:
 
 def test_names_of_modules_and_folders_are_words_of_the_glossary() -> None:
     """A word that Kubernetes, Redis, TLS, HTTP or Python readers know may be added; a riddle may not."""
-    names = {name for path in SOURCES for name in path.relative_to(ROOT).with_suffix("").parts}
-    words = {word for name in names for word in name.split("_") if word}
-    assert sorted(words - GLOSSARY) == []
+    assert sorted(words() - GLOSSARY) == []
 
 
 def test_the_glossary_has_no_word_that_is_not_used() -> None:
-    names = {name for path in SOURCES for name in path.relative_to(ROOT).with_suffix("").parts}
-    words = {word for name in names for word in name.split("_") if word}
-    assert sorted(GLOSSARY - words) == []
+    assert sorted(GLOSSARY - words()) == []
 
 
 def test_a_public_class_name_has_one_meaning() -> None:
