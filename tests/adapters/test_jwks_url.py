@@ -13,7 +13,7 @@ from aiohttp import web
 
 from certs.files import write_key_pair
 from tests.harness.identity import Pki, jwks, signer
-from tests.harness.serving import Files, serving
+from tests.harness.server_process import Files, serving
 from webhook.adapters.jwks_url import JwksUrl
 from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX
 from webhook.errors import UserError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.overriding import Still, Told, entry
+from tests.harness.overrides import Still, Told, entry
 from webhook.adapters.overrides_file import FileBook, OverridesFile
 from webhook.core.overrides_document.loading import LARGEST_BYTES
 from webhook.errors import UserError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.checking import Here
+from tests.harness.policy_checks import Here
 from webhook.adapters import policy_file
 from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose

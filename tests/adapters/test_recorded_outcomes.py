@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cli.running import podgate
-from tests.harness.raw import eventually
+from tests.harness.raw_http import eventually
 from tests.harness.records import AT_US, policy
-from tests.harness.serving import Files, pod, serving
+from tests.harness.server_process import Files, pod, serving
 from webhook.adapters import recorder
 from webhook.adapters.recorder import WAITING_MAX, Recorder
 from webhook.core.breaker.outcome import Outcomes

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tests.cli.running import podgate
 from tests.harness.records import ADMITTED, AT_NS, AT_US, QUOTA_DENIED, policy
-from tests.harness.serving import Files, pod, serving
+from tests.harness.server_process import Files, pod, serving
 from webhook.adapters import recorder
 from webhook.adapters.recorder import WAITING_MAX, Recorder
 from webhook.adapters.recorder.file import RecordFile

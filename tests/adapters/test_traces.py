@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.harness.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, policy, review, transition
-from tests.harness.serving import Files, pod, serving
+from tests.harness.server_process import Files, pod, serving
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX, Traces, open_traces
 from webhook.core.admission.decision import Half, StageNote, WouldWrite
 from webhook.core.breaker import State

@@ -7,7 +7,7 @@ import pytest
 
 from tests.adapters.test_metrics import samples
 from tests.core.reviewing import Gate, policy_of
-from tests.harness.serving import Files, serving
+from tests.harness.server_process import Files, serving
 from webhook.adapters.metrics import Metrics, ProcessRole, families
 from webhook.adapters.metrics.zeros import zeros
 from webhook.controller import reports

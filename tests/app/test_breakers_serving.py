@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.harness.serving import Files, Serving, pod, serving
-from tests.harness.spinner import spinning
+from tests.harness.server_process import Files, Serving, pod, serving
+from tests.harness.stall_meter import spinning
 from tests.redis_servers import RedisServer, usual_names
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched

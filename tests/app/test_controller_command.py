@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.running import installed
 from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, until
-from tests.harness.serving import Files, Serving, serving
+from tests.harness.server_process import Files, Serving, serving
 from tests.redis_servers import RedisServer, usual_names
 from tests.redis_servers.inventory import names
 from webhook.adapters.clocks import SystemClock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.app.test_manual_breakers import POLICY
 from tests.app.test_overrides_serving import entry, write
-from tests.harness.serving import Files
+from tests.harness.server_process import Files
 from webhook.adapters.clocks import VirtualClock, WallClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import open_sources

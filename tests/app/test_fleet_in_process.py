@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.harness.serving import POLICY, Files, Serving, serving
+from tests.harness.server_process import POLICY, Files, Serving, serving
 
 FLEET = POLICY.replace("quota: {windows", "quota: {scope: Fleet, windows")
 REASON = "services[0].quota.scope: Fleet: `serve --store memory` counts only its own Pods: give it --store redis://"

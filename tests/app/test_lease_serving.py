@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, drop, fake_apiserver, until
-from tests.harness.raw import BODY, eventually, head, line, sized, status
-from tests.harness.serving import Files, serving
+from tests.harness.raw_http import BODY, eventually, head, line, sized, status
+from tests.harness.server_process import Files, serving
 
 NAME = "podgate-leader"
 HELD = "lease podgate-system/podgate-leader is held by "

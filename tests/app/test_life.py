@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from certs.authority import Authority
 from certs.files import write_key_pair
 from tests.harness.identity import Pki
-from tests.harness.raw import BODY, eventually, head, line, sized, status
-from tests.harness.serving import Files, Serving, serving
+from tests.harness.raw_http import BODY, eventually, head, line, sized, status
+from tests.harness.server_process import Files, Serving, serving
 from webhook.app import supervision
 
 

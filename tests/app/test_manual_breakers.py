@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from tests.app.test_overrides_serving import entry, service, status, until, write
 from tests.cli.running import podgate
-from tests.harness.serving import Files, Serving, pod, serving
+from tests.harness.server_process import Files, Serving, pod, serving
 from webhook.offline.simulator import Ask
 
 POLICY = """\

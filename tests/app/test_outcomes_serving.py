@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.harness.raw import eventually, head, line, status
-from tests.harness.serving import Files, Serving, pod, serving
+from tests.harness.raw_http import eventually, head, line, status
+from tests.harness.server_process import Files, Serving, pod, serving
 from tests.redis_servers import RedisServer
 from tests.redis_servers.inventory import names
 from webhook.offline.simulator import Ask

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from tests.harness.serving import Files, Serving, pod, serving
+from tests.harness.server_process import Files, Serving, pod, serving
 from webhook.offline.simulator import Ask
 
 POLICY = """\

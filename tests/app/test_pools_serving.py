@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from tests.cli.running import podgate
-from tests.harness.serving import Files, pod, serving
+from tests.harness.server_process import Files, pod, serving
 from webhook.offline.simulator import Ask
 
 POLICY = """\

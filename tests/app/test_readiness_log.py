@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from certs.files import write_key_pair
-from tests.harness.raw import eventually
-from tests.harness.serving import Files, serving
+from tests.harness.raw_http import eventually
+from tests.harness.server_process import Files, serving
 from tests.server.test_hardening import log
 from webhook.adapters.logs import Logs
 from webhook.app.supervision import ReadinessLog

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.raw import BODY, eventually, head, line, sized
-from tests.harness.serving import Files, Serving, serving
+from tests.harness.raw_http import BODY, eventually, head, line, sized
+from tests.harness.server_process import Files, Serving, serving
 from tests.secrets import PASSWORD, PLANTED, Planted
 from tests.server.test_hardening import log
 

@@ -21,10 +21,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from certs.authority import Authority, KeyPair
 from certs.tokens.issuer import certificate_binding
-from tests.harness.forwarding import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
 from tests.harness.identity import AUDIENCE, IDENTITIES, ISSUER, SUBJECT, der, unreadable
-from tests.harness.raw import BODY, eventually, head, line, sized, status
-from tests.harness.serving import serving
+from tests.harness.proxied_server import BEHIND_A_PROXY, HEADER, PROXY, Forwarding, digest, encoded, pem, said_of
+from tests.harness.raw_http import BODY, eventually, head, line, sized, status
+from tests.harness.server_process import serving
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificates.chain_verifier import ClientChainVerifier, ForeignCertificateError

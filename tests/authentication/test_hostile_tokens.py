@@ -25,7 +25,7 @@ from tests.authentication.hostile_tokens.making import (
     useless_keys,
 )
 from tests.harness.identity import Pki
-from tests.harness.serving import Files, serving
+from tests.harness.server_process import Files, serving
 from webhook.authentication.reasons import AuthFailure
 
 GROUPS = ("algorithm", "key", "header", "encoding", "signature", "claims", "binding", "replay", "size")

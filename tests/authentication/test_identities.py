@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority, KeyPair
 from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signer, unreadable
-from tests.harness.serving import Files, serving
+from tests.harness.server_process import Files, serving
 from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificates.certificate_identity import read_certificate

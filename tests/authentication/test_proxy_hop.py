@@ -12,10 +12,10 @@ import pytest
 
 from certs.authority import KeyPair
 from certs.tokens.issuer import certificate_binding
-from tests.harness.forwarding import HEADER, PROXY, Forwarding, pem, said_of
 from tests.harness.identity import Pki
-from tests.harness.raw import BODY
-from tests.harness.serving import Serving, serving
+from tests.harness.proxied_server import HEADER, PROXY, Forwarding, pem, said_of
+from tests.harness.raw_http import BODY
+from tests.harness.server_process import Serving, serving
 from tests.proxies import Hop, hop, names
 from tests.proxies.inventory import REQUIREMENTS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.serving import Files, serving
+from tests.harness.server_process import Files, serving
 from webhook.authentication.tokens.revocations import RevocationFile, parse_revocations
 from webhook.errors import UserError
 

@@ -17,8 +17,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from tests.adapters.test_traces import collector
 from tests.harness.identity import Pki, Signer
-from tests.harness.raw import BODY, head, line, sized
-from tests.harness.serving import POLICY, Files, Serving, pod, serving
+from tests.harness.raw_http import BODY, head, line, sized
+from tests.harness.server_process import POLICY, Files, Serving, pod, serving
 from tests.policy.test_policy_webhook import review as policy_review
 from webhook import settings
 from webhook.authentication.reasons import AuthFailure

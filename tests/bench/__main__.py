@@ -29,7 +29,7 @@ from tests.bench.connecting import connections
 from tests.bench.empty import empty_server
 from tests.bench.measuring import CONNECTIONS, Target, ratio, report, take_turns
 from tests.bench.traffic import ADMITTED, POLICY, REFUSED, Traffic
-from tests.harness.serving import Files, serving
+from tests.harness.server_process import Files, serving
 from tests.redis_servers import RedisServer, program
 
 ROUNDS = 15

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from tests.bench.measuring import Target, cpu_seconds, line, send
-from tests.harness.serving import Files
+from tests.harness.server_process import Files
 
 
 async def connections(targets: Sequence[Target], files: Files, rounds: int, count: int) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.bench.traffic import Traffic
-from tests.harness.serving import Files
+from tests.harness.server_process import Files
 
 CONNECTIONS = 16
 _CPU_OF_PROCESS = 2

@@ -16,7 +16,7 @@ from typing import Any
 import uvloop
 
 from tests.core.reviewing import body, pod
-from tests.harness.spinner import spinning
+from tests.harness.stall_meter import spinning
 from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore

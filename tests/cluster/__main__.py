@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from tests.cluster import standing
+from tests.cluster import persistent_cluster
+from tests.cluster.admission_configuration import NAMESPACE, SERVICE, Caller
 from tests.cluster.binaries import Binaries, binaries
-from tests.cluster.callers import NAMESPACE, SERVICE, Caller
 from tests.cluster.kwok import NODES
 from tests.cluster.toolchain import BuildError
 
@@ -55,7 +55,7 @@ def up(folder: Path, port: int, certificate: Path, key: Path, token: Path) -> No
     folder = folder.absolute()
     programs = _programs()
     options = {"--port": str(port), "--certificate": certificate, "--key": key, "--token": token}
-    new = standing.up(folder, *(str(part) for option in options.items() for part in option))
+    new = persistent_cluster.up(folder, *(str(part) for option in options.items() for part in option))
     click.echo("A control plane is up." if new else "A control plane was up already, and is left as it is.", err=True)
     click.echo(f"export KUBECONFIG={shlex.quote(str(folder / 'admin.kubeconfig'))}")
     click.echo(f'export PATH={shlex.quote(str(programs.kubectl.parent))}:"$PATH"')
@@ -72,7 +72,7 @@ def up(folder: Path, port: int, certificate: Path, key: Path, token: Path) -> No
 @_folder
 def down(folder: Path) -> None:
     """End the cluster, and leave nothing of it."""
-    ended = standing.down(folder.absolute())
+    ended = persistent_cluster.down(folder.absolute())
     click.echo("The control plane is down." if ended else "No control plane is up.", err=True)
 
 
@@ -81,7 +81,7 @@ def down(folder: Path) -> None:
 @_webhook
 def hold(folder: Path, port: int, certificate: Path, key: Path, token: Path) -> None:
     """Hold a cluster until SIGTERM: what `up` starts."""
-    standing.hold(folder.absolute(), {port: Caller(certificate, key, token)})
+    persistent_cluster.hold(folder.absolute(), {port: Caller(certificate, key, token)})
 
 
 def _programs() -> Binaries:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cluster.callers import stand_in_service
+from tests.cluster.admission_configuration import stand_in_service
 from tests.cluster.controlplane import API_ALONE, COMPONENTS, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.kwok import NODES

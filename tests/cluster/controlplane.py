@@ -9,13 +9,13 @@ from typing import Any, Self
 from urllib.request import urlopen
 
 from tests.cluster import components
-from tests.cluster.access import Access
+from tests.cluster.admission_configuration import Caller, admission_configuration
 from tests.cluster.binaries import Binaries, binaries
-from tests.cluster.callers import Caller, admission_configuration
 from tests.cluster.certificates import ClusterAuthority
 from tests.cluster.components import Ports
-from tests.cluster.entrances import Entrance, Entrances
+from tests.cluster.kubectl import Access
 from tests.cluster.kwok import KWOK_OBJECTS, is_usable
+from tests.cluster.load_balancer import Entrance, Entrances
 from tests.cluster.processes import ComponentError, Processes, free_ports
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from certs.authority import KeyPair, server_names
 from certs.files import write_key_pair
-from tests.cluster.callers import SERVICE_HOST, Caller
+from tests.cluster.admission_configuration import SERVICE_HOST, Caller
 from tests.harness.identity import AUDIENCE, Pki, Signer, segment
-from tests.harness.serving import Files
+from tests.harness.server_process import Files
 
 CLUSTER_TOKEN = "cluster-token"
 """Good certificate, and a token file that a test fills, such as from `kubectl create token`."""

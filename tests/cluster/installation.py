@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.callers import NAMESPACE
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Entrance
+from tests.cluster.load_balancer import Entrance
 from tests.cluster.server import PODGATE, Server
-from tests.harness.serving import Files
+from tests.harness.server_process import Files
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, configmap, load
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.access import Access
+from tests.cluster.kubectl import Access
 
 
 def mount(found: dict[str, Any], folder: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Self
 from urllib.request import urlopen
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Target
+from tests.cluster.load_balancer import Target
 
 PODGATE = ("-m", "webhook")
-HASTY = ("-P", Path(__file__).with_name("hasty.py"))
+HASTY = ("-P", Path(__file__).with_name("short_intervals.py"))
 """The same, with short times."""
 
 

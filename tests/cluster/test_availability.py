@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Entrance, Entrances
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 from tests.cluster.load import PLACEMENT, POD, Load
+from tests.cluster.load_balancer import Entrance, Entrances
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -8,12 +8,12 @@ import pytest
 
 from certs.authority import KeyPair
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Target
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
-from tests.harness.forwarding import BEHIND_A_PROXY, PROXY, Forwarding
+from tests.cluster.load_balancer import Target
 from tests.harness.identity import Pki
-from tests.harness.serving import Files
+from tests.harness.proxied_server import BEHIND_A_PROXY, PROXY, Forwarding
+from tests.harness.server_process import Files
 from tests.proxies import Hop, hop, names
 
 POLICY = """\

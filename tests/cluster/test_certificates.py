@@ -24,11 +24,11 @@ from certs.cluster.webhooks import INJECTED_FROM, find
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
 from certs.tokens.issuer import key_pem
-from tests.cluster.callers import NAMESPACE, stand_in_service
+from tests.cluster.admission_configuration import NAMESPACE, stand_in_service
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import CONTROLLER_ACCOUNT, MANIFESTS, SERVICE_ACCOUNT
-from tests.cluster.keeping import CONFIGURATIONS, SECRETS, Keeping, forget, keeping, kept_plane
+from tests.cluster.managed_certificates import CONFIGURATIONS, SECRETS, Keeping, forget, keeping, kept_plane
 from tests.cluster.server import HASTY, Server
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes import connect

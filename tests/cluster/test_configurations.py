@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Entrance
 from tests.cluster.identities import Identities
-from tests.cluster.recorder import Recorder
+from tests.cluster.load_balancer import Entrance
+from tests.cluster.recording_webhook import Recorder
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load

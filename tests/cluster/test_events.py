@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from tests.cluster.callers import NAMESPACE
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import POLICY, Installation, installed

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.callers import NAMESPACE
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed

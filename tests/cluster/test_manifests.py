@@ -18,12 +18,12 @@ from certs.cluster.injection import CaInjection
 from certs.cluster.secrets import SecretStore
 from certs.cluster.webhooks import CONFIGURATIONS
 from certs.errors import CertsError
-from tests.cluster import shipped
-from tests.cluster.callers import NAMESPACE
+from tests.cluster import manifests
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Entrances
 from tests.cluster.kwok import NODES
-from tests.cluster.readme import SERVER, Site, mounted
+from tests.cluster.load_balancer import Entrances
+from tests.cluster.readme_steps import SERVER, Site, mounted
 from webhook import settings
 from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
@@ -40,7 +40,7 @@ HEADER = """\
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:podgate"
 CONTROLLER = f"system:serviceaccount:{NAMESPACE}:podgate-controller"
 CALLER = f"system:serviceaccount:{NAMESPACE}:kube-apiserver-caller"
-NUMBERED = sorted(path.name for path in shipped.FOLDER.glob("[0-9]*.yaml"))
+NUMBERED = sorted(path.name for path in manifests.FOLDER.glob("[0-9]*.yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -49,24 +49,24 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with Entrances() as doors, ControlPlane() as plane:
         plane.add_nodes(*NODES)
         found = Site(plane, tmp_path_factory.mktemp("site"), doors.open())
-        for step in shipped.steps()[:2]:
+        for step in manifests.steps()[:2]:
             found.take(step)
         yield found
 
 
 def test_the_webhooks_are_those_of_the_policy_beside_them(*, refresh_goldens: bool) -> None:
-    loaded = load(shipped.policy().encode(), Purpose.SERVE)
+    loaded = load(manifests.policy().encode(), Purpose.SERVE)
     assert loaded.warnings == ()
-    client = ClientConfig(ServiceReference(), shipped.PLACEHOLDER)
+    client = ClientConfig(ServiceReference(), manifests.PLACEHOLDER)
     rendered = HEADER + yaml_stream(configurations(loaded.policy.policy, client))
     if refresh_goldens:
-        shipped.WEBHOOKS.write_text(rendered)
-    assert shipped.WEBHOOKS.read_text() == rendered
+        manifests.WEBHOOKS.write_text(rendered)
+    assert manifests.WEBHOOKS.read_text() == rendered
 
 
 def test_every_numbered_manifest_is_applied_but_the_webhooks() -> None:
-    listed = yaml.safe_load((shipped.FOLDER / "kustomization.yaml").read_text())["resources"]
-    assert [*listed, shipped.WEBHOOKS.name] == NUMBERED
+    listed = yaml.safe_load((manifests.FOLDER / "kustomization.yaml").read_text())["resources"]
+    assert [*listed, manifests.WEBHOOKS.name] == NUMBERED
 
 
 def test_the_deployments_flags_are_the_servers_and_its_pod_outlives_the_longest_shutdown(
@@ -79,7 +79,7 @@ def test_the_deployments_flags_are_the_servers_and_its_pod_outlives_the_longest_
     assert flags == {}, "the server has no such flags"
     understood = settings.parse(named, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert understood.serving_ca == tmp_path / "tls/serving-ca.crt", "it is ready only where the API server believes it"
-    pod = shipped.pod_spec()
+    pod = manifests.pod_spec()
     [container] = pod["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert (understood.listen.port, understood.plain_listen.port) == (ports["admission"], ports["plain"])
@@ -89,12 +89,12 @@ def test_the_deployments_flags_are_the_servers_and_its_pod_outlives_the_longest_
 
 def test_kube_apiserver_calls_with_a_token_whose_keys_the_deployment_is_given() -> None:
     """By the DaemonSet, and by hand in step 3, it is the same one."""
-    [daemon_set] = yaml.safe_load_all((shipped.FOLDER / "apiserver/daemonset.yaml").read_text())
+    [daemon_set] = yaml.safe_load_all((manifests.FOLDER / "apiserver/daemonset.yaml").read_text())
     [container] = daemon_set["spec"]["template"]["spec"]["containers"]
     keys = {"own": "--jwks", "cluster": "--cluster-keys"}
     [issuer] = [issuer for issuer in keys if f"--token={issuer}" in container["args"]]
-    assert keys[issuer] in shipped.arguments()
-    *_, on_the_node, _ = shipped.steps()
+    assert keys[issuer] in manifests.arguments()
+    *_, on_the_node, _ = manifests.steps()
     assert f"--token {issuer} " in on_the_node
 
 
@@ -125,7 +125,7 @@ def test_the_old_server_is_asked_to_end_before_the_new_one_is_ready(site: Site) 
 
 
 def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_let_go() -> None:
-    [container] = shipped.pod_spec()["containers"]
+    [container] = manifests.pod_spec()["containers"]
     before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert before + 10 < server._LEASE_PATIENCE_SECONDS
     assert LeaseTiming().duration_seconds + 10 < server._LEASE_PATIENCE_SECONDS, "nor for that of a dead one to expire"
@@ -317,7 +317,7 @@ def test_a_server_beside_a_redis_need_not_see_pods(controllers_site: Site) -> No
 
 
 def test_the_controllers_flags_are_its_own() -> None:
-    [deployment] = yaml.safe_load_all((shipped.FOLDER / "redis/31-controller.yaml").read_text())
+    [deployment] = yaml.safe_load_all((manifests.FOLDER / "redis/31-controller.yaml").read_text())
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     flags = dict(argument.split("=", 1) for argument in container["args"])
     named = {item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.ControllerSettings)}
@@ -354,7 +354,7 @@ def test_the_webhooks_as_they_are_shipped_keep_no_pod_out(site: Site) -> None:
 
 
 def test_who_takes_every_step_of_the_readme_has_pods_judged_by_the_policy(site: Site) -> None:
-    *_, on_the_node, webhooks = shipped.steps()
+    *_, on_the_node, webhooks = manifests.steps()
     site.take(on_the_node)
     site.restart_api_server()
     address = site.start_server()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.running import podgate
-from tests.cluster.callers import NAMESPACE
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed

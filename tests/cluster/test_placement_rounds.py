@@ -11,9 +11,9 @@ from tests.cluster.identities import Identities
 from tests.cluster.installation import installed
 from tests.cluster.kwok import ZONE
 from tests.cluster.placement.classes import classes, priority_class, runtime_class
-from tests.cluster.placement.neighbour import neighbour
+from tests.cluster.placement.other_webhook import neighbour
 from tests.cluster.placement.pods import pod, policy, service
-from tests.cluster.placement.tap import Exchange, Tap, tapped
+from tests.cluster.placement.review_tap import Exchange, Tap, tapped
 
 Json = dict[str, Any]
 SPACE = "rounds"

@@ -14,7 +14,11 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import installed
 from tests.cluster.placement.classes import classes, priority_class, runtime_class
-from tests.cluster.placement.judging import (
+from tests.cluster.placement.nodes import sites
+from tests.cluster.placement.review_tap import tapped
+from tests.cluster.placement.sample import Case, cases, document, resource_cases
+from tests.cluster.placement.sample_run import UNMATCHED, Outcome, empty, refusal_without_us, run, wait_asked
+from tests.cluster.placement.verification import (
     OWNED,
     amounts_of,
     denied_fields,
@@ -23,10 +27,6 @@ from tests.cluster.placement.judging import (
     user_allows,
     without_empty,
 )
-from tests.cluster.placement.run import UNMATCHED, Outcome, empty, refusal_without_us, run, wait_asked
-from tests.cluster.placement.sample import Case, cases, document, resource_cases
-from tests.cluster.placement.sites import sites
-from tests.cluster.placement.tap import tapped
 from tests.core.api_server import defaulted, qos_class
 from tests.core.generating.words import GLOBAL_DEFAULT, NAMESPACE, PRIORITY_CLASSES, RUNTIME_CLASSES
 from tests.core.oracle import neighbours

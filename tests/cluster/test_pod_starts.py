@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.cli.running import podgate
+from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.kwok import node
-from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
-from tests.cluster.starts import BAD, UNSCHEDULED, deploy, ready, refusals, report, scale
+from tests.cluster.pod_starts import BAD, UNSCHEDULED, deploy, ready, refusals, report, scale
 from tests.redis_servers import RedisServer, names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.callers import NAMESPACE
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import LAST_GOOD, POLICY, Installation, installed

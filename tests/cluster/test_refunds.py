@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
-from tests.cluster.recorder import Answer, Recorder, admit
+from tests.cluster.recording_webhook import Answer, Recorder, admit
 from tests.redis_servers import RedisServer, names
 from webhook.controller import ControllerTiming
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED

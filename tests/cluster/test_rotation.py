@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import hashes
 
 from certs.ca_generations import issuer_of
 from certs.cluster.ca_controller import SERVING
+from tests.cluster.controller_fixture import leads
 from tests.cluster.identities import Identities
 from tests.cluster.load import PLACEMENT, POD, Load
-from tests.cluster.reconciling import leads
-from tests.cluster.rotating import Lives, Rotating, rotating
+from tests.cluster.rotation_fixture import Lives, Rotating, rotating
 from tests.cluster.server import Server
 from tests.redis_servers import RedisServer
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import shipped
+from tests.cluster import manifests
+from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
 from tests.redis_servers import RedisServer, names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 NAME = "servicestatuses.podgate.io"
-CRD = str(shipped.FOLDER / "05-servicestatus.yaml")
+CRD = str(manifests.FOLDER / "05-servicestatus.yaml")
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy

@@ -13,7 +13,7 @@ import click
 import jsonschema
 import pytest
 
-from tests.cluster.shipped import arguments, pod_spec
+from tests.cluster.manifests import arguments, pod_spec
 from tests.compose import shipped
 from webhook.cli import root
 from webhook.core.document import Purpose, load

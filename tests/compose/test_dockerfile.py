@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.shipped import pod_spec
+from tests.cluster.manifests import pod_spec
 from tests.compose import shipped
 
 ROOT = shipped.ROOT

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.harness.checking import Here
+from tests.harness.policy_checks import Here
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, WatchedNamespaces, connect
 from webhook.core.policy.model import LoadedPolicy
 from webhook.policy.current_policy import CurrentPolicy

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.controller.world import compiled
-from tests.harness.serving import Files
+from tests.harness.server_process import Files
 from webhook.adapters.clocks import SystemClock, VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import open_sources

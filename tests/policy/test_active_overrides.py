@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.harness.overriding import END_US, Still, Told, entry
+from tests.harness.overrides import END_US, Still, Told, entry
 from webhook.app.offline import Offline
 from webhook.core.document import Purpose, load
 from webhook.core.overrides import LiveOverrides

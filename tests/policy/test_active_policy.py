@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.reviewing import body, pod, policy_of
-from tests.harness.overriding import END_US, Still, Told, entry
+from tests.harness.overrides import END_US, Still, Told, entry
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore

@@ -15,7 +15,7 @@ from tests.adapters.test_policy_file import FakeClock, Recorder, document
 from tests.core.document.documents import HEAD, with_service
 from tests.core.policy_admission.test_policy_review import GOOD, config_map
 from tests.core.reviewing import Gate, policy_of
-from tests.harness.checking import Here
+from tests.harness.policy_checks import Here
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.policy_process import parent
 from webhook.adapters.policy_process.parent import PolicyProcess

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.harness.serving import POLICY, Files, serving
+from tests.harness.server_process import POLICY, Files, serving
 
 
 def review(text: str) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.processes import ComponentError, Processes, free_ports
-from tests.harness.forwarding import Forwarding, pem
+from tests.harness.proxied_server import Forwarding, pem
 from tests.proxies.inventory import program
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"

@@ -1,9 +1,9 @@
-"""Golden pairs: POLICY/policy.yaml, POLICY/CASE/request.json as a kube-apiserver sends it, and what both halves answer.
+"""Golden pairs: POLICY/CASE/request.json as a kube-apiserver sends it, with the responses of both webhooks.
 
-Every request is put to both halves: none may stumble over what the other one gets. `error` stands for a 4xx.
-What stands in policies/ is about the policy itself, and is answered without one. Both that and recorded/ come from a
-real API server (tests/cluster/test_shapes.py); elsewhere are other policies, and what takes a fault to be sent at all.
-`pytest tests/reviews --refresh-goldens` writes every response.json anew: read the difference.
+Both webhooks review every request; neither may fail on a request meant for the other. `error` stands for a 4xx.
+The requests in policies/ concern the policy itself and need none. Those and recorded/ come from a real API server
+(tests/cluster/test_recorded_reviews.py). The other folders have other policies, or requests that only a fault sends.
+`pytest tests/reviews --refresh-goldens` rewrites every response.json: read the difference.
 """
 
 import base64

@@ -20,9 +20,9 @@ import yaml
 from tests.authentication.test_secret_path import SECRET, Reduced, reduced
 from tests.harness.attackers import Attack, attacking
 from tests.harness.identity import Signer
-from tests.harness.raw import BODY, eventually, head, line, sized, status
-from tests.harness.serving import Files, Serving, serving
-from tests.harness.spinner import Gaps, spinning
+from tests.harness.raw_http import BODY, eventually, head, line, sized, status
+from tests.harness.server_process import Files, Serving, serving
+from tests.harness.stall_meter import Gaps, spinning
 
 SOAK = os.environ.get("PODGATE_TEST_FLOOD", "") == "soak"
 STALLED, DRIPPING, BAD, SECONDS = (500, 500, 50, 60.0) if SOAK else (500, 500, 20, 5.0)

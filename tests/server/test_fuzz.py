@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from tests.core.admission.test_review import anything, places
 from tests.core.strategies import pods
-from tests.harness.raw import BODY, Line, head, sized
-from tests.harness.serving import POLICY, Files, Serving, serving
+from tests.harness.raw_http import BODY, Line, head, sized
+from tests.harness.server_process import POLICY, Files, Serving, serving
 from tests.policy.test_policy_webhook import review as policy_review
 from webhook.support.event_loop import EventLoop
 

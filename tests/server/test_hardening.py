@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.harness.raw import BODY, Line, chunked, eventually, head, line, sized, status
-from tests.harness.serving import POLICY, Files, Serving, serving
+from tests.harness.raw_http import BODY, Line, chunked, eventually, head, line, sized, status
+from tests.harness.server_process import POLICY, Files, Serving, serving
 
 PROC = Path("/proc")
 SECRET = "c2VjcmV0LW9mLWEtdG9rZW4"

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.harness.identity import Pki, segment
-from tests.harness.serving import POLICY, Files, Serving, pod, serving
+from tests.harness.server_process import POLICY, Files, Serving, pod, serving
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 

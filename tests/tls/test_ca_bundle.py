@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority
 from tests.harness.identity import Pki
-from tests.harness.raw import eventually
-from tests.harness.serving import Files, Serving, serving
+from tests.harness.raw_http import eventually
+from tests.harness.server_process import Files, Serving, serving
 from webhook.errors import UserError
 from webhook.tls.ca_bundle import CaBundleFile
 from webhook.tls.context import TlsFiles

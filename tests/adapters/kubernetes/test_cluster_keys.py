@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tests.harness.fake_apiserver import FakeApiServer, Fault, drop, fake_apiserver, refuse, say
 from tests.harness.identity import jwks, signer
-from tests.harness.serving import Files, serving
+from tests.harness.server_process import Files, serving
 from webhook.adapters.kubernetes import ClusterKeys, connect
 from webhook.adapters.kubernetes.cluster_keys import DISCOVERY, JWKS
 from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, fake_apiserver, refuse, until
-from tests.harness.overriding import Still, Told, entry
+from tests.harness.overrides import Still, Told, entry
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapBook, ConfigMapOverrides, connect
 from webhook.errors import UserError
 from webhook.policy.active_overrides import ActiveOverrides

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from tests.adapters.test_policy_file import FakeClock, Recorder, document
-from tests.harness.checking import Here
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, fake_apiserver, hang, refuse, say, until
+from tests.harness.policy_checks import Here
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, connect
 from webhook.core.document.yaml.text import LARGEST_BYTES
 from webhook.policy.current_policy import CurrentPolicy

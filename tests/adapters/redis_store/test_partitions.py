@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-from tests.cluster.relay import relay, reset
+from tests.cluster.tcp_relay import relay, reset
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names, program
 from webhook.adapters.clocks import SystemClock

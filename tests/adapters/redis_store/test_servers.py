@@ -14,7 +14,7 @@ import redis
 from redis.asyncio import Redis
 
 from certs.files import write_key_pair
-from tests.cluster.observing import listens, runs, until
+from tests.cluster.host_processes import listens, runs, until
 from tests.cluster.processes import ComponentError
 from tests.cluster.toolchain import BuildError
 from tests.harness.identity import Pki

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.cluster.recording.scene import NODE, SPACE
+from tests.cluster.recording.environment import NODE, SPACE
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE
 
 ZONE = "topology.kubernetes.io/zone"

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.recorder import Call, Recorder
-from tests.cluster.recording import acts, objects
-from tests.cluster.recording.acts import Act, apply_policy, create, kubectl, patch
+from tests.cluster.recording import actions, objects
+from tests.cluster.recording.actions import Act, apply_policy, create, kubectl, patch
+from tests.cluster.recording.environment import CAPACITY, KUBELET, SPACE, Scene, staged
 from tests.cluster.recording.objects import pod, workload
-from tests.cluster.recording.scene import CAPACITY, KUBELET, SPACE, Scene, staged
 from tests.cluster.recording.webhooks import CONFIGURATIONS, HALVES, POLICY_PATH, by_podgate, configurations
-from tests.harness.serving import Files
+from tests.cluster.recording_webhook import Call, Recorder
+from tests.harness.server_process import Files
 from webhook.core.document.configmap import NAME, NAMESPACE
 
 
@@ -61,7 +61,7 @@ STEPS = (
     of_new("by_replica_set", "deployment-", create(workload("apps/v1", "Deployment"))),
     of_new("by_daemon_set", "daemonset-", create(workload("apps/v1", "DaemonSet", **objects.ON_OUR_NODE))),
     of_new("by_job", "job-", create(workload("batch/v1", "Job", selects=False, restartPolicy="Never"))),
-    of_new("mirror_pod_by_its_kubelet", "mirror", acts.create_mirror),
+    of_new("mirror_pod_by_its_kubelet", "mirror", actions.create_mirror),
     of_new("with_affinity_of_its_own", "choosy", create(pod("choosy", **objects.CHOOSY))),
     of_new("conflict_denied", "conflict", create(pod("conflict", **objects.CONFLICTING), refused=True)),
     of_new("conflict_overridden", "ledger", create(pod("ledger", app="ledger", **objects.CONFLICTING))),
@@ -70,11 +70,11 @@ STEPS = (
     of_new("with_forged_label_and_hash", "forged-fields", create(objects.FORGED_FIELDS)),
     of_new("daemon_set_pod_forged", "forged-owner", create(objects.FORGED_OWNER)),
     of_new("mirror_pod_forged", "forged-mirror", create(objects.FORGED_MIRROR, refused=True)),
-    Step("update_gated_tightened", "gated", acts.tighten, "UPDATE"),
+    Step("update_gated_tightened", "gated", actions.tighten, "UPDATE"),
     Step("update_gate_removed", "gated", patch("gated", _UNGATE, "--type=json", user=CAPACITY), "UPDATE"),
-    Step("update_while_being_deleted", "held", acts.let_go, "UPDATE"),
-    Step("delete", "deleted", acts.delete, "DELETE"),
-    of_running("binding", acts.run, "CREATE", "binding"),
+    Step("update_while_being_deleted", "held", actions.let_go, "UPDATE"),
+    Step("delete", "deleted", actions.delete, "DELETE"),
+    of_running("binding", actions.run, "CREATE", "binding"),
     of_running("update_of_a_label", kubectl("label", "pod", "running", "version=2")),
     of_running(
         "update_of_the_label",
@@ -107,11 +107,11 @@ STEPS = (
     # From here on kwok carries out the resize: what follows must not show the Pod.
     # No kubelet is behind the node: the API server asks before it finds out.
     of_running("exec", kubectl("exec", "running", "--", "true", refused=True), "CONNECT", "exec"),
-    of_running("eviction", acts.evict, "CREATE", "eviction"),
+    of_running("eviction", actions.evict, "CREATE", "eviction"),
     of_policy("created", apply_policy(objects.POLICY), "CREATE"),
     of_policy("changed", apply_policy(objects.CHANGED_POLICY)),
     of_policy("broken", apply_policy(objects.BROKEN_POLICY, refused=True)),
-    of_policy("labelled", acts.label_policy),
+    of_policy("labelled", actions.label_policy),
 )
 
 

@@ -4,7 +4,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.recorder import Answer
+from tests.cluster.recording_webhook import Answer
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.cluster.background import BackgroundLoop
+from tests.cluster.background_loop import BackgroundLoop
 from webhook.tls.context import TlsPaths
 
 Answer = Callable[[str, bytes], Awaitable[bytes]]

@@ -9,7 +9,7 @@ from typing import Any
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.placement.pods import pod
-from tests.cluster.recorder import Recorder
+from tests.cluster.recording_webhook import Recorder
 
 Json = dict[str, Any]
 Patch = Callable[[Json], list[Json]]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.cluster.placement.run import Outcome
+from tests.cluster.placement.sample_run import Outcome
 from tests.core.oracle import neighbours, policy
 from tests.core.oracle.classes import conflicts
 from tests.core.oracle.nodes import Node, any_term_fits, selector_fits, terms_of

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from tests.cluster.controller_fixture import Reconciling
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.reconciling import Reconciling
 
 GOOD, BAD = "good", "bad"
 """Images: what is to become of their Pods where `report` speaks for the kubelet."""

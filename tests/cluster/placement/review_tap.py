@@ -10,9 +10,9 @@ from typing import Any
 
 import aiohttp
 
-from tests.cluster.entrances import Entrance
 from tests.cluster.identities import Identities
-from tests.cluster.recorder import Recorder
+from tests.cluster.load_balancer import Entrance
+from tests.cluster.recording_webhook import Recorder
 
 Json = dict[str, Any]
 HALVES = ("mutate", "validate")

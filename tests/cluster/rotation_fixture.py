@@ -6,14 +6,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster.callers import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
+from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import MANIFESTS, installed
-from tests.cluster.keeping import CONFIGURATIONS, Keeping
 from tests.cluster.kubelet import mounted
+from tests.cluster.managed_certificates import CONFIGURATIONS, Keeping
 from tests.cluster.server import PODGATE, Server
-from tests.harness.serving import Files
+from tests.harness.server_process import Files
 
 ENTRANCE, SECOND = "rotating", "rotating-2"
 """Two ports of one Service: the API server's certificate changes behind the one that it does not use."""

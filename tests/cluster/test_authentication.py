@@ -7,7 +7,7 @@ import jwt
 import pytest
 import yaml
 
-from tests.cluster.callers import NAMESPACE
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import CLUSTER_TOKEN, Identities
 from tests.cluster.installation import Installation, installed

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import KeyPair
 from tests.harness.identity import IDENTITIES, Pki, der
-from tests.harness.serving import POLICY, Files
+from tests.harness.server_process import POLICY, Files
 
 HEADER = "X-Forwarded-Client-Cert"
 PROXY = "edge-proxy"

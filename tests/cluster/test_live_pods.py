@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.reconciling import MEMORY, Reconciling, reconciled
 from tests.redis_servers import RedisServer, names
 from webhook.core.quota import STANDING
 

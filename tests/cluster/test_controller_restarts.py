@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.cluster.callers import NAMESPACE
+from tests.cluster.admission_configuration import NAMESPACE
+from tests.cluster.controller_fixture import Reconciling, leads, reconciled
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import LEASE, installed
+from tests.cluster.pod_churn import Storm
 from tests.cluster.processes import ComponentError
-from tests.cluster.reconciling import Reconciling, leads, reconciled
 from tests.cluster.server import HASTY, Server
-from tests.cluster.storm import Storm
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport

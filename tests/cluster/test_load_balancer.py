@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.cluster.entrances import Entrance, Entrances, Target
+from tests.cluster.load_balancer import Entrance, Entrances, Target
 
 
 class Handler(socketserver.StreamRequestHandler):

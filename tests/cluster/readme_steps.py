@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import shipped
+from tests.cluster import manifests
+from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST
 from tests.cluster.binaries import binaries
-from tests.cluster.callers import NAMESPACE, SERVICE_HOST
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Entrance
+from tests.cluster.load_balancer import Entrance
 from tests.cluster.server import Server
 
 SERVER = "podgate-of-the-manifests"
@@ -30,7 +30,7 @@ class Site:
     door: Entrance
 
     def __post_init__(self) -> None:
-        shutil.copytree(shipped.FOLDER, self.folder / "manifests")
+        shutil.copytree(manifests.FOLDER, self.folder / "manifests")
         (self.folder / "bin").mkdir()
         (self.folder / "bin/kubectl").symlink_to(binaries().kubectl)
 
@@ -62,7 +62,7 @@ class Site:
         kwok only pretends to run it: the Service leads to loopback instead.
         """
         flags = mounted(self.folder / "pod")
-        for volume in shipped.pod_spec()["volumes"]:
+        for volume in manifests.pod_spec()["volumes"]:
             self._mount(volume)
         token = self.plane.kubectl("create", "token", "podgate", "-n", NAMESPACE).stdout.strip()
         flags |= {"--listen": "127.0.0.1:0", "--plain-listen": "127.0.0.1:0"}
@@ -93,7 +93,7 @@ class Site:
 
 def mounted(folder: Path) -> dict[str, str]:
     """Return the Deployment's flags where its mounts are folders in `folder`, with an empty file for each they name."""
-    flags = {flag: text.replace("/etc/podgate", str(folder)) for flag, text in shipped.arguments().items()}
+    flags = {flag: text.replace("/etc/podgate", str(folder)) for flag, text in manifests.arguments().items()}
     for text in flags.values():
         if text.startswith(str(folder)):
             Path(text).parent.mkdir(parents=True, exist_ok=True)

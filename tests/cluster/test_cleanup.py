@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.observing import listens, runs, until
+from tests.cluster.host_processes import listens, runs, until
 
 # A test process in short: it starts a cluster, says what there is of it, and stays until it is ended.
 STAYS = """

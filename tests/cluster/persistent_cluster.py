@@ -14,7 +14,7 @@ from typing import TextIO
 
 import click
 
-from tests.cluster.callers import Caller, admission_configuration, stand_in_service
+from tests.cluster.admission_configuration import Caller, admission_configuration, stand_in_service
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kwok import NODES
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tests.cluster.background import BackgroundLoop
-from tests.cluster.relay import relay, reset, wants_connections
+from tests.cluster.background_loop import BackgroundLoop
+from tests.cluster.tcp_relay import relay, reset, wants_connections
 
 _POLL_SECONDS = 0.2
 

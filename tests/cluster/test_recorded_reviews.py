@@ -1,7 +1,7 @@
 """That the golden inputs of tests/reviews are what the API server sends: one scenario, recorded and compared.
 
-`pytest tests/cluster/test_shapes.py --refresh-goldens` records them anew, `pytest tests/reviews --refresh-goldens`
-then writes what is answered: read both differences.
+`pytest tests/cluster/test_recorded_reviews.py --refresh-goldens` records them; `pytest tests/reviews --refresh-goldens`
+then writes the answers: read both differences.
 """
 
 import json
@@ -14,10 +14,10 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.recorder import Call
+from tests.cluster.recording.placeholders import normalized
 from tests.cluster.recording.scenario import STEPS, Step, record
-from tests.cluster.recording.stand_ins import normalized
 from tests.cluster.recording.webhooks import POLICY_PATH
+from tests.cluster.recording_webhook import Call
 
 GOLDENS = Path(__file__).parents[1] / "reviews"
 RECORDED, POLICIES = GOLDENS / "recorded", GOLDENS / "policies"

@@ -1,6 +1,6 @@
 """An idle process that looks at the clock each millisecond: what it misses, the machine took from everybody.
 
-`python -m tests.harness.spinner`: prints its gaps, in seconds beyond the millisecond, as a JSON list when told to end.
+`python -m tests.harness.stall_meter` prints its gaps, in seconds beyond the millisecond, as a JSON list on SIGTERM.
 """
 
 import asyncio

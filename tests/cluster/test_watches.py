@@ -14,10 +14,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.cluster.callers import NAMESPACE
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.entrances import Entrance, Entrances
 from tests.cluster.installation import KEY, LAST_GOOD, POLICY, RBAC, SERVICE_ACCOUNT
+from tests.cluster.load_balancer import Entrance, Entrances
 from tests.contract.watching import QUICK, Watching, document, following, kept
 
 _CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"

@@ -11,12 +11,12 @@ from cryptography import x509
 
 from certs.ca_generations import Generations, read
 from certs.cluster.ca_controller import CLIENT, CLIENT_CA, SERVING, SERVING_CA
-from tests.cluster.callers import NAMESPACE, Caller
+from tests.cluster.admission_configuration import NAMESPACE, Caller
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 from tests.cluster.kubelet import mounted
-from tests.harness.serving import Files
+from tests.harness.server_process import Files
 
 SECRETS = (SERVING_CA, CLIENT_CA, SERVING, CLIENT)
 ENTRANCE = "kept"

@@ -15,12 +15,12 @@ import yaml
 from certs.authority import server_names
 from certs.files import write_key_pair
 from tests.authentication.test_secret_path import OTHER, SECRET, Reduced
-from tests.cluster import shipped
-from tests.cluster.callers import SERVICE_HOST, stand_in_service
+from tests.cluster import manifests
+from tests.cluster.admission_configuration import SERVICE_HOST, stand_in_service
 from tests.cluster.controlplane import API_ALONE, ControlPlane
-from tests.cluster.entrances import Entrances
 from tests.cluster.installation import RBAC, Installation
-from tests.cluster.readme import Site as Person
+from tests.cluster.load_balancer import Entrances
+from tests.cluster.readme_steps import Site as Person
 from webhook import settings
 from webhook.authentication.secret_path_file import read_paths
 from webhook.core.configurations import ClientConfig, ServiceReference, configurations
@@ -44,8 +44,8 @@ services:
 """
 CLOSED, LIMITED, OPEN = NAMESPACES = ("reduced-closed", "reduced-limited", "reduced-open")
 REFUSED = ("podgate_refused_calls_total", 'reason="authentication_path"')
-FOLDER = shipped.FOLDER / "reduced"
-PAGE = shipped.FOLDER.parent / "docs/reduced-mode.md"
+FOLDER = manifests.FOLDER / "reduced"
+PAGE = manifests.FOLDER.parent / "docs/reduced-mode.md"
 
 
 @dataclass
@@ -180,7 +180,7 @@ def deployment(path: Path) -> dict[str, Any]:
 
 
 def test_the_deployment_is_the_other_one_but_for_how_callers_are_known() -> None:
-    ours, other = deployment(FOLDER / "30-deployment.yaml"), deployment(shipped.FOLDER / "30-deployment.yaml")
+    ours, other = deployment(FOLDER / "30-deployment.yaml"), deployment(manifests.FOLDER / "30-deployment.yaml")
     known = ("--client-ca=", "--jwks", "--cluster-keys", "--identities=", "--denied-tokens=", "--token-binding=")
     spec, beside = (one["spec"]["template"]["spec"] for one in (ours, other))
     [container], [another] = spec["containers"], beside["containers"]

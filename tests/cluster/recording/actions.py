@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.cluster.recording.environment import ADMIN, ALICE, KUBELET, NODE, SPACE, Scene
 from tests.cluster.recording.objects import GATED, HOLD, MIRRORED, pod, policy, with_metadata
-from tests.cluster.recording.scene import ADMIN, ALICE, KUBELET, NODE, SPACE, Scene
 from webhook.core.document.configmap import NAME, NAMESPACE
 
 Act = Callable[[Scene], object]

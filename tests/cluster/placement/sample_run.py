@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.placement.review_tap import HALVES, Exchange, Tap
 from tests.cluster.placement.sample import Case, elsewhere, is_for_a_scheduler_here
-from tests.cluster.placement.tap import HALVES, Exchange, Tap
 from tests.core.generating.words import NAMESPACE
 
 Json = dict[str, Any]
