@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from webhook.app.offline import Offline
+from webhook.cli.options.review_options import Inputs, JudgeBy, asking, judging_by, reading
 from webhook.core.document import Purpose
 from webhook.errors import UserError
 from webhook.offline.manifest_files import manifest_files
@@ -20,7 +21,6 @@ from webhook.offline.output.review_output import FORMS
 from webhook.offline.output.review_summary import ReviewSummary
 from webhook.offline.policy_argument import load_policy
 from webhook.offline.review_object import Asker, Evaluator, ReviewedObject, judge
-from webhook.offline.review_options import Inputs, JudgeBy, asking, judging_by, reading
 from webhook.offline.simulator import ReviewServerError
 
 

@@ -17,7 +17,7 @@ from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
 from webhook.core.patch import PatchOperation
 from webhook.errors import UserError
 from webhook.interceptor import Answer
-from webhook.offline.review_options import ServerOptions
+from webhook.offline.server_options import ServerOptions
 from webhook.offline.simulator import ReviewServerError
 from webhook.support import sanitize
 from webhook.support.input_files import LARGEST_BYTES, content

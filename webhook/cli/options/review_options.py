@@ -10,6 +10,7 @@ import click
 
 from webhook.errors import UserError
 from webhook.offline.review_object import Asker
+from webhook.offline.server_options import ServerOptions
 from webhook.offline.simulator import USER
 
 PATH = click.Path(path_type=Path, allow_dash=True)
@@ -24,17 +25,6 @@ class Inputs(NamedTuple):
     paths: tuple[Path, ...]
     recursive: bool
     namespace: str
-
-
-class ServerOptions(NamedTuple):
-    """URL of a server, and the client's credentials."""
-
-    url: str
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    token: Path | None = None
-    tls_name: str | None = None
 
 
 class JudgeBy(NamedTuple):
