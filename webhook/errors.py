@@ -19,6 +19,14 @@ class StoreUnavailableError(Exception):
     """The counter store cannot be reached, or did not answer in time; it may have been changed all the same."""
 
 
+class NoStoreAnswerError(StoreUnavailableError):
+    """The store gave no answer. `sent`: the request was sent and may still be carried out; otherwise it never will."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
 class ServiceStatusError(Exception):
     """ServiceStatus objects cannot be read or written; `retry_after_seconds` is the shortest delay before a retry."""
 

@@ -16,11 +16,11 @@ from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, excess
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.quota import Acquire
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.policy.active_overrides import NoOverrides
 from webhook.policy.active_policy import ActivePolicy
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PolicySource, Review
-from webhook.store.errors import UncountedError
 
 
 class UnknownNamespaceError(Exception):
@@ -50,13 +50,18 @@ class Interceptor:
         namespaces: NamespaceLabels,
         observer: Observer,
         active: ActivePolicy | None = None,
+        on_uncounted: Callable[[Acquire], None] = lambda _: None,
     ) -> None:
-        """Create it. `active` compiles policies when they are swapped; without it they are compiled on first use."""
+        """Create it. `active` compiles policies when they are swapped; without it they are compiled on first use.
+
+        `on_uncounted` receives the charge of each Pod that was admitted although the store gave no answer.
+        """
         self._policies = policies
         self._store = store
         self._namespaces = namespaces
         self._observer = observer
         self._active = active or ActivePolicy(NoOverrides())
+        self._on_uncounted = on_uncounted
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
         # The cheapest denials come first; the stage that charges comes last.
         self._pod_stages: dict[Half, tuple[Stage, ...]] = {
@@ -176,8 +181,8 @@ class Interceptor:
             receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:
             charging.admit_or_deny_uncounted(evaluation, str(error))
-            if evaluation.uncounted and isinstance(error, UncountedError):
-                self._store.book_later(asked)
+            if evaluation.uncounted:
+                self._on_uncounted(asked)
             return
         charging.record_receipt(evaluation, receipt)
         for transition in receipt.transitions:

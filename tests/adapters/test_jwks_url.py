@@ -15,8 +15,10 @@ from certs.files import write_key_pair
 from tests.harness.identity import Pki, jwks, signer
 from tests.harness.server_process import Files, serving
 from webhook.adapters.jwks_url import JwksUrl
-from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX
+from webhook.authentication.tokens.published_keys import PublishedKeys
 from webhook.errors import UserError
+from webhook.ports import KEY_SET_BYTES_MAX
+from webhook.support.condition import Condition
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ONE = signer()
@@ -113,7 +115,8 @@ async def test_a_good_set_is_fetched_and_nothing_of_ours_is_sent_along(
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     issuer.answer = say(jwks(ONE), Set_Cookie="a=b")
     fetching = JwksUrl(issuer.url, issuer.ca)
-    assert list(await fetching.fetch()) == [KID]
+    document = await fetching.fetch()
+    assert (document.name, document.content.decode(), document.issuer) == (issuer.url, jwks(ONE), None)
     await fetching.fetch()
     for request in issuer.seen:
         assert (request.method, request.path) == ("GET", "/jwks.json")
@@ -150,22 +153,9 @@ async def test_a_good_set_is_fetched_and_nothing_of_ours_is_sent_along(
 async def test_anything_but_a_good_set_is_told_and_followed_nowhere(issuer: Issuer, answer: Answer, says: str) -> None:
     issuer.answer = answer
     with pytest.raises(UserError) as refused:
-        await JwksUrl(issuer.url, issuer.ca).fetch()
+        await PublishedKeys(JwksUrl(issuer.url, issuer.ca), Condition(lambda _: None, lambda _: None)).fetch()
     assert says in str(refused.value)
     assert [request.path for request in issuer.seen] == ["/jwks.json"]
-
-
-async def test_keys_of_no_use_are_left_out_and_told_once(issuer: Issuer) -> None:
-    told: list[str] = []
-    issuer.answer = say(json.dumps({"keys": [ONE.jwk(), {**signer().jwk(), "use": "enc"}]}))
-    fetching = JwksUrl(issuer.url, issuer.ca, told.append)
-    assert list(await fetching.fetch()) == [KID]
-    await fetching.fetch()
-    assert len(told) == 1
-    assert "use is 'enc'" in told[0]
-    issuer.answer = say(jwks(ONE))
-    await fetching.fetch()
-    assert told[1:] == [""]
 
 
 async def test_a_server_of_another_ca_is_not_believed(issuer: Issuer, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from aiohttp import web
 from certs.tokens.issuer import certificate_binding
 from tests.harness.identity import Pki, Signer, der, identities, jwks, segment, signer
 from tests.harness.loopback import Loopback, loopback, post
-from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.authenticator import Authenticator, TokenLimits, require_role
 from webhook.authentication.identities import Role
 from webhook.authentication.reasons import AuthFailure
+from webhook.authentication.tokens.jwks_file import JwksFile
 from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.authentication.tokens.jwt import Binding
 from webhook.errors import AuthenticationError, UserError

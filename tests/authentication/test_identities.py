@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from certs.authority import Authority, KeyPair
 from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signer, unreadable
 from tests.harness.server_process import Files, serving
-from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificates.certificate_identity import read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identity, Role
 from webhook.authentication.identity_file import IdentityFile, parse_identities
 from webhook.authentication.reasons import AuthFailure
+from webhook.authentication.tokens.jwks_file import JwksFile
 from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller

@@ -86,11 +86,14 @@ class Gate:
         self.loaded = loaded
         self.clock = VirtualClock(NOW_US)
         self.store = CountingStore(self.clock)
+        self.uncounted: list[Acquire] = []
+        """The Pods that were admitted although the store gave no answer."""
         self.interceptor = Interceptor(
             policies or FixedPolicy(loaded, self.clock),
             self.store,
             FixedNamespaces({"shop": {}}),
             Observers(*observers),
+            on_uncounted=self.uncounted.append,
         )
 
     async def ask(self, half: Half, **request: Any) -> Answer:

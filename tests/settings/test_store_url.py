@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.errors import UserError
+from webhook.ports.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
 from webhook.settings import Settings, parse
-from webhook.store.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
 from webhook.support.redaction import masked
 
 CLUSTER, SENTINEL = RedisTopology.CLUSTER, RedisTopology.SENTINEL

@@ -12,9 +12,8 @@ from tests.core.strategies import examples
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, ServiceSnapshot
-from webhook.errors import StoreUnavailableError
+from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.store import FallbackReports, ReconcilerTiming, StoreFallback
-from webhook.store.errors import NoStoreAnswerError, UncountedError
 
 SECOND_US = 1_000_000
 SECONDS, HARD = 32, 12
@@ -112,7 +111,7 @@ class Life:
         request = Acquire(self.plan, "shop", f"uid-{self.pods}", {"pods": amount}, "user:alice")
         try:
             receipt = await way.guard.acquire(request)
-        except UncountedError:
+        except StoreUnavailableError:
             return
         if receipt.refused is None:
             self.admitted.append((self.clock.us, amount))

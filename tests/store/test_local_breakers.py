@@ -21,7 +21,6 @@ from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.store import StoreFallback
-from webhook.store.errors import UncountedError
 
 NO_QUOTA = plan_of(breaker=BREAKER)
 LOCAL = plan_of(window(3600, pods=100), breaker=BREAKER)
@@ -62,7 +61,7 @@ async def come(world: World, plan: CounterPlan, uid: str = "", **more: Any) -> R
     request = world.request(plan, uid, **more)
     try:
         return await guard.acquire(request)
-    except UncountedError:
+    except StoreUnavailableError:
         guard.book_later(request)
         return Receipt(0)
 

@@ -1,14 +1,12 @@
-"""Token keys from a JWKS URL, fetched over verified TLS without redirects, bounded in size."""
+"""JWKS document of a URL, fetched over verified TLS without redirects, bounded in size."""
 
 import ssl
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import aiohttp
 
-from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX, read_key_set
 from webhook.errors import UserError
-from webhook.ports import TokenKey
+from webhook.ports import KEY_SET_BYTES_MAX, KeyDocument
 from webhook.support.redaction import masked, without_credentials
 
 _SUCCESS = 200
@@ -17,30 +15,21 @@ _REMEDY = "check the URL, and with --jwks-ca the CA of its server"
 
 
 class JwksUrl:
-    """Fetcher of the key set of one URL. Its publisher also serves others: keys that Podgate cannot use are skipped.
+    """A KeyPublisher.
 
     Each fetch opens a new connection: one per minute is cheap, and the host name's address may change.
     """
 
-    def __init__(self, url: str, ca: Path | None, on_left_out: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, url: str, ca: Path | None) -> None:
         self._url = url
         self._name = masked(url)
         self._ca = ca
-        self._on_left_out = on_left_out
-        self._left_out: tuple[str, ...] = ()
         self._context = _context(ca)
 
-    async def fetch(self) -> Mapping[str, TokenKey]:
-        """Return the keys by kid. Raise UserError if there are none."""
+    async def fetch(self) -> KeyDocument:
         if self._ca is not None:
             self._context = _context(self._ca)  # it may have been renewed
-        found = read_key_set(await self._answer(), self._name)
-        if found.faults != self._left_out:
-            self._left_out = found.faults
-            self._on_left_out("\n".join(found.faults))
-        if not found.keys:
-            raise UserError("\n".join(("no key of the set can be used", *found.faults)), _REMEDY)
-        return found.keys
+        return KeyDocument(self._name, await self._answer())
 
     async def _answer(self) -> bytes:
         connector = aiohttp.TCPConnector(ssl=self._context, force_close=True)

@@ -29,9 +29,6 @@ class MemoryStore:
     async def acquire(self, request: Acquire) -> Receipt:
         return operations.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
 
-    def book_later(self, _: Acquire) -> None:
-        """Do nothing: `acquire` never raises UncountedError."""
-
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
         """Whether a Pod was admitted and not refunded."""
         state = self._state(plan)

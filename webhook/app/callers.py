@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 
 from webhook.adapters.clocks import WallClock
-from webhook.adapters.jwks_file import JwksFile
 from webhook.adapters.jwks_url import JwksUrl
 from webhook.app.cluster import Loop, Sources
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.authenticator import Authenticator, TokenLimits
 from webhook.authentication.identities import Role
 from webhook.authentication.identity_file import IdentityFile
-from webhook.authentication.tokens.jwks_refresher import Fetch, JwksRefresher, KeyClocks
+from webhook.authentication.tokens.jwks_file import JwksFile
+from webhook.authentication.tokens.jwks_refresher import JwksRefresher, KeyClocks
 from webhook.authentication.tokens.jwks_union import JwksUnion
+from webhook.authentication.tokens.published_keys import PublishedKeys
 from webhook.authentication.tokens.revocations import RevocationFile
-from webhook.ports import Clock
+from webhook.ports import Clock, KeyPublisher
 from webhook.settings import ClientIdentity, Settings
 
 
@@ -60,17 +61,18 @@ def _key_sources(
 ) -> list[JwksFile | JwksRefresher]:
     found: list[JwksFile | JwksRefresher] = []
 
-    def fetched(name: str, fetch: Fetch, *, binds: bool) -> None:
+    def fetched(name: str, publisher: KeyPublisher, *, binds: bool) -> None:
+        keys = PublishedKeys(publisher, telemetry.unusable_keys(name))
         stale_max_seconds, reports = settings.jwks_max_stale_seconds, telemetry.fetch_reports(name)
         clocks = KeyClocks(clock, WallClock())
         found.append(
-            JwksRefresher(name, fetch, clocks, binds=binds, stale_max_seconds=stale_max_seconds, reports=reports)
+            JwksRefresher(name, keys.fetch, clocks, binds=binds, stale_max_seconds=stale_max_seconds, reports=reports)
         )
 
     if settings.jwks is not None:
         found.append(JwksFile(settings.jwks, telemetry.watched_files("key set")))
     if settings.jwks_url is not None:
-        fetched("url", JwksUrl(settings.jwks_url, settings.jwks_ca, telemetry.keys_left_out).fetch, binds=False)
+        fetched("url", JwksUrl(settings.jwks_url, settings.jwks_ca), binds=False)
     if sources.cluster_keys is not None:
         fetched("cluster", sources.cluster_keys, binds=True)
     return found

@@ -14,13 +14,12 @@ from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateController
 from webhook.app.telemetry import Telemetry
-from webhook.authentication.tokens.jwks_refresher import Fetch
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, configmap
 from webhook.policy.active_overrides import ActiveOverrides
 from webhook.policy.active_policy import ActivePolicy
 from webhook.policy.current_policy import CurrentPolicy
-from webhook.ports import Clock, NamespaceLabels, PodWatch, ServiceStatusClient
+from webhook.ports import Clock, KeyPublisher, NamespaceLabels, PodWatch, ServiceStatusClient
 from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, in_cluster
 
 if TYPE_CHECKING:
@@ -63,8 +62,8 @@ class Sources:
     """Watch on Pods, for a server with in-memory counters, which reconciles them itself."""
     board: ServiceStatusClient | None = None
     """Client that writes ServiceStatus objects (leader only); None without a cluster."""
-    cluster_keys: Fetch | None = None
-    """Fetches the keys of the cluster's own token issuer; None if its tokens are not accepted."""
+    cluster_keys: KeyPublisher | None = None
+    """Publisher of the keys of the cluster's own token issuer; None if its tokens are not accepted."""
     certificates: CertificateController | None = None
     """Maintains certificates in the cluster while this process leads; None if it manages none."""
     purpose: Purpose = Purpose.SERVE
@@ -111,7 +110,7 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
         )
     loops = *followed.loops, events, *([servers.run] if servers is not None else [])
     pods = kubernetes.WatchedPods(client, clock, reports=telemetry.watched("pods")) if in_process(settings) else None
-    cluster_keys = kubernetes.ClusterKeys(client).fetch if settings.cluster_keys else None
+    cluster_keys = kubernetes.ClusterKeys(client) if settings.cluster_keys else None
     return replace(followed, loops=loops, lease=lease, servers=servers, pods=pods, cluster_keys=cluster_keys)
 
 

@@ -61,8 +61,10 @@ class ServerProcess:
         observer = telemetry.observer
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
-        counters = self._store.counters
-        self._interceptor = Interceptor(sources.policies, counters, sources.namespaces, observer, sources.active)
+        counters, book_later = self._store.counters, self._store.book_later
+        self._interceptor = Interceptor(
+            sources.policies, counters, sources.namespaces, observer, sources.active, book_later
+        )
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
         self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
         self._door = open_client_authentication(settings, telemetry, self._callers)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import Loop
 from webhook.app.telemetry import Telemetry
+from webhook.core.quota import Acquire
 from webhook.core.reporting.status import ReplicaAssignment
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
 from webhook.settings import MEMORY, Settings
@@ -32,6 +33,8 @@ class StoreBackend:
     close: Callable[[], Awaitable[None]]
     ledger: Ledger
     loops: tuple[Loop, ...] = ()
+    book_later: Callable[[Acquire], None] = lambda _: None
+    """Receives each Pod that is admitted uncounted; a store in this process always answers."""
 
 
 def open_store(
@@ -74,7 +77,7 @@ def open_store(
         await fallback.close()
         await redis.close()
 
-    return StoreBackend(_REDIS, fallback, close, redis, (redis.follow,))
+    return StoreBackend(_REDIS, fallback, close, redis, (redis.follow,), fallback.book_later)
 
 
 async def _nothing() -> None:

@@ -19,6 +19,7 @@ from webhook.outcomes.aggregator import OutcomeReports
 from webhook.ports import WatchReports
 from webhook.settings import MEMORY, ControllerSettings, Settings, TraceParent, in_cluster
 from webhook.store import FallbackReports
+from webhook.support.condition import Condition
 
 _OF_ONE_OPERATION = "script:"
 _NAMES_SHOWN = 5
@@ -143,9 +144,16 @@ class Telemetry:
 
         return RefreshReports(fetched, failed, ended)
 
-    def keys_left_out(self, faults: str) -> None:
-        """Log the defects of keys in a published key set, which are ignored; "" for none."""
-        self.logs.said("info", "all keys are usable" if not faults else "unusable keys ignored", reason=faults)
+    def unusable_keys(self, source: str) -> Condition[str]:
+        """Return the condition of faulty keys in a published key set: they are ignored."""
+
+        def ignored(faults: str) -> None:
+            self.logs.said("info", "unusable keys ignored", source=source, reason=faults)
+
+        def usable(_: str) -> None:
+            self.logs.said("info", "all keys are usable", source=source)
+
+        return Condition(ignored, usable, on_changed=lambda _, faults: ignored(faults))
 
     def event_reports(self) -> WatchReports:
         """Return the callbacks for failures to write Events."""

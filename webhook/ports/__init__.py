@@ -1,6 +1,16 @@
 """Ports: the interfaces between the application and its adapters."""
 
-from webhook.ports.callers import Caller, CurrentValue, KeySource, TokenKey, TokenKeys, TokenRevocations
+from webhook.ports.callers import (
+    KEY_SET_BYTES_MAX,
+    Caller,
+    CurrentValue,
+    KeyDocument,
+    KeyPublisher,
+    KeySource,
+    TokenKey,
+    TokenKeys,
+    TokenRevocations,
+)
 from webhook.ports.credentials import Credentials
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, PodEventHandler, PodLookup, PodWatch
@@ -17,6 +27,7 @@ from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedS
 from webhook.ports.time import Clock
 
 __all__ = [
+    "KEY_SET_BYTES_MAX",
     "BreakerLedger",
     "Caller",
     "Clock",
@@ -25,6 +36,8 @@ __all__ = [
     "Credentials",
     "CurrentValue",
     "DocumentReceiver",
+    "KeyDocument",
+    "KeyPublisher",
     "KeySource",
     "NamespaceLabels",
     "Observer",

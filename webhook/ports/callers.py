@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+KEY_SET_BYTES_MAX = 256 * 1024
 _T_co = TypeVar("_T_co", covariant=True)
 
 
@@ -26,6 +27,23 @@ class TokenKey(Struct, frozen=True):
     key: object
     issuer: str | None = None
     """The only issuer whose tokens it may verify. None: any issuer without keys of its own."""
+
+
+class KeyDocument(Struct, frozen=True):
+    """A JWKS document as published, of at most `KEY_SET_BYTES_MAX`. `name` is its source, for messages."""
+
+    name: str
+    content: bytes
+    issuer: str | None = None
+    """The issuer whose tokens its keys verify, if the publisher names it."""
+
+
+class KeyPublisher(Protocol):
+    """Publisher of a key set."""
+
+    async def fetch(self) -> KeyDocument:
+        """Return the current document; UserError if there is none."""
+        ...
 
 
 class TokenKeys(Protocol):

@@ -18,10 +18,6 @@ class CounterStore(Protocol):
         """
         ...
 
-    def book_later(self, request: Acquire) -> None:
-        """Book a Pod once the store answers: it was admitted although `acquire` raised UncountedError."""
-        ...
-
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         """Refund the charge of `uid`, once, while its bucket is live; True if anything was refunded."""
         ...

@@ -47,7 +47,9 @@ class Replay:
         self._folder = folder
         self._outage = StoreOutage(environment.store, environment.clock)
         policies, namespaces = environment.policies, environment.namespaces
-        self._interceptor = Interceptor(policies, self._outage, namespaces, Observers())
+        self._interceptor = Interceptor(
+            policies, self._outage, namespaces, Observers(), on_uncounted=self._outage.book_later
+        )
         self._summary = BreakerSummary()
         self._controller = ReplayController(
             self._outage.shared,

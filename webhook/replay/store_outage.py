@@ -8,11 +8,10 @@ from webhook.core import breaker
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome import Outcomes
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, ServiceSnapshot
-from webhook.errors import StoreUnavailableError
+from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import Clock, SharedStore
 from webhook.replay.store_switch import ReplayStore, StoreSwitch
 from webhook.store import FallbackReports, StoreFallback
-from webhook.store.errors import NoStoreAnswerError
 
 
 class StoreOutage:
@@ -57,6 +56,7 @@ class StoreOutage:
         return await self._fallback.acquire(request)
 
     def book_later(self, request: Acquire) -> None:
+        """Book an admission when the store is back."""
         self._fallback.book_later(request)
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:

@@ -3,11 +3,10 @@
 from typing import Any, Protocol
 
 from webhook.core.quota import CounterPlan
-from webhook.errors import StoreUnavailableError, UserError
+from webhook.errors import NoStoreAnswerError, StoreUnavailableError, UserError
 from webhook.ports import BreakerLedger, CounterStore, PodLedger
-from webhook.store.errors import NoStoreAnswerError
 
-_WITHOUT_IO = frozenset({"book_later", "known_breaker", "last_breaker", "now_us"})
+_WITHOUT_IO = frozenset({"known_breaker", "last_breaker", "now_us"})
 
 
 class ReplayStore(CounterStore, PodLedger, BreakerLedger, Protocol):

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from webhook.authentication.tokens.jwt import Binding
+from webhook.ports.store_url import MEMORY, StoreFiles
 from webhook.settings import readers as read
 from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, TraceParent
-from webhook.store.store_url import MEMORY, StoreFiles
 
 _MIB = 1 << 20
 _KNOWN_CALLERS = (ClientIdentity.MUTUAL, ClientIdentity.FORWARDED)

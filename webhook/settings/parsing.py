@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from webhook.errors import UserError
+from webhook.ports.store_url import MEMORY
 from webhook.settings import readers
 from webhook.settings.declared import ControllerSettings, Settings, store_files_of
 from webhook.settings.readers import Certificates, ClientIdentity
-from webhook.store.store_url import MEMORY
 from webhook.support.redaction import masked, path_shown, value_shown
 
 ENVIRONMENT_PREFIX = "PODGATE_"

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from webhook.authentication.tokens.jwt import LEEWAY_MAX_SECONDS, Binding
 from webhook.core.kubernetes.quantity import Duration
-from webhook.store.store_url import MEMORY, StoreUrl
+from webhook.ports.store_url import MEMORY, StoreUrl
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_CLAIM = 512  # a server rejects longer ones

@@ -16,10 +16,9 @@ from webhook.core.breaker.outcome import Outcomes
 from webhook.core.ledger.deny_cache import DenyCache
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Receipt, ServiceSnapshot
-from webhook.errors import StoreUnavailableError
+from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import Clock, SharedStore
 from webhook.store.backlog import BookingCause
-from webhook.store.errors import NoStoreAnswerError
 from webhook.store.local_breakers import LocalBreakers
 from webhook.store.outage_admission import OutageAdmission
 from webhook.store.reconciler import FallbackReports, Reconciler, ReconcilerTiming
@@ -60,8 +59,9 @@ class StoreFallback:
         self._breakers.set_replicas(replicas)
 
     async def acquire(self, request: Acquire) -> Receipt:
-        """Judge and charge as the store does, or by the service's rule; UncountedError if the caller must decide.
+        """Judge and charge as the store does, or by the service's rule.
 
+        StoreUnavailableError: the caller decides by failureMode, and calls `book_later` if it admits the Pod.
         While the store may lack admissions, a Pod must fit this replica's share as well. A denial by the store is
         final: the store never counts too much.
         """
@@ -92,6 +92,7 @@ class StoreFallback:
         return receipt if booked is None else replace(booked, transitions=receipt.transitions)
 
     def book_later(self, request: Acquire) -> None:
+        """Book, once the store answers, a Pod that the caller admitted although `acquire` raised."""
         self._outage.book_later(request, self._clock.now_us())
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:

@@ -4,10 +4,9 @@ from msgspec.structs import replace
 
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
-from webhook.errors import StoreUnavailableError
+from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import Clock, SharedStore
 from webhook.store.backlog import BacklogEntry, BookingCause, RecentAdmissions, ServiceKey
-from webhook.store.errors import NoStoreAnswerError, UncountedError
 from webhook.store.local_breakers import LocalBreakerDecision, LocalBreakers
 from webhook.store.reconciler import Reconciler
 from webhook.store.replica_share import ReplicaShare
@@ -30,7 +29,7 @@ class OutageAdmission:
         self.recent = RecentAdmissions()
 
     def acquire(self, request: Acquire, error: StoreUnavailableError) -> Receipt:
-        """Judge a Pod after the store failed with `error`; UncountedError if the caller must decide."""
+        """Judge a Pod after the store failed with `error`; StoreUnavailableError if the caller must decide."""
         plan, now_us = request.plan, self._clock.now_us()
         self._reconciler.begin_fallback(plan)
         if isinstance(error, NoStoreAnswerError) and error.sent:
@@ -41,7 +40,7 @@ class OutageAdmission:
             moves = self._breakers.take_moves()
             return Receipt(self._store.now_us(), DeniedBy.BREAKER, breaker=decision.view, transitions=moves, local=True)
         if not plan.limits or plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
-            raise UncountedError(str(error)) from error
+            raise StoreUnavailableError(str(error)) from error
         if request.uid in self.recent and request.resize_from is None:
             self._reconciler.cancel_refund(plan, request.uid)
             return Receipt(self._store.now_us(), repeated=True, local=True)

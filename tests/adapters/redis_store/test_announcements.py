@@ -21,7 +21,7 @@ from webhook.adapters.redis_store.codec import packed_view
 from webhook.core.breaker import BreakerView, Forcing, State
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy
 from webhook.ports import Clock, WatchReports
-from webhook.store.store_url import StoreFiles
+from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -16,7 +16,7 @@ from tests.redis_servers import RedisCluster, RedisProgram
 from tests.redis_servers.access import CLUSTER_PASSWORD, commands
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
 from webhook.adapters.redis_store.transport.protocol import Transport
-from webhook.store.store_url import RedisAddress
+from webhook.ports.store_url import RedisAddress
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -17,7 +17,7 @@ from tests.redis_servers import RedisProgram, RedisServer, behind_tls
 from tests.redis_servers.access import acl_file, user
 from webhook.adapters.redis_store.transport.credentials import RedisCredentials
 from webhook.adapters.redis_store.transport.protocol import Transport
-from webhook.store.store_url import StoreFiles
+from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -39,10 +39,10 @@ from webhook.app.store import open_store
 from webhook.app.telemetry import Telemetry
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
+from webhook.errors import StoreUnavailableError
+from webhook.ports.store_url import StoreFiles
 from webhook.settings import Settings
 from webhook.store import ReconcilerTiming, StoreFallback, fallback
-from webhook.store.errors import UncountedError
-from webhook.store.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -82,9 +82,9 @@ class World:
         request = Acquire(plan, "shop", f"uid-{next(_numbers)}", {"pods": 1}, "user:alice", peek=peek)
         try:
             return await self.guard.acquire(request)
-        except UncountedError:
+        except StoreUnavailableError:
             if plan is ALLOW:
-                self.guard.book_later(request)
+                self.store.book_later(request)
             return None
 
     async def used(self, plan: CounterPlan) -> int:

@@ -11,8 +11,8 @@ from webhook.adapters.redis_store import lane as lanes
 from webhook.adapters.redis_store.lane import Lane
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.adapters.redis_store.plans import PlanCache
+from webhook.errors import NoStoreAnswerError
 from webhook.ports import WatchReports
-from webhook.store.errors import NoStoreAnswerError
 
 PLAN = PlanCache("test").of(plan_of(window(60, pods=100)))
 

@@ -13,7 +13,7 @@ from tests.adapters.redis_store.test_transport import KEY, linked
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
 from webhook.adapters.redis_store.transport.protocol import Transport
-from webhook.store.store_url import StoreFiles
+from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 

@@ -14,7 +14,7 @@ from tests.harness.identity import Pki
 from tests.redis_servers import SERVICE, RedisCluster, RedisServer, program
 from tests.redis_servers.sentinel import SentinelServer
 from tests.redis_servers.tls import gate
-from webhook.store.store_url import StoreFiles
+from webhook.ports.store_url import StoreFiles
 
 PROGRAM = "redis-8.2"
 

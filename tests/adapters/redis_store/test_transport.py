@@ -16,7 +16,7 @@ from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.redis_url import open_transport
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.errors import UserError
-from webhook.store.store_url import StoreFiles
+from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 LOOPS = ("uvloop", "asyncio")

@@ -1,14 +1,11 @@
-"""Keys of the cluster's own token issuer, fetched from the API server (OpenID Connect discovery)."""
-
-from collections.abc import Mapping
+"""JWKS document of the cluster's own token issuer, fetched from the API server (OpenID Connect discovery)."""
 
 from kubernetes_asyncio.client import ApiClient
 from msgspec import MsgspecError, Struct, json
 
 from webhook.adapters.kubernetes.api.requests import ApiError, document
-from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX, read_key_set
 from webhook.errors import UserError
-from webhook.ports import TokenKey
+from webhook.ports import KEY_SET_BYTES_MAX, KeyDocument
 
 DISCOVERY = "/.well-known/openid-configuration"
 JWKS = "/openid/v1/jwks"
@@ -24,23 +21,19 @@ class _Discovery(Struct, frozen=True):
 
 
 class ClusterKeys:
-    """Fetcher of the keys. It ignores `jwks_uri`, which may be outside the cluster; the API server has the same."""
+    """A KeyPublisher. It ignores `jwks_uri`, which may be outside the cluster; the API server has the same."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
-    async def fetch(self) -> Mapping[str, TokenKey]:
-        """Return the keys by kid, each bound to the issuer. Raise UserError if there are none."""
+    async def fetch(self) -> KeyDocument:
         try:
             issuer = json.decode(await self._get(DISCOVERY), type=_Discovery).issuer
         except MsgspecError as error:
             raise UserError(f"{DISCOVERY}: {error}", _REMEDY) from None
         if not issuer:
             raise UserError(f"{DISCOVERY}: names no issuer", _REMEDY)
-        found = read_key_set(await self._get(JWKS), JWKS, issuer)
-        if not found.keys:
-            raise UserError("\n".join(("no key of the set can be used", *found.faults)), _REMEDY)
-        return found.keys
+        return KeyDocument(JWKS, await self._get(JWKS), issuer)
 
     async def _get(self, path: str) -> bytes:
         try:

@@ -16,9 +16,8 @@ from typing import Any, Protocol
 
 from webhook.adapters.redis_store import error_classes
 from webhook.adapters.redis_store.operations import ScriptOperation
-from webhook.errors import StoreUnavailableError
+from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import WatchReports
-from webhook.store.errors import NoStoreAnswerError
 from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 

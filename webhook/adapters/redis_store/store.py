@@ -97,9 +97,6 @@ class RedisStore:
             self._losses.seen(planned.keys.home, result[-1], receipt.at_us, counts_until_us)
         return receipt
 
-    def book_later(self, _: Acquire) -> None:
-        """Do nothing: `acquire` never raises UncountedError."""
-
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
         return bool(await self._lanes.of(plan.tag).ask(operations.record(self._plans.of(plan), uid)))
 

@@ -14,7 +14,6 @@ from webhook.core.document.yaml.document_kind import NOT_SHOWN
 from webhook.errors import UserError
 from webhook.ports import TokenKey
 
-KEY_SET_BYTES_MAX = 256 * 1024
 KID = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
 REMEDY = "publish public signing keys only, such as `podgate token jwks` writes"
 _KEYS_MAX = 128

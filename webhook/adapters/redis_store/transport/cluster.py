@@ -17,7 +17,7 @@ from webhook.adapters.redis_store.transport.connection import Command, SharedCon
 from webhook.adapters.redis_store.transport.protocol import Connected
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.server import forget, greet, run_id
-from webhook.store.store_url import RedisAddress
+from webhook.ports.store_url import RedisAddress
 
 _HOPS_MAX = 5
 _ASKING: tuple[Command, ...] = (("ASKING",),)

@@ -13,7 +13,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from webhook.adapters.redis_store.transport.credentials import RedisCredentials
-from webhook.store.store_url import RedisAddress
+from webhook.ports.store_url import RedisAddress
 
 _CONNECT_SECONDS = 2.0
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from webhook.store.store_url import StoreFiles, StoreUrl
+from webhook.ports.store_url import StoreFiles, StoreUrl
 
 _FILE_BYTES_MAX = 1 << 20
 _T = TypeVar("_T")

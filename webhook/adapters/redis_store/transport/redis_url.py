@@ -10,7 +10,7 @@ from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.sentinel import Sentinels, SentinelTransport
 from webhook.adapters.redis_store.transport.server import ServerTransport
 from webhook.errors import UserError
-from webhook.store.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
+from webhook.ports.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
 from webhook.support.redaction import masked
 
 _NO_FILES = StoreFiles()

@@ -17,7 +17,7 @@ from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.credentials import CredentialSource
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.server import ServerTransport, info_entry
-from webhook.store.store_url import RedisAddress, StoreUrl
+from webhook.ports.store_url import RedisAddress, StoreUrl
 
 _SENTINEL_SECONDS = 1.0
 

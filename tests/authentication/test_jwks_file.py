@@ -9,8 +9,8 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from tests.harness.identity import Signer, jwks, signer
 from tests.harness.rsa_keys import roca_key
-from webhook.adapters.jwks_file import JwksFile
 from webhook.authentication.tokens.jwks import read_key_set
+from webhook.authentication.tokens.jwks_file import JwksFile
 from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.errors import UserError
 

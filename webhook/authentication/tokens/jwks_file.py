@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from webhook.authentication.tokens.jwks import KEY_SET_BYTES_MAX, REMEDY, KeySet, claimed_by, read_key_set
+from webhook.authentication.tokens.jwks import REMEDY, KeySet, claimed_by, read_key_set
 from webhook.errors import UserError
-from webhook.ports import TokenKey
+from webhook.ports import KEY_SET_BYTES_MAX, TokenKey
 from webhook.support.watched_file import Reloading
 
 
