@@ -14,6 +14,7 @@ from aiohttp import web
 from certs.files import write_key_pair
 from tests.harness.identity import Pki, jwks, signer
 from tests.harness.server_process import Files, serving
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.jwks_url import JwksUrl
 from webhook.authentication.tokens.published_keys import PublishedKeys
 from webhook.errors import UserError
@@ -240,7 +241,7 @@ async def test_a_server_without_keys_is_not_ready_and_says_why_and_refuses(issue
         issuer.answer = say(jwks(files.signer))
         await server.until('podgate_keys{source="url"}', 1)
         issuer.answer = say("", 503)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             while (await server.get("/readyz"))[0] == 200:  # noqa: ASYNC110 - it happens in another process
                 await asyncio.sleep(0.1)
         status, text = await server.get("/readyz")
@@ -280,11 +281,11 @@ async def test_not_one_call_fails_while_keys_rotate_that_are_published_before_th
             await server.until('podgate_keys{source="url"}', 2)
             signing = signing_next
             done = len(statuses)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_SECONDS):
                 while len(statuses) < done + 8:  # noqa: ASYNC110 - what was signed before has arrived
                     await asyncio.sleep(0.01)
             issuer.answer = say(jwks(signing))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_SECONDS):
                 while await server.metric('podgate_keys{source="url"}') != 1:  # noqa: ASYNC110 - it is another process
                     await asyncio.sleep(0.05)
         for task in callers:

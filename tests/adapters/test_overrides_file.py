@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.overrides import Still, Told, entry
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.overrides_file import FileBook, OverridesFile
 from webhook.core.overrides_document.loading import LARGEST_BYTES
 from webhook.errors import UserError
@@ -35,7 +36,7 @@ def watched(tmp_path: Path) -> Watched:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  what is waited for is a file being read, not an event of ours
             await asyncio.sleep(0)
 

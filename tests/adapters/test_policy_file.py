@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.policy_checks import Here
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters import policy_file
 from webhook.adapters.policy_file import PolicyFile
 from webhook.core.document import Purpose
@@ -249,7 +250,7 @@ async def test_watching_sees_a_configmap_swap_its_symlink(watched: Watched) -> N
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  what is waited for is a file being read, not an event of ours
             await asyncio.sleep(0)
 

@@ -14,6 +14,7 @@ import pytest
 from tests.harness.server_process import Files, Serving, pod, serving
 from tests.harness.stall_meter import spinning
 from tests.redis_servers import RedisServer, usual_names
+from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 
@@ -48,7 +49,7 @@ def pushed(open_for: str, half_open: str) -> str:
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what happens in another process."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_SECONDS):
         while not await holds():  # noqa: ASYNC110  as said
             await asyncio.sleep(0.05)
 
@@ -214,7 +215,7 @@ class Watched:
 
     async def seen(self) -> float:
         """Return when it knew it, by this process's clock."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             while not await self.knows():  # noqa: ASYNC110  it happens in another process
                 await asyncio.sleep(0.002)
         return time.monotonic()

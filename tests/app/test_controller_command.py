@@ -18,6 +18,7 @@ from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apise
 from tests.harness.server_process import Files, Serving, serving
 from tests.redis_servers import RedisServer, usual_names
 from tests.redis_servers.inventory import names
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.compiled_policy import CompiledPolicy
@@ -57,7 +58,7 @@ class Running:
         return found
 
     async def until_status(self, **wanted: Any) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             while not wanted.items() <= (await self.status()).items():  # noqa: ASYNC110  another process's doing
                 await asyncio.sleep(0.02)
 
@@ -91,13 +92,13 @@ async def controlling(folder: Path, redis: RedisServer) -> AsyncIterator[Running
     finally:
         if process.returncode is None:
             process.terminate()
-        code = await asyncio.wait_for(process.wait(), 60)
+        code = await asyncio.wait_for(process.wait(), HANG_SECONDS)
     assert code in {0, -9}, log.read_text()
     assert "Traceback" not in log.read_text()
 
 
 async def _listening(process: asyncio.subprocess.Process, log: Path) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             for line in log.read_text().splitlines():  # noqa: ASYNC240  a few lines
                 if '"listening"' in line:
@@ -121,7 +122,7 @@ def plan() -> CounterPlan:
 
 async def look_until_known(counters: RedisStore, standing: int) -> ServiceSnapshot:
     """Wait until limits on live Pods are enforced, and so many of them stand."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             look = await counters.snapshot(plan())
             if look.is_standing_known and used(look, "standing") == standing:
@@ -160,7 +161,7 @@ async def test_of_two_one_leads_and_the_other_is_ready_to(
     async with controlling(tmp_path, any_redis) as first:
         await first.until_status(leads=True)
         async with controlling(tmp_path, any_redis) as second:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_SECONDS):
                 while (await second.get("/readyz"))[0] != 200:  # noqa: ASYNC110  another process's doing
                     await asyncio.sleep(0.02)
             told = await second.status()
@@ -215,6 +216,6 @@ async def test_a_server_that_counts_in_memory_follows_pods_itself(fake: FakeApiS
 
 
 async def until_metric(server: Serving, line: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while line not in (await server.get("/metrics"))[1]:  # noqa: ASYNC110  another process's doing
             await asyncio.sleep(0.05)

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.app.test_manual_breakers import POLICY
 from tests.app.test_overrides_serving import entry, write
 from tests.harness.server_process import Files
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import VirtualClock, WallClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import open_sources
@@ -38,7 +39,7 @@ async def test_resets_come_at_once_where_the_walls_clock_was_set_forward_since_t
 
     clock.set(clock.now_us() + 1)
     loops = [asyncio.create_task(loop()) for loop in manual_loops(sources, store, telemetry)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while await stands(store, plan) != (State.CLOSED, 0):  # noqa: ASYNC110  the store has no event for it
             await asyncio.sleep(0.01)
     for loop in loops:

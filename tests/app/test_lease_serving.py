@@ -15,6 +15,7 @@ import pytest
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, drop, fake_apiserver, until
 from tests.harness.raw_http import BODY, eventually, head, line, sized, status
 from tests.harness.server_process import Files, serving
+from tests.timeouts import HANG_SECONDS
 
 NAME = "podgate-leader"
 HELD = "lease podgate-system/podgate-leader is held by "
@@ -56,7 +57,7 @@ class Second:
         return next((row for row in self.lines() if row["msg"] == message), None)
 
     async def wait(self) -> int:
-        return await asyncio.wait_for(self.process.wait(), 30)
+        return await asyncio.wait_for(self.process.wait(), HANG_SECONDS)
 
 
 @asynccontextmanager
@@ -103,7 +104,7 @@ async def test_a_second_server_waits_and_says_for_whom_and_takes_over_when_the_f
             assert held(fake) not in {None, holder}
             caller.send(head(first, sized()) + BODY)
             assert status(await caller.answer()) == 200, "the first still answers who is there"
-            assert await asyncio.wait_for(first.process.wait(), 20) == 0, "and ends when nobody is"
+            assert await asyncio.wait_for(first.process.wait(), HANG_SECONDS) == 0, "and ends when nobody is"
 
 
 async def test_a_second_server_that_waits_in_vain_leaves_with_who_counts_and_what_to_do(

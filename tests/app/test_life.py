@@ -19,6 +19,7 @@ from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.raw_http import BODY, eventually, head, line, sized, status
 from tests.harness.server_process import Files, Serving, serving
+from tests.timeouts import HANG_SECONDS
 from webhook.app import supervision
 
 
@@ -46,7 +47,7 @@ async def test_while_it_drains_it_is_not_ready_and_serves_newcomers_until_asked_
             answer = await newcomer.answer()
             assert (status(answer), b"Connection: close" in answer) == (200, True)
         server.process.terminate()
-        assert await asyncio.wait_for(server.process.wait(), 20) == 0
+        assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
         assert await idle.is_cut()
 
 
@@ -58,7 +59,7 @@ async def test_idle_callers_that_stay_do_not_keep_it_longer_than_the_drain(
         idle.send(head(server, sized()) + BODY)
         assert status(await idle.answer()) == 200
         server.process.send_signal(number)
-        assert await asyncio.wait_for(server.process.wait(), 20) == 0
+        assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
         assert await idle.is_cut()
 
 
@@ -72,7 +73,7 @@ async def test_a_body_that_still_arrives_when_the_drain_is_over_is_answered(tmp_
         slow.send(BODY[10:])
         assert status(await slow.answer()) == 200
         assert await slow.is_cut()
-        assert await asyncio.wait_for(server.process.wait(), 20) == 0
+        assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
 
 
 async def test_a_body_that_never_ends_does_not_keep_it_longer_than_the_grace(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ async def test_a_body_that_never_ends_does_not_keep_it_longer_than_the_grace(tmp
         slow.send(head(server, sized()), BODY[:10])
         await server.until("podgate_calls_in_flight", 1)
         server.process.terminate()
-        assert await asyncio.wait_for(server.process.wait(), 20) == 0
+        assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
 
 
 async def test_a_signal_during_the_start_ends_it_in_order(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ async def test_a_signal_during_the_start_ends_it_in_order(tmp_path: Path) -> Non
         *(sys.executable, "-m", "webhook", "serve", *Files.create(tmp_path).arguments()), stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         said = await process.stderr.readline()
         process.terminate()
         assert b"policy loaded" in said  # it listens only after that

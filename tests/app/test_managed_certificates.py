@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from tests.timeouts import HANG_SECONDS
 from webhook.app.certificates import CertificateController
 from webhook.app.telemetry import Telemetry
 from webhook.settings import ControllerSettings
@@ -26,7 +27,7 @@ async def test_a_trouble_is_shown_while_it_lasts_and_no_longer_once_another_lead
     keeper = CertificateController(settings, telemetry, nobody)
 
     async def until(*, is_shown: bool) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             while bool(keeper.shown()["errors"]) is not is_shown:  # noqa: ASYNC110  it tells nobody
                 await asyncio.sleep(0.01)
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.harness.server_process import Files, Serving, pod, serving
+from tests.timeouts import HANG_SECONDS
 from webhook.offline.simulator import Ask
 
 POLICY = """\
@@ -40,7 +41,7 @@ async def status(server: Serving) -> dict[str, Any]:
 
 
 async def until(server: Serving, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while not holds(found := await status(server)):  # noqa: ASYNC110  it happens in another process
             await asyncio.sleep(0.05)
     return found

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.timeouts import HANG_SECONDS
 from webhook.core.document import Purpose, load, render
 from webhook.core.document.rendering import plain
 
@@ -48,7 +49,7 @@ def typed(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANG_SECONDS)
 
 
 def test_the_servers_commands_and_the_call_work_as_written(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_the_servers_commands_and_the_call_work_as_written(tmp_path: Path) -> No
     free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
     with typed(serve.replace("podgate serve ", free_ports), tmp_path) as process:
         assert process.stderr is not None
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + HANG_SECONDS
         line = ""
         while '"listening"' not in line:
             line = process.stderr.readline()

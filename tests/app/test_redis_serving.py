@@ -16,6 +16,7 @@ import pytest
 from tests.harness.server_process import Files, Serving, pod, serving
 from tests.harness.stall_meter import spinning
 from tests.redis_servers import RedisServer, usual_names
+from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.decision import Half
 from webhook.errors import UserError
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
@@ -175,7 +176,7 @@ class Load:
         """Let a phase last so long, and until each service was answered a few times in it."""
         self.phase = phase
         await asyncio.sleep(seconds)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             while len(self.seconds.get(phase, ())) < 4 * len(RULES):  # noqa: ASYNC110  it happens in another process
                 await asyncio.sleep(0.05)
 
@@ -223,7 +224,7 @@ async def _mode_is_visible(server: Serving) -> None:
 
 
 async def _all_shared(server: Serving) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_SECONDS):
         for service, rule in RULES.items():
             line = f'podgate_store_fallback{{rule="{rule}",service="{service}"}}'
             while await server.metric(line):  # noqa: ASYNC110  it happens in another process
@@ -251,7 +252,7 @@ async def test_while_redis_stands_still_each_service_goes_by_its_own_rule_and_af
             admitted.update({name: answers["admitted"] for name, answers in load.answers.items()})
         for service in RULES:
             used = f'podgate_quota_used{{resource="pods",service="{service}",window="1h"}}'
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_SECONDS):
                 # What was done for nobody is given back.
                 while await server.metric(used) != admitted[service]:  # noqa: ASYNC110  it happens in another process
                     await asyncio.sleep(0.1)

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from certs.authority import Authority, KeyPair
 from tests.harness.identity import IDENTITIES, Pki, der, identities, jwks, signer, unreadable
 from tests.harness.server_process import Files, serving
+from tests.timeouts import HANG_SECONDS
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificates.certificate_identity import read_certificate
 from webhook.authentication.identities import CertificateField, ClientIdSource, Identity, Role
@@ -260,7 +261,7 @@ async def test_a_running_server_goes_by_the_identities_of_now_also_for_tokens_th
     async with serving(files) as server:
         assert (await server.post("/nowhere", token=token))[0] == 404
         identities_file.write_text(IDENTITIES.replace("subject: kube-apiserver", "subject: somebody-else"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             while (await server.post("/nowhere", token=token))[0] == 404:  # noqa: ASYNC110 - it is another process
                 await asyncio.sleep(0.2)
         assert await server.post("/nowhere", token=token) == (403, "forbidden\n")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.authentication.hostile_tokens.making import ACCOUNT, BOUND, CLUSTER, World, certificate, good, key
 from tests.harness.identity import signer
+from tests.timeouts import HANG_SECONDS
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.tokens.jwks_refresher import JwksRefresher, KeyClocks, RefreshReports, RefreshTiming
 from webhook.authentication.tokens.jwks_union import JwksUnion
@@ -62,7 +63,7 @@ class Fetching:
         """Let a fetch end that is under way."""
         self.publisher.answering.set()
         before = len(self.told)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             while len(self.told) == before:  # noqa: ASYNC110  there is nothing else to wait on
                 await asyncio.sleep(0)
 
@@ -253,7 +254,7 @@ async def test_the_same_keys_again_are_no_change(running: Fetching) -> None:
 async def test_one_that_does_not_answer_in_time_has_failed() -> None:
     found = fetching(replace(QUICK, fetch_seconds=0.01))
     task = asyncio.create_task(found.keys.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         while not found.told:  # noqa: ASYNC110  as above
             await asyncio.sleep(0.001)
     assert (found.told, found.keys.trouble) == (["no answer within 0.01 s"], "no answer within 0.01 s")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.server_process import Files, serving
+from tests.timeouts import HANG_SECONDS
 from webhook.authentication.tokens.revocations import RevocationFile, parse_revocations
 from webhook.errors import UserError
 
@@ -107,7 +108,7 @@ async def test_a_token_that_a_running_server_knows_is_denied_soon_after_its_list
     async with serving(files, "--denied-tokens", str(denied)) as server:
         assert (await server.post("/nowhere", token=token))[0] == 404
         denied.write_text("- {iss: kube-apiserver, jti: one}")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             while (await server.post("/nowhere", token=token))[0] == 404:  # noqa: ASYNC110 - it is another process
                 await asyncio.sleep(0.2)
         assert (await server.post("/nowhere", token=token)) == (401, "unauthorized\n")

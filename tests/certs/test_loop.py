@@ -14,6 +14,7 @@ from certs.cluster import loop
 from certs.cluster.api import Api, OvertakenError
 from certs.cluster.loop import TaskReports, reconcile, run
 from certs.cluster.tasks import OTHER, Action, TaskResult
+from tests.timeouts import HANG_SECONDS
 
 NO_CLIENT = cast("ApiClient", None)  # these tasks ask nothing of it
 
@@ -54,7 +55,7 @@ class Heard:
 async def while_it_runs(fake: FakeTask, heard: Heard, until: Callable[[], bool], leads: Callable[[], bool]) -> None:
     running = asyncio.create_task(run(NO_CLIENT, leads, [fake], heard.reports, 0.001))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             while not until():  # noqa: ASYNC110  a task is asked, it tells nobody
                 await asyncio.sleep(0.001)
     finally:
@@ -98,7 +99,7 @@ async def test_who_no_longer_leads_has_nothing_to_tell_and_tells_all_again_when_
     heard, leading = Heard(), [True]
     bad = FakeTask(TaskResult(errors=("bad",)) for _ in range(10_000))
     running = asyncio.create_task(run(NO_CLIENT, lambda: leading[0], [bad], heard.reports, 0.001))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_SECONDS):
         for leads, told in ((True, (1, 1)), (False, (2, 1)), (True, (2, 2))):
             leading[0] = leads
             while (heard.anew, len(heard.troubles)) != told:  # noqa: ASYNC110  as above

@@ -10,6 +10,7 @@ import pytest
 
 from certs.files import folder_lock
 from tests.cli.running import BIN, Done, podgate
+from tests.timeouts import HANG_SECONDS
 
 WHO = ("--issuer", "https://podgate", "--audience", "podgate", "--subject", "kube-apiserver", "--client-id", "c")
 
@@ -56,7 +57,7 @@ def test_a_second_one_waits_until_the_first_is_done(tmp_path: Path) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             second.wait(3)
         assert list(tmp_path.iterdir()) == []
-    second.communicate(timeout=60)
+    second.communicate(timeout=HANG_SECONDS)
     assert second.returncode == 0
     assert (tmp_path / "token").exists()
 

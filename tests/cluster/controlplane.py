@@ -22,7 +22,7 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manag
 API_ALONE = COMPONENTS[:2]
 """What takes objects, and does nothing with them: Pods stay as they were created."""
 _CONTROLLERS = "kube-controller-manager"
-_TIMEOUT_SECONDS = 120.0
+_TIMEOUT_SECONDS = 300.0
 _PROBE_SECONDS = 5.0
 _STARTS_MAX = 3
 _PORT_TAKEN = "address already in use"

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.timeouts import HANG_SECONDS
+
 
 def runs(pid: int) -> bool:
     with contextlib.suppress(FileNotFoundError):  # where there is no /proc either
@@ -24,7 +26,7 @@ def listens(port: int) -> bool:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANG_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain until {what}"
         time.sleep(0.02)

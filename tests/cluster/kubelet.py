@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.kubectl import Access
+from tests.timeouts import HANG_SECONDS
 
 
 def mount(found: dict[str, Any], folder: Path) -> None:
@@ -54,7 +55,7 @@ class Mount:
         self._thread.start()
         return self
 
-    def wait(self, *names: str, timeout_seconds: float = 60.0) -> None:
+    def wait(self, *names: str, timeout_seconds: float = HANG_SECONDS) -> None:
         """Wait until these files are there, as a container waits for its volumes."""
         deadline = time.monotonic() + timeout_seconds
         while not all((self.folder / name).exists() for name in names):

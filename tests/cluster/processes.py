@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.timeouts import HANG_SECONDS
+
 _REAPER = Path(__file__).with_name("reaper.py")
-_STOP_TIMEOUT_SECONDS = 30
 
 
 class ComponentError(AssertionError):
@@ -66,7 +67,7 @@ class Processes:
         process = self._running.pop(name)
         process.kill() if kill else process.terminate()
         try:
-            process.wait(_STOP_TIMEOUT_SECONDS)
+            process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

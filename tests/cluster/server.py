@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.load_balancer import Target
+from tests.timeouts import HANG_SECONDS
 
 PODGATE = ("-m", "webhook")
 HASTY = ("-P", Path(__file__).with_name("short_intervals.py"))
@@ -51,12 +52,12 @@ class Server:
         return Target(self.admission, f"http://{self.plain}/readyz")
 
     def status(self) -> dict[str, Any]:
-        with urlopen(f"http://{self.plain}/status", timeout=10) as response:
+        with urlopen(f"http://{self.plain}/status", timeout=HANG_SECONDS) as response:
             shown: dict[str, Any] = json.load(response)
         return shown
 
     def metrics(self) -> dict[str, float]:
-        with urlopen(f"http://{self.plain}/metrics", timeout=10) as response:
+        with urlopen(f"http://{self.plain}/metrics", timeout=HANG_SECONDS) as response:
             lines = response.read().decode().splitlines()
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 

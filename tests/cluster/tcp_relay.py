@@ -6,7 +6,7 @@ import socket
 import struct
 
 _CHUNK_BYTES = 1 << 16
-_PROBE_SECONDS = 2
+_PROBE_SECONDS = 20
 
 
 async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:

@@ -14,6 +14,7 @@ from tests.cluster.installation import Installation, installed
 from tests.cluster.load import PLACEMENT, POD, Load
 from tests.cluster.load_balancer import Entrance, Entrances
 from tests.redis_servers import RedisServer
+from tests.timeouts import HANG_SECONDS
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -79,7 +80,7 @@ async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fail
 async def served_more(load: Load) -> None:
     """Wait until the load has gone on for a while, whatever that takes here."""
     wanted = load.admitted + 60
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(HANG_SECONDS):
         while load.admitted < wanted:
             await asyncio.sleep(0.05)
             assert load.failures == {}

@@ -113,7 +113,7 @@ def test_a_rotation_under_load_with_the_controller_killed_in_the_middle_loses_no
     served(kept, a_redis, "--max-connection-age", "1s")
     [first] = kept.line()
     answers, kills, seen = Counter[int](), 0, {first.certificate}
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while kills < 2 or any(bundle((first,)) in one for one in kept.bundles()):
         answers.update(kept.create_pod() for _ in range(5))
         assert set(answers) == {201}, (answers, kept.found.log(controller, 30))

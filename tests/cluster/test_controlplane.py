@@ -39,7 +39,7 @@ BINDING = {
 def deploy(plane: ControlPlane, namespace: str, replicas: int) -> None:
     where = f"--namespace={namespace}"
     plane.kubectl("create", "deployment", "web", "--image=web", f"--replicas={replicas}", where)
-    plane.kubectl("rollout", "status", "deployment/web", where, "--timeout=120s")
+    plane.kubectl("rollout", "status", "deployment/web", where, "--timeout=300s")
 
 
 def test_twenty_replicas_become_ready_on_the_nodes_of_kwok(plane: ControlPlane) -> None:
@@ -55,7 +55,7 @@ def test_both_schedulers_place_pods(plane: ControlPlane) -> None:
     for name in ("default-scheduler", "podgate-scheduler"):
         overrides = json.dumps({"spec": {"schedulerName": name}})
         plane.kubectl("run", name, "--image=web", f"--overrides={overrides}", "--namespace=schedulers")
-        plane.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--namespace=schedulers", "--timeout=120s")
+        plane.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--namespace=schedulers", "--timeout=300s")
 
 
 def test_pods_come_from_the_service_account_of_their_controller(plane: ControlPlane) -> None:
@@ -75,7 +75,7 @@ def test_a_running_pod_is_resized(plane: ControlPlane) -> None:
         return json.dumps({"spec": {"containers": [container]}})
 
     plane.kubectl("run", "web", "--image=web", f"--overrides={with_cpu('100m')}", where)
-    plane.kubectl("wait", "--for=condition=Ready", "pod/web", where, "--timeout=120s")
+    plane.kubectl("wait", "--for=condition=Ready", "pod/web", where, "--timeout=300s")
     plane.kubectl("patch", "pod", "web", "--subresource=resize", "--patch", with_cpu("200m"), where)
 
     def actuated() -> bool:
@@ -107,7 +107,7 @@ def test_objects_outlive_the_api_server_and_etcd(own_plane: ControlPlane, *, kil
         own_plane.restart(name, kill=kill)
     own_plane.wait_ready()
     own_plane.kubectl("scale", "deployment/web", "--replicas=3")
-    own_plane.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
+    own_plane.kubectl("rollout", "status", "deployment/web", "--timeout=300s")
 
 
 @pytest.mark.parametrize("which", [0, 2], ids=["etcd", "kube-apiserver"])

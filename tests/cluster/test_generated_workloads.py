@@ -22,7 +22,6 @@ SEED = int(os.environ.get("PODGATE_TEST_SEED", "1"))
 BATCH = 125
 _CREATED = re.compile(r"/(w\d{3})(?:-[a-z0-9]{5})?\b")
 _DENIED = re.compile(r"denied the request: (?P<code>\w+): (?:service (?P<service>[\w-]+): )?")
-_PATIENCE_SECONDS = 240
 DENIED = "denied"
 
 
@@ -134,4 +133,4 @@ def _became(installation: Installation, made: Generated) -> dict[str, set[Outcom
         return found if names <= found.keys() else None
 
     what = "a Pod or a denial of each workload"
-    return dict(installation.plane.wait(all_there, what, timeout_seconds=_PATIENCE_SECONDS))
+    return dict(installation.plane.wait(all_there, what))

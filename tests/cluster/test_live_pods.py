@@ -118,7 +118,7 @@ def test_the_replacements_of_a_drained_node_come_in(running: Reconciling, store:
     node = next(iter(before.values()))
     evicted = {uid for uid, name in before.items() if name == node}
     try:
-        plane.kubectl("drain", node, "--pod-selector=app=web", "--force", "--ignore-daemonsets", "--timeout=120s")
+        plane.kubectl("drain", node, "--pod-selector=app=web", "--force", "--ignore-daemonsets", "--timeout=300s")
         running.wait(lambda: len(ready(running, namespace)) == 4, "the replacements")
         after = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in ready(running, namespace)}
         assert (evicted.isdisjoint(after), node in after.values()) == (True, False)
@@ -189,7 +189,7 @@ def test_a_resize_is_counted_by_the_most_and_stands_with_what_there_is(running: 
         return plane.kubectl(*how, check=False).stderr
 
     assert running.found.create_pod(namespace, "web", **containers("100m"))[0] == 201
-    plane.kubectl("wait", "--for=condition=Ready", "pod/web", "-n", namespace, "--timeout=120s")
+    plane.kubectl("wait", "--for=condition=Ready", "pod/web", "-n", namespace, "--timeout=300s")
     for quantity, most in (("300m", "300m"), ("200m", "300m"), ("250m", "300m")):
         assert resize(quantity) == ""
         running.wait(partial(_is, cpu, (quantity, most)), f"{quantity} to stand")

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from tests.cluster.load_balancer import Entrance, Entrances, Target
+from tests.timeouts import HANG_SECONDS
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -48,7 +49,7 @@ class Visitor:
     """A client's connection through an entrance."""
 
     def __init__(self, entrance: Entrance, stack: ExitStack) -> None:
-        self.socket = stack.enter_context(socket.create_connection(("127.0.0.1", entrance.port), timeout=20))
+        self.socket = stack.enter_context(socket.create_connection(("127.0.0.1", entrance.port), timeout=HANG_SECONDS))
         self._file = stack.enter_context(self.socket.makefile("rb"))
 
     def ask(self) -> str:
@@ -101,7 +102,7 @@ def test_a_server_that_is_not_ready_gets_no_new_connection_and_keeps_the_old(
         assert old.ask() == "one"
         entrance.targets = [first, two.address]
         probe.answer = b"HTTP/1.1 503 Service Unavailable\n"
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + HANG_SECONDS
         while entrance.ready != (Target(two.address),):
             assert time.monotonic() < deadline, entrance.ready
             time.sleep(0.01)

@@ -24,6 +24,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import Entrances
 from tests.cluster.readme_steps import SERVER, Site, mounted
+from tests.timeouts import HANG_SECONDS
 from webhook import settings
 from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
@@ -121,7 +122,7 @@ def test_the_old_server_is_asked_to_end_before_the_new_one_is_ready(site: Site) 
     site.plane.kubectl("patch", "deployment/podgate", *where, "-p", json.dumps(nowhere))
     site.plane.wait(lambda: pods() and old not in pods(), "the old Pod to go", "kube-controller-manager")
     site.plane.kubectl("rollout", "undo", "deployment/podgate", *where)
-    site.plane.kubectl("rollout", "status", "deployment/podgate", *where, "--timeout=120s")
+    site.plane.kubectl("rollout", "status", "deployment/podgate", *where, "--timeout=300s")
 
 
 def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_let_go() -> None:
@@ -383,7 +384,7 @@ def _the_clusters_own_token_is_good_too(site: Site, address: str) -> None:
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": REQUEST})
 
     def status() -> int:
-        connection = HTTPSConnection(address, context=context, timeout=10)
+        connection = HTTPSConnection(address, context=context, timeout=HANG_SECONDS)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         connection.request("POST", "/mutate", body, headers)
         found = connection.getresponse().status

@@ -68,7 +68,7 @@ def test_what_is_above_the_quota_is_refused_by_name_and_comes_as_the_window_slid
         assert len(found.pods("counted")) == 3
         status, answer = found.create_pod("counted", "sixth")
         assert (status, answer["reason"]) == (429, "TooManyRequests")
-        plane.wait(lambda: len(found.pods("counted")) == 5, "the 4th and 5th Pod", timeout_seconds=240)
+        plane.wait(lambda: len(found.pods("counted")) == 5, "the 4th and 5th Pod")
         created = sorted(datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in found.pods("counted"))
         # The API server cuts its times to whole seconds.
         assert created[3] - created[0] >= timedelta(seconds=59)

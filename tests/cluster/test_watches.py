@@ -19,6 +19,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.installation import KEY, LAST_GOOD, POLICY, RBAC, SERVICE_ACCOUNT
 from tests.cluster.load_balancer import Entrance, Entrances
 from tests.contract.watching import QUICK, Watching, document, following, kept
+from tests.timeouts import HANG_SECONDS
 
 _CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 # Far below what the API server takes to say anything at all in a quiet cluster: a bookmark comes once a minute.
@@ -79,7 +80,7 @@ class RealWorld:
 
     def _etcd(self, call: str, body: dict[str, Any]) -> Any:
         request = Request(f"http://127.0.0.1:{self.plane.ports.etcd}/v3/{call}", json.dumps(body).encode())
-        with urlopen(request, timeout=30) as response:  # noqa: S310  loopback
+        with urlopen(request, timeout=HANG_SECONDS) as response:  # noqa: S310  loopback
             return json.load(response)
 
     async def _apply(self, kind: str, metadata: dict[str, Any], **fields: Any) -> None:

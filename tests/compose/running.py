@@ -18,8 +18,8 @@ from tests.cluster.processes import Processes
 from tests.compose import shipped
 from tests.compose.shipped import Service
 from tests.redis_servers import RedisServer, program
+from tests.timeouts import HANG_SECONDS
 
-_PATIENCE_SECONDS = 60
 _REDIS_PORT = 6379  # the image's own
 
 
@@ -80,7 +80,7 @@ class Composition:
 
     def wait(self, seen: Callable[[], bool], what: str, *names: str) -> None:
         """Wait until something is seen, as long as these services are alive."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + HANG_SECONDS
         while not seen():
             self._processes.require(*names)
             logs = "\n".join(f"{name}:\n{self._processes.log(name)}" for name in names)
@@ -92,7 +92,7 @@ class Composition:
 
     def plain(self, name: str, path: str) -> str:
         """Return what a server's plain port shows."""
-        with urlopen(f"http://{self._addresses[name, 8081]}{path}", timeout=10) as response:
+        with urlopen(f"http://{self._addresses[name, 8081]}{path}", timeout=HANG_SECONDS) as response:
             shown: bytes = response.read()
         return shown.decode()
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.harness.policy_checks import Here
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, WatchedNamespaces, connect
 from webhook.core.policy.model import LoadedPolicy
 from webhook.policy.current_policy import CurrentPolicy
 from webhook.ports import WatchReports
 
 QUICK = ApiTiming(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)
-_PATIENCE_SECONDS = 90
 
 
 class World(Protocol):
@@ -75,7 +75,7 @@ class Follower:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait for what comes over the network."""
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(HANG_SECONDS):
                 while not holds():  # noqa: ASYNC110  there is no event of ours: that is what is being waited for
                     await asyncio.sleep(0.01)
         except TimeoutError:
@@ -98,7 +98,7 @@ async def following(world: World, timing: ApiTiming = QUICK) -> AsyncIterator[Fo
 
 async def kept(world: World, text: str) -> None:
     """Wait until this is the last good policy."""
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while await world.last_good() != text:  # noqa: ASYNC110  it comes to be on the other side
             await asyncio.sleep(0.01)
 

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.controller.world import WEB, World, compiled, pod
+from tests.timeouts import HANG_SECONDS
 from webhook.controller.pending_sightings import MOST, PendingSightings
 from webhook.controller.pod_index import GONE_MAX, GONE_US, PodIndex
 from webhook.core.kubernetes.pod import Container, Resources
@@ -294,6 +295,6 @@ async def test_the_loops_do_all_of_it_by_themselves() -> None:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  a loop gets there in its own time
             await asyncio.sleep(0.001)

@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import cycle
 
+from tests.timeouts import HANG_SECONDS
+
 _AGAIN_SECONDS = 0.1
 """Before whoever was cut off comes again."""
 _DRIP_SECONDS = 1.0
@@ -52,7 +54,7 @@ async def attacking(attack: Attack) -> AsyncIterator[Answers]:
     assert process.stdout is not None
     try:
         process.stdin.write(json.dumps(asdict(attack)).encode() + b"\n")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             assert await process.stdout.readline() == b"begun\n"
         yield answers
     finally:

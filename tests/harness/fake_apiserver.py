@@ -14,6 +14,8 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from tests.timeouts import HANG_SECONDS
+
 NAMESPACES = "/api/v1/namespaces"
 CONFIGMAPS = f"{NAMESPACES}/podgate-system/configmaps"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/podgate-system/leases"
@@ -27,7 +29,7 @@ Fault = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for what happens on the other side of a connection."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  there is no event of ours: that is what is being waited for
             await asyncio.sleep(0.001)
 

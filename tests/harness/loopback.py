@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import aiohttp
 from aiohttp import web
 
+from tests.timeouts import HANG_SECONDS
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.listener import Listener
 
@@ -35,7 +36,7 @@ class Loopback:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what the server does on its own account, such as noticing that a client has gone."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             while not condition():  # noqa: ASYNC110 - there is no event: that is what is being waited for
                 await asyncio.sleep(0.001)
 
@@ -64,7 +65,7 @@ async def loopback(
         await listener.close()
         connections.abort()
         await server.shutdown(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             await connections.wait_empty()
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tests.harness.server_process import Serving, pod
+from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 
@@ -27,7 +28,7 @@ class Line:
 
     async def answer(self) -> bytes:
         """Return the next answer whole, as its Content-Length says."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             head = await self.reader.readuntil(b"\r\n\r\n")
             if head.startswith(b"HTTP/1.1 100 "):
                 return head
@@ -37,7 +38,7 @@ class Line:
     async def rest(self) -> bytes:
         """Return all that comes until the server ends the connection."""
         received = b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             try:
                 while part := await self.reader.read(65536):
                     received += part
@@ -80,7 +81,7 @@ def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], within_seconds: float = 30) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]], within_seconds: float = HANG_SECONDS) -> None:
     """Wait for what another process does on its own account: there is no other signal."""
     async with asyncio.timeout(within_seconds):
         while not await condition():  # noqa: ASYNC110 - it happens in another process

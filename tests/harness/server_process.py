@@ -16,6 +16,7 @@ import aiohttp
 
 from certs.authority import KeyPair
 from tests.harness.identity import IDENTITIES, Pki, Signer, jwks
+from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
 
@@ -137,7 +138,7 @@ class Serving:
 
     async def until(self, line: str, at_least: float) -> None:
         """Wait until a series has come to a value: what the server does on its own account has no other signal."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             while await self.metric(line) < at_least:  # noqa: ASYNC110 - it happens in another process
                 await asyncio.sleep(0.05)
 
@@ -175,13 +176,13 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
             await session.close()
             if process.returncode is None:
                 process.terminate()
-            code = await asyncio.wait_for(process.wait(), 60)
+            code = await asyncio.wait_for(process.wait(), HANG_SECONDS)
     assert code == server.ends_with, log.read_text()
     assert "Traceback" not in log.read_text()
 
 
 async def _listening(process: asyncio.subprocess.Process, log: Path) -> dict[str, Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             text = await asyncio.to_thread(log.read_text)
             for line in text.splitlines():

@@ -24,6 +24,7 @@ from certs.files import write
 from certs.tokens.issuer import key_pem, new_key, sign
 from certs.tokens.rotation import TokenState, TokenStep
 from tests.cli.running import BIN, Done, podgate
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.app.node_agent import NodeCheck, _look_on
 from webhook.errors import UserError
@@ -485,7 +486,7 @@ async def test_a_trouble_is_told_once_until_it_is_over_and_a_defect_ends_nothing
         return found
 
     looking = asyncio.create_task(_look_on(one, 0, Logs(JsonLines(said))))
-    await asyncio.wait_for(over.wait(), 20)
+    await asyncio.wait_for(over.wait(), HANG_SECONDS)
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
     lines = [json.loads(line) for line in said.getvalue().splitlines()]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.controller.world import compiled
 from tests.harness.server_process import Files
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock, VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import open_sources
@@ -305,7 +306,7 @@ async def test_of_the_slot_that_has_begun_since_nothing_is_told_before_its_end()
     world.store.free.clear()
     await world.push(("web", True))
     running = asyncio.create_task(world.buffer.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         while not world.store.heard:  # noqa: ASYNC110 - as below
             await asyncio.sleep(0.01)
         world.passed(SLOT_US)
@@ -323,7 +324,7 @@ async def test_of_the_slot_that_has_begun_since_nothing_is_told_before_its_end()
 async def test_it_tells_by_itself_and_goes_on_when_more_comes() -> None:
     world = World()
     running = asyncio.create_task(world.buffer.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         for told in (1, 2):
             await world.push(("web", True))
             while len(world.store.heard) < told:  # noqa: ASYNC110 - the store has no event for it
@@ -335,7 +336,7 @@ async def test_it_sleeps_while_nothing_comes() -> None:
     world = World()
     running = asyncio.create_task(world.buffer.run())
     await world.push(("web", True))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         while not world.store.heard:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     for _ in range(20):  # it looks once more whether there is anything to tell

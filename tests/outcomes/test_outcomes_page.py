@@ -10,6 +10,7 @@ import yaml
 
 from tests.app.test_readme import ROOT, environment, shell_blocks, typed
 from tests.core.document.documents import HEAD, problems
+from tests.timeouts import HANG_SECONDS
 from webhook.core.document import Purpose
 from webhook.core.outcomes.aggregation import MOST_WAITING
 from webhook.core.outcomes.report import MOST_LISTED, MOST_OUTCOMES, Pushed
@@ -32,7 +33,7 @@ def test_a_report_works_as_written(tmp_path: Path) -> None:
     script = serve.replace("docs/examples/", "").replace("podgate serve ", free_ports)
     with typed(script, tmp_path) as process:
         assert process.stderr is not None
-        deadline, line = time.monotonic() + 60, ""
+        deadline, line = time.monotonic() + HANG_SECONDS, ""
         while '"listening"' not in line:
             line = process.stderr.readline()
             assert line, "the server ended"

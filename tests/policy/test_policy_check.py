@@ -16,6 +16,7 @@ from tests.core.document.documents import HEAD, with_service
 from tests.core.policy_admission.test_policy_review import GOOD, config_map
 from tests.core.reviewing import Gate, policy_of
 from tests.harness.policy_checks import Here
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.policy_process import parent
 from webhook.adapters.policy_process.parent import PolicyProcess
@@ -121,7 +122,7 @@ async def leaving_no_process() -> AsyncIterator[None]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  what is waited for is another process
             await asyncio.sleep(0.001)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness.server_process import POLICY, Files, serving
+from tests.timeouts import HANG_SECONDS
 
 
 def review(text: str) -> bytes:
@@ -70,7 +71,7 @@ def children(pid: int) -> list[int]:
 
 async def child_of(pid: int) -> int:
     """Return the first child of a process, once it has one."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             found = children(pid)
             if found:

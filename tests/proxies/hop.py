@@ -10,12 +10,12 @@ from pathlib import Path
 from tests.cluster.processes import ComponentError, Processes, free_ports
 from tests.harness.proxied_server import Forwarding, pem
 from tests.proxies.inventory import program
+from tests.timeouts import HANG_SECONDS
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 SERVICE = "podgate.podgate-system.svc"
 
 _FILES = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
-_READY_TIMEOUT_SECONDS = 30
 _STARTS_MAX = 3
 
 
@@ -113,7 +113,7 @@ def _command(name: str, file: Path, folder: Path) -> list[str | Path]:
 
 def _is_ready(processes: Processes, run: str, port: int) -> bool:
     """Wait until it listens; False where somebody else has taken the port."""
-    deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
+    deadline = time.monotonic() + HANG_SECONDS
     while True:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0 and processes.alive(run):

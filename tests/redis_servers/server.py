@@ -12,10 +12,10 @@ import redis
 
 from tests.cluster.processes import ComponentError, Processes, free_ports
 from tests.redis_servers.inventory import RedisProgram
+from tests.timeouts import HANG_SECONDS
 
 _PORTS = range(12_000, 22_000)
 """A Cluster's bus has a port 10,000 higher, which is below those of outgoing connections as well."""
-_READY_TIMEOUT_SECONDS = 30
 _ANSWER_TIMEOUT_SECONDS = 10
 
 
@@ -141,7 +141,7 @@ class RedisServer:
         self._starts += 1
         self._is_paused = False
         self._held.start(self._name, self._command())
-        deadline = time.monotonic() + _READY_TIMEOUT_SECONDS
+        deadline = time.monotonic() + HANG_SECONDS
         while self._READY not in self.log():
             if not self.alive:
                 if not is_new or "Address already in use" not in self.log():

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from redis.exceptions import RedisError
 
 from tests.cluster.processes import ComponentError
-
-_TIMEOUT_SECONDS = 60
+from tests.timeouts import HANG_SECONDS
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
     """Return when `holds`; a server that does not answer yet does not hold."""
-    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    deadline = time.monotonic() + HANG_SECONDS
     while True:
         try:
             if holds():
@@ -21,5 +20,5 @@ def until(holds: Callable[[], bool], what: str) -> None:
         except RedisError as error:
             trouble = f": {error}"
         if time.monotonic() > deadline:
-            raise ComponentError(f"not in {_TIMEOUT_SECONDS} s: {what}{trouble}")
+            raise ComponentError(f"not in {HANG_SECONDS} s: {what}{trouble}")
         time.sleep(0.02)

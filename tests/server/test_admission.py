@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from tests.harness.loopback import loopback
+from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.decision import Half
 from webhook.outcomes.endpoint import TooManyReportsError
 from webhook.ports import Caller
@@ -78,7 +79,7 @@ async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awai
 
         async def post(path: str) -> tuple[int, str]:
             url = f"http://127.0.0.1:{running.port}{path}"
-            async with asyncio.timeout(10), session.post(url, data=b"well", headers=JSON) as response:
+            async with asyncio.timeout(HANG_SECONDS), session.post(url, data=b"well", headers=JSON) as response:
                 return response.status, await response.text()
 
         yield post

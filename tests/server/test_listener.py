@@ -9,6 +9,7 @@ from aiohttp import web
 
 from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback, post
+from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
 from webhook.server import handshake_throttle, listener
 from webhook.server.connection_table import ConnectionLimits
@@ -168,7 +169,7 @@ async def test_a_stalled_handshake_is_cut_and_delays_nobody(pki: Pki, part: floa
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             return await reader.read()
     except ConnectionError:
         return b""
@@ -341,7 +342,7 @@ async def test_nobody_waits_on_a_plain_port() -> None:
     async with loopback(hello, None) as running:
         standing_still(running)
         held = [await opened(running.port, None) for _ in range(2 * handshake_throttle._BURST_MAX)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             assert await post(running.port, None) == (200, "hello")
         for _, writer in held:
             writer.close()

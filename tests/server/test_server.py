@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from tests.harness.identity import Pki, segment
 from tests.harness.server_process import POLICY, Files, Serving, pod, serving
+from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 
@@ -226,7 +227,7 @@ async def test_an_old_connection_is_retired_after_its_answer(tmp_path: Path) -> 
     async with serving(Files.create(tmp_path), "--max-connection-age", "300ms") as server:
         headers = {"Authorization": f"Bearer {server.files.signer.token()}", "Content-Type": "application/json"}
         seen = set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_SECONDS):
             while "close" not in seen:
                 async with server.session.post(
                     f"https://{server.admission}/mutate", data=body(review()), ssl=server.context, headers=headers
@@ -264,4 +265,4 @@ async def test_sigterm_loses_no_call(tmp_path: Path) -> None:
         await told.wait()
         answered = await asyncio.gather(*callers)
         assert sum(answered) > 50
-        assert await asyncio.wait_for(server.process.wait(), 30) == 0
+        assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0

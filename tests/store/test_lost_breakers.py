@@ -13,6 +13,7 @@ from tests.contract.test_counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisProgram, RedisServer
 from tests.store.test_local_breakers import Way
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerView, QuotaEventPlan, State
@@ -109,7 +110,7 @@ async def test_a_restart_without_data_keeps_it_open(own_redis_server: RedisServe
         own_redis_server.restart(keep_data=False)
         with suppress(StoreUnavailableError):  # the connection was lost
             await one.tick([PLAN])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             while (await view_of(one)).state is State.CLOSED:
                 await one.tick([PLAN])
         async with store_on(own_redis_server) as other:

@@ -14,6 +14,7 @@ import pytest
 import uvloop
 
 from tests.harness.identity import Pki
+from tests.timeouts import HANG_SECONDS
 from webhook.app import server as server_process
 from webhook.support.event_loop import EventLoop
 
@@ -116,7 +117,7 @@ def test_who_gives_up_while_it_shakes_hands_is_no_defect_to_tell(tmp_path: Path)
         # By hand, for a task would be told before there is anything to give up.
         connecting = loop.create_connection(Made, sock=given, ssl=pki.context(), server_hostname="localhost")
         connecting.send(None)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_SECONDS):
             while not Made.is_made:  # noqa: ASYNC110  the very next turn of the loop is wanted
                 await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
 from webhook.support.watched_file import Reloading
-
-PATIENCE_SECONDS = 20.0
 
 
 async def test_who_is_served_meanwhile_does_not_wait_until_a_changed_file_is_understood(tmp_path: Path) -> None:
@@ -20,15 +19,15 @@ async def test_who_is_served_meanwhile_does_not_wait_until_a_changed_file_is_und
     def parse(contents: tuple[bytes, ...]) -> bytes:
         if contents[0] != b"old":
             begun.set()
-            assert may_end.wait(PATIENCE_SECONDS), "the event loop has waited for it"
+            assert may_end.wait(HANG_SECONDS), "the event loop has waited for it"
         return contents[0]
 
     told: list[str | None] = []
     kept = Reloading([path], 100, parse, told.append)
     path.write_text("new")
     looking = asyncio.create_task(kept.run(0))
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+    async with asyncio.timeout(HANG_SECONDS):
+        assert await asyncio.to_thread(begun.wait, HANG_SECONDS)
         assert (kept.value, kept.generation, told) == (b"old", 1, [None])
         may_end.set()
         while len(told) < 2:  # noqa: ASYNC110 - it happens in another task
@@ -52,7 +51,7 @@ async def test_a_changed_file_that_is_bad_is_told_once_and_changes_nothing(tmp_p
     kept = Reloading([path], 100, parse, told.append)
     path.write_text("x")
     looking = asyncio.create_task(kept.run(0))
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while looks.count(b"x") < 3:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     looking.cancel()
@@ -66,7 +65,7 @@ async def test_what_the_parser_did_not_foresee_is_told_of_its_file(tmp_path: Pat
     kept = Reloading([path], 100, lambda contents: int(contents[0]), told.append)
     path.write_text("x")
     looking = asyncio.create_task(kept.run(0))
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while kept.error is None and not looking.done():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     looking.cancel()

@@ -18,6 +18,7 @@ from certs.files import write_key_pair
 from tests.harness.identity import Pki
 from tests.harness.loopback import loopback
 from tests.server.test_listener import exchange, hello
+from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
 from webhook.tls.context import TlsFiles, TlsPaths, load, server_context
 
@@ -185,7 +186,7 @@ async def test_files_that_are_replaced_while_they_are_read_are_read_again(
     readings = iter((torn, after, after))
     monkeypatch.setattr(files, "_read", lambda: next(readings))
     looking = asyncio.create_task(files.run(0))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_SECONDS):
         while files.generation == 1:  # noqa: ASYNC110 - it happens in another task
             await asyncio.sleep(0)
     looking.cancel()

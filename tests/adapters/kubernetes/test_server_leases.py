@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, say, until
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ServerLeases, ServerLeaseTiming, connect
 from webhook.adapters.kubernetes.server_leases import lease_name
 from webhook.ports import WatchReports
@@ -210,7 +211,7 @@ async def test_one_that_comes_back_at_that_moment_keeps_its_lease(world: World) 
 
     world.fake.always["delete"] = late
     server = world.server("z", duration_seconds=1)
-    await asyncio.wait_for(deleted.wait(), 30)
+    await asyncio.wait_for(deleted.wait(), HANG_SECONDS)
     del world.fake.always["delete"]
     assert "podgate-server-old" in world.names()
     await server.counts_so(2, 1)

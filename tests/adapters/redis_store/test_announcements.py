@@ -15,6 +15,7 @@ from tests.contract.test_counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, SentinelGroup
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, announcements, open_transport
 from webhook.adapters.redis_store.codec import packed_view
@@ -69,7 +70,7 @@ async def listening(url: str, files: StoreFiles = NO_FILES, clock: Clock | None 
 
 async def eventually(holds: Callable[[], bool]) -> None:
     """Wait for what happens in another process, or in a task that tells nobody."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  as said
             await asyncio.sleep(0.01)
 

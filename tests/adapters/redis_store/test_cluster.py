@@ -14,13 +14,13 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.adapters.redis_store.test_transport import ECHO, linked
 from tests.redis_servers import RedisCluster, RedisProgram
 from tests.redis_servers.access import CLUSTER_PASSWORD, commands
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.ports.store_url import RedisAddress
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-_PATIENCE_SECONDS = 60
 TAGS = [f"service-{number}" for number in range(30)]
 
 
@@ -30,7 +30,7 @@ def key(tag: str) -> str:
 
 async def answered(link: Transport, tag: str) -> bytes:
     """Ask until there is an answer: a call may fail while nobody has the slot, none may fail for ever."""
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             with suppress(RedisError, OSError, TimeoutError):
                 return bytes(await link.run([key(tag)], tag.encode()))

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, window
 from tests.harness.records import policy
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, SentinelGroup, names, program
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.app.store import open_store
 from webhook.app.telemetry import Telemetry
@@ -92,7 +93,7 @@ class World:
 
     async def until_settled(self) -> None:
         """Let a server's seconds pass until the store answers for every service and nothing is owed."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             while True:
                 await asyncio.gather(self.guard.tick(list(PLANS.values())), return_exceptions=True)
                 receipts = [await self.ask(plan, peek=True) for plan in PLANS.values()]
@@ -349,7 +350,7 @@ async def test_a_node_of_a_cluster_that_is_gone_concerns_its_own_services_alone(
                 for plan in others:
                     assert await world.ask(plan) is not None
             node.start()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_SECONDS):
                 while await world.ask(hit) is None:  # noqa: ASYNC110  what is waited for is a server
                     await asyncio.sleep(0.01)
             for plan in others:
@@ -374,7 +375,7 @@ async def test_nobody_comes_in_beyond_the_limit_by_what_a_failover_lost(tmp_path
             replica.resume()
             await asyncio.to_thread(group.wait_for_failover, former)
             again = 0
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_SECONDS):
                 while (receipt := await world.ask(plan)) is None:  # noqa: ASYNC110  what is waited for is a server
                     await asyncio.sleep(0.01)
                 again += receipt.charged

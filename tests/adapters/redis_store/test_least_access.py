@@ -13,6 +13,7 @@ from tests.contract.test_counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisCluster, RedisServer, names, program
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, commands, user
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.transport.script import TEXT
@@ -148,7 +149,7 @@ async def test_without_any_one_right_it_is_not_enough(server: RedisServer, kind:
     server.cli("ACL", "SETUSER", name, right.replace("+", "-"))
     try:
         with pytest.raises(StoreUnavailableError, match=r"(?i)NOPERM|permission|can't run this command"):
-            await asyncio.wait_for(lives(server), 30)
+            await asyncio.wait_for(lives(server), HANG_SECONDS)
     finally:
         server.cli("ACL", "SETUSER", name, right)
 

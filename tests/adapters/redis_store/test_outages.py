@@ -21,6 +21,7 @@ import pytest
 
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, SentinelGroup, names, program
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire
@@ -131,7 +132,7 @@ class Life:
 
     async def settled(self, losses: int) -> None:
         """Wait until each replica has noticed so many losses, and owes nothing."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             while not all(one.is_settled and len(one.lost) >= losses for one in self.replicas):  # noqa: ASYNC110  it happens elsewhere
                 await asyncio.sleep(0.01)
 

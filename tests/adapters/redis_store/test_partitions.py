@@ -16,6 +16,7 @@ import pytest
 from tests.cluster.tcp_relay import relay, reset
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer, names, program
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerPlan, BreakerView, State
@@ -140,7 +141,7 @@ class Replica:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_SECONDS):
         while not await holds():  # noqa: ASYNC110  it happens elsewhere
             await asyncio.sleep(0.02)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan
@@ -46,7 +47,7 @@ class Replica:
 
 async def shown(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) -> None:
     """Let one replica go on until another has heard of so many; it knows Redis' time only as of its last answer."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while await to.others(plan) != count:
             await by.ask(plan)
             await by.store.tick([plan])

@@ -12,17 +12,16 @@ from redis.exceptions import AuthenticationError, RedisError
 from tests.adapters.redis_store.test_transport import KEY, linked
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.ports.store_url import StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-_PATIENCE_SECONDS = 20
-
 
 async def found_again(link: Transport) -> None:
     """Ask until there is an answer: a call may fail while nobody is the primary, none may fail for ever."""
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             with suppress(RedisError, OSError, TimeoutError):
                 await link.run([KEY], b"x")
@@ -32,7 +31,7 @@ async def found_again(link: Transport) -> None:
 
 async def another_than(link: Transport, before: Mapping[str, str]) -> Mapping[str, str]:
     """Ask, as a tick does, until another process answers; return its name."""
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             with suppress(RedisError, OSError, TimeoutError):
                 if (found := await link.run_ids()) != before:
