@@ -215,7 +215,7 @@ def test_transitions_and_policies_are_written(output: Output) -> None:
     ("old", "new", "reason", "level", "message"),
     [
         (State.OPEN, State.FORCED_CLOSED, "INC-1", "warning", "breaker transition"),
-        (State.FORCED_CLOSED, State.CLOSED, "released by hand", "info", "breaker transition"),
+        (State.FORCED_CLOSED, State.CLOSED, "released manually", "info", "breaker transition"),
         (State.CLOSED, State.CLOSED, HELD + "latency: mean > 2s", "error", "breaker trip suppressed"),
         (State.HALF_OPEN, State.HALF_OPEN, EXPIRED, "warning", "breaker probe expired"),
     ],

@@ -13,7 +13,7 @@ from tests.harness.records import AT_US, policy
 from tests.harness.server_process import Files, pod, serving
 from webhook.adapters import recorder
 from webhook.adapters.recorder import WAITING_MAX, Recorder
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.offline.simulator import Ask
 from webhook.ports import WatchReports
 

@@ -17,7 +17,7 @@ from tests.harness.identity import Pki
 from tests.harness.rsa_keys import roca_key
 from webhook.authentication.forwarded_certificate import ForwardedCaFile
 from webhook.errors import UserError
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 from webhook.tls.context import TlsFiles, TlsPaths
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -84,18 +84,18 @@ FAULTS = {
 }
 
 
-def of_connections(pki: Pki) -> Reloading[Any]:
+def of_connections(pki: Pki) -> WatchedFile[Any]:
     return TlsFiles(TlsPaths(pki.paths.certificate, pki.paths.key, pki.folder / "ca.crt"))
 
 
-def of_callers_behind_a_proxy(pki: Pki) -> Reloading[Any]:
+def of_callers_behind_a_proxy(pki: Pki) -> WatchedFile[Any]:
     return ForwardedCaFile(pki.folder / "ca.crt")
 
 
 @pytest.mark.parametrize("opened", [of_connections, of_callers_behind_a_proxy])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_that_can_vouch_for_nobody_is_named_at_the_start_and_changes_nothing_later(
-    tmp_path: Path, opened: Callable[[Pki], Reloading[Any]], fault: str
+    tmp_path: Path, opened: Callable[[Pki], WatchedFile[Any]], fault: str
 ) -> None:
     pki, (der, words) = Pki.create(tmp_path), FAULTS[fault]
     bundle, files = pki.folder / "ca.crt", opened(pki)

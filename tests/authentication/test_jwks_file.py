@@ -168,7 +168,7 @@ def test_an_issuer_whose_key_is_taken_out_is_not_anybodys(tmp_path: Path) -> Non
     for left in ([free.jwk()], [{**free.jwk(), "iss": "https://b"}], [free.jwk()]):
         write(path, *left)
         source.reload()
-        assert not JwksUnion([source]).speaks(of_any, "https://a")
+        assert not JwksUnion([source]).may_sign(of_any, "https://a")
     assert source.claimed == {"https://a", "https://b"}
 
 

@@ -113,24 +113,24 @@ async def test_they_are_fetched_again_and_again() -> None:
 async def test_an_unknown_key_is_looked_for_at_once_and_found_for_the_call_that_brought_it(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.publish("a", "b")
-    await running.keys.look_again()
+    await running.keys.refetch()
     assert "b" in running.keys.keys
 
 
 async def test_a_flood_of_unknown_keys_makes_one_fetch_in_a_cool_down(running: Fetching) -> None:
     for _ in range(100):
-        await running.keys.look_again()
+        await running.keys.refetch()
     assert running.publisher.asked == 1, "the first fetch has just been"
     for _ in range(3):
         running.clock.seconds += 5
-        await asyncio.gather(*(running.keys.look_again() for _ in range(100)))
+        await asyncio.gather(*(running.keys.refetch() for _ in range(100)))
     assert running.publisher.asked == 4
 
 
 async def test_who_comes_while_a_fetch_is_under_way_waits_for_that_one(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.answering.clear()
-    waiting = [asyncio.create_task(running.keys.look_again()) for _ in range(10)]
+    waiting = [asyncio.create_task(running.keys.refetch()) for _ in range(10)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert (running.publisher.asked, any(task.done() for task in waiting)) == (2, False)
@@ -142,7 +142,7 @@ async def test_who_comes_while_a_fetch_is_under_way_waits_for_that_one(running: 
 async def test_only_so_many_wait_and_the_others_are_answered_at_once(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.answering.clear()
-    waiting = [asyncio.create_task(running.keys.look_again()) for _ in range(100)]
+    waiting = [asyncio.create_task(running.keys.refetch()) for _ in range(100)]
     for _ in range(3):
         await asyncio.sleep(0)
     assert sum(task.done() for task in waiting) == 100 - QUICK.waiting_max
@@ -152,7 +152,7 @@ async def test_only_so_many_wait_and_the_others_are_answered_at_once(running: Fe
 
 async def test_nobody_waits_longer_than_the_patience_and_the_fetch_goes_on() -> None:
     found = fetching(replace(QUICK, patience_seconds=0.01))
-    await found.keys.look_again()
+    await found.keys.refetch()
     assert found.keys.keys == {}
     found.publisher.publish("a")
     await found.round()
@@ -162,7 +162,7 @@ async def test_nobody_waits_longer_than_the_patience_and_the_fetch_goes_on() -> 
 async def test_a_caller_that_goes_away_does_not_end_the_fetch_for_others(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.answering.clear()
-    gone, stays = (asyncio.create_task(running.keys.look_again()) for _ in range(2))
+    gone, stays = (asyncio.create_task(running.keys.refetch()) for _ in range(2))
     await asyncio.sleep(0)
     gone.cancel()
     running.publisher.publish("b")
@@ -174,7 +174,7 @@ async def test_while_none_are_to_be_had_the_last_ones_hold_up_to_the_stated_age(
     generation = running.keys.generation
     running.publisher.fails = "HTTP 500"
     running.clock.seconds += 99
-    await running.keys.look_again()
+    await running.keys.refetch()
     assert (list(running.keys.keys), running.keys.generation, running.keys.trouble) == (["a"], generation, "HTTP 500")
     running.clock.seconds += 1
     assert running.keys.generation != generation, "caches hear of it before anybody asks for a key"
@@ -184,7 +184,7 @@ async def test_while_none_are_to_be_had_the_last_ones_hold_up_to_the_stated_age(
 async def test_their_age_counts_from_when_they_were_asked_for(running: Fetching) -> None:
     running.clock.seconds += 10
     running.publisher.answering.clear()
-    looking = asyncio.create_task(running.keys.look_again())
+    looking = asyncio.create_task(running.keys.refetch())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     running.clock.seconds += 50
@@ -209,7 +209,7 @@ async def test_what_is_too_old_by_one_clock_is_too_old_and_neither_makes_up_for_
 async def test_that_the_last_keys_have_ended_is_told_once_and_why(running: Fetching) -> None:
     running.publisher.fails = "HTTP 500"
     running.clock.seconds += 99
-    await running.keys.look_again()
+    await running.keys.refetch()
     assert running.told == ["fetched", "HTTP 500"]
     running.clock.seconds += 1
     for _ in range(3):
@@ -220,7 +220,7 @@ async def test_that_the_last_keys_have_ended_is_told_once_and_why(running: Fetch
 async def test_they_end_with_the_fetch_that_fails_though_nobody_looks(running: Fetching) -> None:
     running.publisher.fails = "HTTP 500"
     running.clock.seconds += 100
-    await running.keys.look_again()
+    await running.keys.refetch()
     assert running.told == ["fetched", "HTTP 500", "ended: HTTP 500"]
 
 
@@ -233,21 +233,21 @@ async def test_keys_that_end_before_any_fetch_has_failed_say_why_as_well(running
 async def test_keys_that_were_gone_come_back(running: Fetching) -> None:
     running.clock.seconds += 1000
     assert running.keys.keys == {}
-    await running.keys.look_again()
+    await running.keys.refetch()
     assert (list(running.keys.keys), running.keys.trouble) == (["a"], "")
 
 
 async def test_a_key_that_is_published_no_more_is_gone(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.publish("b")
-    await running.keys.look_again()
+    await running.keys.refetch()
     assert list(running.keys.keys) == ["b"]
 
 
 async def test_the_same_keys_again_are_no_change(running: Fetching) -> None:
     generation = running.keys.generation
     running.clock.seconds += 5
-    await running.keys.look_again()
+    await running.keys.refetch()
     assert (running.publisher.asked, running.keys.generation) == (2, generation)
 
 
@@ -273,7 +273,7 @@ async def test_after_a_failure_it_tries_again_soon_and_then_less_often() -> None
 async def test_issuers_that_keys_were_bound_to_stay_claimed_when_the_keys_are_gone(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.publish("b", issuer="https://a")
-    await running.keys.look_again()
+    await running.keys.refetch()
     running.clock.seconds += 1000
     assert (running.keys.keys, set(running.keys.claimed)) == ({}, {"https://a"})
 
@@ -282,7 +282,7 @@ async def test_an_issuer_that_the_keys_once_were_bound_to_stays_claimed_beside_a
     for kid, issuer in (("b", "https://a"), ("c", "https://b")):
         running.clock.seconds += 5
         running.publisher.publish(kid, issuer=issuer)
-        await running.keys.look_again()
+        await running.keys.refetch()
     assert set(running.keys.claimed) == {"https://a", "https://b"}
 
 
@@ -293,7 +293,7 @@ async def test_a_defect_while_fetching_ends_the_loop_which_is_begun_again_and_sp
         raise LookupError
 
     broken = JwksRefresher("url", defective, KeyClocks(found.clock, found.wall), pace=QUICK)
-    await broken.look_again()
+    await broken.refetch()
     with pytest.raises(LookupError):
         await broken.run()
 
@@ -338,7 +338,7 @@ async def test_while_nobody_knows_yet_for_whom_fetched_keys_speak_no_key_without
 
     assert heard() == ["key_issuer", "key_issuer", "good"]
     found.publisher.publish("c", issuer=CLUSTER)
-    await cluster.look_again()
+    await cluster.refetch()
     assert heard() == ["good", "key_issuer", "good"]
 
 
@@ -354,7 +354,7 @@ async def test_what_is_no_kid_makes_no_fetch(running: Fetching, kid: object) -> 
 async def test_what_was_verified_is_believed_no_longer_than_its_keys_hold(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.keys = {"ES256": TokenKey("ES256", "ES256", key("ES256").key.public_key())}
-    await running.keys.look_again()
+    await running.keys.refetch()
     authenticator, token = admitting(running), [f"Bearer {good().token}"]
     assert authenticator.authenticate(certificate("mine"), token).role == "apiserver"
     running.clock.seconds += 100

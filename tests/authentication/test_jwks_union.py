@@ -78,17 +78,17 @@ def test_a_key_speaks_for_its_issuer_alone_and_one_without_for_those_that_have_n
     is_believed: bool,  # noqa: FBT001  what a case is about
 ) -> None:
     key = TokenKey("k", "ES256", ONE.key.public_key(), key_issuer)
-    assert JwksUnion([source("url"), source("cluster", "a")]).speaks(key, issuer) == is_believed
+    assert JwksUnion([source("url"), source("cluster", "a")]).may_sign(key, issuer) == is_believed
 
 
 def test_keys_without_issuer_speak_for_nobody_while_one_source_may_claim_anybody() -> None:
     file, cluster = source("file"), source("cluster", has_keys=False)
     cluster.may_claim = True
     ring, key = JwksUnion([file, cluster]), TokenKey("k", "ES256", ONE.key.public_key())
-    assert not ring.speaks(key, "c")
-    assert ring.speaks(replace(key, issuer="c"), "c")
+    assert not ring.may_sign(key, "c")
+    assert ring.may_sign(replace(key, issuer="c"), "c")
     cluster.may_claim = False
-    assert ring.speaks(key, "c")
+    assert ring.may_sign(key, "c")
 
 
 def test_keys_are_counted_by_source() -> None:

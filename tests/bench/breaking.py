@@ -21,7 +21,7 @@ from webhook.adapters.logs import JsonLines, Logs
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import Metrics
 from webhook.core.admission.decision import Half
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.document import Purpose, load
 from webhook.core.policy.model import LoadedPolicy
 from webhook.interceptor import Interceptor

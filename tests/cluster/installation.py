@@ -14,8 +14,8 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.load_balancer import Entrance
 from tests.cluster.server import PODGATE, Server
 from tests.harness.server_process import Files
-from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, configmap, load
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 RBAC = MANIFESTS / "10-rbac.yaml"

@@ -12,9 +12,9 @@ from tests.cluster.identities import Identities
 from tests.cluster.load_balancer import Entrance
 from tests.cluster.recording_webhook import Recorder
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
-from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 
 ODD_USER = "o'neil\\ || true || \" é"
 POLICY = f"""\

@@ -28,8 +28,8 @@ from tests.timeouts import HANG_SECONDS
 from webhook import settings
 from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
-from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 from webhook.offline.output.yaml_stream import yaml_stream
 
 HEADER = """\

@@ -23,8 +23,8 @@ from tests.cluster.load_balancer import Entrances
 from tests.cluster.readme_steps import Site as Person
 from webhook import settings
 from webhook.authentication.secret_path_file import read_paths
-from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1

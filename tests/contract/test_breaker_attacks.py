@@ -15,7 +15,7 @@ from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.keys import PlanKeys, channel_of
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State
-from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.ledger.tag_clock import PATIENCE_US
 from webhook.core.quota import CounterPlan, DeniedBy, PoolPlan
 from webhook.ports import CounterStore, WatchReports

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from tests.contract.staging import STORES, Stage, examples_on, staged
 from tests.contract.test_counter_store import HandClock
 from tests.core import plans as counter_plans
-from tests.core.breaker.test_random_walks import offered, plain, plans, told
+from tests.core.breaker.test_random_walks import as_move, offered, plain, plans
 from tests.core.breaker_model import Model, Move
 from tests.redis_servers import RedisServer
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, State, Transition
 from webhook.core.breaker.manual import EXCUSED_US
-from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.store.local_breakers import LocalBreakers
 
@@ -101,7 +101,7 @@ class BreakerMachine(RuleBasedStateMachine):
         return self.stage.runner.run(call)
 
     def take(self, transitions: Sequence[Transition]) -> None:
-        self.moves += [told(move) for move in transitions]
+        self.moves += [as_move(move) for move in transitions]
 
     def view(self) -> BreakerView:
         view: BreakerView = self.run(self.store.snapshot(self.plan)).breaker

@@ -11,7 +11,7 @@ from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, State
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import HOUR_US, Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.ports import CounterStore, WatchReports

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.controller.world import SECOND_US, World, at
 from webhook.core.breaker import Transition
-from webhook.core.breaker.outcome import Settlement, Start
+from webhook.core.breaker.outcome_types import Settlement, Start
 from webhook.core.kubernetes.pod import (
     ContainerState,
     ContainerStateDetail,

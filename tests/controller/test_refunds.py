@@ -254,7 +254,7 @@ async def test_who_is_nobodys_after_all_is_not_waited_for() -> None:
     await world.all()
     assert world.told.ignored == 1
     state = world.store._states["web"]
-    state.roll.wait_for("forged", world.clock.now_us())  # as where its record was lost
+    state.live_pods.wait_for("forged", world.clock.now_us())  # as where its record was lost
     world.wait(61)
     await world.all()
     await world.all()

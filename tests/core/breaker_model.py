@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from webhook.core.breaker import BreakerPlan, BreakerView, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, State
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 
 FORCED = {State.FORCED_OPEN, State.FORCED_CLOSED}
 SHUT = [State.CLOSED, State.HALF_OPEN, State.OPEN, State.FORCED_CLOSED, State.FORCED_OPEN]
@@ -199,21 +199,21 @@ class Model:
 
     # What it hears
 
-    def record_outcomes(self, heard: Outcomes, source: str = "") -> bool:
+    def record_outcomes(self, reported: Outcomes, source: str = "") -> bool:
         """Take outcomes; whether they changed anything."""
-        at_us = self.now_us - max(0, heard.age_us)
+        at_us = self.now_us - max(0, reported.age_us)
         if not self.plan.has_outcomes or self.hand() is not None:
             return False
         if self.state is State.CLOSED:
-            is_stale = at_us < max(self.since_us, self.reset_us) or heard.generation not in {None, self.generation}
-            return not is_stale and self._count(heard, at_us, source)
-        settled = [self._settle(heard, at_us, source, ok=False) for _ in range(heard.failed)]
-        settled += [self._settle(heard, at_us, source, ok=True) for _ in range(heard.succeeded)]
+            is_stale = at_us < max(self.since_us, self.reset_us) or reported.generation not in {None, self.generation}
+            return not is_stale and self._count(reported, at_us, source)
+        settled = [self._settle(reported, at_us, source, ok=False) for _ in range(reported.failed)]
+        settled += [self._settle(reported, at_us, source, ok=True) for _ in range(reported.succeeded)]
         return any(settled)
 
-    def _count(self, heard: Outcomes, at_us: int, source: str) -> bool:
+    def _count(self, reported: Outcomes, at_us: int, source: str) -> bool:
         """Note it with each rule that has not judged the interval yet."""
-        had = Had(at_us, heard.succeeded + heard.failed, heard.failed, heard.latency_us, source)
+        had = Had(at_us, reported.succeeded + reported.failed, reported.failed, reported.latency_us, source)
         counted = False
         for rule, noted in ((self.plan.error_rate, self.of_errors), (self.plan.latency, self.of_latency)):
             if rule is not None and (at_us // rule.interval_us + 1) * rule.interval_us > self.now_us - self.late_us:
@@ -221,13 +221,13 @@ class Model:
                 counted = True
         return counted
 
-    def _settle(self, heard: Outcomes, at_us: int, source: str, *, ok: bool) -> bool:
-        if heard.uid is None:
+    def _settle(self, reported: Outcomes, at_us: int, source: str, *, ok: bool) -> bool:
+        if reported.uid is None:
             is_ours = self.state is State.HALF_OPEN and at_us >= self.since_us
-            waiting = self.leases if is_ours and heard.generation in {None, self.generation} else []
+            waiting = self.leases if is_ours and reported.generation in {None, self.generation} else []
         else:
-            mine = [lease for lease in self.leases if lease.uid == heard.uid][:1]
-            waiting = [lease for lease in mine if heard.generation in {None, lease.generation}]
+            mine = [lease for lease in self.leases if lease.uid == reported.uid][:1]
+            waiting = [lease for lease in mine if reported.generation in {None, lease.generation}]
         if not waiting or self.state not in {State.OPEN, State.HALF_OPEN}:
             return False
         self.leases.remove(waiting[0])
@@ -367,10 +367,10 @@ def known(sources: Iterable[str]) -> set[str]:
     return set() if "" in found or len(found) > 16 else found
 
 
-def _rows(heard: list[Had], now_us: int, length_us: int, consecutive: int) -> list[list[Had]]:
+def _rows(reported: list[Had], now_us: int, length_us: int, consecutive: int) -> list[list[Had]]:
     """Return what was had in each of the last complete intervals."""
     edges = [now_us - back * length_us for back in range(consecutive + 1)]
-    return [[had for had in heard if edges[i + 1] <= had.at_us < edges[i]] for i in range(consecutive)]
+    return [[had for had in reported if edges[i + 1] <= had.at_us < edges[i]] for i in range(consecutive)]
 
 
 def _errors_crossed(rule: ErrorRatePlan, row: list[Had]) -> bool:

@@ -15,7 +15,7 @@ from webhook.core.breaker import (
     State,
     Transition,
 )
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.record import ALONE, BreakerEnvironment
 
 SECOND_US = 1_000_000
@@ -46,11 +46,11 @@ class Breaker:
     """Sources are controllers unless they say otherwise: "a" is "controller:a", and "" nobody that is known."""
 
     def __init__(
-        self, plan: BreakerPlan = USUAL, record: Record | None = None, around: BreakerEnvironment = ALONE
+        self, plan: BreakerPlan = USUAL, record: Record | None = None, environment: BreakerEnvironment = ALONE
     ) -> None:
         self.plan = plan
         self.record = record or Record("payment-api")
-        self.around = around
+        self.environment = environment
         self.moves: list[Transition] = []
 
     def _take(self, step: BreakerStep) -> None:
@@ -58,14 +58,14 @@ class Breaker:
         self.moves += step.transitions
 
     def at(self, now_us: int) -> State:
-        self._take(machine.advance(self.record, self.plan, now_us, self.around))
+        self._take(machine.advance(self.record, self.plan, now_us, self.environment))
         return self.record.state
 
     def view(self, now_us: int) -> BreakerView:
-        return machine.view(self.record, self.plan, now_us, self.around)
+        return machine.view(self.record, self.plan, now_us, self.environment)
 
-    def record_outcomes(self, now_us: int, heard: Outcomes, source: str = "") -> None:
-        self._take(machine.record_outcomes(self.record, self.plan, now_us, heard, named(source), self.around))
+    def record_outcomes(self, now_us: int, reported: Outcomes, source: str = "") -> None:
+        self._take(machine.record_outcomes(self.record, self.plan, now_us, reported, named(source), self.environment))
 
     def outcomes(self, now_us: int, good: int, bad: int = 0, latency_us: int = 0, source: str = "") -> None:
         for ok in [True] * good + [False] * bad:
@@ -84,14 +84,14 @@ class Breaker:
         self.record_outcomes(now_us, Outcomes.one(ok=ok, latency_us=latency_us, uid=uid, generation=generation), source)
 
     def refused(self, now_us: int, source: str) -> None:
-        self._take(machine.quota_event(self.record, self.plan, now_us, named(source), self.around))
+        self._take(machine.quota_event(self.record, self.plan, now_us, named(source), self.environment))
 
     def charge(self, now_us: int, uid: str, source: str = "") -> bool:
         """Let a Pod ask; it is charged if the breaker lets it in."""
         self.at(now_us)
-        admitted = machine.admits(self.record, self.plan, now_us, named(source), self.around)
+        admitted = machine.admits(self.record, self.plan, now_us, named(source), self.environment)
         if admitted:
-            self._take(machine.take_probe(self.record, self.plan, now_us, uid, named(source), self.around))
+            self._take(machine.take_probe(self.record, self.plan, now_us, uid, named(source), self.environment))
         return admitted
 
     def give_back(self, uid: str) -> None:
@@ -102,7 +102,7 @@ class Breaker:
         self.plan = replace(self.plan, forcing=Forcing(state, until_us, reason) if state is not None else None)
 
     def apply_override(self, now_us: int, reset_us: int = 0) -> State:
-        self._take(machine.apply_override(self.record, self.plan, now_us, reset_us, self.around))
+        self._take(machine.apply_override(self.record, self.plan, now_us, reset_us, self.environment))
         return self.record.state
 
     def suppress_quota_events(self, now_us: int, *sources: str) -> None:

@@ -18,7 +18,7 @@ from webhook.app.cluster import open_sources
 from webhook.app.server import ServerProcess
 from webhook.app.telemetry import Telemetry
 from webhook.core.breaker import State, Transition
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.outcomes.aggregation import SLOT_US
 from webhook.core.outcomes.report import BadOutcomesError, Pushed

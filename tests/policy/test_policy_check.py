@@ -24,7 +24,7 @@ from webhook.core.document import DocumentError, LoadResult, Purpose, load
 from webhook.core.document.configmap import ConfigMap
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
-from webhook.core.policy_admission.check_codec import CheckResult, encode
+from webhook.core.policy_admission.policy_process_codec import CheckResult, encode
 from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, review_policy
 from webhook.errors import CheckFailedError
 from webhook.policy.current_policy import CurrentPolicy

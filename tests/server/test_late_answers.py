@@ -15,7 +15,7 @@ from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, lane, open_transport
 from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, Transition
-from webhook.core.breaker.outcome import Outcomes, Start
+from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, standing, window
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, BreakerView, QuotaEventPlan, Transition
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, PoolPlan, Receipt, ServiceSnapshot
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError

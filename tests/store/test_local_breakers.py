@@ -16,7 +16,7 @@ from tests.core.strategies import examples
 from tests.store.test_fallback import World
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import EXPIRED, BreakerView, Forcing, QuotaEventPlan, State, Transition
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import StoreUnavailableError
@@ -227,8 +227,8 @@ async def test_a_lease_that_runs_out_here_frees_its_place(world: World) -> None:
     world.sleep(OPEN_SECONDS)
     assert await refusals(world, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
     world.sleep(LEASE_SECONDS)
-    told = await world.guard.tick([LOCAL])
-    assert [(move.reason, move.is_change) for move in told] == [(EXPIRED, False)] * 3
+    transitions = await world.guard.tick([LOCAL])
+    assert [(move.reason, move.is_change) for move in transitions] == [(EXPIRED, False)] * 3
     assert await refusals(world, LOCAL, 4) == [None, None, None, DeniedBy.BREAKER]
 
 
@@ -254,11 +254,11 @@ async def test_each_outcome_frees_the_place_of_one_probe_that_was_out_when_the_s
     world.sleep(OPEN_SECONDS)
     assert await refusals(world, LOCAL, 3) == [None] * 3
     world.store.away = AWAY
-    told: list[str] = []
-    for heard in [Outcomes(3, 0, 0)] if at_once else [GOOD] * 3:
+    transitions: list[str] = []
+    for reported in [Outcomes(3, 0, 0)] if at_once else [GOOD] * 3:
         assert await refusals(world, LOCAL, 2) == [DeniedBy.BREAKER] * 2
-        told += words(await world.guard.record_outcomes(LOCAL, [heard]))
-    assert told == ["HALF_OPEN CLOSED"]
+        transitions += words(await world.guard.record_outcomes(LOCAL, [reported]))
+    assert transitions == ["HALF_OPEN CLOSED"]
 
 
 async def test_a_pod_that_was_given_back_is_no_probe(world: World) -> None:
@@ -353,8 +353,8 @@ async def test_a_trip_is_held_back_where_too_many_are_open(world: World) -> None
     for _ in range(3):
         await world.guard.record_outcomes(other, [Outcomes(0, 10, 0)])
         world.sleep(1)
-    told = await world.guard.tick([one, other])
-    assert [(move.service, move.is_change) for move in told] == [("other", False)]
+    transitions = await world.guard.tick([one, other])
+    assert [(move.service, move.is_change) for move in transitions] == [("other", False)]
     assert (await come(world, other)).refused is None
 
 
@@ -373,22 +373,22 @@ async def test_the_store_is_told_before_anything_else_and_again_where_it_went_aw
     world.sleep(OPEN_SECONDS)
     await refusals(world, LOCAL, 3)
     await world.guard.record_outcomes(LOCAL, [BAD])
-    told: list[str] = []
+    transitions: list[str] = []
     offer, book = world.store.propose, world.store.book
 
     async def offered(plan: CounterPlan, view: BreakerView) -> None:
-        told.append(view.state)
-        if len(told) == 1:
+        transitions.append(view.state)
+        if len(transitions) == 1:
             raise StoreUnavailableError("gone again")
         await offer(plan, view)
 
     async def booked(*asked: Any) -> int:
-        told.append("booked")
+        transitions.append("booked")
         return await book(*asked)
 
     world.store.propose, world.store.book = offered, booked  # type: ignore[method-assign]
     await back(world)
-    assert told == ["OPEN", "OPEN", "booked"]
+    assert transitions == ["OPEN", "OPEN", "booked"]
     assert stored(world, LOCAL).state is State.OPEN
 
 

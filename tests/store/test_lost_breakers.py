@@ -17,7 +17,7 @@ from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerView, QuotaEventPlan, State
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, DeniedBy
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from webhook.support.single_flight import Shared
+from webhook.support.single_flight import SingleFlight
 
 
 class Making:
@@ -15,7 +15,7 @@ class Making:
         self.now_seconds = 100.0
         self.began_seconds: list[float] = []
         self.fault: Exception | None = None
-        self.shared = Shared(self.make, lambda: self.now_seconds, self.sleep)
+        self.shared = SingleFlight(self.make, lambda: self.now_seconds, self.sleep)
 
     async def make(self) -> bytes:
         self.began_seconds.append(self.now_seconds)

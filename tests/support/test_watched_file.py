@@ -8,7 +8,7 @@ import pytest
 
 from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 
 
 async def test_who_is_served_meanwhile_does_not_wait_until_a_changed_file_is_understood(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ async def test_who_is_served_meanwhile_does_not_wait_until_a_changed_file_is_und
         return contents[0]
 
     told: list[str | None] = []
-    kept = Reloading([path], 100, parse, told.append)
+    kept = WatchedFile([path], 100, parse, told.append)
     path.write_text("new")
     looking = asyncio.create_task(kept.run(0))
     async with asyncio.timeout(HANG_SECONDS):
@@ -48,7 +48,7 @@ async def test_a_changed_file_that_is_bad_is_told_once_and_changes_nothing(tmp_p
 
     looks: list[bytes] = []
     told: list[str | None] = []
-    kept = Reloading([path], 100, parse, told.append)
+    kept = WatchedFile([path], 100, parse, told.append)
     path.write_text("x")
     looking = asyncio.create_task(kept.run(0))
     async with asyncio.timeout(HANG_SECONDS):
@@ -62,7 +62,7 @@ async def test_what_the_parser_did_not_foresee_is_told_of_its_file(tmp_path: Pat
     """In the loop that looks at files it would be nobody's: that begins again, and the metrics say that all is well."""
     path, told = tmp_path / "file", list[str | None]()
     path.write_text("1")
-    kept = Reloading([path], 100, lambda contents: int(contents[0]), told.append)
+    kept = WatchedFile([path], 100, lambda contents: int(contents[0]), told.append)
     path.write_text("x")
     looking = asyncio.create_task(kept.run(0))
     async with asyncio.timeout(HANG_SECONDS):
@@ -72,4 +72,4 @@ async def test_what_the_parser_did_not_foresee_is_told_of_its_file(tmp_path: Pat
     assert str(kept.error) == f"{path}: invalid content: ValueError"  # what it says quotes the file
     assert (kept.value, kept.failures, told) == (1, 1, [None, kept.error])
     with pytest.raises(UserError, match="invalid content"):
-        Reloading([path], 100, lambda contents: int(contents[0]), told.append)
+        WatchedFile([path], 100, lambda contents: int(contents[0]), told.append)

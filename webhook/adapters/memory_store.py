@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
-from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.breaker.record import BreakerEnvironment
 from webhook.core.ledger import breaker_operations, operations, store_time
 from webhook.core.ledger import observed_pods as rolls
@@ -54,7 +54,7 @@ class MemoryStore:
             rolls.stop_waiting(state, plan, uid, now_us)
 
     async def scopes(self, plan: CounterPlan) -> Sequence[str]:
-        return sorted(self._state(plan).roll.scopes(plan))
+        return sorted(self._state(plan).live_pods.scopes(plan))
 
     async def live(
         self,

@@ -26,7 +26,7 @@ from webhook.server.server import HealthServer
 from webhook.settings import MEMORY, ControllerSettings, ListenAddress, in_cluster
 from webhook.store.breaker_ticker import LATE_US
 from webhook.support.event_loop import EventLoop
-from webhook.support.single_flight import Shared
+from webhook.support.single_flight import SingleFlight
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
@@ -54,7 +54,9 @@ class ControllerProcess:
         self._store = _open_store(settings, telemetry, clock)
         self._lease = leader_lease(client, settings, telemetry, self._waits, self._notes)
         self._controller: Controller | None = None
-        handler = plain_handler(self._unready, Shared(self._metrics).get, CONTENT_TYPE, Shared(self._status).get)
+        handler = plain_handler(
+            self._unready, SingleFlight(self._metrics).get, CONTENT_TYPE, SingleFlight(self._status).get
+        )
         self._plain = HealthServer(handler, telemetry.observer)
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -27,7 +27,7 @@ from webhook.outcomes.aggregator import OutcomeAggregator
 from webhook.outcomes.endpoint import OutcomeEndpoint
 from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Clock
-from webhook.server.admission import AdmissionEndpoint, CallLimits
+from webhook.server.admission_endpoint import AdmissionEndpoint, CallLimits
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.health import plain_handler

@@ -20,7 +20,7 @@ from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreSt
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock
-from webhook.support.single_flight import Shared
+from webhook.support.single_flight import SingleFlight
 
 
 class StatusPage:
@@ -50,7 +50,7 @@ class StatusPage:
         self._tls = tls
         self._obstacles = obstacles
         self._authentication = authentication
-        self.metrics, self.status = Shared(self._render).get, Shared(self._status).get
+        self.metrics, self.status = SingleFlight(self._render).get, SingleFlight(self._status).get
 
     def unready(self) -> list[str]:
         """Return the reasons why this server should get no requests."""
@@ -108,4 +108,4 @@ class StatusPage:
         if view is None or plan.breaker is None:
             return None
         record = breaker.from_view(plan.service, plan.breaker, view)
-        return ServiceSnapshot(now_us, breaker=breaker.view(record, plan.breaker, now_us), is_told=False)
+        return ServiceSnapshot(now_us, breaker=breaker.view(record, plan.breaker, now_us), has_usage=False)

@@ -266,7 +266,7 @@ class Telemetry:
         """Return the callbacks for pushed outcomes."""
         outcomes = self.metrics.outcomes
         reports = OutcomeReports(outcomes.heard, outcomes.dropped, outcomes.refused)
-        return reports if self._recorder is None else replace(reports, on_told=self._recorder.heard)
+        return reports if self._recorder is None else replace(reports, on_recorded=self._recorder.heard)
 
     def shared_by(self, replicas: ReplicaAssignment) -> None:
         """Set the number of servers that share the limits while the store is unavailable."""

@@ -19,7 +19,7 @@ from webhook.authentication.tokens.jwt import (
 )
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller, Clock, CurrentValue, TokenKeys, TokenRevocations
-from webhook.support.lru_cache import Lately
+from webhook.support.lru_cache import LruCache
 
 _CACHED_MAX_SECONDS = 60
 _CERTIFICATES_MAX = 512
@@ -61,7 +61,7 @@ class _Holder:
     """A certificate, and the valid tokens recently used with it, by their SHA-256."""
 
     certificate: CertificateIdentity
-    verified: Lately[bytes, _Verified] = field(default_factory=lambda: Lately(_TOKENS_MAX))
+    verified: LruCache[bytes, _Verified] = field(default_factory=lambda: LruCache(_TOKENS_MAX))
 
 
 class Authenticator:
@@ -83,7 +83,7 @@ class Authenticator:
         self._clock = clock
         self._limits = limits
         self._denials = denials
-        self._holders: Lately[bytes, _Holder] = Lately(_CERTIFICATES_MAX)
+        self._holders: LruCache[bytes, _Holder] = LruCache(_CERTIFICATES_MAX)
         self._generations = (-1, -1)
         self._rules = TokenRules(issuers=(), audiences=(), lifetime_max_seconds=0, leeway_seconds=0)
 
@@ -92,7 +92,7 @@ class Authenticator:
         try:
             return self.authenticate(certificate_der, authorization)
         except KeyNotFoundError:
-            if not await self._keys.look_again():
+            if not await self._keys.refetch():
                 raise
         return self.authenticate(certificate_der, authorization)
 

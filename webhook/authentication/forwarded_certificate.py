@@ -15,13 +15,13 @@ from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.strategies import FORWARDED_CERTIFICATE, Headers
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller, Clock, CurrentValue
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 
 _FILE_BYTES_MAX = 1024 * 1024
 _US = 1_000_000
 
 
-class ForwardedCaFile(Reloading[ClientChainVerifier]):
+class ForwardedCaFile(WatchedFile[ClientChainVerifier]):
     """The CAs of callers behind a proxy. After a change, every certificate is verified again at its next call.
 
     Expired CAs are accepted at startup only, since this server may be the one that renews them.

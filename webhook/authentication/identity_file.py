@@ -23,7 +23,7 @@ from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.parts import DocumentPart, InvalidPaths, converted, until_invalid
 from webhook.core.document.yaml.problems import DocumentError, Problem
 from webhook.errors import UserError
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 
 _FILE_BYTES_MAX = 256 * 1024
 _A_ROLE = mark_of("role", r"\s*[\"']?(apiserver|reporter|proxy)\b").pattern
@@ -74,7 +74,7 @@ class _ProxyEntry(Struct):
     certificate: _Certificate
 
 
-class IdentityFile(Reloading[Identities]):
+class IdentityFile(WatchedFile[Identities]):
     """The current identities. The file is read again when it changes; an invalid one changes nothing.
 
     Entries with the role proxy are required if callers connect through one (`behind_proxy`), and an error otherwise.

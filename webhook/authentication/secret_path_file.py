@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from webhook.errors import UserError
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 
 _FILE_BYTES_MAX = 1024
 _PATHS_MAX = 2
@@ -21,7 +21,7 @@ _REMEDY = (
 )
 
 
-class SecretPathFile(Reloading[tuple[bytes, ...]]):
+class SecretPathFile(WatchedFile[tuple[bytes, ...]]):
     """SHA-256 of each currently accepted path."""
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from webhook.controller.reports import OVERFLOW, ControllerReports, ControllerTiming
 from webhook.controller.retry_schedule import RetrySchedule
-from webhook.core.breaker.outcome import Settlement, Start
+from webhook.core.breaker.outcome_types import Settlement, Start
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.pods.start_outcome import StartResult
 from webhook.core.quota import CounterPlan

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.outcomes.aggregation import SLOT_US, PendingOutcomes, Sum, Sums
 from webhook.core.outcomes.report import Pushed
 from webhook.core.policy_spec import OutcomeSource
@@ -37,12 +37,12 @@ class OutcomeReports:
     on_heard: Callable[[str, str, str, int], None]
     on_dropped: Callable[[str, str, int], None]
     on_refused: Callable[[str, int], None]
-    on_told: Callable[[str, Sequence[Outcomes]], None] = lambda _service, _outcomes: None
+    on_recorded: Callable[[str, Sequence[Outcomes]], None] = lambda _service, _outcomes: None
     """Receives the outcomes that a service's breaker has recorded, as passed to the store."""
 
 
 class OutcomeAggregator:
-    """Records each 100 ms slot soon after its end; `on_unheard` receives outcomes if the store does not respond."""
+    """Records each 100 ms slot soon after its end; `on_undelivered` receives outcomes if the store does not respond."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class OutcomeAggregator:
         clock: Clock,
         observer: Observer,
         reports: OutcomeReports,
-        on_unheard: OnUnheard | None = None,
+        on_undelivered: OnUnheard | None = None,
     ) -> None:
         self._counters = counters
         self._clock = clock
         self._observer = observer
         self._reports = reports
-        self._on_unheard = on_unheard or self._drop
+        self._on_undelivered = on_undelivered or self._drop
         self._sums = Sums()
         self._some = asyncio.Event()
         self._flushing = asyncio.Lock()
@@ -102,10 +102,10 @@ class OutcomeAggregator:
         try:
             transitions = await self._counters.record_outcomes(plan, told)
         except StoreUnavailableError:
-            self._on_unheard(plan, [*told, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
+            self._on_undelivered(plan, [*told, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
             return
         self._heard(plan, sums)
-        self._reports.on_told(plan.service, told)
+        self._reports.on_recorded(plan.service, told)
         for transition in transitions:
             self._observer.transitioned(transition)
         await asyncio.sleep(0)  # yield: an in-process store does not

@@ -53,7 +53,7 @@ class TokenKeys(Protocol):
         """Return the keys with that id, at most one of each source, without waiting."""
         ...
 
-    def speaks(self, key: TokenKey, issuer: str) -> bool:
+    def may_sign(self, key: TokenKey, issuer: str) -> bool:
         """Whether the key is valid for the issuer: for an issuer with keys of its own, only those are."""
         ...
 
@@ -62,7 +62,7 @@ class TokenKeys(Protocol):
         """Changes whenever a key does, to invalidate caches."""
         ...
 
-    async def look_again(self) -> bool:
+    async def refetch(self) -> bool:
         """Fetch new keys, unless that was done just now; return whether there are any."""
         ...
 
@@ -100,7 +100,7 @@ class KeySource(Protocol):
         """Reason for missing or outdated keys; "" if there is none."""
         ...
 
-    async def look_again(self) -> None:
+    async def refetch(self) -> None:
         """Fetch new keys, unless that was done just now. Waits briefly and never fails."""
         ...
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, Seen, ServiceSnapshot, Sighting, UnseenPod
 
 

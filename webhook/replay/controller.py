@@ -13,7 +13,7 @@ from webhook.controller.pod_tracker import PodTracker
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.core.breaker import Transition
-from webhook.core.breaker.outcome import Settlement
+from webhook.core.breaker.outcome_types import Settlement
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod, PodStatus
 from webhook.core.pods.start_outcome import StartResult

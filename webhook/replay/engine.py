@@ -177,9 +177,9 @@ class Replay:
                 self._plans[uid] = plan
             if decision.allowed and not event.dry_run and event.changes_what_lives:
                 await self._controller.admitted(uid, admission.pod)
-            look = await self._outage.snapshot(plan, event.namespace)
-            line["used"] = used_of(plan, look, event.namespace)
-            line |= breaker_of(look)
+            snapshot = await self._outage.snapshot(plan, event.namespace)
+            line["used"] = used_of(plan, snapshot, event.namespace)
+            line |= breaker_of(snapshot)
         return line
 
     def _uid_of(self, event: PodAsks) -> str:
@@ -194,8 +194,8 @@ class Replay:
         self._summary.asked(fields.service)
         service = self._compiled.services[fields.service]
         self._summary.moved(await record(self._outage, self._controller, service, plan, fields))
-        look = await self._outage.snapshot(plan)
-        return {"service": fields.service, **breaker_of(look), "openRemaining": remaining_of(look)}
+        snapshot = await self._outage.snapshot(plan)
+        return {"service": fields.service, **breaker_of(snapshot), "openRemaining": remaining_of(snapshot)}
 
     async def _refund(self, uid: str) -> bool:
         plan = self._plans.get(uid)
@@ -205,12 +205,12 @@ class Replay:
     async def _status(self, service: str) -> dict[str, Any]:
         plan = self._plan(service)
         self._summary.asked(service)
-        look = await self._outage.snapshot(plan)
+        snapshot = await self._outage.snapshot(plan)
         return {
             "service": service,
-            **breaker_of(look),
-            "openRemaining": remaining_of(look),
-            "used": used_of(plan, look, None),
+            **breaker_of(snapshot),
+            "openRemaining": remaining_of(snapshot),
+            "used": used_of(plan, snapshot, None),
             "waiting": 0,
             "released": [],
         }

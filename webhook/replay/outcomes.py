@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from webhook.core.breaker import Transition
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import CounterPlan

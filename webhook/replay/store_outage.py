@@ -6,7 +6,7 @@ from typing import cast
 
 from webhook.core import breaker
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt, ServiceSnapshot
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import Clock, SharedStore

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from webhook.support.lru_cache import Lately
+from webhook.support.lru_cache import LruCache
 
 _BURST_MAX = 64
 _PER_SECOND = 250
@@ -29,7 +29,7 @@ class HandshakeThrottle(Generic[_T]):
         self._credit = float(_BURST_MAX)
         self._credited_at_seconds = clock_seconds()
         self._dequeued = 0
-        self._trusted_addresses: Lately[str, bool] = Lately(_ADDRESSES_MAX)
+        self._trusted_addresses: LruCache[str, bool] = LruCache(_ADDRESSES_MAX)
         self._trusted: dict[_T, None] = {}
         self._untrusted: dict[_T, None] = {}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from webhook.ports import Observer
-from webhook.server.admission import AdmissionEndpoint
+from webhook.server.admission_endpoint import AdmissionEndpoint
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.http1 import Handler, HttpLimits, HttpProtocols

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.ledger.deny_cache import DenyCache
 from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Receipt, ServiceSnapshot

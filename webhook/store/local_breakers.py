@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.record import BreakerEnvironment, BreakerStep, ProbeLease, Record
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.ports import CounterStore
@@ -48,7 +48,7 @@ class LocalBreakers:
     def __init__(self, last: Callable[[CounterPlan], BreakerView | None], replicas: int, late_us: int) -> None:
         self._last = last
         self._replicas = replicas
-        self._around = BreakerEnvironment(late_us, self._opened)
+        self._environment = BreakerEnvironment(late_us, self._opened)
         self._guarded: tuple[CounterPlan, ...] = ()
         """Plans whose breakers breakerGuard counts."""
         self._records: dict[ServiceKey, _LocalBreaker] = {}
@@ -68,7 +68,7 @@ class LocalBreakers:
             return None
         record = self._moved(request.plan, now_us)
         mine = self._mine(breaker)
-        admits = machine.admits(record, mine, now_us, request.event_source, self._around)
+        admits = machine.admits(record, mine, now_us, request.event_source, self._environment)
         return LocalBreakerDecision(admits or breaker.degrades, machine.shown(record, mine, now_us))
 
     def admitted(self, request: Acquire, now_us: int) -> None:
@@ -76,7 +76,7 @@ class LocalBreakers:
         breaker = request.plan.breaker
         if breaker is not None:
             record, uid, source = self._moved(request.plan, now_us), request.uid, request.event_source
-            step = machine.take_probe(record, self._mine(breaker), now_us, uid, source, self._around)
+            step = machine.take_probe(record, self._mine(breaker), now_us, uid, source, self._environment)
             self._keep(request.plan, step)
 
     def give_back(self, plan: CounterPlan, uid: str) -> None:
@@ -90,9 +90,9 @@ class LocalBreakers:
         if plan.breaker is None:
             return
         mine = self._mine(plan.breaker)
-        for heard in outcomes:
+        for reported in outcomes:
             record = self._moved(plan, now_us)
-            self._keep(plan, machine.record_outcomes(record, mine, now_us, heard, around=self._around))
+            self._keep(plan, machine.record_outcomes(record, mine, now_us, reported, environment=self._environment))
 
     def pass_time(self, plans: Sequence[CounterPlan], now_us: int) -> None:
         """Make the transitions that are due by now; forget the breakers that the policy no longer has."""
@@ -107,7 +107,7 @@ class LocalBreakers:
         known = self._known(plan)
         if known is None or plan.breaker is None:
             return None
-        return known.account(machine.view(known.record, self._mine(plan.breaker), now_us, self._around))
+        return known.account(machine.view(known.record, self._mine(plan.breaker), now_us, self._environment))
 
     async def propose_to(self, store: CounterStore, key: ServiceKey) -> None:
         """Propose the local state of a breaker to the store, and forget it: the store's holds from then on."""
@@ -115,7 +115,7 @@ class LocalBreakers:
         if known is None or known.plan.breaker is None:
             return
         unforced = replace(self._mine(known.plan.breaker), forcing=None)  # overrides are the controller's to apply
-        view = machine.view(known.record, unforced, store.now_us(), self._around)
+        view = machine.view(known.record, unforced, store.now_us(), self._environment)
         await store.propose(known.plan, known.account(view))
         self._records.pop(key, None)
 
@@ -154,7 +154,7 @@ class LocalBreakers:
         if known is None:
             record = self._begun(plan, breaker, now_us)
             self._records[plan.key] = known = _LocalBreaker(plan, record, record.decided)
-        return self._keep(plan, machine.advance(known.record, self._mine(breaker), now_us, self._around))
+        return self._keep(plan, machine.advance(known.record, self._mine(breaker), now_us, self._environment))
 
     def _begun(self, plan: CounterPlan, breaker: BreakerPlan, now_us: int) -> Record:
         """Continue from the last known state; probes under way hold their places until they time out.

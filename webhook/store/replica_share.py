@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from webhook.core.ledger.local_share import LocalLedger
+from webhook.core.ledger.replica_share import ReplicaShareLedger
 from webhook.core.quota import Acquire, CounterPlan, Holder, Receipt, ServiceSnapshot, Use
 from webhook.ports import Clock, SharedStore
 
@@ -16,14 +16,14 @@ class ReplicaShare:
     def __init__(self, store: SharedStore, clock: Clock, replicas: int, ordinal: int) -> None:
         self._store = store
         self._clock = clock
-        self._ledger = LocalLedger(replicas, ordinal)
+        self._ledger = ReplicaShareLedger(replicas, ordinal)
         self.others = replicas - 1
         """How many other replicas there are."""
 
     def divide(self, replicas: int, ordinal: int) -> None:
         """Divide what is left among this many replicas from now on."""
         self.others = replicas - 1
-        self._ledger.share(replicas, ordinal, self._clock.now_us())
+        self._ledger.set_replicas(replicas, ordinal, self._clock.now_us())
 
     def acquire(self, request: Acquire, now_us: int) -> Receipt:
         """Judge one Pod by the share and, unless it only peeks, count it."""
@@ -35,13 +35,13 @@ class ReplicaShare:
 
     def learn(self, request: Acquire, receipt: Receipt) -> None:
         """Take the figures of an answer to an Acquire."""
-        self._ledger.heard(request.plan, request.namespace, receipt.used, self._clock.now_us())
+        self._ledger.record_reply(request.plan, request.namespace, receipt.used, self._clock.now_us())
 
     def take(self, plan: CounterPlan, snapshot: ServiceSnapshot) -> None:
         """Take all figures of a service."""
         now_us = self._clock.now_us()
         for scope, uses in (snapshot.uses or {"": ()}).items():  # counted per namespace, and nothing counted yet
-            self._ledger.heard(plan, scope, _used(plan, (*uses, *snapshot.pool)), now_us)
+            self._ledger.record_reply(plan, scope, _used(plan, (*uses, *snapshot.pool)), now_us)
 
     async def refresh(self, plan: CounterPlan) -> None:
         """Take all figures of a service from the store."""

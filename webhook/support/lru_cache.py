@@ -7,7 +7,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-class Lately(Generic[_K, _V]):
+class LruCache(Generic[_K, _V]):
     """Dictionary of at most `entries_max` entries; a new one replaces the least recently used."""
 
     def __init__(self, entries_max: int) -> None:

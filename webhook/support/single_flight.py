@@ -9,7 +9,7 @@ _REST_FACTOR = 4
 _REST_MAX_SECONDS = 0.5
 
 
-class Shared:
+class SingleFlight:
     """A result shared by all callers during a run or the pause before it; a finished result is never reused."""
 
     def __init__(

@@ -13,7 +13,7 @@ _READINGS_MAX = 3
 _T = TypeVar("_T")
 
 
-class Reloading(Generic[_T]):
+class WatchedFile(Generic[_T]):
     """A value that is reloaded. The constructor raises UserError for invalid files.
 
     `on_reading` receives the result of each change: the error, or None. `parse` is called in another thread, except at

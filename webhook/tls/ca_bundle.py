@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography import x509
 
 from webhook.errors import UserError
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 from webhook.tls.handshake_probe import client_trusting, probe_handshake, reason_of
 
 _FILE_BYTES_MAX = 1024 * 1024
@@ -31,7 +31,7 @@ class _Look:
     obstacle: str | None
 
 
-class CaBundleFile(Reloading[CaBundle]):
+class CaBundleFile(WatchedFile[CaBundle]):
     """The watched bundle file. `served` returns the server's current TLS context."""
 
     def __init__(

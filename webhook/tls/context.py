@@ -16,7 +16,7 @@ from webhook.authentication.certificates.client_ca import authorities_of, certif
 from webhook.authentication.certificates.peer_recheck import TrustedCas
 from webhook.authentication.certificates.weak_rsa_keys import weakness
 from webhook.errors import UserError
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 from webhook.tls.handshake_probe import probe_handshake, reason_of, trusting_client
 from webhook.tls.server_context import ServerContext
 
@@ -49,7 +49,7 @@ class LoadedTls:
     """Expiry of the last one: no client can connect after it."""
 
 
-class TlsFiles(Reloading[LoadedTls]):
+class TlsFiles(WatchedFile[LoadedTls]):
     """The current context. A change affects only new connections.
 
     Expired certificates are accepted at startup only, since this server may be the one that renews them.

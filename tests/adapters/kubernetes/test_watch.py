@@ -15,7 +15,7 @@ from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
 from webhook.adapters.kubernetes.api.requests import GarbledError
 from webhook.adapters.kubernetes.api.timing import ApiTiming, Backoff
-from webhook.adapters.kubernetes.api.watch import Lines, Taker, Watch
+from webhook.adapters.kubernetes.api.watch import Lines, Watch, WatchHandler
 from webhook.ports import WatchReports
 
 COLLECTION = Collection(
@@ -72,7 +72,7 @@ async def follow(tmp_path: Path) -> AsyncIterator[Callable[..., Follower]]:
         watch = Watch(
             client,
             COLLECTION,
-            Taker(follower.all, follower.one),
+            WatchHandler(follower.all, follower.one),
             reports=WatchReports(follower.contact, follower.troubles.append, follower.overs.append),
             timing=timing,
         )
@@ -442,7 +442,7 @@ async def test_a_defect_in_what_takes_the_changes_is_not_swallowed(tmp_path: Pat
 
     async with await connect(tmp_path / "kubeconfig") as client:
         watch = Watch(
-            client, COLLECTION, Taker(broken, Follower().one), reports=WatchReports(list, str, str), timing=QUICK
+            client, COLLECTION, WatchHandler(broken, Follower().one), reports=WatchReports(list, str, str), timing=QUICK
         )
         with pytest.raises(LookupError):
             await watch.run()
@@ -462,7 +462,7 @@ async def test_cancelled_at_any_point_it_leaves_nothing_open(fake: FakeApiServer
     watch = Watch(
         client,
         COLLECTION,
-        Taker(follower.all, follower.one),
+        WatchHandler(follower.all, follower.one),
         reports=WatchReports(follower.contact, follower.troubles.append, follower.overs.append),
         timing=QUICK,
     )

@@ -20,7 +20,7 @@ from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.breaker import BreakerPlan, BreakerView, State
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.plans import ErrorRatePlan
 from webhook.core.quota import Acquire
 from webhook.errors import StoreUnavailableError

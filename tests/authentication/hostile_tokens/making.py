@@ -219,7 +219,7 @@ class Source:
     def claimed(self) -> set[str]:
         return {self.issuer} if self.issuer else {one.issuer for one in self.keys.values() if one.issuer}
 
-    async def look_again(self) -> None:
+    async def refetch(self) -> None:
         """Do nothing."""
 
 

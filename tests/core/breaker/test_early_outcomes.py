@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.core.breakers import ERRORS, SECOND_US, USUAL, Breaker, probing, tripped
 from webhook.core.breaker import EXPIRED, ErrorRatePlan, QuotaEventPlan, State
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 
 NOW_US = 10 * SECOND_US
 FAST = replace(USUAL, error_rate=replace(ERRORS, consecutive=1, minimum=1), latency=None)
@@ -80,9 +80,9 @@ def test_one_that_expires_in_open_is_told_there_and_its_place_is_gone() -> None:
     for uid in "123":
         breaker.charge(NOW_US, uid, "b")
     breaker.at(1000 * SECOND_US)  # nobody has come for long
-    told = [(move.old, move.new, move.at_us, move.reason == EXPIRED, move.generation) for move in breaker.moves]
+    transitions = [(move.old, move.new, move.at_us, move.reason == EXPIRED, move.generation) for move in breaker.moves]
     expired = (State.OPEN, State.OPEN, NOW_US + 5 * SECOND_US, True, 1)
-    assert told[1:] == [expired] * 3 + [(State.OPEN, State.HALF_OPEN, 181 * SECOND_US, False, 2)]
+    assert transitions[1:] == [expired] * 3 + [(State.OPEN, State.HALF_OPEN, 181 * SECOND_US, False, 2)]
 
 
 def test_those_under_way_when_the_time_has_passed_hold_their_places_in_half_open() -> None:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.core.breakers import ERRORS, SECOND_US, USUAL, Breaker, probing
 from webhook.core.breaker import LatencyPlan, State
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.record import BreakerEnvironment
 
 LATE_US = 300_000
@@ -16,7 +16,7 @@ BAD = Outcomes(0, 1, 0)
 
 
 def late(plan: object = ONE_BAD) -> Breaker:
-    return Breaker(plan, around=LATE)  # type: ignore[arg-type]
+    return Breaker(plan, environment=LATE)  # type: ignore[arg-type]
 
 
 def test_an_interval_is_judged_so_much_after_its_end_and_the_trip_is_told_as_of_its_end() -> None:
@@ -97,7 +97,7 @@ def test_a_trip_that_was_judged_later_than_it_lasts_is_over_at_once() -> None:
 
 def test_what_was_had_before_it_closed_does_not_count() -> None:
     breaker, now_us = probing(ONE_BAD_AND_QUOTA)
-    breaker.around = LATE
+    breaker.environment = LATE
     for uid in "xyz":
         breaker.charge(now_us, uid)
         breaker.outcome(now_us, ok=True, uid=uid)

@@ -7,8 +7,8 @@ from tests.core.breakers import ERRORS, SECOND_US, USUAL, Breaker, probing, trip
 from webhook.core import breaker as machine
 from webhook.core.breaker import HELD, BreakerView, Forcing, Record, State
 from webhook.core.breaker.manual import EXCUSED_MAX, EXCUSED_US
-from webhook.core.breaker.outcome import Outcomes
-from webhook.core.breaker.record import EVERYBODY, BreakerEnvironment
+from webhook.core.breaker.outcome_types import Outcomes
+from webhook.core.breaker.record import EVERY_SOURCE, BreakerEnvironment
 from webhook.core.breaker.triggers import EMPTY
 
 NOW_US = 10 * SECOND_US
@@ -19,12 +19,12 @@ EAGER = replace(USUAL, error_rate=replace(ERRORS, consecutive=1, minimum=1), lat
 
 
 @pytest.mark.parametrize(("state", "admitted"), [(State.FORCED_OPEN, False), (State.FORCED_CLOSED, True)])
-@pytest.mark.parametrize("told", [False, True])
-def test_while_it_is_forced_the_hand_alone_says_who_comes_in(state: State, *, admitted: bool, told: bool) -> None:
+@pytest.mark.parametrize("is_reported", [False, True])
+def test_a_forced_state_alone_decides_admission(state: State, *, admitted: bool, is_reported: bool) -> None:
     for breaker in (Breaker(), tripped(), probing()[0]):
         now_us = breaker.record.since_us
         breaker.force(state, UNTIL_US)
-        if told:
+        if is_reported:
             breaker.apply_override(now_us)
         before = breaker.record
         assert breaker.charge(UNTIL_US - 1, "x", "new") is admitted
@@ -64,7 +64,7 @@ def test_an_override_that_the_record_has_not_heard_of_the_end_of_still_holds() -
     assert (view.state, view.open_until_us, view.reason, view.early) == (State.FORCED_OPEN, UNTIL_US, "INC-8", 0)
     assert view.open_remaining_us(NOW_US + 1) == UNTIL_US - NOW_US - 1
     assert breaker.apply_override(NOW_US + 2) is State.CLOSED
-    assert breaker.moves[-1].reason == "released by hand"
+    assert breaker.moves[-1].reason == "released manually"
 
 
 def test_it_is_brought_there_once_and_a_longer_time_moves_only_the_end() -> None:
@@ -119,7 +119,7 @@ def test_forced_and_let_go_before_the_record_heard_of_it_changes_nothing_of_its_
 def test_a_reset_is_done_once_for_a_moment() -> None:
     breaker = tripped()
     assert breaker.apply_override(NOW_US, NOW_US) is State.CLOSED
-    assert breaker.moves[-1].reason == "reset by hand"
+    assert breaker.moves[-1].reason == "reset manually"
     for at_us, source in enumerate("abc", NOW_US + 5):
         breaker.refused(at_us, source)
     assert breaker.apply_override(NOW_US + 20, NOW_US) is State.OPEN
@@ -207,7 +207,7 @@ def test_too_many_are_everybody_and_one_who_comes_after_them_does_not_end_that()
     breaker.suppress_quota_events(NOW_US, *[f"c{number}" for number in range(EXCUSED_MAX)])
     assert len(breaker.record.excused) == EXCUSED_MAX
     breaker.suppress_quota_events(NOW_US, "one more")
-    assert [one.source for one in breaker.record.excused] == [EVERYBODY]
+    assert [one.source for one in breaker.record.excused] == [EVERY_SOURCE]
     breaker.suppress_quota_events(NOW_US + 1, "yet another")
     for source in "abcdef":
         breaker.refused(NOW_US + 2, source)
@@ -227,7 +227,7 @@ def test_excuses_outlast_whatever_happens_to_the_breaker() -> None:
 
 
 def test_a_trip_too_many_is_only_told_and_its_windows_begin_anew() -> None:
-    breaker = Breaker(replace(EAGER, open_max=2), around=BreakerEnvironment(opened=lambda: 2))
+    breaker = Breaker(replace(EAGER, open_max=2), environment=BreakerEnvironment(opened=lambda: 2))
     breaker.refused(5, "a")
     breaker.outcome(6, ok=False)
     assert breaker.at(SECOND_US) is State.CLOSED
@@ -239,7 +239,7 @@ def test_a_trip_too_many_is_only_told_and_its_windows_begin_anew() -> None:
 
 
 def test_below_the_guards_number_it_opens() -> None:
-    breaker = Breaker(replace(EAGER, open_max=2), around=BreakerEnvironment(opened=lambda: 1))
+    breaker = Breaker(replace(EAGER, open_max=2), environment=BreakerEnvironment(opened=lambda: 1))
     breaker.outcome(6, ok=False)
     assert breaker.at(SECOND_US) is State.OPEN
 
@@ -247,7 +247,7 @@ def test_below_the_guards_number_it_opens() -> None:
 def test_a_failed_probe_opens_again_however_many_are_open() -> None:
     breaker, now_us = probing()
     breaker.plan = replace(USUAL, open_max=1)
-    breaker.around = BreakerEnvironment(opened=lambda: 9)
+    breaker.environment = BreakerEnvironment(opened=lambda: 9)
     breaker.charge(now_us, "a")
     breaker.outcome(now_us, ok=False, uid="a")
     assert breaker.record.state is State.OPEN

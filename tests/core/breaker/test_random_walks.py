@@ -21,7 +21,7 @@ from webhook.core.breaker import (
     Transition,
 )
 from webhook.core.breaker.manual import EXCUSED_US
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.record import BreakerEnvironment
 
 Deed = tuple[Any, ...]
@@ -82,7 +82,7 @@ class Pair(NamedTuple):
     @classmethod
     def of(cls, plan: BreakerPlan, late_us: int) -> "Pair":
         model = Model(plan, late_us=late_us)
-        return cls(Breaker(plan, around=BreakerEnvironment(late_us, lambda: model.opened)), model)
+        return cls(Breaker(plan, environment=BreakerEnvironment(late_us, lambda: model.opened)), model)
 
     def do(self, deed: Deed) -> None:
         """Do the same to both; the model's time is now."""
@@ -90,16 +90,16 @@ class Pair(NamedTuple):
         match deed:
             case ("record_outcomes", (good, bad), latency_us, uid, offset, age_us, source):
                 generation = None if offset is None else model.generation + offset
-                heard = Outcomes(good, bad, latency_us, uid, generation, age_us)
+                reported = Outcomes(good, bad, latency_us, uid, generation, age_us)
                 before = breaker.at(now_us) and breaker.record
-                breaker.record_outcomes(now_us, heard, source)
-                assert model.record_outcomes(heard, named(source)) is (breaker.record is not before)
+                breaker.record_outcomes(now_us, reported, source)
+                assert model.record_outcomes(reported, named(source)) is (breaker.record is not before)
             case ("refused", source):
                 breaker.refused(now_us, source)
                 model.quota_event(named(source))
             case ("charge", uid, source):
                 assert machine.admits(
-                    breaker.record, breaker.plan, now_us, named(source), breaker.around
+                    breaker.record, breaker.plan, now_us, named(source), breaker.environment
                 ) is model.admits(named(source))
                 breaker.charge(now_us, uid, source)
                 model.charge(uid, named(source))
@@ -153,7 +153,7 @@ def plain(view: BreakerView) -> BreakerView:
     return replace(view, reason="", tripped_by="", failed=tuple(sorted(view.failed)), passed=0, alone=0)
 
 
-def told(move: Transition) -> Move:
+def as_move(move: Transition) -> Move:
     word = "" if move.is_change else HELD if move.is_held_back else EXPIRED
     assert move.reason.startswith(machine.HELD) == (word == HELD)
     assert (move.reason == machine.EXPIRED) == (word == EXPIRED)
@@ -175,7 +175,7 @@ def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: Breaker
         assert seen == model.view()
         assert seen.probes_leased + seen.probes_succeeded <= plan.probes
     breaker.at(model.now_us)
-    assert [told(move) for move in breaker.moves] == model.moves
+    assert [as_move(move) for move in breaker.moves] == model.moves
     law = {(old, new) for (old, _), new in TRANSITIONS.items()}
     assert {(move.old, move.new) for move in breaker.moves if move.is_change} <= law
 
@@ -206,9 +206,9 @@ def test_time_passed_in_two_steps_or_in_one_is_the_same(
         pair.breaker.at(pair.model.now_us)
         pair.do(deed)
     breaker, now_us = pair.breaker, pair.model.now_us
-    whole = machine.advance(breaker.record, breaker.plan, now_us + first + second, breaker.around)
-    early = machine.advance(breaker.record, breaker.plan, now_us + first, breaker.around)
-    late = machine.advance(early.record, breaker.plan, now_us + first + second, breaker.around)
+    whole = machine.advance(breaker.record, breaker.plan, now_us + first + second, breaker.environment)
+    early = machine.advance(breaker.record, breaker.plan, now_us + first, breaker.environment)
+    late = machine.advance(early.record, breaker.plan, now_us + first + second, breaker.environment)
     assert late.record == whole.record
     assert early.transitions + late.transitions == whole.transitions
 

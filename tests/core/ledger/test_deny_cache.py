@@ -141,7 +141,7 @@ def test_it_does_not_grow_beyond_its_bound(cache: DenyCache, monkeypatch: pytest
         cache.keep(one, replace(DENIED, breaker=CLOSED), NOW_US)
         assert cache.find(one, NOW_US) is not None
         assert sum(map(len, cache._entries.values())) <= 8
-        assert sum(map(len, cache._heard.values())) <= 8
+        assert sum(map(len, cache._counted.values())) <= 8
 
 
 def test_what_no_longer_holds_is_swept(cache: DenyCache) -> None:

@@ -109,18 +109,18 @@ def test_live_pods_are_shown_where_they_live() -> None:
     for namespace in ("x", "y"):
         service.ask(f"in-{namespace}", namespace=namespace)
         service.observe(f"in-{namespace}", namespace=namespace)
-    assert sorted(service.state.roll.scopes(service.plan)) == ["x", "y"]
+    assert sorted(service.state.live_pods.scopes(service.plan)) == ["x", "y"]
     assert service.live("x") == {"in-x"}
     service.gone("in-x", namespace="x")
-    assert sorted(service.state.roll.scopes(service.plan)) == ["y"]
-    assert sorted(service.state.roll.scopes(replace(service.plan, service="web"))) == []
+    assert sorted(service.state.live_pods.scopes(service.plan)) == ["y"]
+    assert sorted(service.state.live_pods.scopes(replace(service.plan, service="web"))) == []
 
 
 def test_without_a_limit_on_live_pods_nobody_stands_and_no_place_is_asked_for() -> None:
     service = Watched(plan_of(window(60, pods=9)))
     service.ask("a")
     assert not service.observe("a").changed
-    assert (service.live(), list(service.state.roll.scopes(service.plan))) == (set(), [])
+    assert (service.live(), list(service.state.live_pods.scopes(service.plan))) == (set(), [])
 
 
 def test_what_nobody_comes_for_any_more_is_swept_away() -> None:

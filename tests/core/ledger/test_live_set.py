@@ -298,8 +298,8 @@ def test_sums_equal_what_stands_and_no_admission_goes_above_hard_and_surge(walk:
 
 def everybody(service: Watched) -> dict[str, Any]:
     """Return what each Pod stands with that anybody has named."""
-    roll = service.state.roll
-    return {uid: held for uid in "abcdefghij" if (held := roll.held(service.plan, "", uid)) is not None}
+    live_pods = service.state.live_pods
+    return {uid: held for uid in "abcdefghij" if (held := live_pods.held(service.plan, "", uid)) is not None}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), costs | st.none()), max_size=30), st.sampled_from([ANY, PODS_3]))

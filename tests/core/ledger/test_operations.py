@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.core.plans import plan_of, window
 from tests.core.strategies import examples
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, QuotaEventPlan, State
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.ledger import breaker_operations, operations
 from webhook.core.ledger.tag_state import LONG_US, TagState
 from webhook.core.policy_spec import Mode

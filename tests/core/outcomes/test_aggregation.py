@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.core.plans import plan_of
 from tests.core.strategies import examples
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.outcomes.aggregation import SLOT_US, Dropped, Sum, Sums
 from webhook.core.outcomes.report import Pushed
 from webhook.core.quota import CounterPlan

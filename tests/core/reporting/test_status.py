@@ -332,7 +332,7 @@ def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None
 
 
 def test_a_breaker_is_shown_as_it_is_judged_by_while_the_store_shows_nothing() -> None:
-    away = {"payment-api": ServiceSnapshot(NOW_US, breaker=OPEN, is_told=False)}
+    away = {"payment-api": ServiceSnapshot(NOW_US, breaker=OPEN, has_usage=False)}
     known, told = (services(server_document(snapshot(snapshots=looks)))["payment-api"] for looks in ({}, away))
     assert {**told, "breaker": None} == known
     assert told["breaker"]["state"] == "OPEN"

@@ -8,9 +8,9 @@ from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTi
 from webhook.adapters.kubernetes.events.observer import Events
 from webhook.adapters.kubernetes.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
-from webhook.adapters.kubernetes.overrides import ConfigMapBook, ConfigMapOverrides
+from webhook.adapters.kubernetes.overrides_configmap import ConfigMapBook, ConfigMapOverrides
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
-from webhook.adapters.kubernetes.policy import ConfigMapPolicy
+from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 

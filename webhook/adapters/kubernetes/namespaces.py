@@ -10,7 +10,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, listed
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
 from webhook.adapters.kubernetes.api.requests import ApiError
-from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
@@ -39,7 +39,7 @@ class WatchedNamespaces:
         self._labels: dict[str, Mapping[str, str]] = {}
         self._looks: dict[str, asyncio.Task[Mapping[str, str] | None]] = {}
         self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
-        taker = Taker(self._all, self._one)
+        taker = WatchHandler(self._all, self._one)
         self._watch = Watch(client, _NAMESPACES, taker, reports=reports, timing=timing)
 
     def labels(self, namespace: str) -> Mapping[str, str] | None:
@@ -83,7 +83,7 @@ class WatchedNamespaces:
     async def _all(self, snapshot: ListSnapshot[Namespace]) -> None:
         self._labels = {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
 
-    async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  signature of Taker.one
+    async def _one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
         if deleted:
             self._labels.pop(changed.metadata.name, None)
         else:

@@ -16,7 +16,7 @@ from webhook.adapters.kubernetes.api.collection import Collection, decoded, list
 from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, answer
 from webhook.adapters.kubernetes.api.versions import number
-from webhook.adapters.kubernetes.api.watch import ApiTiming, Begun, Taker, Watch
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Begun, Watch, WatchHandler
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
 from webhook.ports import Clock, Continuity, PodEventHandler, PodLookup, WatchReports
@@ -101,7 +101,7 @@ class WatchedPods:
         async def page_by_page() -> Begun:
             return await self._list(taker)
 
-        async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of Taker.one
+        async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
             if 0 < number(pod.metadata.resource_version) <= self._listed:
                 await taker.passed(pod)
             else:
@@ -110,7 +110,7 @@ class WatchedPods:
         async def everything(_: object) -> None:
             """Do nothing: the list is read in pages."""
 
-        told = Taker(everything, one, self._reached, self._lost)
+        told = WatchHandler(everything, one, self._reached, self._lost)
         return Watch(self._client, _PODS, told, reports=self._reports, timing=self._timing, lister=page_by_page)
 
     async def _list(self, taker: PodEventHandler) -> Begun:

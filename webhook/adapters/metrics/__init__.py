@@ -63,7 +63,7 @@ class Metrics:
         self.kept_certificates = CertificateTotals()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
-        told = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
+        usage = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
         troubles = (
             self._files,
             self._key_fetches,
@@ -74,7 +74,7 @@ class Metrics:
             *self.outcomes.totals,
             *self.kept_certificates.totals,
         )
-        self._totals = (*self._decisions.totals, *told, *troubles)
+        self._totals = (*self._decisions.totals, *usage, *troubles)
         self._standing = ServiceGauges()
         self._services: frozenset[str] | None = None
         self._policy_hash: str | None = None
@@ -215,9 +215,11 @@ class Metrics:
         """Set the number of servers among which the limits are divided."""
         self._replicas = replicas
 
-    def update(self, looks: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
+    def update(self, snapshots: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
         """Set the state of the services, by name, as just read from the store; called before `render`."""
-        self._standing.update({name: look for name, look in looks.items() if self._of_policy(name)}, guarded)
+        self._standing.update(
+            {name: snapshot for name, snapshot in snapshots.items() if self._of_policy(name)}, guarded
+        )
 
     def certificates(self, expiry_seconds: Mapping[str, float]) -> None:
         """Set when each certificate in use expires, in seconds since the Unix epoch, by a name such as `serving`."""

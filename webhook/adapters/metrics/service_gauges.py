@@ -16,19 +16,19 @@ class ServiceGauges:
     """Gauges of the newest snapshots. A service that could not be read from the store has no series until it can."""
 
     def __init__(self) -> None:
-        self._looks: Mapping[str, ServiceSnapshot] = {}
+        self._snapshots: Mapping[str, ServiceSnapshot] = {}
         self._tripped_us: dict[str, int] = {}
         self._namespaces: tuple[str, ...] = ()
         self._guarded: Guarded | None = None
 
-    def update(self, looks: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
-        self._looks, self._guarded = looks, guarded
-        live = {namespace for look in looks.values() for namespace in look.uses if namespace}
+    def update(self, snapshots: Mapping[str, ServiceSnapshot], guarded: Guarded | None = None) -> None:
+        self._snapshots, self._guarded = snapshots, guarded
+        live = {namespace for snapshot in snapshots.values() for namespace in snapshot.uses if namespace}
         # Namespaces exported before stay while they exist: a new one never turns a known series into `other`.
         known = [namespace for namespace in self._namespaces if namespace in live]
         self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
-        for service, look in looks.items():
-            view = look.breaker
+        for service, snapshot in snapshots.items():
+            view = snapshot.breaker
             at_us = 0 if view is None else view.since_us if view.state.is_open else view.tripped_at_us
             if at_us:
                 self._tripped(service, at_us)
@@ -43,13 +43,17 @@ class ServiceGauges:
 
     def keep(self, services: frozenset[str]) -> None:
         """Remove services that are gone."""
-        self._looks = {name: look for name, look in self._looks.items() if name in services}
+        self._snapshots = {name: snapshot for name, snapshot in self._snapshots.items() if name in services}
         self._tripped_us = {name: at_us for name, at_us in self._tripped_us.items() if name in services}
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return every gauge with its series."""
         used, hard = self._quota()
-        breakers = [(name, look, look.breaker) for name, look in self._looks.items() if look.breaker is not None]
+        breakers = [
+            (name, snapshot, snapshot.breaker)
+            for name, snapshot in self._snapshots.items()
+            if snapshot.breaker is not None
+        ]
         yield families.QUOTA_USED, used
         yield families.QUOTA_LIMIT, hard
         yield families.STANDING_ENFORCED, [((name,), float(known)) for name, known in self._live()]
@@ -63,7 +67,7 @@ class ServiceGauges:
         yield families.BREAKER_TRIPPED, [((name,), at / _SECOND_US) for name, at in self._tripped_us.items()]
         yield (
             families.BREAKER_REMAINING,
-            [((name,), view.open_remaining_us(look.at_us) / _SECOND_US) for name, look, view in breakers],
+            [((name,), view.open_remaining_us(snapshot.at_us) / _SECOND_US) for name, snapshot, view in breakers],
         )
         guarded = self._guarded
         yield families.GUARD_OPEN, [] if guarded is None else [((), float(guarded.opened))]
@@ -74,8 +78,8 @@ class ServiceGauges:
         shown = frozenset(self._namespaces)
         used: dict[tuple[str, ...], float] = {}
         hard: dict[tuple[str, ...], float] = {}
-        for service, look in self._looks.items():
-            for namespace, uses in look.uses.items():
+        for service, snapshot in self._snapshots.items():
+            for namespace, uses in snapshot.uses.items():
                 of = ((namespace if namespace in shown else OTHER),) if namespace else ()
                 for use in uses:
                     labels = (service, use.resource, use.window, *of)
@@ -85,14 +89,16 @@ class ServiceGauges:
 
     def _live(self) -> Iterable[tuple[str, bool]]:
         """Yield the services with limits on live Pods, and whether these are enforced."""
-        for name, look in self._looks.items():
-            if look.is_standing_known or any(use.of is Holder.STANDING for uses in look.uses.values() for use in uses):
-                yield name, look.is_standing_known
+        for name, snapshot in self._snapshots.items():
+            if snapshot.is_standing_known or any(
+                use.of is Holder.STANDING for uses in snapshot.uses.values() for use in uses
+            ):
+                yield name, snapshot.is_standing_known
 
     def _pools(self) -> dict[tuple[str, ...], Use]:
         """Return each limit of each pool once, from the member read last."""
-        looks = sorted(self._looks.values(), key=lambda look: look.at_us)
-        return {(use.name, use.resource, use.window): use for look in looks for use in look.pool}
+        snapshots = sorted(self._snapshots.values(), key=lambda snapshot: snapshot.at_us)
+        return {(use.name, use.resource, use.window): use for snapshot in snapshots for use in snapshot.pool}
 
 
 def _base_units(use: Use, amount: int) -> float:

@@ -13,7 +13,7 @@ from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.exemptions import EXEMPTIONS
 from webhook.core.admission.validation import own_mode
 from webhook.core.breaker import State
-from webhook.core.breaker.outcome import Settlement
+from webhook.core.breaker.outcome_types import Settlement
 from webhook.core.findings import Code
 from webhook.core.pods.start_outcome import StartResult
 from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from webhook.core.document import Problem, Purpose
 from webhook.core.document.yaml.problems import DOCUMENT
-from webhook.core.policy_admission.check_codec import CheckResult, check_policy, decode, encode
+from webhook.core.policy_admission.policy_process_codec import CheckResult, check_policy, decode, encode
 from webhook.core.policy_admission.policy_review import DocumentReview, review_policy
 
 CPU_SECONDS_MAX = 60

@@ -13,7 +13,7 @@ import msgspec
 
 import webhook
 from webhook.core.document import LoadResult, Purpose
-from webhook.core.policy_admission.check_codec import CheckResult, decode, encode, service_of
+from webhook.core.policy_admission.policy_process_codec import CheckResult, decode, encode, service_of
 from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
 from webhook.errors import CheckFailedError
 from webhook.support.garbage_collection import put_off

@@ -15,7 +15,7 @@ from webhook.core.admission.decision import Half
 from webhook.core.admission.replay_record import is_kept, labels_event, outcomes_event, pod_event
 from webhook.core.admission.review import Request
 from webhook.core.breaker import Transition
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.ports import Review, WatchReports

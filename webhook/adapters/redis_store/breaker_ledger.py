@@ -11,7 +11,7 @@ from webhook.adapters.redis_store.plans import PlanCache
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
-from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import CounterPlan
 
 

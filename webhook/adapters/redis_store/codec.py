@@ -8,7 +8,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from webhook.core.breaker import BreakerPlan, BreakerView, State, Transition, TransitionCause
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
     HOUR_US,
@@ -133,17 +133,17 @@ def _exact(cost: Cost) -> Mapping[str, int]:
 def packed_outcomes(outcomes: Sequence[Outcomes]) -> list[Any]:
     """Return outcomes as the script reads them; the records of those with a uid are keys of their own, in order."""
     packed, records = [], 0
-    for heard in outcomes:
-        records += heard.uid is not None
+    for reported in outcomes:
+        records += reported.uid is not None
         packed.append(
             [
-                heard.succeeded,
-                heard.failed,
-                heard.latency_us,
-                _or_false(heard.uid),
-                _or_false(heard.generation),
-                heard.age_us,
-                records if heard.uid is not None else 0,
+                reported.succeeded,
+                reported.failed,
+                reported.latency_us,
+                _or_false(reported.uid),
+                _or_false(reported.generation),
+                reported.age_us,
+                records if reported.uid is not None else 0,
             ]
         )
     return packed

@@ -10,7 +10,7 @@ from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.core.breaker import BreakerView
-from webhook.core.breaker.outcome import Outcomes, Start
+from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, Booking, Sighting
 
 _FIRST = (0,)

@@ -20,7 +20,7 @@ from webhook.adapters.redis_store.settled_mark import SettledMark
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.core.breaker import BreakerView, Transition
-from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import (
     Acquire,
     Booking,

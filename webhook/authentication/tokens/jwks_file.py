@@ -6,10 +6,10 @@ from pathlib import Path
 from webhook.authentication.tokens.jwks import REMEDY, KeySet, claimed_by, read_key_set
 from webhook.errors import UserError
 from webhook.ports import KEY_SET_BYTES_MAX, TokenKey
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 
 
-class JwksFile(Reloading[KeySet]):
+class JwksFile(WatchedFile[KeySet]):
     """A KeySource. The file is written for Podgate, so one invalid key is an error, not skipped."""
 
     name = "file"
@@ -33,7 +33,7 @@ class JwksFile(Reloading[KeySet]):
     def trouble(self) -> str:
         return self.error or ""
 
-    async def look_again(self) -> None:
+    async def refetch(self) -> None:
         """Do nothing: the file is polled every few seconds."""
 
 

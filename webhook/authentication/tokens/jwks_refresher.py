@@ -120,7 +120,7 @@ class JwksRefresher:
             if self._fetching is not None:
                 self._fetching.cancel()
 
-    async def look_again(self) -> None:
+    async def refetch(self) -> None:
         is_running = self._fetching is not None and not self._fetching.done()
         if self._waiting >= self._pace.waiting_max or not (is_running or self._clock.now_us() >= self._next_look_us):
             return

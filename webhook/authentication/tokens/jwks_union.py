@@ -15,7 +15,7 @@ class JwksUnion:
     def find(self, kid: str) -> Sequence[TokenKey]:
         return [key for source in self._sources if (key := source.keys.get(kid)) is not None]
 
-    def speaks(self, key: TokenKey, issuer: str) -> bool:
+    def may_sign(self, key: TokenKey, issuer: str) -> bool:
         if key.issuer is not None:
             return key.issuer == issuer
         return not any(source.may_claim or issuer in source.claimed for source in self._sources)
@@ -24,9 +24,9 @@ class JwksUnion:
     def generation(self) -> int:
         return sum(source.generation for source in self._sources)
 
-    async def look_again(self) -> bool:
+    async def refetch(self) -> bool:
         before = self.generation
-        await asyncio.gather(*(source.look_again() for source in self._sources))
+        await asyncio.gather(*(source.refetch() for source in self._sources))
         return self.generation != before
 
     def counts(self) -> dict[str, int]:

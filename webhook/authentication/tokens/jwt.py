@@ -80,7 +80,7 @@ def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -
         refuse(AuthFailure.ISSUER, f"iss {issuer!r} is in no identity")
     if audience not in rules.audiences:
         refuse(AuthFailure.AUDIENCE, f"aud {audience!r} is in no identity")
-    if not any(keys.speaks(key, issuer) for key in signers):
+    if not any(keys.may_sign(key, issuer) for key in signers):
         refuse(AuthFailure.KEY_ISSUER, f"kid {signers[0].kid!r} does not speak for iss {issuer!r}")
     return Claims(issuer, audience, subject, jti, expires_at_seconds, claims)
 

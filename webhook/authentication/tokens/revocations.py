@@ -16,7 +16,7 @@ from webhook.core.document.schema_problems import schema_problems
 from webhook.core.document.yaml.document_kind import DocumentKind
 from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.problems import DocumentError, Problem
-from webhook.support.watched_file import Reloading
+from webhook.support.watched_file import WatchedFile
 
 _FILE_BYTES_MAX = 512 * 1024
 _ENTRIES_MAX = 4096
@@ -39,7 +39,7 @@ class _Revocation(Struct):
     reason: Any = None
 
 
-class RevocationFile(Reloading[Revoked]):
+class RevocationFile(WatchedFile[Revoked]):
     """Revocations from a file, read again when it changes."""
 
     def __init__(self, path: Path, on_reading: Callable[[str | None], None] = lambda _: None) -> None:

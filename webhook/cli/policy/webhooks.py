@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from certs import read, read_certificates
 from webhook.authentication.secret_path_file import read_paths
 from webhook.cli.options.certs_errors import user_errors
-from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
 from webhook.errors import UserError
 from webhook.offline.output.yaml_stream import yaml_stream
 from webhook.offline.policy_argument import read_document

@@ -38,10 +38,10 @@ class _Keys:
     def find(self, kid: str) -> Sequence[TokenKey]:
         return [self.by_kid[kid]] if kid in self.by_kid else []
 
-    def speaks(self, key: TokenKey, issuer: str) -> bool:
+    def may_sign(self, key: TokenKey, issuer: str) -> bool:
         return issuer == key.issuer if key.issuer is not None else issuer not in claimed_by(self.by_kid)
 
-    async def look_again(self) -> bool:
+    async def refetch(self) -> bool:
         return False
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.kubernetes.pod import (
     MIRROR_ANNOTATION,
     Container,
@@ -69,14 +69,14 @@ def pod_event(request: Request, at_us: int) -> dict[str, Any]:
     return {name: value for name, value in event.items() if value or name in {"at", "pod"}}
 
 
-def outcomes_event(service: str, heard: Outcomes, at_us: int) -> dict[str, Any]:
+def outcomes_event(service: str, reported: Outcomes, at_us: int) -> dict[str, Any]:
     """Return the event of a Pod's outcome, or of sums of requests. Without the generation: a replay has its own."""
-    total = heard.succeeded + heard.failed
-    latency = min(heard.latency_us / total / _SECOND_US, LONGEST_MEAN_SECONDS) if total else 0
-    if heard.uid is not None:
-        outcome = {"service": service, "ok": not heard.failed, "latency": latency, "uid": heard.uid}
+    total = reported.succeeded + reported.failed
+    latency = min(reported.latency_us / total / _SECOND_US, LONGEST_MEAN_SECONDS) if total else 0
+    if reported.uid is not None:
+        outcome = {"service": service, "ok": not reported.failed, "latency": latency, "uid": reported.uid}
         return {"at": at_us / _SECOND_US, "outcome": outcome}
-    sums = {"service": service, "succeeded": heard.succeeded, "failed": heard.failed, "latency": latency}
+    sums = {"service": service, "succeeded": reported.succeeded, "failed": reported.failed, "latency": latency}
     return {"at": at_us / _SECOND_US, "outcomes": sums}
 
 

@@ -8,7 +8,7 @@ functions take a `Record` and return the next one, most of them with the transit
 from webhook.core.breaker.advance import advance, restarted, rests_until_us, view
 from webhook.core.breaker.forks import holds, propose
 from webhook.core.breaker.manual import apply_override, suppress_quota_events
-from webhook.core.breaker.outcomes import quota_event, record_outcomes
+from webhook.core.breaker.outcome_counting import quota_event, record_outcomes
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, Forcing, LatencyPlan, QuotaEventPlan, span
 from webhook.core.breaker.probes import admits, give_back_probe, may_probe_early, take_probe
 from webhook.core.breaker.record import (

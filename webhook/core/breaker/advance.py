@@ -20,9 +20,9 @@ from webhook.core.breaker.transitions import move, then
 from webhook.core.breaker.triggers import EMPTY, Trip, ends_us, pass_time
 
 
-def advance(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvironment = ALONE) -> BreakerStep:
+def advance(record: Record, plan: BreakerPlan, now_us: int, environment: BreakerEnvironment = ALONE) -> BreakerStep:
     """Apply what time alone causes: a trip at the end of an interval, HALF_OPEN after `openFor`, expired probes."""
-    if now_us < rests_until_us(record, plan, around):
+    if now_us < rests_until_us(record, plan, environment):
         return BreakerStep(record)
     if record.state.is_forced and record.open_until_us <= now_us:
         return _moved_by_time(record, TransitionCause.RELEASED, "until has passed")
@@ -30,9 +30,9 @@ def advance(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvir
         return BreakerStep(record)  # frozen
     step = BreakerStep(record)
     if record.state is State.CLOSED:
-        windows, trip = pass_time(record.windows, plan, now_us - around.late_us)
+        windows, trip = pass_time(record.windows, plan, now_us - environment.late_us)
         if trip is not None:
-            step = tripped(record, plan, trip, around)
+            step = tripped(record, plan, trip, environment)
         elif windows is not record.windows:
             step = BreakerStep(replace(record, windows=windows))
     if step.record.state is State.OPEN and step.record.open_until_us <= now_us:
@@ -41,10 +41,10 @@ def advance(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvir
     return then(step.transitions, _expired(step.record, now_us))
 
 
-def rests_until_us(record: Record, plan: BreakerPlan, around: BreakerEnvironment = ALONE) -> int:
+def rests_until_us(record: Record, plan: BreakerPlan, environment: BreakerEnvironment = ALONE) -> int:
     """Return the moment before which time alone changes nothing; 0 if that is unknown. Fast path of most Pods."""
     if record.state is State.CLOSED:
-        return ends_us(record.windows, plan) + around.late_us
+        return ends_us(record.windows, plan) + environment.late_us
     return record.open_until_us if record.state is State.OPEN and not record.leases else 0
 
 
@@ -60,7 +60,7 @@ def _expired(record: Record, now_us: int) -> BreakerStep:
     if len(live) == len(record.leases):
         return BreakerStep(record)
     gone = [lease for lease in record.leases if lease.expires_us <= now_us]
-    told = tuple(
+    expirations = tuple(
         Transition(
             record.service,
             record.state,
@@ -72,22 +72,24 @@ def _expired(record: Record, now_us: int) -> BreakerStep:
         )
         for lease in gone
     )
-    return BreakerStep(replace(record, leases=live), told)
+    return BreakerStep(replace(record, leases=live), expirations)
 
 
-def tripped(record: Record, plan: BreakerPlan, trip: Trip, around: BreakerEnvironment) -> BreakerStep:
+def tripped(record: Record, plan: BreakerPlan, trip: Trip, environment: BreakerEnvironment) -> BreakerStep:
     """Open the breaker, unless breakerGuard's limit is reached: then only report the trip."""
-    if plan.open_max is not None and around.opened() >= plan.open_max:
+    if plan.open_max is not None and environment.opened() >= plan.open_max:
         reason = HELD + trip.reason
-        told = Transition(record.service, record.state, record.state, trip.at_us, reason, record.generation, trip.cause)
-        return BreakerStep(replace(record, windows=EMPTY), (told,))
+        suppressed = Transition(
+            record.service, record.state, record.state, trip.at_us, reason, record.generation, trip.cause
+        )
+        return BreakerStep(replace(record, windows=EMPTY), (suppressed,))
     noted = replace(record, tripped_at_us=trip.at_us, tripped_by=trip.reason)
     return move(noted, trip.cause, trip.at_us, trip.reason, trip.at_us + plan.open_for_us, trip.failed)
 
 
-def view(record: Record, plan: BreakerPlan, now_us: int, around: BreakerEnvironment = ALONE) -> BreakerView:
+def view(record: Record, plan: BreakerPlan, now_us: int, environment: BreakerEnvironment = ALONE) -> BreakerView:
     """Return what callers see at `now_us`. The stored record need not be advanced that far."""
-    return shown(advance(record, plan, now_us, around).record, plan, now_us)
+    return shown(advance(record, plan, now_us, environment).record, plan, now_us)
 
 
 def restarted(record: Record) -> Record:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from webhook.core.breaker.advance import advance
 from webhook.core.breaker.plans import BreakerPlan
-from webhook.core.breaker.record import ALONE, EVERYBODY, BreakerEnvironment, BreakerStep, Excuse, Record
+from webhook.core.breaker.record import ALONE, EVERY_SOURCE, BreakerEnvironment, BreakerStep, Excuse, Record
 from webhook.core.breaker.states import State, TransitionCause
 from webhook.core.breaker.transitions import move
 from webhook.core.breaker.triggers import EMPTY, QuotaEvent, Windows
@@ -24,7 +24,7 @@ def apply_override(
     plan: BreakerPlan,
     now_us: int,
     asked_us: int = 0,
-    around: BreakerEnvironment = ALONE,
+    environment: BreakerEnvironment = ALONE,
     offset_us: int = 0,
 ) -> BreakerStep:
     """Enter the state that the plan forces, or leave a forced state that has ended; then reset, once for each request.
@@ -32,7 +32,7 @@ def apply_override(
     `asked_us` is the time of the reset request by another clock, which may be ahead of `now_us`. `now_us` includes
     `offset_us`; `asked_us` does not.
     """
-    record, transitions = advance(record, plan, now_us, around)
+    record, transitions = advance(record, plan, now_us, environment)
     forcing = plan.forcing
     if forcing is not None and now_us < forcing.until_us:
         if record.state is not forcing.state:
@@ -40,7 +40,7 @@ def apply_override(
         else:
             step = BreakerStep(replace(record, open_until_us=forcing.until_us, reason=forcing.reason))
     elif record.state.is_forced:
-        step = move(record, TransitionCause.RELEASED, now_us, "released by hand")
+        step = move(record, TransitionCause.RELEASED, now_us, "released manually")
     else:
         step = BreakerStep(record)
     record, transitions = step.record, transitions + step.transitions
@@ -50,7 +50,7 @@ def apply_override(
     record = replace(record, windows=EMPTY, reset_us=reset_us, asked_us=asked_us)
     if record.state is State.CLOSED:
         return BreakerStep(record, transitions)
-    step = move(record, TransitionCause.RESET, now_us, "reset by hand")
+    step = move(record, TransitionCause.RESET, now_us, "reset manually")
     return BreakerStep(step.record, transitions + step.transitions)
 
 
@@ -61,7 +61,7 @@ def suppress_quota_events(record: Record, sources: Sequence[str], now_us: int) -
     others = [one for one in record.excused if one.until_us > now_us and one.source not in asked]
     excused = (*others, *(Excuse(source, until_us) for source in asked))
     if len(excused) > EXCUSED_MAX:
-        excused = (Excuse(EVERYBODY, until_us),)
+        excused = (Excuse(EVERY_SOURCE, until_us),)
     windows = record.windows
     events: tuple[QuotaEvent, ...] = tuple(event for event in windows.quota_events if event.source not in asked)
     if len(events) != len(windows.quota_events):

@@ -21,10 +21,10 @@ from webhook.core.kubernetes.controllers import CONTROLLER
 
 
 def admits(
-    record: Record, plan: BreakerPlan, now_us: int, source: str = "", around: BreakerEnvironment = ALONE
+    record: Record, plan: BreakerPlan, now_us: int, source: str = "", environment: BreakerEnvironment = ALONE
 ) -> bool:
     """Whether a Pod of `source` is admitted: always in CLOSED, otherwise if it can be a probe."""
-    record = advance(record, plan, now_us, around).record
+    record = advance(record, plan, now_us, environment).record
     held = forced(record, plan, now_us)
     if held is not None:
         return held is State.FORCED_CLOSED
@@ -32,10 +32,10 @@ def admits(
 
 
 def take_probe(
-    record: Record, plan: BreakerPlan, now_us: int, uid: str, source: str = "", around: BreakerEnvironment = ALONE
+    record: Record, plan: BreakerPlan, now_us: int, uid: str, source: str = "", environment: BreakerEnvironment = ALONE
 ) -> BreakerStep:
     """Make a charged Pod a probe, if one is wanted. Without outcomes, the charge itself is the probe's success."""
-    record, transitions = advance(record, plan, now_us, around)
+    record, transitions = advance(record, plan, now_us, environment)
     if forced(record, plan, now_us) is not None or not _has_room(record, plan, now_us, source):
         return BreakerStep(record, transitions)
     early = record.early + (record.state is State.OPEN)

@@ -19,13 +19,13 @@ class ProbeLease(Struct, frozen=True):
 
 
 class Excuse(NamedTuple):
-    """A source whose quota events are ignored until a moment; `EVERYBODY` if there are too many sources to list."""
+    """A source whose quota events are ignored until a moment; `EVERY_SOURCE` if there are too many sources to list."""
 
     source: str
     until_us: int
 
 
-EVERYBODY = "*"
+EVERY_SOURCE = "*"
 
 
 class Record(Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.breaker.outcome import Outcomes
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, LatencyPlan
 from webhook.core.breaker.states import TransitionCause
 
@@ -126,35 +126,35 @@ def _pass_boundaries(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_
 
 
 def count_outcomes(
-    windows: Windows, plan: BreakerPlan, judged_us: int, at_us: int, heard: Outcomes, source: str
+    windows: Windows, plan: BreakerPlan, judged_us: int, at_us: int, reported: Outcomes, source: str
 ) -> Windows:
     """Count outcomes in their interval, unless it ended before `judged_us` and was evaluated already."""
-    total = heard.succeeded + heard.failed
-    is_slow = plan.latency is not None and heard.latency_us > plan.latency.mean_us * total
-    failed, slow = (source,) if heard.failed else (), (source,) if is_slow else ()
-    errors = _count(windows.errors, plan.error_rate, judged_us, WeighedOutcomes(at_us, total, heard.failed, failed))
-    latency = _count(windows.latency, plan.latency, judged_us, WeighedOutcomes(at_us, total, heard.latency_us, slow))
+    total = reported.succeeded + reported.failed
+    is_slow = plan.latency is not None and reported.latency_us > plan.latency.mean_us * total
+    failed, slow = (source,) if reported.failed else (), (source,) if is_slow else ()
+    errors = _count(windows.errors, plan.error_rate, judged_us, WeighedOutcomes(at_us, total, reported.failed, failed))
+    latency = _count(windows.latency, plan.latency, judged_us, WeighedOutcomes(at_us, total, reported.latency_us, slow))
     if errors is windows.errors and latency is windows.latency:
         return windows
     return Windows(errors, latency, windows.quota_events)
 
 
-def _count(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int, told: WeighedOutcomes) -> Run:
+def _count(run: Run, rule: ErrorRatePlan | LatencyPlan | None, judged_us: int, weighed: WeighedOutcomes) -> Run:
     if rule is None:
         return IDLE
-    index = told.at_us // rule.interval_us
+    index = weighed.at_us // rule.interval_us
     if index < judged_us // rule.interval_us:
         return run
     if run is IDLE:
-        return Run(rule.interval_us, index, told.outcomes, told.amount, 0, (), told.sources)
+        return Run(rule.interval_us, index, weighed.outcomes, weighed.amount, 0, (), weighed.sources)
     if index == run.index:
-        total, amount = run.outcomes + told.outcomes, run.amount + told.amount
-        return Run(run.interval_us, index, total, amount, run.streak, run.later, _joined(run.sources, told.sources))
+        total, amount = run.outcomes + weighed.outcomes, run.amount + weighed.amount
+        return Run(run.interval_us, index, total, amount, run.streak, run.later, _joined(run.sources, weighed.sources))
     # An interval before the run's own is possible only without a streak: otherwise it has been evaluated.
     cells = {cell.number: cell for cell in (Cell(run.index, run.outcomes, run.amount, run.sources), *run.later)}
     there = cells.get(index, Cell(index, 0, 0))
-    total, amount = there.outcomes + told.outcomes, there.amount + told.amount
-    cells[index] = Cell(index, total, amount, _joined(there.sources, told.sources))
+    total, amount = there.outcomes + weighed.outcomes, there.amount + weighed.amount
+    cells[index] = Cell(index, total, amount, _joined(there.sources, weighed.sources))
     (number, total, amount, sources), *later = sorted(cells.values())
     return Run(run.interval_us, number, total, amount, run.streak, tuple(later), sources)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerStep, BreakerView, State, Transition
-from webhook.core.breaker.outcome import Outcomes, Settlement, Start
+from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.ledger import store_time
 from webhook.core.ledger.tag_state import TagState
 from webhook.core.quota import CounterPlan
@@ -18,12 +18,12 @@ from webhook.core.quota import CounterPlan
 class BreakerScript:
     """The breaker during one atomic operation: the caller writes `record` at the end. It may have no plan."""
 
-    __slots__ = ("_around", "_at_rest", "_now_us", "_offset_us", "_plan", "record", "transitions")
+    __slots__ = ("_at_rest", "_environment", "_now_us", "_offset_us", "_plan", "record", "transitions")
 
     def __init__(self, state: TagState, plan: CounterPlan, now_us: int) -> None:
         clock = state.clock(plan)
         self._plan = breaker = store_time.forced(clock, plan.breaker)
-        self._now_us, self._offset_us, self._around = now_us, clock.offset_us, state.around
+        self._now_us, self._offset_us, self._environment = now_us, clock.offset_us, state.environment
         self.transitions: tuple[Transition, ...] = ()
         self._at_rest = None if breaker is None else state.at_rest(plan.service, breaker, now_us)
         if self._at_rest is not None:
@@ -31,7 +31,7 @@ class BreakerScript:
             return
         self.record = state.breaker(plan.service)
         if breaker is not None:
-            self._move(machine.advance(self.record, breaker, now_us, self._around))
+            self._move(machine.advance(self.record, breaker, now_us, self._environment))
 
     def _move(self, step: BreakerStep) -> None:
         self.record, transitions = step
@@ -42,7 +42,7 @@ class BreakerScript:
         plan = self._plan
         if plan is None or (plan.forcing is None and self.record.state is State.CLOSED):
             return True
-        return machine.admits(self.record, plan, self._now_us, source, self._around)
+        return machine.admits(self.record, plan, self._now_us, source, self._environment)
 
     def refuses(self) -> bool:
         """Whether Pods that are not admitted are denied, if the breaker is enforced."""
@@ -50,27 +50,27 @@ class BreakerScript:
 
     def quota_event(self, source: str) -> None:
         if self._plan is not None:
-            self._move(machine.quota_event(self.record, self._plan, self._now_us, source, self._around))
+            self._move(machine.quota_event(self.record, self._plan, self._now_us, source, self._environment))
 
     def take_probe(self, uid: str, source: str) -> bool:
         """Make the charged Pod a probe, if one is wanted; return whether it is one."""
         before = self.record
         if self._plan is None or before.state is State.CLOSED:
             return False
-        self._move(machine.take_probe(before, self._plan, self._now_us, uid, source, self._around))
+        self._move(machine.take_probe(before, self._plan, self._now_us, uid, source, self._environment))
         return self.record is not before
 
-    def record_outcomes(self, heard: Outcomes, source: str) -> bool:
+    def record_outcomes(self, reported: Outcomes, source: str) -> bool:
         """Record outcomes; return whether they changed anything."""
         before = self.record
         if self._plan is not None:
-            self._move(machine.record_outcomes(before, self._plan, self._now_us, heard, source, self._around))
+            self._move(machine.record_outcomes(before, self._plan, self._now_us, reported, source, self._environment))
         return self.record is not before
 
     def apply_override(self, asked_us: int) -> None:
         if self._plan is not None:
             now_us, offset_us = self._now_us, self._offset_us
-            self._move(machine.apply_override(self.record, self._plan, now_us, asked_us, self._around, offset_us))
+            self._move(machine.apply_override(self.record, self._plan, now_us, asked_us, self._environment, offset_us))
 
     def view(self) -> BreakerView | None:
         if self._at_rest is not None and self._at_rest.record is self.record:
@@ -87,9 +87,9 @@ def record_outcomes(
     state.seen(reading_us)
     now_us = state.clock(plan).now(reading_us)
     breaker = BreakerScript(state, plan, now_us)
-    for heard in outcomes:
-        record = state.pod(heard.uid, now_us) if heard.uid is not None else None
-        breaker.record_outcomes(heard, record.source if record is not None else "")
+    for reported in outcomes:
+        record = state.pod(reported.uid, now_us) if reported.uid is not None else None
+        breaker.record_outcomes(reported, record.source if record is not None else "")
     state.move_breaker(plan, breaker.record, now_us)
     return store_time.transitions(state.clock(plan), breaker.transitions)
 
@@ -107,8 +107,8 @@ def started(
     state.seen(reading_us)
     state.remember(start.uid, replace(record, settled=True))
     breaker = BreakerScript(state, plan, now_us)
-    heard = Outcomes(int(start.ok), int(not start.ok), start.latency_us, start.uid, record.generation, start.age_us)
-    settlement = Settlement.COUNTED if breaker.record_outcomes(heard, record.source) else Settlement.STALE
+    reported = Outcomes(int(start.ok), int(not start.ok), start.latency_us, start.uid, record.generation, start.age_us)
+    settlement = Settlement.COUNTED if breaker.record_outcomes(reported, record.source) else Settlement.STALE
     state.move_breaker(plan, breaker.record, now_us)
     return settlement, store_time.transitions(state.clock(plan), breaker.transitions)
 

@@ -1,6 +1,6 @@
 """Charge of one Pod: counters, live Pods, uid record, and the wait for its sighting."""
 
-from webhook.core.ledger.live_pods import stands
+from webhook.core.ledger.live_pods import live_set_key
 from webhook.core.ledger.live_set import difference
 from webhook.core.ledger.tag_state import NO_COST, PodRecord, TagState
 from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, Sighting
@@ -18,8 +18,8 @@ def charge_pod(
 ) -> None:
     """Charge a Pod as of a moment, store its uid record, add it to the live Pods, and mark it as not seen yet."""
     charge_seen_pod(state, plan, pod, at_us, now_us, generation=generation, probe=probe)
-    state.roll.put(plan, plan.scope_of(pod.namespace), pod.uid, pod.cost, now_us)
-    state.roll.wait_for(pod.uid, at_us)
+    state.live_pods.put(plan, plan.scope_of(pod.namespace), pod.uid, pod.cost, now_us)
+    state.live_pods.wait_for(pod.uid, at_us)
 
 
 def charge_seen_pod(
@@ -43,7 +43,7 @@ def charge_seen_pod(
         charges,
         generation,
         probe,
-        stands=stands(plan, scope),
+        live_set_key=live_set_key(plan, scope),
         namespace=pod.namespace,
         name=pod.name,
         source=_source(plan, pod),
@@ -57,7 +57,7 @@ def more_standing(
     """Return what a Pod adds to the live amounts: its cost minus what it holds; None without limits on live Pods."""
     if plan.standing is None:
         return None
-    held = state.roll.held(plan, plan.scope_of(request.namespace), request.uid)
+    held = state.live_pods.held(plan, plan.scope_of(request.namespace), request.uid)
     return difference(cost, unless_held if held is None else held)
 
 

@@ -29,7 +29,7 @@ class DenyCache:
 
     def __init__(self) -> None:
         self._entries: dict[str, dict[_Asked, _Entry]] = {}
-        self._heard: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
+        self._counted: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
         """By tag and service: when each source's event was counted, and the breaker's generation then."""
 
     def __bool__(self) -> bool:
@@ -45,7 +45,7 @@ class DenyCache:
         entry = entries.get(_asked(request))
         if entry is None or entry.until_us <= now_us or entry.plan is not plan:
             return None
-        return entry.receipt if request.peek or self._is_heard(request, entry.receipt, now_us) else None
+        return entry.receipt if request.peek or self._is_counted(request, entry.receipt, now_us) else None
 
     def keep(self, request: Acquire, receipt: Receipt, now_us: int) -> None:
         """Cache the store's answer: an enforced denial by quota holds until the Pod could fit."""
@@ -54,7 +54,7 @@ class DenyCache:
             return
         if receipt.breaker is not None and receipt.breaker.state is not State.CLOSED:
             return  # the breaker may deny the next Pod instead
-        self._hear(request, receipt, now_us)
+        self._count_event(request, receipt, now_us)
         until_us = now_us + LONGEST_US
         if receipt.free_at_us is not None:
             until_us = min(until_us, now_us + receipt.free_at_us - receipt.at_us)
@@ -77,27 +77,27 @@ class DenyCache:
             else:
                 del self._entries[tag]
 
-    def _hear(self, request: Acquire, receipt: Receipt, now_us: int) -> None:
+    def _count_event(self, request: Acquire, receipt: Receipt, now_us: int) -> None:
         """Record a source's quota event as the breaker does: a source counts once within the span."""
         rule = request.plan.breaker.quota if request.plan.breaker else None
         if rule is None or not rule.by_controller:
             return
         generation = _generation(receipt)
-        heard = self._heard.setdefault(request.plan.key, {})
-        at_us, of = heard.get(request.event_source, (0, generation))
+        counted = self._counted.setdefault(request.plan.key, {})
+        at_us, of = counted.get(request.event_source, (0, generation))
         if of != generation or at_us <= now_us - rule.within_us:
-            if len(heard) >= ENTRIES_MAX:
-                heard.clear()
-            heard[request.event_source] = (now_us, generation)
+            if len(counted) >= ENTRIES_MAX:
+                counted.clear()
+            counted[request.event_source] = (now_us, generation)
 
-    def _is_heard(self, request: Acquire, receipt: Receipt, now_us: int) -> bool:
+    def _is_counted(self, request: Acquire, receipt: Receipt, now_us: int) -> bool:
         rule = request.plan.breaker.quota if request.plan.breaker else None
         if rule is None:
             return True
-        heard = self._heard.get(request.plan.key, {}).get(request.event_source)
-        if heard is None or not rule.by_controller:
+        counted = self._counted.get(request.plan.key, {}).get(request.event_source)
+        if counted is None or not rule.by_controller:
             return False
-        at_us, generation = heard
+        at_us, generation = counted
         return generation == _generation(receipt) and at_us > now_us - rule.within_us
 
 

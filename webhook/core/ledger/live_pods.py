@@ -8,17 +8,17 @@ from webhook.core.quota import HOUR_US, Cost, CounterPlan, Use
 WAITED_US = HOUR_US
 """Maximum wait for a sighting of a Pod. Its uid record lasts at least as long."""
 
-Stands = tuple[str, bool, str]
+LiveSetKey = tuple[str, bool, str]
 """Key of a set of live Pods: the service, whether fleet-wide, and the namespace ("" where it counts as one)."""
 
 
-class Roll:
+class LivePods:
     """Live Pods by service and namespace, and Pods not seen yet by uid. Time is the tag's."""
 
     __slots__ = ("_known_us", "_live", "_waiting")
 
     def __init__(self) -> None:
-        self._live: dict[Stands, LiveSet] = {}
+        self._live: dict[LiveSetKey, LiveSet] = {}
         self._known_us: dict[tuple[str, bool], int] = {}
         self._waiting: dict[str, int] = {}
 
@@ -51,9 +51,9 @@ class Roll:
         """Add or update a live Pod; return whether that changed anything."""
         if plan.standing is None:
             return False
-        return self._live.setdefault(stands(plan, scope), LiveSet()).put(plan.standing, uid, cost, now_us)
+        return self._live.setdefault(live_set_key(plan, scope), LiveSet()).put(plan.standing, uid, cost, now_us)
 
-    def remove(self, where: Stands, uid: str, now_us: int) -> bool:
+    def remove(self, where: LiveSetKey, uid: str, now_us: int) -> bool:
         """Remove a live Pod; return whether it was there."""
         live = self._live.get(where)
         return live is not None and live.remove(uid, now_us)
@@ -70,7 +70,7 @@ class Roll:
     def wait_for(self, uid: str, at_us: int) -> None:
         self._waiting[uid] = at_us
 
-    def strike(self, uid: str) -> None:
+    def stop_waiting(self, uid: str) -> None:
         """Stop waiting for a Pod."""
         self._waiting.pop(uid, None)
 
@@ -88,9 +88,9 @@ class Roll:
         return not self._live and not self._waiting
 
     def _of(self, plan: CounterPlan, scope: str) -> LiveSet:
-        live = self._live.get(stands(plan, scope))
+        live = self._live.get(live_set_key(plan, scope))
         return LiveSet() if live is None else live
 
 
-def stands(plan: CounterPlan, scope: str) -> Stands:
+def live_set_key(plan: CounterPlan, scope: str) -> LiveSetKey:
     return plan.service, plan.fleet, scope

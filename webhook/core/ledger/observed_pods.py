@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from webhook.core.ledger.charge import charge_seen_pod
-from webhook.core.ledger.live_pods import stands
+from webhook.core.ledger.live_pods import live_set_key
 from webhook.core.ledger.tag_state import PodRecord, TagState
 from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
 
@@ -25,17 +25,17 @@ def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int)
         return Seen(ignored=True)
     charged = record is None and _charge_afterwards(state, plan, seen, now_us)
     raised = record is not None and _raise(state, plan, seen, record, now_us)
-    state.roll.strike(seen.uid)
+    state.live_pods.stop_waiting(seen.uid)
     if seen.lives:
-        state.roll.put(plan, scope, seen.uid, seen.cost, now_us)
+        state.live_pods.put(plan, scope, seen.uid, seen.cost, now_us)
     elif plan.standing is not None:
-        state.roll.remove(stands(plan, scope), seen.uid, now_us)
+        state.live_pods.remove(live_set_key(plan, scope), seen.uid, now_us)
     return Seen(charged, raised, changed=_held(state, plan, scope, seen.uid) != stood)
 
 
 def _held(state: TagState, plan: CounterPlan, scope: str, uid: str) -> Cost | None:
     """Return the amounts of a live Pod; None for any other, or without limits on live Pods."""
-    return state.roll.held(plan, scope, uid) if plan.standing is not None else None
+    return state.live_pods.held(plan, scope, uid) if plan.standing is not None else None
 
 
 def _charge_afterwards(state: TagState, plan: CounterPlan, seen: Sighting, now_us: int) -> bool:
@@ -70,7 +70,7 @@ def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_
     """Return Pods of the tag charged at least `age_us` ago and not seen since, oldest first."""
     now_us = state.clock(plan).now(reading_us)
     found = []
-    for at_us, uid in state.roll.waited_for(age_us, now_us, most):
+    for at_us, uid in state.live_pods.waited_for(age_us, now_us, most):
         record = state.pod(uid, now_us)
         known = (record.namespace, record.name, record.service) if record is not None else ("", "", "")
         namespace, name, service = known
@@ -81,21 +81,21 @@ def overdue(state: TagState, plan: CounterPlan, age_us: int, most: int, reading_
 def stop_waiting(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> None:
     """Stop waiting for a Pod, and remove it from the live Pods: it is unknown whether it was ever created."""
     now_us = state.clock(plan).now(reading_us)
-    state.roll.strike(uid)
+    state.live_pods.stop_waiting(uid)
     record = state.pod(uid, now_us)
     if record is not None:
-        state.roll.remove(record.stands, uid, now_us)
+        state.live_pods.remove(record.live_set_key, uid, now_us)
 
 
 def live(state: TagState, plan: CounterPlan, scope: str, reading_us: int) -> Sequence[str]:
     """Return the live Pods of a scope that have been seen, or are no longer waited for."""
-    return state.roll.live(plan, scope, state.clock(plan).now(reading_us))
+    return state.live_pods.live(plan, scope, state.clock(plan).now(reading_us))
 
 
 def mark_complete(state: TagState, plan: CounterPlan, scopes: Sequence[str], reading_us: int) -> None:
     """Enforce limits on live Pods from now on: the list is complete, and its Pods are in `scopes`."""
     state.seen(reading_us)
-    state.roll.set_known(plan, scopes, state.clock(plan).now(reading_us))
+    state.live_pods.set_known(plan, scopes, state.clock(plan).now(reading_us))
 
 
 def reset(state: TagState, plan: CounterPlan, at_us: int, seconds: int | None, reading_us: int) -> bool:

@@ -11,7 +11,7 @@ from webhook.core.breaker import BreakerView, Transition
 from webhook.core.ledger import store_time
 from webhook.core.ledger.breaker_operations import BreakerScript
 from webhook.core.ledger.charge import charge_pod, more_standing
-from webhook.core.ledger.live_pods import stands
+from webhook.core.ledger.live_pods import live_set_key
 from webhook.core.ledger.tag_state import NO_COST, PodRecord, TagState
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
@@ -98,13 +98,13 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
             0,
             NO_COST,
             generation=generation,
-            stands=stands(plan, scope),
+            live_set_key=live_set_key(plan, scope),
             namespace=request.namespace,
             name=request.name,
         )
         high_water = {**before, **{resource: request.cost[resource] for resource in more}}
         state.remember(request.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
-        state.roll.put(plan, scope, request.uid, request.cost, now_us)
+        state.live_pods.put(plan, scope, request.uid, request.cost, now_us)
         used, _ = state.judge(plan, scope, NO_COST, now_us)
     view = BreakerScript(state, plan, now_us).view()
     return _receipt(now_us, used, over, refused, would_refuse, view, charged=written and bool(more))
@@ -113,12 +113,12 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
 def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> bool:
     """Refund, once, the charge of a Pod that was never created, and free its probe lease."""
     now_us = state.clock(plan).now(reading_us)
-    state.roll.strike(uid)
+    state.live_pods.stop_waiting(uid)
     record = state.pod(uid, now_us)
     if record is None:
         return False
     state.remember(uid, replace(record, refunded=True))
-    state.roll.remove(record.stands, uid, now_us)
+    state.live_pods.remove(record.live_set_key, uid, now_us)
     if record.probe:
         state.set_breaker(machine.give_back_probe(state.breaker(record.service), uid))
     return state.give_back(record, reading_us)
@@ -143,20 +143,20 @@ def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str
     If namespaces count apart, it has those in which anything counts, and always `namespace`.
     """
     now_us = state.clock(plan).now(reading_us)
-    live = state.roll.scopes(plan) if plan.standing else ()
+    live = state.live_pods.scopes(plan) if plan.standing else ()
     counting = {*state.scopes(plan, now_us), *live, *([namespace] if namespace else [])}
     scopes = sorted(counting) if plan.per_namespace else [""]
     uses = {
         scope: (
-            *store_time.uses(state.clock(plan), state.stand(plan, scope, now_us, Holder.SERVICE)),
-            *state.roll.uses(plan, scope, now_us),
+            *store_time.uses(state.clock(plan), state.uses_of(plan, scope, now_us, Holder.SERVICE)),
+            *state.live_pods.uses(plan, scope, now_us),
         )
         for scope in scopes
     }
-    pool = store_time.uses(state.clock(plan), state.stand(plan, "", now_us, Holder.POOL))
+    pool = store_time.uses(state.clock(plan), state.uses_of(plan, "", now_us, Holder.POOL))
     view = store_time.view(state.clock(plan), BreakerScript(state, plan, now_us).view())
     limits_own = plan.windows or plan.standing
-    is_known = plan.standing is not None and state.roll.known(plan, now_us)
+    is_known = plan.standing is not None and state.live_pods.known(plan, now_us)
     return ServiceSnapshot(state.clock(plan).shown(now_us), uses if limits_own else {}, view, pool, is_known)
 
 

@@ -14,7 +14,7 @@ from webhook.core.breaker import (
     rests_until_us,
     shown,
 )
-from webhook.core.ledger.live_pods import Roll, Stands
+from webhook.core.ledger.live_pods import LivePods, LiveSetKey
 from webhook.core.ledger.tag_clock import TagClock
 from webhook.core.ledger.window_ring import Ring
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
@@ -47,7 +47,7 @@ class PodRecord(Struct, frozen=True, gc=False):
     generation: int = 0
     probe: bool = False
     refunded: bool = False
-    stands: Stands = ("", False, "")
+    live_set_key: LiveSetKey = ("", False, "")
     namespace: str = ""
     name: str = ""
     source: str = ""
@@ -71,11 +71,21 @@ class TagState:
     They outlive the policy that created them while anything in them counts: changed limits apply to prior use.
     """
 
-    __slots__ = ("_at_rest", "_breakers", "_clocks", "_pods", "_resets", "_rings", "_seen_us", "around", "roll")
+    __slots__ = (
+        "_at_rest",
+        "_breakers",
+        "_clocks",
+        "_pods",
+        "_resets",
+        "_rings",
+        "_seen_us",
+        "environment",
+        "live_pods",
+    )
 
-    def __init__(self, around: BreakerEnvironment = ALONE) -> None:
-        self.roll = Roll()
-        self.around = around
+    def __init__(self, environment: BreakerEnvironment = ALONE) -> None:
+        self.live_pods = LivePods()
+        self.environment = environment
         self._clocks = {fleet: TagClock() for fleet in (False, True)}
         self._breakers: dict[str, Record] = {}
         self._at_rest: dict[str, AtRest] = {}
@@ -96,7 +106,7 @@ class TagState:
         """Return a breaker that time has not changed, computed once for all callers; None if it may have changed."""
         record, known = self.breaker(service), self._at_rest.get(service)
         if known is None or known.record is not record or known.plan is not plan:
-            until_us = 0 if plan.forcing is not None else rests_until_us(record, plan, self.around)
+            until_us = 0 if plan.forcing is not None else rests_until_us(record, plan, self.environment)
             known = self._at_rest[service] = AtRest(record, plan, until_us, shown(record, plan, 0))
         return known if now_us < known.until_us else None
 
@@ -132,7 +142,7 @@ class TagState:
         used, over = self._judge(_accounts(plan, scope), cost, now_us)
         if plan.standing is None:
             return used, over
-        live, over_live = self.roll.judge(plan, scope, cost if standing is None else standing, now_us)
+        live, over_live = self.live_pods.judge(plan, scope, cost if standing is None else standing, now_us)
         return [*used, *live], [*over, *over_live]
 
     def _judge(self, accounts: Accounts, cost: Cost, now_us: int) -> tuple[list[int], list[Use]]:
@@ -150,7 +160,7 @@ class TagState:
                         over.append(_over(account, window, limit, ring, (has, asked, now_us)))
         return used, over
 
-    def stand(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:
+    def uses_of(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:
         """Return every limit of a holder, each asked for one unit, to find when any is free."""
         found = []
         for account, windows in _accounts(plan, scope):
@@ -246,8 +256,8 @@ class TagState:
                 del self._rings[account]
         for key in [key for key, (_, done_us) in self._resets.items() if done_us <= times_us[key[0][2]] - RESET_US]:
             del self._resets[key]
-        is_rolled_up = self.roll.sweep(times_us[False])
-        return is_rolled_up and not self._pods and not self._rings and self._seen_us + HOUR_US <= reading_us
+        has_no_live_pods = self.live_pods.sweep(times_us[False])
+        return has_no_live_pods and not self._pods and not self._rings and self._seen_us + HOUR_US <= reading_us
 
 
 def _own(plan: CounterPlan, scope: str) -> Accounts:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from webhook.core.configurations import ClientConfig, TooManyEntriesError, configurations
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, OVERRIDES, ConfigMap, NoDocumentError, document_of
 from webhook.core.document.loading import load_unproved
@@ -13,6 +12,7 @@ from webhook.core.kubernetes.admission_request import BadReviewError, object_of,
 from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus, respond
 from webhook.core.policy.model import Policy
 from webhook.core.quota.counter_resets import starts_empty
+from webhook.core.webhook_configurations import ClientConfig, TooManyEntriesError, configurations
 
 _LINES_MAX = 100
 _FRESH_MAX = 20

@@ -13,12 +13,12 @@ class Guarded(NamedTuple):
     open_max: int
 
 
-def guarded(plans: Iterable[CounterPlan], looks: Mapping[str, ServiceSnapshot]) -> Guarded | None:
+def guarded(plans: Iterable[CounterPlan], snapshots: Mapping[str, ServiceSnapshot]) -> Guarded | None:
     """Return the count over the known breakers; None if no trip is ever held back."""
     opened, open_max = 0, None
     for plan in plans:
         if plan.breaker is None or plan.breaker.open_max is None:
             continue
-        look, open_max = looks.get(plan.service), plan.breaker.open_max
-        opened += look is not None and look.breaker is not None and look.breaker.state.is_tripped
+        snapshot, open_max = snapshots.get(plan.service), plan.breaker.open_max
+        opened += snapshot is not None and snapshot.breaker is not None and snapshot.breaker.state.is_tripped
     return None if open_max is None else Guarded(opened, open_max)

@@ -50,7 +50,7 @@ class Receipt(Struct, frozen=True):
     `refused` is the enforced denial; `would_refuse` names every guard in Warn or Audit that objected.
     `used` is what each of the plan's `limits` holds after the answer. `over` are the limits that the Pod exceeds;
     `free_at_us` is the moment from which all of them could hold it. `at_us` is the store's time of the answer.
-    `local`: the store gave no answer; this replica decided by its local share.
+    `local`: the store gave no answer; this replica decided by its replica share.
     """
 
     at_us: int
@@ -69,7 +69,7 @@ class Receipt(Struct, frozen=True):
 class ServiceSnapshot(Struct, frozen=True):
     """Read-only state of a service: `uses` by namespace ("" where it counts as one), and those of its pool.
 
-    `is_standing_known`: the cluster's Pods have been listed, and limits on live Pods are enforced. If not `is_told`,
+    `is_standing_known`: the cluster's Pods have been listed, and limits on live Pods are enforced. If not `has_usage`,
     the store gave no answer: only the breaker is present, as last known.
     """
 
@@ -78,4 +78,4 @@ class ServiceSnapshot(Struct, frozen=True):
     breaker: BreakerView | None = None
     pool: tuple[Use, ...] = ()
     is_standing_known: bool = False
-    is_told: bool = True
+    has_usage: bool = True

@@ -169,9 +169,9 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
 
 
 def _service(service: Service, status: ServerStatus) -> dict[str, Any]:
-    look, plan = status.snapshots.get(service.name), status.plans.get(service.name)
+    snapshot, plan = status.snapshots.get(service.name), status.plans.get(service.name)
     entries = status.overrides.entries.get(service.name, ())
-    view, told = look.breaker if look else None, look if look and look.is_told else None
+    view, usage = snapshot.breaker if snapshot else None, snapshot if snapshot and snapshot.has_usage else None
     return {
         "name": service.name,
         "slaClass": service.sla_class,
@@ -185,9 +185,9 @@ def _service(service: Service, status: ServerStatus) -> dict[str, Any]:
             "breaker": service.modes.breaker,
         },
         "override": _override(_as_one(entries), status) if entries else None,
-        "known": told is not None,
-        "windows": [limit_row(use, namespace, told) for namespace, use in limits_of(told, plan)],
-        "breaker": breaker_row(view, look.at_us, plan) if look and view else None,
+        "known": usage is not None,
+        "windows": [limit_row(use, namespace, usage) for namespace, use in limits_of(usage, plan)],
+        "breaker": breaker_row(view, snapshot.at_us, plan) if snapshot and view else None,
     }
 
 
@@ -225,14 +225,16 @@ def _guard(status: ServerStatus) -> dict[str, Any] | None:
 def _pool(pool: Pool, status: ServerStatus) -> dict[str, Any]:
     """Return a pool with its newest snapshot; all members see the same counters."""
     members = [plan for plan in status.plans.values() if plan.pool is not None and plan.pool.name == pool.name]
-    looks = [look for plan in members if (look := status.snapshots.get(plan.service)) is not None and look.pool]
-    look = max(looks, key=lambda seen: seen.at_us, default=None)
+    snapshots = [
+        snapshot for plan in members if (snapshot := status.snapshots.get(plan.service)) is not None and snapshot.pool
+    ]
+    snapshot = max(snapshots, key=lambda seen: seen.at_us, default=None)
     windows = [WindowPlan.of(window) for window in pool.windows]
-    uses = look.pool if look is not None else unused_limits(windows, Holder.POOL)
+    uses = snapshot.pool if snapshot is not None else unused_limits(windows, Holder.POOL)
     return {
         "name": pool.name,
         "scope": pool.scope,
         "members": [plan.service for plan in members],
-        "known": look is not None,
-        "windows": [limit_row(use, "", look) for use in uses],
+        "known": snapshot is not None,
+        "windows": [limit_row(use, "", snapshot) for use in uses],
     }

@@ -32,7 +32,7 @@ from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
-__all__ = ["ApiTiming", "Taker", "Watch"]
+__all__ = ["ApiTiming", "Watch", "WatchHandler"]
 
 # An object is at most 3 MiB, and JSON may need six bytes for one.
 _LINE_BYTES_MAX = 20 << 20
@@ -40,7 +40,7 @@ _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 @dataclass(frozen=True, slots=True)
-class Taker(Generic[AnObject]):
+class WatchHandler(Generic[AnObject]):
     """Callbacks that receive lists and changes."""
 
     all: Callable[[ListSnapshot[AnObject]], Awaitable[None]]
@@ -68,7 +68,7 @@ class Watch(Generic[AnObject]):
         self,
         client: ApiClient,
         collection: Collection[AnObject],
-        taker: Taker[AnObject],
+        taker: WatchHandler[AnObject],
         *,
         reports: WatchReports,
         timing: ApiTiming,

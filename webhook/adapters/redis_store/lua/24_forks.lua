@@ -1,6 +1,6 @@
 -- Conflict resolution between divergent states of one breaker: `core/breaker/forks.py`, on Redis.
 
-local offer
+local take_proposal
 do -- a Lua chunk has at most 200 local variables
   local SHUT = BREAKER.SHUT
 
@@ -50,7 +50,7 @@ do -- a Lua chunk has at most 200 local variables
   end
 
   -- Take a view if it wins over `due`, the advanced record; otherwise raise the record's generation above the view's.
-  function offer(r, plan, v, due)
+  function take_proposal(r, plan, v, due)
     if holds(v, due) then
       return take(r, plan, v, due)
     end

@@ -67,7 +67,7 @@ local function equal(a, b)
   return true
 end
 
-local function stand_with(l, uid, amounts, more)
+local function add_amounts(l, uid, amounts, more)
   for resource, amount in pairs(more) do
     l.sums[resource] = (l.sums[resource] or 0) + amount
   end
@@ -97,13 +97,13 @@ local function put_live(plan, l, uid, cost, now)
       l.over[resource] = l.over[resource] or now
     end
   end
-  stand_with(l, uid, amounts, more)
+  add_amounts(l, uid, amounts, more)
 end
 
 local function remove_live(l, uid)
   local before = held(l, uid)
   if before then
-    stand_with(l, uid, false, difference({}, before))
+    add_amounts(l, uid, false, difference({}, before))
   end
 end
 
@@ -155,7 +155,7 @@ local function write_waits(key, waited)
 end
 
 -- Remove the marks of seen Pods, and expired ones.
-local function strike_waits(key, waited)
+local function clear_waits(key, waited)
   local gone, newest = {}, 0
   for uid, at in pairs(waited) do
     if at then

@@ -100,11 +100,11 @@ local function bound_of(plan, own_key, reading, writes, live_key)
   return b
 end
 
--- Check `stands` against the limits on live Pods; extends `used` and `over`.
-local function judge_live(b, stands, used, over)
+-- Check `live_cost` against the limits on live Pods; extends `used` and `over`.
+local function judge_live(b, live_cost, used, over)
   for index, limit in ipairs(b.standing) do
     local resource, hard, surge, number = limit[1], limit[2], limit[3], #b.columns + index
-    local has, asked = b.live.sums[resource] or 0, stands[resource] or 0
+    local has, asked = b.live.sums[resource] or 0, live_cost[resource] or 0
     local room = may_surge(b.live, resource, hard, has, b.now) and surge or 0
     used[number] = has
     if asked > 0 and b.known and asked > hard + room - has then
@@ -115,9 +115,9 @@ local function judge_live(b, stands, used, over)
   return used, over
 end
 
--- Check `cost` against every limit, and `stands` against those on live Pods. Return what each limit holds, and
+-- Check `cost` against every limit, and `live_cost` against those on live Pods. Return what each limit holds, and
 -- {number, used, asked, free_at, surge room} of each limit that is exceeded.
-local function judge(b, cost, stands)
+local function judge(b, cost, live_cost)
   local used, over, columns = {unpack(b.blank)}, NOTHING, b.columns -- preallocated: a table that grows costs more
   for number = 1, #columns do
     local column = columns[number]
@@ -131,7 +131,7 @@ local function judge(b, cost, stands)
     end
   end
   if b.live then
-    return judge_live(b, stands, used, over)
+    return judge_live(b, live_cost, used, over)
   end
   return used, over
 end
@@ -199,7 +199,7 @@ local function charge(plan, b, scope, cost, at, used)
 end
 
 -- Add a Pod to the live ones, and mark it as not seen yet; updates `used`.
-local function stand_and_wait(plan, b, uid, cost, at, used)
+local function add_live_and_wait(plan, b, uid, cost, at, used)
   if b.live then
     put_live(plan, b.live, uid, cost, b.now)
     for index, limit in ipairs(b.standing) do
@@ -212,7 +212,7 @@ local function stand_and_wait(plan, b, uid, cost, at, used)
 end
 
 -- Return what a Pod adds to the live amounts: its cost minus what it holds, or minus `unless_held` if it is not live.
-local function more_standing(b, uid, cost, unless_held)
+local function more_live(b, uid, cost, unless_held)
   return b.live and difference(cost, held(b.live, uid) or unless_held) or NOTHING
 end
 
@@ -256,8 +256,8 @@ local function resize(plan, b, pod_key, scope, place, cost, peek, old, strings)
     end
   end
   local uid = uid_of(plan, pod_key)
-  local stands = more_standing(b, uid, cost, old)
-  local used, over = judge(b, more, stands)
+  local live_cost = more_live(b, uid, cost, old)
+  local used, over = judge(b, more, live_cost)
   local refused, would = 0, 0
   if #over > 0 then
     refused, would = objection(QUOTA, plan.quota_enforced, would)
@@ -275,7 +275,7 @@ local function resize(plan, b, pod_key, scope, place, cost, peek, old, strings)
     end
     p[HIGH], p[EXPIRES] = before, now + plan.remember
     remember(pod_key, p, now, known and places[pod_key] or place)
-    stand_and_wait(plan, b, uid, cost, false, used)
+    add_live_and_wait(plan, b, uid, cost, false, used)
   end
   if plan.breaker then
     advance(r, plan.breaker, now, {})
@@ -320,8 +320,8 @@ local function acquire(plan, operation, reading, strings)
     refused, would = objection(BREAKER, plan.breaker_enforced, would)
   end
   local asked, uid = refused == 0 and cost or NOTHING, uid_of(plan, pod_key)
-  local stands = more_standing(b, uid, asked, NOTHING)
-  local used, over = judge(b, asked, stands)
+  local live_cost = more_live(b, uid, asked, NOTHING)
+  local used, over = judge(b, asked, live_cost)
   if #over > 0 then
     refused, would = objection(QUOTA, plan.quota_enforced, would)
   end
@@ -336,15 +336,15 @@ local function acquire(plan, operation, reading, strings)
       else
         remember_shared(plan, b, pod_key, generation, scope, cost_text, maker, place)
       end
-      stand_and_wait(plan, b, uid, cost, now, used)
+      add_live_and_wait(plan, b, uid, cost, now, used)
     elseif refused == QUOTA and plan.breaker and is_of_its_own(b, over) then
       quota_event(r, plan.breaker, now, source, moves) -- if only the pool is exceeded, another member may be the cause
     end
     belongs(r, plan, home, now)
   end
   local breaker = plan.breaker and seen(r, plan, home, now)
-  local told = not peek and #moves > 0 and moved(moves, home)
-  return {shown(home, now), refused, would, refused == 0 and not peek, false, used, over, breaker, told, home.born}
+  local reported = not peek and #moves > 0 and moved(moves, home)
+  return {shown(home, now), refused, would, refused == 0 and not peek, false, used, over, breaker, reported, home.born}
 end
 
 -- Return where a Pod was charged: {service, scope, whether in the fleet's rings}; empty for an unknown Pod.
@@ -415,6 +415,6 @@ local function book(plan, operation, reading, strings)
   charge(plan, b, scope, cost, at, used)
   local generation = breaker_of(plan.breaker_key, strings).generation
   remember(pod_key, new_record(plan, at, generation, scope, cost_text, ''), now, place)
-  stand_and_wait(plan, b, uid_of(plan, pod_key), cost, at, used)
+  add_live_and_wait(plan, b, uid_of(plan, pod_key), cost, at, used)
   return {true}
 end

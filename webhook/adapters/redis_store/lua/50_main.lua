@@ -13,8 +13,8 @@ local KINDS = {
   others_settled = others_settled, place = place, stop_waiting = stop_waiting, mark_complete = mark_complete, lived = lived, standing = standing, page = page, reset = reset,
 }
 
-local function plan_of(told)
-  local packed, home, index, breaker_key, waits_key, live_key, uid_at, is_counted, settled = unpack(told)
+local function plan_of(description)
+  local packed, home, index, breaker_key, waits_key, live_key, uid_at, is_counted, settled = unpack(description)
   local service, windows, pool, quota_enforced, breaker, breaker_enforced, remember_us, ttl_ms, breaker_ttl_ms, fleet,
     packed_windows, standing_limits, cluster, tag, channel = unpack(packed)
   local plan = {
@@ -50,8 +50,8 @@ end
 local function announce(r)
   local plan = r.plan
   if plan.breaker and plan.channel ~= '' then
-    local told = {plan.tag, plan.service, shown(r.home, r.now), seen(r, plan, r.home, r.now)}
-    redis.pcall('PUBLISH', plan.channel, cmsgpack.pack(told))
+    local message = {plan.tag, plan.service, shown(r.home, r.now), seen(r, plan, r.home, r.now)}
+    redis.pcall('PUBLISH', plan.channel, cmsgpack.pack(message))
   end
 end
 
@@ -114,7 +114,7 @@ local function write()
     end
   end
   for key, waited in pairs(waits) do
-    strike_waits(key, waited)
+    clear_waits(key, waited)
   end
   for _, r in pairs(breakers) do
     if r.moved then
@@ -128,7 +128,7 @@ local function words_of(fault)
 end
 
 -- A function, because a Lua chunk has at most 200 local variables.
-local function carry_out(argument)
+local function execute(argument)
   local reading, packed_plans, numbers, operations
   reading, packed_plans, numbers, operations, late, opened = unpack(cmsgpack.unpack(argument))
   if not reading then
@@ -158,4 +158,4 @@ local function carry_out(argument)
   return cmsgpack.pack(results)
 end
 
-return carry_out(ARGV[1])
+return execute(ARGV[1])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
 from webhook.core.breaker.manual import EXCUSED_MAX, EXCUSED_US, FORCED_BY
-from webhook.core.breaker.record import EVERYBODY, SHUT
+from webhook.core.breaker.record import EVERY_SOURCE, SHUT
 from webhook.core.breaker.triggers import FAILED_MAX
 
 _Value = str | bool | int | Mapping[str, "_Value"]
@@ -31,7 +31,7 @@ def _constants() -> Mapping[str, _Value]:
         "FAILED_MAX": FAILED_MAX,
         "EXCUSED_MAX": EXCUSED_MAX,
         "EXCUSED_US": EXCUSED_US,
-        "EVERYBODY": EVERYBODY,
+        "EVERY_SOURCE": EVERY_SOURCE,
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from webhook.core.configurations.name_sets import Patterns
+from webhook.core.webhook_configurations.name_sets import Patterns
 
 # An expression may have 100,000 characters; the text around a list and its line ends take a few percent.
 _LONGEST_LIST_CHARACTERS = 80_000

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from webhook.core.admission import workloads
-from webhook.core.configurations import conditions
-from webhook.core.configurations.cel import pieces
-from webhook.core.configurations.client import ClientConfig, Json
-from webhook.core.configurations.name_sets import NameSet
-from webhook.core.configurations.namespace_regions import METADATA_NAME, NamespaceRegion, all_regions, regions
 from webhook.core.document import configmap
 from webhook.core.policy.model import Policy
+from webhook.core.webhook_configurations import conditions
+from webhook.core.webhook_configurations.cel import pieces
+from webhook.core.webhook_configurations.client import ClientConfig, Json
+from webhook.core.webhook_configurations.name_sets import NameSet
+from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, NamespaceRegion, all_regions, regions
 
 # The mutating call delays the user and may be skipped; the validating call may have to wait for the store.
 _TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 30}

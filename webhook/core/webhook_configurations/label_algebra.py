@@ -11,16 +11,16 @@ _ANYTHING = Constraint()
 
 def requirements(labels: Constraints) -> Iterator[Requirement]:
     """Yield an equivalent list of expressions, as short as possible and in a stable order."""
-    for key, told in sorted(labels.items()):
-        if told.absent:
+    for key, constraint in sorted(labels.items()):
+        if constraint.absent:
             yield Requirement(key, "DoesNotExist")
-        elif told.allowed is not None:
-            yield Requirement(key, "In", tuple(sorted(told.allowed)))
+        elif constraint.allowed is not None:
+            yield Requirement(key, "In", tuple(sorted(constraint.allowed)))
         else:
-            if told.present:
+            if constraint.present:
                 yield Requirement(key, "Exists")
-            if told.denied:
-                yield Requirement(key, "NotIn", tuple(sorted(told.denied)))
+            if constraint.denied:
+                yield Requirement(key, "NotIn", tuple(sorted(constraint.denied)))
 
 
 def narrowed(labels: Constraints, *by: Requirement) -> Constraints | None:

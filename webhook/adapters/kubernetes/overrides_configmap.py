@@ -8,7 +8,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decoded, listed
 from webhook.adapters.kubernetes.api.objects import LABELS, Listed
 from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
-from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.core.document.configmap import (
     NAME,
     NAMESPACE,
@@ -60,7 +60,7 @@ class ConfigMapOverrides:
         self._client = client
         self._receiver = receiver
         self._timing = timing
-        self._watch = Watch(client, _OVERRIDES, Taker(self._all, self._one), reports=reports, timing=timing)
+        self._watch = Watch(client, _OVERRIDES, WatchHandler(self._all, self._one), reports=reports, timing=timing)
 
     async def refresh(self) -> None:
         """Read once, before the watch starts, so that overrides apply from the start. The watch reports failures."""
@@ -76,7 +76,7 @@ class ConfigMapOverrides:
     async def _all(self, snapshot: ListSnapshot[ConfigMap]) -> None:
         await self._take(snapshot.items[0] if snapshot.items else None)
 
-    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of Taker.one
+    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
         await self._take(None if deleted else changed)
 
     async def _take(self, found: ConfigMap | None) -> None:

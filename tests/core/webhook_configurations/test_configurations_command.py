@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from certs.authority import Authority
 from certs.files import write_key_pair
 from webhook.cli import root
-from webhook.core.configurations import ClientConfig, ServiceReference, configurations
 from webhook.core.document import Purpose, load
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 from webhook.errors import UserError
 from webhook.offline.output.yaml_stream import yaml_stream
 

@@ -1,4 +1,4 @@
-"""Outcomes of requests and of Pod starts, as reported to a breaker."""
+"""Values of outcomes of requests and of Pod starts, as reported to a breaker."""
 
 from enum import StrEnum
 

@@ -18,7 +18,7 @@ local function record_outcomes(plan, operation, reading, strings)
   return moving(plan, reading, strings, function(r, now, moves)
     for _, outcome in ipairs(operation[#operation]) do
       local record = outcome[7] > 0 and pod_of(KEYS[operation[outcome[7] + 2]], strings, now)
-      heard(r, plan.breaker, now, outcome, record and record[SOURCE] or '', moves)
+      record_outcome(r, plan.breaker, now, outcome, record and record[SOURCE] or '', moves)
     end
   end)
 end
@@ -40,7 +40,7 @@ local function started(plan, operation, reading, strings)
     p[SOURCE], p[SETTLED] = source, true
     remember(pod_key, p, now, places[pod_key])
     local outcome = {good and 1 or 0, good and 0 or 1, latency, uid_of(plan, pod_key), p[GENERATION], age}
-    if heard(r, plan.breaker, now, outcome, source, moves) then
+    if record_outcome(r, plan.breaker, now, outcome, source, moves) then
       result = 'counted'
     end
   end)
@@ -49,7 +49,7 @@ end
 
 local function apply_override(plan, operation, reading, strings)
   return moving(plan, reading, strings, function(r, now, moves)
-    by_hand(r, plan.breaker, now, operation[3], moves)
+    force_or_reset(r, plan.breaker, now, operation[3], moves)
   end)
 end
 
@@ -62,7 +62,7 @@ local function propose(plan, operation, reading, strings)
   end
   advance(due, plan.breaker, now, {}) -- compare with the advanced record; a later write reports its transitions
   belongs(r, plan, home, now)
-  offer(r, plan.breaker, v, due)
+  take_proposal(r, plan.breaker, v, due)
   return {{}, seen(r, plan, home, now), shown(home, now)}
 end
 
@@ -70,11 +70,11 @@ local function suppress_quota_events(plan, operation, reading, strings)
   local home = hash_of(plan.home)
   local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
   belongs(r, plan, home, now)
-  excuse(r, operation[3], now)
+  suppress_source_events(r, operation[3], now)
   return {}
 end
 
-local function stand(h, home, windows)
+local function figures_of(h, home, windows)
   local figures = {}
   for _, window in ipairs(windows) do
     local w = h.windows[window[1]]
@@ -94,7 +94,7 @@ local function snapshot(plan, operation, reading, strings)
   settle(home, now)
   local uses, step = {}, plan.standing and 2 or 1
   for index = 3, #operation, step do
-    local figures = stand(settle(hash_of(KEYS[operation[index]]), now), home, plan.windows)
+    local figures = figures_of(settle(hash_of(KEYS[operation[index]]), now), home, plan.windows)
     for _, limit in ipairs(plan.standing or {}) do
       local l = live_of(KEYS[operation[index + 1]])
       local has = l.sums[limit[1]] or 0
@@ -110,7 +110,7 @@ local function snapshot(plan, operation, reading, strings)
     breaker = seen(r, plan, home, now)
   end
   local known = plan.standing and is_known(plan, now) or false
-  return {shown(home, now), uses, plan.pool and stand(home, home, plan.pool) or {}, breaker, known}
+  return {shown(home, now), uses, plan.pool and figures_of(home, home, plan.pool) or {}, breaker, known}
 end
 
 -- Apply the passage of time under the current policy. This also observes the server's clock: with an open breaker there
@@ -124,7 +124,7 @@ local function tick(plan, _, reading, strings)
   else
     local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
     belongs(r, plan, home, now)
-    restart(r)
+    reset_removed(r)
     answer = {{}, false, shown(home, now)}
   end
   answer[4], answer[5] = home.born, shown(home, home.last)

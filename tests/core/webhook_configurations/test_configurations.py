@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import OUR_ANNOTATION, OUR_LABEL, PROPERTY, Json, pods, services
 from webhook.core.admission.validation import guard
-from webhook.core.configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
-from webhook.core.configurations.conditions import JUDGED_WHILE_GATED
-from webhook.core.configurations.name_sets import NameSet
-from webhook.core.configurations.namespace_regions import METADATA_NAME, all_regions, regions
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.name_patterns import matches_pattern
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Modes, Policy, Service, Unmatched
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
+from webhook.core.webhook_configurations.conditions import JUDGED_WHILE_GATED
+from webhook.core.webhook_configurations.name_sets import NameSet
+from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, all_regions, regions
 
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
 CLIENT = ClientConfig(ServiceReference(), b"the CA")
@@ -91,8 +91,8 @@ def wanted(policy: Policy, namespace: str, namespace_labels: dict[str, str]) -> 
     acting = [one for one in owners if not one.modes.all_disabled()]
     if any(one.failure_mode is FailureMode.CLOSED for one in acting):
         return "closed"
-    speaks = policy.unmatched is not Unmatched.ADMIT and matcher.names(namespace, namespace_labels)
-    return "open" if acting or speaks else ""
+    may_sign = policy.unmatched is not Unmatched.ADMIT and matcher.names(namespace, namespace_labels)
+    return "open" if acting or may_sign else ""
 
 
 @PROPERTY

@@ -1,8 +1,9 @@
--- Outcomes, quota denials and overrides of a breaker: `core/breaker/{outcomes,manual}.py`, on Redis; and its views.
+-- Outcomes, quota denials and overrides of a breaker: `core/breaker/{outcome_counting,manual}.py`, on Redis; and its
+-- views.
 
 local function is_excused(r, source, now)
   for _, one in ipairs(r.excused) do
-    if (one[1] == source or one[1] == BREAKER.EVERYBODY) and now < one[2] then
+    if (one[1] == source or one[1] == BREAKER.EVERY_SOURCE) and now < one[2] then
       return true
     end
   end
@@ -15,19 +16,19 @@ local function quota_event(r, plan, now, source, moves)
     return
   end
   local count, within, by_controller, reason = unpack(plan.quota)
-  local events, sources, heard = {}, {}, false
+  local events, sources, is_counted = {}, {}, false
   for _, event in ipairs(r.events) do
     if event[1] > now - within then
       events[#events + 1] = event
-      heard = heard or event[2] == source
+      is_counted = is_counted or event[2] == source
       if not contains(sources, event[2]) then
         sources[#sources + 1] = event[2]
       end
     end
   end
-  if not by_controller or not heard then
+  if not by_controller or not is_counted then
     events[#events + 1] = {now, source}
-    if not heard then
+    if not is_counted then
       sources[#sources + 1] = source
     end
     if #events >= count then
@@ -50,9 +51,9 @@ local function lease_of(r, uid, generation, at)
   end
 end
 
--- Record outcomes of `source`, {succeeded, failed, latency, uid, generation, age}; return whether they counted.
+-- Record outcomes of one source, {succeeded, failed, latency, uid, generation, age}; return whether they counted.
 -- Ignore those of another generation, or without a probe that waits for them.
-local function heard(r, plan, now, outcome, source, moves)
+local function record_outcome(r, plan, now, outcome, source, moves)
   local good, bad, _, uid, generation, age = unpack(outcome)
   local at = now - max(0, age)
   if not plan.has_outcomes or forced(r, plan, now) then
@@ -77,7 +78,7 @@ local function heard(r, plan, now, outcome, source, moves)
 end
 
 -- Reset a breaker that the policy removed, once.
-local function restart(r)
+local function reset_removed(r)
   local fresh = r.state == 'CLOSED' and r.since == 0 and r.reason == '' and not r.errors and not r.latency
     and #r.events == 0 and r.tripped_at == 0 and r.reset_at == 0 and #r.excused == 0
   if not fresh then
@@ -91,7 +92,7 @@ end
 
 -- Enter the state that the plan forces, or leave a forced state that has ended; then reset, once for each request. The
 -- time of a request is by another clock, which may be ahead of the tag's.
-local function by_hand(r, plan, now, asked, moves)
+local function force_or_reset(r, plan, now, asked, moves)
   local forcing = plan.forcing
   if forcing and now < until_of(plan) then
     if r.state ~= forcing[1] then
@@ -100,7 +101,7 @@ local function by_hand(r, plan, now, asked, moves)
       r.open_until, r.reason, r.changed, r.moved = until_of(plan), forcing[3], true, true
     end
   elseif is_forced(r.state) then
-    move(r, plan, BREAKER.CAUSE.RELEASED, now, 'released by hand', 0, moves)
+    move(r, plan, BREAKER.CAUSE.RELEASED, now, 'released manually', 0, moves)
   end
   local reset_at = math.min(asked + hash_of(plan.home).offset, now)
   if asked <= r.asked or reset_at <= r.since or is_forced(r.state) then
@@ -110,15 +111,15 @@ local function by_hand(r, plan, now, asked, moves)
   if r.state == 'CLOSED' then
     forget_windows(r)
   else
-    move(r, plan, BREAKER.CAUSE.RESET, now, 'reset by hand', 0, moves)
+    move(r, plan, BREAKER.CAUSE.RESET, now, 'reset manually', 0, moves)
   end
 end
 
 -- Ignore quota events of these sources for EXCUSED_US, and discard those already counted.
-local function excuse(r, sources, now)
+local function suppress_source_events(r, sources, now)
   local excused, events, asked = {}, {}, {}
   for _, source in ipairs(sources) do
-    asked[source] = 'yet to note'
+    asked[source] = 'pending'
   end
   for _, one in ipairs(r.excused) do
     if one[2] > now and not asked[one[1]] then
@@ -126,12 +127,12 @@ local function excuse(r, sources, now)
     end
   end
   for _, source in ipairs(sources) do
-    if asked[source] == 'yet to note' then
-      excused[#excused + 1], asked[source] = {source, now + BREAKER.EXCUSED_US}, 'noted'
+    if asked[source] == 'pending' then
+      excused[#excused + 1], asked[source] = {source, now + BREAKER.EXCUSED_US}, 'added'
     end
   end
   if #excused > BREAKER.EXCUSED_MAX then
-    excused = {{BREAKER.EVERYBODY, now + BREAKER.EXCUSED_US}}
+    excused = {{BREAKER.EVERY_SOURCE, now + BREAKER.EXCUSED_US}}
   end
   for _, event in ipairs(r.events) do
     if not asked[event[2]] then

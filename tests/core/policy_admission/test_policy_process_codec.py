@@ -12,7 +12,7 @@ from tests.core.strategies import policies
 from webhook.core.document import DocumentError, LoadResult, Problem, Purpose
 from webhook.core.document.loading import load_unproved
 from webhook.core.policy.model import LoadedPolicy, Policy
-from webhook.core.policy_admission.check_codec import CheckResult, check_policy, decode, encode, service_of
+from webhook.core.policy_admission.policy_process_codec import CheckResult, check_policy, decode, encode, service_of
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted(

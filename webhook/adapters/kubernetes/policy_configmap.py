@@ -13,7 +13,7 @@ from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot,
 from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.versions import number
-from webhook.adapters.kubernetes.api.watch import ApiTiming, Taker, Watch
+from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.adapters.kubernetes.last_good import PLACE as LAST_GOOD_PLACE
 from webhook.adapters.kubernetes.last_good import LastGood
 from webhook.core.document.configmap import KEY, NAME, NAMESPACE, ConfigMap, NoDocumentError, document_of
@@ -55,7 +55,7 @@ class ConfigMapPolicy:
         self._timing = timing
         self._failure = Condition(reports.on_trouble, reports.on_over)
         self._last_good = LastGood(client, reports, timing)
-        taker = Taker(self._all, self._one)
+        taker = WatchHandler(self._all, self._one)
         self._watch = Watch(client, _POLICY, taker, reports=reports, timing=timing)
         self._taking = asyncio.Lock()
         self._version = 0
@@ -102,7 +102,7 @@ class ConfigMapPolicy:
             self._version = number(snapshot.version)
             await self._take(snapshot.items[0] if snapshot.items else None)
 
-    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of Taker.one
+    async def _one(self, changed: ConfigMap, deleted: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
         async with self._taking:
             version = number(changed.metadata.resource_version)
             if version > self._version or not version:

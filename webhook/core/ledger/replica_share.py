@@ -1,4 +1,4 @@
-"""Local share of one replica: its part of the remaining quota while the store gives no answer.
+"""Replica share: one replica's part of the remaining quota while the store gives no answer.
 
 For each window the share is (hard - used at the last reply) / replicas; the remainder goes to the lowest ordinals.
 `used` counts as 0 once it has surely left the window, or without any reply. Windows over an hour are not checked.
@@ -67,23 +67,23 @@ class _Window(Struct, frozen=True):
         return share
 
 
-class LocalLedger:
+class ReplicaShareLedger:
     """Counters of one replica. Time is the replica's own, monotonic, in microseconds; the store's is `ahead_us` ahead.
 
     A resize is checked and counted by its increase. A quota that is not enforced (Warn, Audit) may exceed the share.
     """
 
     def __init__(self, replicas: int = 1, ordinal: int = 0) -> None:
-        self._shared = ReplicaCount(replicas, ordinal)
+        self._replicas = ReplicaCount(replicas, ordinal)
         self._replies: dict[_Account, tuple[CounterPlan, int, tuple[int, ...]]] = {}
         self._rings: dict[tuple[_Account, int], tuple[Ring, int]] = {}
         """By account and window, with the start of each ring: it has no earlier charges."""
 
-    def share(self, replicas: int, ordinal: int, now_us: int) -> None:
+    def set_replicas(self, replicas: int, ordinal: int, now_us: int) -> None:
         """Set the number of replicas that share from now on, and this one's ordinal."""
-        self._shared.change(replicas, ordinal, now_us)
+        self._replicas.change(replicas, ordinal, now_us)
 
-    def heard(self, plan: CounterPlan, namespace: str, used: tuple[int, ...], now_us: int) -> None:
+    def record_reply(self, plan: CounterPlan, namespace: str, used: tuple[int, ...], now_us: int) -> None:
         """Record the store's reply: the use of each of the plan's `limits`, in their order."""
         scope = plan.scope_of(namespace)
         reply = (plan, now_us, used)
@@ -152,7 +152,7 @@ class LocalLedger:
                 used = _used(reply[0], reply[2], holder, window.seconds)
                 silent_from_us = reply[1] + _length_us(window)
                 since_us = max(since_us, reply[1])
-            yield _Window(holder, pool, window, *known, used, silent_from_us, *self._shared.most_since(since_us))
+            yield _Window(holder, pool, window, *known, used, silent_from_us, *self._replicas.most_since(since_us))
 
     def _over(self, window: _Window, cost: Cost, now_us: int, ahead_us: int) -> Iterator[Use]:
         """Yield the limits that the Pod would exceed: `hard` is this replica's share, `used` what it admitted."""

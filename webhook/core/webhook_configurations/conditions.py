@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.admission.mutation import HASH_ANNOTATION
-from webhook.core.configurations.cel import is_one_of, namespace_fits, pieces
-from webhook.core.configurations.name_sets import EVERY, Patterns
-from webhook.core.configurations.namespace_regions import NamespaceRegion
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.policy.model import Exemptions
+from webhook.core.webhook_configurations.cel import is_one_of, namespace_fits, pieces
+from webhook.core.webhook_configurations.name_sets import EVERY, Patterns
+from webhook.core.webhook_configurations.namespace_regions import NamespaceRegion
 
 Condition = dict[str, str]
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from webhook.core.configurations.label_algebra import contradictions, narrowed, requirements
-from webhook.core.configurations.name_sets import EVERY, NONE, NameSet, Patterns
 from webhook.core.kubernetes.label_constraints import Constraint, Constraints, constraints
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector, Requirement
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, Exemptions, FailureMode, Policy, Service, Unmatched
+from webhook.core.webhook_configurations.label_algebra import contradictions, narrowed, requirements
+from webhook.core.webhook_configurations.name_sets import EVERY, NONE, NameSet, Patterns
 
 METADATA_NAME = "kubernetes.io/metadata.name"
 MOST_ENTRIES = 100
@@ -59,26 +59,26 @@ class NamespaceRegion:
 
 def regions(policy: Policy) -> tuple[tuple[NamespaceRegion, ...], tuple[NamespaceRegion, ...]]:
     """Return the regions that some Closed service may own, and those that only others may; all are disjoint."""
-    heard = [service for service in policy.services if _is_heard(service, policy)]
-    closed = [service for service in heard if _is_closed(service)]
-    others = [service for service in heard if not _is_closed(service)]
+    relevant = [service for service in policy.services if _is_relevant(service, policy)]
+    closed = [service for service in relevant if _is_closed(service)]
+    others = [service for service in relevant if not _is_closed(service)]
     first, second = _disjoint([_united(closed), _united(others)])
     return tuple(_spared(first, policy.exemptions)), tuple(_spared(second, policy.exemptions))
 
 
 def all_regions(policy: Policy) -> tuple[NamespaceRegion, ...]:
     """Return disjoint regions that are, together, those of all services."""
-    heard = [service for service in policy.services if _is_heard(service, policy)]
-    return tuple(_spared(_disjoint([_united(heard)])[0], policy.exemptions))
+    relevant = [service for service in policy.services if _is_relevant(service, policy)]
+    return tuple(_spared(_disjoint([_united(relevant)])[0], policy.exemptions))
 
 
-def _is_heard(service: Service, policy: Policy) -> bool:
+def _is_relevant(service: Service, policy: Policy) -> bool:
     """Return whether a call for this service can have an effect.
 
     With all modes Disabled its Pods are left unchanged, but `unmatched` still applies to its namespaces.
     """
-    speaks = policy.unmatched is not Unmatched.ADMIT and not service.match.any_namespace
-    return speaks or not service.modes.all_disabled()
+    denies_unmatched = policy.unmatched is not Unmatched.ADMIT and not service.match.any_namespace
+    return denies_unmatched or not service.modes.all_disabled()
 
 
 def _is_closed(service: Service) -> bool:
@@ -90,9 +90,9 @@ def _united(services: Iterable[Service]) -> list[NamespaceRegion]:
     names: dict[frozenset[tuple[str, Constraint]], set[str]] = {}
     for service in services:
         labels = constraints(service.match.namespace_selector)
-        if not any(told.impossible for told in labels.values()):
+        if not any(one.impossible for one in labels.values()):
             names.setdefault(frozenset(labels.items()), set()).update(service.match.namespaces or (EVERY,))
-    found = [NamespaceRegion(NameSet.of(patterns), dict(sorted(told))) for told, patterns in names.items()]
+    found = [NamespaceRegion(NameSet.of(patterns), dict(sorted(labels))) for labels, patterns in names.items()]
     for key in sorted({key for region in found for key in region.labels}):
         found = _united_by(key, found)
     # The widest first: regions that it covers need no entry of their own.

@@ -15,7 +15,7 @@ from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.decision import Half
 from webhook.outcomes.endpoint import TooManyReportsError
 from webhook.ports import Caller
-from webhook.server.admission import AdmissionEndpoint, CallLimits
+from webhook.server.admission_endpoint import AdmissionEndpoint, CallLimits
 
 SECRET = "the-password-of-the-store"
 CALLER = Caller("apiserver", "cluster-1", "issuer", "subject", "kube-apiserver")
