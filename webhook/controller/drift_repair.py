@@ -1,7 +1,7 @@
 """Drift repair: compares the live Pods in the store with those in the cluster, and corrects the store."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from webhook.controller.pod_tracker import PodTracker
 from webhook.controller.reports import ControllerReports, ControllerTiming
@@ -36,7 +36,7 @@ class DriftRepair:
         self._timing = timing
         self._suspects: dict[str, set[str]] = {}
         """By service: uids that the store had in the round before, and the cluster had not."""
-        self._repaired: dict[str, tuple[int, int]] = {}
+        self._repaired: dict[str, tuple[int | None, int]] = {}
         """By service: the list that it was compared with, and when it is due again."""
 
     async def run(self) -> None:
@@ -46,17 +46,26 @@ class DriftRepair:
             self._reports.on_watched(len(self._tracker.index))
             await self.round()
 
-    async def round(self, *, is_early: bool = False) -> None:
-        """Repair each service that is due; `is_early`: all services, due or not."""
-        compiled, listed = self._tracker.compiled, self._tracker.listed_turn
-        if compiled is None or listed is None:
+    async def round(self) -> None:
+        """Repair each service that is due."""
+        if self._tracker.listed_turn is None:
             return
-        plans = {plan.service: plan for plan in compiled.plans.values() if plan.standing is not None}
-        self._repaired = {service: repaired for service, repaired in self._repaired.items() if service in plans}
-        self._suspects = {service: uids for service, uids in self._suspects.items() if service in plans}
-        due = [plan for plan in plans.values() if is_early or self._is_due(plan, listed)]
-        live = self._live({plan.service for plan in due}) if due else {}
-        for plan in due:
+        plans = self.plans()
+        services = {plan.service for plan in plans}
+        self._repaired = {service: repaired for service, repaired in self._repaired.items() if service in services}
+        self._suspects = {service: uids for service, uids in self._suspects.items() if service in services}
+        await self.repair([plan for plan in plans if self._is_due(plan, self._tracker.listed_turn)])
+
+    def plans(self) -> Sequence[CounterPlan]:
+        """Return the services with limits on live Pods."""
+        compiled = self._tracker.compiled
+        return [] if compiled is None else [plan for plan in compiled.plans.values() if plan.standing is not None]
+
+    async def repair(self, plans: Sequence[CounterPlan]) -> None:
+        """Repair these services, after a complete list. A surplus is corrected if the next repair finds it as well."""
+        listed = self._tracker.listed_turn
+        live = self._live({plan.service for plan in plans}) if plans else {}
+        for plan in plans:
             pause_seconds = self._timing.repair_seconds
             try:
                 await self._repair_service(plan, live[plan.service])

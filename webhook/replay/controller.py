@@ -1,7 +1,7 @@
 """Controller of a replay: the real pod tracker, senders and drift repair, run after each event over virtual time."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -73,7 +73,7 @@ class ReplayController:
             await self.list_all()
         self._tracker.enqueue_ended()
         await self._send()
-        await self._repair()
+        await self._while_sending(self._drift_repair.round)
 
     async def list_all(self) -> None:
         """List all Pods again, as after a change of the policy, and send what differs."""
@@ -81,8 +81,8 @@ class ReplayController:
         await self._tracker.listed(tuple(self._pods.values()))
         await self._tracker.complete()
         await self._send()
-        await self._repair()
-        await self._repair(is_early=True)  # here the watch has no lag: correct a surplus in the first round
+        for _ in range(2):  # the watch of a replay has no lag: correct a surplus at once
+            await self._while_sending(lambda: self._drift_repair.repair(self._drift_repair.plans()))
 
     async def _send(self) -> None:
         if self._is_down():
@@ -90,13 +90,13 @@ class ReplayController:
         while await self._sightings.send() or await self._outcomes.send():
             pass
 
-    async def _repair(self, *, is_early: bool = False) -> None:
+    async def _while_sending(self, repair: Callable[[], Awaitable[None]]) -> None:
         """Run drift repair and the sender concurrently: repair waits until its corrections are sent."""
         if self._is_down():
             return
         sending = asyncio.create_task(self._sightings.run())
         try:
-            await self._drift_repair.round(is_early=is_early)
+            await repair()
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
