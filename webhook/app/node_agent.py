@@ -1,7 +1,7 @@
 """Runner of the node agent: periodic checks of kube-apiserver's credentials on a control-plane node."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from webhook.adapters.logs import Logs
 from webhook.app.supervision import stop_signals
 from webhook.ports import Credentials
+from webhook.support.condition import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,15 @@ async def check_until_signalled(look: Callable[[], Awaitable[NodeCheck]], every_
 
 
 async def _look_on(look: Callable[[], Awaitable[NodeCheck]], every_seconds: float, logs: Logs) -> None:
-    troubles: Sequence[str] = ()
+    def warn(errors: Iterable[str]) -> None:
+        for error in errors:
+            logs.said("warning", error)
+
+    failure = Condition[Sequence[str]](
+        warn,
+        lambda _: logs.said("info", "recovered"),
+        on_changed=lambda former, errors: warn(error for error in errors if error not in former),
+    )
     while True:
         try:
             found = await look()
@@ -49,10 +58,8 @@ async def _look_on(look: Callable[[], Awaitable[NodeCheck]], every_seconds: floa
             found = NodeCheck(errors=(f"a look failed: {error!r}",))
         for line in found.done:
             logs.said("info", line)
-        for line in found.errors:
-            if line not in troubles:  # logged once, not at every check
-                logs.said("warning", line)
-        if troubles and not found.errors:
-            logs.said("info", "recovered")
-        troubles = found.errors
+        if found.errors:
+            failure.enter(found.errors)
+        else:
+            failure.leave()
         await asyncio.sleep(every_seconds)

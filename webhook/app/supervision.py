@@ -5,6 +5,7 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 
 from webhook.adapters.logs import Logs
+from webhook.support.condition import Condition
 
 _AGAIN_SECONDS = 1.0
 _LOOK_SECONDS = 5.0
@@ -40,7 +41,11 @@ class ReadinessLog:
         self._unready = unready
         self._logs = logs
         self._leaving = leaving
-        self._told: list[str] = []
+        self._not_ready = Condition[tuple[str, ...]](
+            self._log_reasons,
+            lambda _: logs.said("info", "ready again"),
+            on_changed=lambda _, reasons: self._log_reasons(reasons),
+        )
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -49,11 +54,13 @@ class ReadinessLog:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> None:
-        reasons = list(self._unready())
-        if reasons == self._told or self._leaving in reasons:
+        reasons = tuple(self._unready())
+        if self._leaving in reasons:
             return
-        self._told = reasons
         if reasons:
-            self._logs.said("error", "not ready", reasons=reasons)
+            self._not_ready.enter(reasons)
         else:
-            self._logs.said("info", "ready again")
+            self._not_ready.leave()
+
+    def _log_reasons(self, reasons: tuple[str, ...]) -> None:
+        self._logs.said("error", "not ready", reasons=list(reasons))

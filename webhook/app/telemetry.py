@@ -121,28 +121,24 @@ class Telemetry:
 
     def fetch_reports(self, source: str) -> RefreshReports:
         """Return the callbacks for key fetches from one source."""
-        last = ""
+
+        def log(level: str, message: str) -> Callable[[str], None]:
+            return lambda reason: self.logs.said(level, message, source=source, reason=reason)
+
+        log_failure = log("warning", "key fetch failed, using cached keys")
+        failure = Condition(
+            log_failure, log("info", "key fetch recovered"), on_changed=lambda _, reason: log_failure(reason)
+        )
 
         def fetched() -> None:
-            nonlocal last
             self.metrics.keys_fetched(source, time.time())
-            if last:
-                self.logs.said("info", "key fetch recovered", source=source, reason=last)
-            last = ""
+            failure.leave()
 
         def failed(reason: str) -> None:
-            nonlocal last
             self.metrics.keys_not_fetched(source)
-            if reason != last:
-                self.logs.said("warning", "key fetch failed, using cached keys", source=source, reason=reason)
-            last = reason
+            failure.enter(reason)
 
-        def ended(reason: str) -> None:
-            nonlocal last
-            self.logs.said("error", "keys expired, tokens signed with them are rejected", source=source, reason=reason)
-            last = reason
-
-        return RefreshReports(fetched, failed, ended)
+        return RefreshReports(fetched, failed, log("error", "keys expired, tokens signed with them are rejected"))
 
     def unusable_keys(self, source: str) -> Condition[str]:
         """Return the condition of faulty keys in a published key set: they are ignored."""

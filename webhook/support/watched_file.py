@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from webhook.errors import UserError
+from webhook.support.condition import Condition
 
 _POLL_SECONDS = 5.0
 _READINGS_MAX = 3
@@ -38,9 +39,13 @@ class WatchedFile(Generic[_T]):
         """Changes whenever the value does."""
         self.failures = 0
         """Number of changes to invalid files."""
-        self.error: str | None = None
-        """The error in the files' current content; None if it is in use."""
+        self._failure = Condition(self._rejected, lambda _: None)
         on_reading(None)
+
+    @property
+    def error(self) -> str | None:
+        """The error in the files' current content; None if it is in use."""
+        return self._failure.reason
 
     async def run(self, interval_seconds: float = _POLL_SECONDS) -> None:
         """Poll the files until cancelled."""
@@ -49,7 +54,7 @@ class WatchedFile(Generic[_T]):
             try:
                 found = await asyncio.to_thread(self._settled)  # a hung disk must not block the event loop
             except UserError as error:
-                self._failed(error)
+                self._failure.enter(str(error))
             else:
                 self._take(found)
 
@@ -58,7 +63,7 @@ class WatchedFile(Generic[_T]):
         try:
             self._take(self._parsed(self._read()))
         except UserError as error:
-            self._failed(error)
+            self._failure.enter(str(error))
 
     def _settled(self) -> tuple[tuple[bytes, ...], _T] | None:
         """Reread changed files until two reads agree: files may be replaced during a read."""
@@ -88,14 +93,12 @@ class WatchedFile(Generic[_T]):
             self._contents, self.value = found
             self.generation += 1
         if found is not None or self.error is not None:
-            self.error = None
+            self._failure.leave()
             self._on_reading(None)
 
-    def _failed(self, error: UserError) -> None:
-        if str(error) != self.error:  # unchanged invalid files count as one failure
-            self.failures += 1
-            self.error = str(error)
-            self._on_reading(self.error)
+    def _rejected(self, error: str) -> None:
+        self.failures += 1
+        self._on_reading(error)
 
     def _read(self) -> tuple[bytes, ...]:
         return tuple(_content(path, self._bytes_max) for path in self._paths)
