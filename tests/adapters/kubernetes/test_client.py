@@ -20,12 +20,6 @@ from webhook.adapters.kubernetes.api.requests import UnreachedError, answer
 from webhook.errors import UserError
 
 
-@pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
-    async with fake_apiserver(tmp_path) as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):

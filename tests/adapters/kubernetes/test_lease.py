@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.adapters.kubernetes.watching import Reported
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, say, until
 from webhook.adapters.kubernetes import Lease, LeaseTiming, connect
 from webhook.errors import UserError
-from webhook.ports import WatchReports
 
 NAME = "podgate-leader"
 THIS = "lease podgate-system/podgate-leader"
@@ -20,19 +20,10 @@ QUICK = LeaseTiming(duration_seconds=3600, renew_seconds=0.01, retry_seconds=0.0
 
 
 @dataclass
-class Told:
+class Told(Reported):
     """What one holder has told."""
 
-    troubles: list[str] = field(default_factory=list)
-    overs: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
-    contacts: int = 0
-
-    def contact(self) -> None:
-        self.contacts += 1
-
-    def reports(self) -> WatchReports:
-        return WatchReports(self.contact, self.troubles.append, self.overs.append)
 
 
 @dataclass
@@ -48,7 +39,7 @@ class World:
             self.client,
             name,
             is_unique=is_unique,
-            reports=told.reports(),
+            reports=told.reports,
             on_wait=told.waits.append,
             timing=replace(QUICK, **timing),
         )
@@ -435,7 +426,7 @@ async def test_notes_travel_with_renewals_to_whoever_leads_next(world: World, st
         world.client,
         "a",
         is_unique=False,
-        reports=told.reports(),
+        reports=told.reports,
         on_wait=lambda _: None,
         notes=lambda: notes,
         timing=QUICK,

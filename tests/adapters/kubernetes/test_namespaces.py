@@ -1,67 +1,42 @@
 """Labels of Namespaces: from the cache, and by one look where the cache does not know yet."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, hang, refuse, say, until
-from webhook.adapters.kubernetes import ApiTiming, WatchedNamespaces, connect
-from webhook.ports import NamespaceLabels, WatchReports
+from tests.adapters.kubernetes.watching import Loops, Reported
+from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, hang, refuse, say, until
+from webhook.adapters.kubernetes import ApiTiming, WatchedNamespaces
+from webhook.ports import NamespaceLabels
 
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01)
 
 
-class Known:
+class Known(Reported):
     """Namespace labels behind a fake API server."""
 
-    def __init__(self, fake: FakeApiServer, client: Any, timing: ApiTiming = QUICK) -> None:
+    def __init__(self, fake: FakeApiServer, client: Any, loops: Loops, timing: ApiTiming = QUICK) -> None:
+        super().__init__()
         self.fake = fake
-        self.troubles: list[str] = []
-        self.overs: list[str] = []
-        self.contacts: list[None] = []
-        self.source = WatchedNamespaces(
-            client,
-            reports=WatchReports(lambda: self.contacts.append(None), self.troubles.append, self.overs.append),
-            timing=timing,
-        )
-        self._task: asyncio.Task[None] | None = None
+        self.source = WatchedNamespaces(client, reports=self.reports, timing=timing)
+        self._loops = loops
 
     async def watching(self) -> None:
-        self._task = asyncio.create_task(self.source.run())
+        self._loops.start(self.source.run())
         await until(lambda: len(self.fake.watching) == 1)
 
-    async def stop(self) -> None:
-        if self._task is not None:
-            assert not self._task.done(), self._task
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+
+@pytest.fixture
+def fake(fake: FakeApiServer) -> FakeApiServer:
+    fake.put(NAMESPACES, "payments", labels={"tier": "prod"})
+    return fake
 
 
 @pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
-    async with fake_apiserver(tmp_path) as server:
-        server.put(NAMESPACES, "payments", labels={"tier": "prod"})
-        yield server
-
-
-@pytest.fixture
-async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
-    assert fake.url
-    async with await connect(tmp_path / "kubeconfig") as connected:
-        yield connected
-    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
-
-
-@pytest.fixture
-async def known(fake: FakeApiServer, client: Any) -> AsyncIterator[Known]:
-    source = Known(fake, client)
-    yield source
-    await source.stop()
+def known(fake: FakeApiServer, client: Any, loops: Loops) -> Known:
+    return Known(fake, client, loops)
 
 
 async def test_before_the_first_list_nothing_is_known(known: Known) -> None:
@@ -150,9 +125,9 @@ async def test_a_caller_that_gives_up_does_not_stop_the_look(known: Known) -> No
     ],
 )
 async def test_a_look_without_an_answer_finds_nothing_in_time_and_is_told_once(
-    fake: FakeApiServer, client: Any, fault: Any, words: str
+    fake: FakeApiServer, client: Any, loops: Loops, fault: Any, words: str
 ) -> None:
-    known = Known(fake, client, replace(QUICK, look_seconds=0.1))
+    known = Known(fake, client, loops, replace(QUICK, look_seconds=0.1))
     fake.always["list"] = fault
     assert await known.source.look("payments") is None
     assert await known.source.look("orders") is None
@@ -192,13 +167,13 @@ async def test_what_the_watch_has_brought_meanwhile_is_newer_than_what_a_look_fo
     assert known.source.labels("payments") == {"tier": "test"}
 
 
-async def test_stopping_does_not_wait_for_a_look(fake: FakeApiServer, client: Any) -> None:
-    known = Known(fake, client, replace(QUICK, look_seconds=3600))
+async def test_stopping_does_not_wait_for_a_look(fake: FakeApiServer, client: Any, loops: Loops) -> None:
+    known = Known(fake, client, loops, replace(QUICK, look_seconds=3600))
     await known.watching()
     known.fake.next("list", hang)
     look = asyncio.create_task(known.source.look("orders"))
     await until(lambda: known.fake.verbs().count("list") == 2)
-    await known.stop()
+    await loops.stop()
     assert await look is None
 
 

@@ -1,34 +1,31 @@
 """Overrides in their ConfigMap: followed by a server, changed by commands with the rights of whoever calls them."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, fake_apiserver, refuse, until
+from tests.adapters.kubernetes.watching import Loops, Reported
+from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, refuse, until
 from tests.harness.overrides import Still, Told, entry
-from webhook.adapters.kubernetes import ApiTiming, ConfigMapBook, ConfigMapOverrides, connect
+from webhook.adapters.kubernetes import ApiTiming, ConfigMapBook, ConfigMapOverrides
 from webhook.errors import UserError
 from webhook.policy.active_overrides import ActiveOverrides
-from webhook.ports import Observer, OverridesBook, WatchReports
+from webhook.ports import Observer, OverridesBook
 
 NAME, KEY, THIS = "podgate-overrides", "overrides.yaml", "configmap podgate-system/podgate-overrides"
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
 
 
-class Followed:
+class Followed(Reported):
     """A source behind a fake API server, with what it told."""
 
     def __init__(self, fake: FakeApiServer, client: Any) -> None:
+        super().__init__()
         self.fake = fake
         self.told = Told()
-        self.troubles: list[str] = []
         observer: Observer = self.told
         self.keeper = ActiveOverrides(observer, Still(), THIS)
-        reports = WatchReports(lambda: None, self.troubles.append, lambda _: None)
-        self.source = ConfigMapOverrides(client, self.keeper, reports=reports, timing=QUICK)
+        self.source = ConfigMapOverrides(client, self.keeper, reports=self.reports, timing=QUICK)
 
     def live(self) -> list[str]:
         return sorted(self.keeper.current().entries)
@@ -38,27 +35,11 @@ class Followed:
 
 
 @pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
-    async with fake_apiserver(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
-    assert fake.url
-    async with await connect(tmp_path / "kubeconfig") as connected:
-        yield connected
-
-
-@pytest.fixture
-async def followed(fake: FakeApiServer, client: Any) -> AsyncIterator[Followed]:
+async def followed(fake: FakeApiServer, client: Any, loops: Loops) -> Followed:
     made = Followed(fake, client)
-    task = asyncio.create_task(made.source.run())
+    loops.start(made.source.run())
     await until(lambda: len(fake.watching) == 1)
-    yield made
-    assert not task.done()
-    task.cancel()
-    await asyncio.wait([task])
+    return made
 
 
 async def test_that_there_is_no_configmap_is_usual(followed: Followed) -> None:
@@ -119,13 +100,11 @@ async def test_who_starts_in_the_middle_of_a_night_knows_what_holds_before_the_f
     assert made.live() == ["payment-api"]
 
 
-async def test_a_missing_right_is_named(fake: FakeApiServer, client: Any) -> None:
+async def test_a_missing_right_is_named(fake: FakeApiServer, client: Any, loops: Loops) -> None:
     fake.always["list"] = refuse(403, "forbidden")
     made = Followed(fake, client)
-    task = asyncio.create_task(made.source.run())
+    loops.start(made.source.run())
     await until(lambda: bool(made.troubles))
-    task.cancel()
-    await asyncio.wait([task])
     right = f"list and watch configmaps named {NAME} in podgate-system"
     assert made.troubles[0].startswith(f"cannot list {THIS}: HTTP 403: forbidden: grant the right to {right}")
 

@@ -1,34 +1,33 @@
 """Pods, listed in pages and followed without a gap, over a connection that fails in every way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from tests.harness.fake_apiserver import NAMESPACES, PODS, FakeApiServer, fake_apiserver, hang, refuse, say, until
+from tests.adapters.kubernetes.watching import Loops, Reported
+from tests.harness.fake_apiserver import NAMESPACES, PODS, FakeApiServer, hang, refuse, say, until
 from webhook.adapters.clocks import VirtualClock
-from webhook.adapters.kubernetes import ApiTiming, WatchedPods, connect
+from webhook.adapters.kubernetes import ApiTiming, WatchedPods
 from webhook.adapters.kubernetes.pods import annotations, continuity_of
 from webhook.core.kubernetes.pod import Pod
-from webhook.ports import Continuity, PodLookup, WatchReports
+from webhook.ports import Continuity, PodLookup
 
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
 
 
 @dataclass
-class Follower:
+class Follower(Reported):
     """A `ports.PodEventHandler`, and what it was told."""
 
-    clock: VirtualClock
+    clock: VirtualClock = field(kw_only=True)
     pods: WatchedPods | None = None
     there: dict[str, Pod] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
     lists: int = 0
     on_page: Callable[[], None] = lambda: None
 
@@ -64,34 +63,23 @@ Follow = Callable[..., Follower]
 
 
 @pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
-    async with fake_apiserver(tmp_path) as server:
-        server.put_pod("shop", "first", "u1")
-        yield server
+def fake(fake: FakeApiServer) -> FakeApiServer:
+    fake.put_pod("shop", "first", "u1")
+    return fake
 
 
 @pytest.fixture
-async def follow(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Follow]:
+def follow(client: Any, loops: Loops) -> Follow:
     """Return what starts to follow Pods."""
-    running: list[asyncio.Task[None]] = []
-    assert fake.url
-    client = await connect(tmp_path / "kubeconfig")
 
     def start(resume: Continuity | None = None, *, run: bool = True, timing: ApiTiming = QUICK) -> Follower:
-        follower = Follower(VirtualClock(1_000_000))
-        reports = WatchReports(lambda: None, follower.troubles.append, lambda _: None)
-        follower.pods = WatchedPods(client, follower.clock, reports=reports, timing=timing, resume=resume)
+        follower = Follower(clock=VirtualClock(1_000_000))
+        follower.pods = WatchedPods(client, follower.clock, reports=follower.reports, timing=timing, resume=resume)
         if run:
-            running.append(asyncio.create_task(follower.pods.run(follower)))
+            loops.start(follower.pods.run(follower))
         return follower
 
-    yield start
-    for task in running:
-        assert not task.done(), "it ends only when it is cancelled"
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
-    await client.close()
-    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
+    return start
 
 
 async def watching(fake: FakeApiServer, follower: Follower) -> None:

@@ -1,21 +1,20 @@
 """The policy from its ConfigMap: what arrives is in force, what is bad changes nothing, what was good is kept."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from tests.adapters.kubernetes.watching import Loops, Reported
 from tests.adapters.test_policy_file import FakeClock, Recorder, document
-from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, fake_apiserver, hang, refuse, say, until
+from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, hang, refuse, say, until
 from tests.harness.policy_checks import Here
-from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, connect
+from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy
 from webhook.core.document.yaml.text import LARGEST_BYTES
 from webhook.policy.current_policy import CurrentPolicy
-from webhook.ports import Observer, PolicySource, WatchReports
+from webhook.ports import Observer, PolicySource
 
 POLICY, LAST_GOOD = "podgate-policy", "podgate-policy-last-good"
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
@@ -23,30 +22,31 @@ THIS = "configmap podgate-system/podgate-policy"
 BAD = document(5).replace("pods", "pod")
 
 
-class Followed:
+class Followed(Reported):
     """A policy source behind a fake API server, with what it told."""
 
     def __init__(
-        self, fake: FakeApiServer, client: Any, timing: ApiTiming = QUICK, *, keeps_last_good: bool = True
+        self,
+        fake: FakeApiServer,
+        client: Any,
+        loops: Loops,
+        timing: ApiTiming = QUICK,
+        *,
+        keeps_last_good: bool = True,
     ) -> None:
+        super().__init__()
         self.fake = fake
         self.recorder = Recorder()
-        self.troubles: list[str] = []
-        self.overs: list[str] = []
-        self.contacts = 0
         observer: Observer = self.recorder
         self.keeper = CurrentPolicy(observer, FakeClock(), Here())
         self.source = ConfigMapPolicy(
             client,
             self.keeper,
-            reports=WatchReports(self._contact, self.troubles.append, self.overs.append),
+            reports=self.reports,
             timing=timing,
             keeps_last_good=keeps_last_good,
         )
-        self._task: asyncio.Task[None] | None = None
-
-    def _contact(self) -> None:
-        self.contacts += 1
+        self._loops = loops
 
     def pods(self) -> str | None:
         loaded = self.keeper.current()
@@ -64,39 +64,16 @@ class Followed:
         return found["data"]["policy.yaml"] if found else None
 
     def run(self) -> None:
-        self._task = asyncio.create_task(self.source.run())
+        self._loops.start(self.source.run())
 
     async def watching(self) -> None:
         self.run()
         await until(lambda: len(self.fake.watching) == 1)
 
-    async def stop(self) -> None:
-        if self._task is not None:
-            assert not self._task.done(), self._task
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-
 
 @pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
-    async with fake_apiserver(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
-    assert fake.url
-    async with await connect(tmp_path / "kubeconfig") as connected:
-        yield connected
-    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
-
-
-@pytest.fixture
-async def followed(fake: FakeApiServer, client: Any) -> AsyncIterator[Followed]:
-    source = Followed(fake, client)
-    yield source
-    await source.stop()
+def followed(fake: FakeApiServer, client: Any, loops: Loops) -> Followed:
+    return Followed(fake, client, loops)
 
 
 def test_it_is_a_policy_source(followed: Followed) -> None:
@@ -278,8 +255,10 @@ async def test_once_a_policy_is_in_force_the_copy_is_not_read_again_for_a_bad_on
     assert followed.pods() == "5"
 
 
-async def test_a_copy_that_cannot_be_read_delays_nothing_but_itself(fake: FakeApiServer, client: Any) -> None:
-    followed = Followed(fake, client)
+async def test_a_copy_that_cannot_be_read_delays_nothing_but_itself(
+    fake: FakeApiServer, client: Any, loops: Loops
+) -> None:
+    followed = Followed(fake, client, loops)
     fake.next("get", refuse(403, "cannot get"), refuse(403, "cannot get"))
     for _ in range(2):
         await followed.source.refresh()
@@ -382,8 +361,8 @@ async def test_callers_share_one_reading(followed: Followed) -> None:
     assert followed.fake.verbs().count("list") == 2
 
 
-async def test_a_reading_that_has_just_ended_is_not_repeated(fake: FakeApiServer, client: Any) -> None:
-    followed = Followed(fake, client, replace(QUICK, cool_down_seconds=3600))
+async def test_a_reading_that_has_just_ended_is_not_repeated(fake: FakeApiServer, client: Any, loops: Loops) -> None:
+    followed = Followed(fake, client, loops, replace(QUICK, cool_down_seconds=3600))
     fake.next("list", refuse(500))
     for _ in range(5):
         await followed.source.refresh()
@@ -412,9 +391,9 @@ async def test_a_caller_that_gives_up_does_not_stop_the_reading(followed: Follow
     ],
 )
 async def test_a_reading_that_fails_is_told_once_and_raises_nothing(
-    fake: FakeApiServer, client: Any, fault: Any, words: str
+    fake: FakeApiServer, client: Any, loops: Loops, fault: Any, words: str
 ) -> None:
-    followed = Followed(fake, client, replace(QUICK, refresh_seconds=0.1))
+    followed = Followed(fake, client, loops, replace(QUICK, refresh_seconds=0.1))
     followed.fake.always["list"] = fault
     await followed.source.refresh()
     await followed.source.refresh()
@@ -435,13 +414,13 @@ async def test_a_defect_of_ours_in_a_reading_is_raised(followed: Followed, monke
         await followed.source.refresh()
 
 
-async def test_stopping_does_not_wait_for_a_reading(fake: FakeApiServer, client: Any) -> None:
-    followed = Followed(fake, client, replace(QUICK, refresh_seconds=3600))
+async def test_stopping_does_not_wait_for_a_reading(fake: FakeApiServer, client: Any, loops: Loops) -> None:
+    followed = Followed(fake, client, loops, replace(QUICK, refresh_seconds=3600))
     await followed.watching()
     followed.fake.next("list", hang)
     waiting = asyncio.create_task(followed.source.refresh())
     await until(lambda: followed.fake.verbs().count("list") == 2)
-    await followed.stop()
+    await loops.stop()
     await waiting
 
 
@@ -484,8 +463,10 @@ async def test_it_starts_while_the_api_server_is_away_and_recovers(followed: Fol
     await until(lambda: followed.pods() == "5")
 
 
-async def test_who_does_not_keep_the_last_good_reads_it_all_the_same(fake: FakeApiServer, client: Any) -> None:
-    followed = Followed(fake, client, keeps_last_good=False)
+async def test_who_does_not_keep_the_last_good_reads_it_all_the_same(
+    fake: FakeApiServer, client: Any, loops: Loops
+) -> None:
+    followed = Followed(fake, client, loops, keeps_last_good=False)
     fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
     followed.apply(BAD)
     await followed.watching()
@@ -494,5 +475,5 @@ async def test_who_does_not_keep_the_last_good_reads_it_all_the_same(fake: FakeA
     await until(lambda: followed.pods() == "5")
     for _ in range(20):  # in as many round trips it would have been written
         await followed.source.refresh()
-    await followed.stop()
+    await loops.stop()
     assert not {"create", "update"} & set(fake.verbs())

@@ -9,29 +9,23 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.adapters.kubernetes.watching import Reported
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, say, until
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ServerLeases, ServerLeaseTiming, connect
 from webhook.adapters.kubernetes.server_leases import lease_name
-from webhook.ports import WatchReports
 
 QUICK = ServerLeaseTiming(duration_seconds=3600, renew_seconds=0.01, request_seconds=5)
 OURS = {"app.kubernetes.io/name": "podgate", "podgate.io/part": "server"}
 
 
 @dataclass
-class OneServer:
+class OneServer(Reported):
     """A server's view, and what it has told."""
 
     leases: ServerLeases = field(init=False)
     counts: list[tuple[int, int]] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
-    overs: list[str] = field(default_factory=list)
-    contacts: int = 0
     task: asyncio.Task[None] | None = None
-
-    def contact(self) -> None:
-        self.contacts += 1
 
     async def counts_so(self, count: int, ordinal: int) -> None:
         await until(lambda: self.counts[-1:] == [(count, ordinal)])
@@ -59,9 +53,8 @@ class World:
 
     def server(self, host: str, *, starts: bool = True, is_unique: bool = True, **timing: Any) -> OneServer:
         server = OneServer()
-        reports = WatchReports(server.contact, server.troubles.append, server.overs.append)
         paced = replace(QUICK, **timing)
-        server.leases = ServerLeases(self.client, host, is_unique=is_unique, reports=reports, timing=paced)
+        server.leases = ServerLeases(self.client, host, is_unique=is_unique, reports=server.reports, timing=paced)
         server.leases.on_count = lambda *counted: server.counts.append(counted)
         self.servers.append(server)
         if starts:

@@ -1,14 +1,16 @@
 """A watch goes on through everything that an API server, or what stands before it, can do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, drop, fake_apiserver, hang, refuse, say, until
+from tests.adapters.kubernetes.watching import Loops, Reported
+from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, drop, hang, refuse, say, until
 from webhook.adapters.kubernetes.api import requests
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
@@ -25,16 +27,14 @@ COLLECTION = Collection(
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
 
 
-class Follower:
+class Follower(Reported):
     """A watch that runs, and what it has brought."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.names: dict[str, dict[str, str]] = {}
         self.lists: list[str] = []
         self.changes: list[tuple[str, str]] = []
-        self.contacts = 0
-        self.troubles: list[str] = []
-        self.overs: list[str] = []
         self.taking: Callable[[], Awaitable[None]] | None = None
 
     async def all(self, snapshot: ListSnapshot[Namespace]) -> None:
@@ -50,22 +50,16 @@ class Follower:
         else:
             self.names[changed.metadata.name] = changed.metadata.labels or {}
 
-    def contact(self) -> None:
-        self.contacts += 1
+
+@pytest.fixture
+def fake(fake: FakeApiServer) -> FakeApiServer:
+    fake.put(NAMESPACES, "payments", labels={"tier": "prod"})
+    return fake
 
 
 @pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
-    async with fake_apiserver(tmp_path) as server:
-        server.put(NAMESPACES, "payments", labels={"tier": "prod"})
-        yield server
-
-
-@pytest.fixture
-async def follow(tmp_path: Path) -> AsyncIterator[Callable[..., Follower]]:
+def follow(client: Any, loops: Loops) -> Callable[..., Follower]:
     """Return what starts a watch."""
-    running: list[asyncio.Task[None]] = []
-    client = await connect(tmp_path / "kubeconfig")
 
     def start(timing: ApiTiming = QUICK) -> Follower:
         follower = Follower()
@@ -73,19 +67,13 @@ async def follow(tmp_path: Path) -> AsyncIterator[Callable[..., Follower]]:
             client,
             COLLECTION,
             WatchHandler(follower.all, follower.one),
-            reports=WatchReports(follower.contact, follower.troubles.append, follower.overs.append),
+            reports=follower.reports,
             timing=timing,
         )
-        running.append(asyncio.create_task(watch.run()))
+        loops.start(watch.run())
         return follower
 
-    yield start
-    for task in running:
-        assert not task.done(), "a watch ends only when it is cancelled"
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
-    await client.close()
-    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
+    return start
 
 
 @pytest.fixture
@@ -463,7 +451,7 @@ async def test_cancelled_at_any_point_it_leaves_nothing_open(fake: FakeApiServer
         client,
         COLLECTION,
         WatchHandler(follower.all, follower.one),
-        reports=WatchReports(follower.contact, follower.troubles.append, follower.overs.append),
+        reports=follower.reports,
         timing=QUICK,
     )
 

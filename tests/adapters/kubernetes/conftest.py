@@ -1,0 +1,34 @@
+"""Fixtures of the adapters of Kubernetes: a fake API server, a connection to it, and loops over both."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapters.kubernetes.watching import Loops
+from tests.harness.fake_apiserver import FakeApiServer, fake_apiserver, until
+from webhook.adapters.kubernetes import connect
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
+    async with fake_apiserver(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
+    assert fake.url
+    async with await connect(tmp_path / "kubeconfig") as connected:
+        yield connected
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
+
+
+@pytest.fixture
+async def loops(client: Any) -> AsyncIterator[Loops]:  # noqa: ARG001  they end before it is closed
+    """Return what runs loops until the end of the test."""
+    found = Loops()
+    yield found
+    await found.stop()
