@@ -41,7 +41,9 @@ soak: setup
 	PODGATE_TEST_TRIPS=200 $(BIN)/pytest -s tests/app/test_breakers_serving.py -k seen_by_the_other
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_restarts.py -k storm
 	PODGATE_TEST_EXAMPLES=500 $(BIN)/pytest -s tests/cluster/test_generated_workloads.py
+	PODGATE_TEST_CALLS=1000 $(BIN)/pytest tests/cluster/test_availability.py -k under_load
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
+	PODGATE_TEST_ROTATION=soak $(BIN)/pytest tests/cluster/test_certificates.py -k "under_load or believe"
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/offline tests/store --ignore tests/core/admission/test_pairs.py --ignore tests/store/test_fallback_bound.py
 	PODGATE_TEST_REDIS=all $(BIN)/pytest tests/app tests/cli/test_demo.py tests/cluster/test_shared_redis.py tests/offline/test_remote_server.py
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -21,6 +22,8 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 CALLERS = 6
 PAUSE_SECONDS = 0.05
 """Between two calls of one of them."""
+CALLS = int(os.environ.get("PODGATE_TEST_CALLS", "60"))
+"""That are answered before and after each change of the servers."""
 PRE_STOP_SECONDS = 1.0
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
@@ -71,7 +74,7 @@ async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fail
             # Now, for the end of the load cuts what is under way.
             assert all(server.total("podgate_refused_calls_total") == 0 for server in found.servers)
         assert load.failures == {}
-        assert load.admitted > 300
+        assert load.admitted >= 5 * CALLS
         assert found.servers[0].total("podgate_reviews_total") > 0, "it has taken over from the second"
         for server in list(found.servers):
             found.stop_server(server, kill=True)  # nobody calls any more: a drain would wait for idle connections
@@ -79,8 +82,8 @@ async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fail
 
 async def served_more(load: Load) -> None:
     """Wait until the load has gone on for a while, whatever that takes here."""
-    wanted = load.admitted + 60
-    async with asyncio.timeout(HANG_SECONDS):
+    wanted = load.admitted + CALLS
+    async with asyncio.timeout(HANG_SECONDS + CALLS):
         while load.admitted < wanted:
             await asyncio.sleep(0.05)
             assert load.failures == {}

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import subprocess
 import sys
 import time
@@ -31,12 +32,18 @@ from tests.cluster.installation import CONTROLLER_ACCOUNT, MANIFESTS, SERVICE_AC
 from tests.cluster.managed_certificates import CONFIGURATIONS, SECRETS, Keeping, forget, keeping, kept_plane
 from tests.cluster.server import HASTY, Server
 from tests.redis_servers import RedisServer
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import connect
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 OWN = ("--certificates", "own")
 SHORT = ("--serving-ca-lifetime", "60s", "--serving-lifetime", "30s")
+SOAKS = os.environ.get("PODGATE_TEST_ROTATION") == "soak"
+KILLS, PAUSE_SECONDS = (10, 0.0) if SOAKS else (2, 0.1)
+"""Of the controller in the middle of rotations, and between two batches of calls."""
+CAS, LOOK_SECONDS = (100, 0.1) if SOAKS else (8, 0.3)
+"""That two leaders make, and between two looks at their leaves."""
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -112,21 +119,25 @@ def test_a_rotation_under_load_with_the_controller_killed_in_the_middle_loses_no
     controller = led(kept, a_redis, *SHORT)
     served(kept, a_redis, "--max-connection-age", "1s")
     [first] = kept.line()
-    answers, kills, seen = Counter[int](), 0, {first.certificate}
-    deadline = time.monotonic() + 600
-    while kills < 2 or any(bundle((first,)) in one for one in kept.bundles()):
+    answers, seen, interrupted = Counter[int](), {first.certificate}, set[x509.Certificate]()
+    deadline = time.monotonic() + 300 * KILLS
+    while (
+        len(interrupted) < KILLS
+        or sum(answers.values()) <= 200
+        or any(bundle((first,)) in one for one in kept.bundles())
+    ):
         answers.update(kept.create_pod() for _ in range(5))
         assert set(answers) == {201}, (answers, kept.found.log(controller, 30))
-        time.sleep(0.1)  # else the machine does nothing but this
+        time.sleep(PAUSE_SECONDS)  # else the machine does nothing but this
         line = kept.line()
         seen |= {one.certificate for one in line}
-        if kills < 2 and len(line) > 1 and len(seen) == kills + 2 and not line[-1].is_signing:
+        last = line[-1]
+        if len(interrupted) < KILLS and len(line) > 1 and not last.is_signing and last.certificate not in interrupted:
             kept.found.stop_controller(controller, kill=True)
-            kills += 1
+            interrupted.add(last.certificate)
             controller = kept.found.start_controller("--store", a_redis.url, *OWN, *SHORT)
-        assert time.monotonic() < deadline, (kills, len(seen), len(line), kept.found.log(controller))
-    assert len(seen) > 2
-    assert sum(answers.values()) > 200
+        assert time.monotonic() < deadline, (len(interrupted), len(seen), len(line), kept.found.log(controller))
+    assert len(seen) > KILLS
 
 
 def test_bundles_that_drift_are_mended(kept: Keeping, a_redis: RedisServer) -> None:
@@ -299,11 +310,11 @@ async def test_two_who_both_believe_that_they_lead_break_nothing(kept: Keeping) 
     ]
     try:
         await asyncio.to_thread(kept.wait, lambda: kept.leaf(CLIENT) is not None and kept.leaf() is not None, "leaves")
-        until, cas = time.monotonic() + 20, set()
-        while time.monotonic() < until:
-            await asyncio.sleep(0.3)
-            cas |= await asyncio.to_thread(understand_each_other, kept)
-        assert len(cas) > 3
+        cas = set[x509.Certificate]()
+        async with asyncio.timeout(HANG_SECONDS + 10 * CAS):
+            while len(cas) < CAS:
+                await asyncio.sleep(LOOK_SECONDS)
+                cas |= await asyncio.to_thread(understand_each_other, kept)
     finally:
         for task in both:
             task.cancel()
@@ -318,8 +329,10 @@ def understand_each_other(kept: Keeping) -> set[x509.Certificate]:
     assert caller is not None
     assert datetime.now(UTC) < min(leaf.not_valid_after_utc, caller.not_valid_after_utc)
     trusts = [x509.load_pem_x509_certificates(text) for text in (*kept.bundles(), kept.data(SERVING, "serving-ca.crt"))]
-    assert all(any(signed_by(leaf, ca) for ca in trust) for trust in trusts)
     clients = x509.load_pem_x509_certificates(kept.data(SERVING, "ca.crt"))
+    if (leaf, caller) != (kept.leaf(), kept.leaf(CLIENT)):
+        return understand_each_other(kept)  # a look is not of one moment, and a CA may go when its last leaf has
+    assert all(any(signed_by(leaf, ca) for ca in trust) for trust in trusts)
     assert any(signed_by(caller, ca) for ca in clients)
     return {*trusts[0], *clients}
 

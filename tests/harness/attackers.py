@@ -1,7 +1,7 @@
 """Hundreds who mean harm, in a process of their own: they stall handshakes, drip bodies and prove nothing.
 
 `python -m tests.harness.attackers`: reads one JSON object with the fields of Attack; prints a line when all have begun;
-ends when told to, with what each kind was answered as its last line.
+ends when told to, once it has all wanted answers, with what each kind was answered as its last line.
 """
 
 import asyncio
@@ -37,6 +37,8 @@ class Attack:
     stalled: int
     dripping: int
     bad: int
+    wanted: list[str]
+    """Answers, as in Answers, without which it does not end."""
 
 
 Answers = Counter[str]
@@ -86,6 +88,10 @@ class _Attackers:
         sys.stdout.write("begun\n")
         sys.stdout.flush()
         await ended.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HANG_SECONDS):
+                while not set(self._attack.wanted) <= set(self.answers):  # noqa: ASYNC110  the next ones may be of them
+                    await asyncio.sleep(_AGAIN_SECONDS)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

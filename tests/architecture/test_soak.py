@@ -1,0 +1,80 @@
+"""`make soak`: each line selects tests, and they read the variables that it sets."""
+
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECIPE = (ROOT / "Makefile").read_text().partition("\nsoak: setup\n")[2].partition("\n\n")[0]
+LINES = [line.strip() for line in RECIPE.splitlines()]
+BY_HAND = {"PODGATE_TEST_SEED", "PODGATE_TEST_SHORT"}
+"""No long form: to repeat a failure, and `make check`."""
+
+
+def split(line: str) -> tuple[list[str], list[Path], list[str]]:
+    """Return the variables of a line, the test modules of its paths, and the words of its -k."""
+    parts = shlex.split(line)
+    start = parts.index("$(BIN)/pytest")
+    paths: list[Path] = []
+    ignored: list[Path] = []
+    words: list[str] = []
+    rest = iter(parts[start + 1 :])
+    for part in rest:
+        if part == "-k":
+            words += next(rest).split(" or ")
+        elif part == "--ignore":
+            ignored.append(ROOT / next(rest))
+        elif part != "-s":
+            paths.append(ROOT / part)
+    assert [path for path in (*paths, *ignored) if not path.exists()] == []
+    modules = [path for one in paths for path in ([one] if one.is_file() else one.rglob("test_*.py"))]
+    return [part.partition("=")[0] for part in parts[:start]], [one for one in modules if one not in ignored], words
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
+def cases_in(path: Path) -> list[str]:
+    return re.findall(r"^ *(?:async )?def (test_\w+)", text_of(path), re.MULTILINE)
+
+
+@cache
+def imported_by(path: Path) -> list[Path]:
+    """Return the modules of the tests that a module imports or names, and each conftest.py that applies to it."""
+    folders = [folder for folder in path.parents if folder.is_relative_to(ROOT / "tests")]
+    modules = [folder / "conftest" for folder in folders]
+    imports = re.findall(r"^ *from (tests[\w.]*) import (\([^)]*\)|.*)", text_of(path), re.MULTILINE)
+    names = {f"{package}.{name}" for package, text in imports for name in re.findall(r"\w+", text)}
+    names |= {package for package, _ in imports} | {*re.findall(r'"(tests\.[\w.]+)"', text_of(path))}
+    modules += [ROOT / name.replace(".", "/") for name in names]
+    return [file for one in modules for file in (one.with_suffix(".py"), one / "__init__.py") if file.is_file()]
+
+
+def read_by(modules: list[Path]) -> set[str]:
+    """Return the variables of the environment that test modules, or what they import, read."""
+    found, waiting = set(modules), list(modules)
+    while waiting:
+        new = set(imported_by(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return {name for path in found for name in re.findall(r'"(PODGATE_TEST_\w*[A-Z])"', text_of(path))}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_selects_tests_and_they_read_what_it_sets(line: str) -> None:
+    variables, modules, words = split(line)
+    cases = [name for module in modules for name in cases_in(module)]
+    assert cases
+    assert [word for word in words if not any(word in name for name in cases)] == []
+    assert variables
+    assert set(variables) - read_by(modules) == set()
+
+
+def test_every_variable_that_tests_read_is_set_by_a_line() -> None:
+    everything = [path for path in ROOT.glob("tests/**/*.py") if path != Path(__file__)]
+    assert read_by(everything) - BY_HAND == {name for line in LINES for name in split(line)[0]}
