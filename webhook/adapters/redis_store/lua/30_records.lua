@@ -1,0 +1,46 @@
+-- Records of admitted Pods, by uid: `ledger/tag_state.py`, on Redis.
+-- A record: {expires, charged_at, generation, probe, refunded, service, scope, fleet, cost, high_water, windows,
+-- source, settled}. `source` is the Pod's creator, only if its breaker counts outcomes; `settled`: its outcome was
+-- recorded. `windows` is the plan's list of them as packed then, for a refund under a newer plan. The record is
+-- followed by the Pod's place, namespace/name, unpacked: many Pods of a call share one record apart from the place.
+local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, COST, HIGH, WINDOWS, SOURCE, SETTLED =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+local pods, places = {}, {}
+local costs = {} -- decoded, by their text: many Pods of a call have the same cost
+
+local function cost_of(text)
+  local cost = costs[text] or cjson.decode(text)
+  costs[text] = cost
+  return cost
+end
+
+local function record_of(key, strings)
+  if pods[key] == nil then
+    local packed, p, behind = strings[key], {}, -1
+    if packed then
+      behind, p.record = cmsgpack.unpack_one(packed)
+    end
+    pods[key], places[key] = p, behind > 0 and string.sub(packed, behind + 1) or ''
+  end
+  return pods[key]
+end
+
+local function pod_of(key, strings, now)
+  local p = record_of(key, strings).record
+  return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil
+end
+
+local function remember(key, p, now, place)
+  pods[key], places[key] = {record = p, now = now}, place
+end
+
+local function new_record(plan, at, generation, scope, cost_text, source)
+  return {
+    at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost_text, false, plan.packed_windows,
+    source, false,
+  }
+end
+
+local function uid_of(plan, pod_key)
+  return string.sub(pod_key, plan.uid_at)
+end
