@@ -156,7 +156,7 @@ class Interceptor:
     async def _own_after_lookup(self, evaluation: Evaluation) -> None:
         """Look up a Namespace that is too new to be in the cache: "not cached" must never mean "does not match"."""
         namespace = evaluation.request.namespace
-        labels = await self._namespaces.look(namespace)
+        labels = await self._namespaces.lookup(namespace)
         if labels is None:
             raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
         _find_owner(evaluation, labels)

@@ -117,12 +117,12 @@ def everything(metrics: Metrics) -> None:
     metrics.ledger.label_ignored()
     metrics.ledger.drifted("payment-api", 4)
     metrics.ledger.watched(12)
-    metrics.outcomes.heard("payment-api", "Pushed", "error", 40)
+    metrics.outcomes.recorded("payment-api", "Pushed", "error", 40)
     metrics.outcomes.dropped("payment-api", "overflow", 3)
     metrics.outcomes.refused("notNamed", 2)
     metrics.kubernetes_failed("namespaces")
     metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
-    metrics.event_told("written")
+    metrics.event_sent("written")
     metrics.shared_by(3)
     certificates(metrics)
     metrics.update(
@@ -316,7 +316,7 @@ def test_the_page_documents_exactly_what_is_exported() -> None:
     row = re.compile(r"^\| `(podgate_\w+)` \| (\w+) \| (.*?) \| (.+?) \| (.+) \|$", re.MULTILINE)
     found = row.findall(PAGE.read_text())
     documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _, _ in found}
-    assert len(documented) == len(found), "a metric stands twice"
+    assert len(documented) == len(found), "a metric is documented twice"
     assert documented == {family.name: (family.kind.value, family.labels) for family in FAMILIES}
 
 
@@ -387,7 +387,7 @@ def test_the_series_of_a_removed_service_end_and_do_not_come_back(metrics: Metri
     assert series(metrics, "podgate_policy_info") == {'podgate_policy_info{hash="fedcba9876543210"}': 1}
     metrics.reviewed(review(QUOTA_DENIED))  # it was under way during the swap
     metrics.transitioned(transition(State.CLOSED, State.OPEN))
-    metrics.outcomes.heard("payment-api", "Pushed", "ok", 3)
+    metrics.outcomes.recorded("payment-api", "Pushed", "ok", 3)
     metrics.outcomes.dropped("payment-api", "store")
     metrics.update({"payment-api": look(state=State.OPEN)})
     assert 'service="payment-api"' not in metrics.render().decode()

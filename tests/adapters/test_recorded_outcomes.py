@@ -74,8 +74,8 @@ def recording(file: Path, sample_every: int = 1) -> Recorder:
 def test_an_outcome_is_kept_as_of_its_time_and_without_the_generation_of_then(file: Path) -> None:
     one = recording(file)
     midnight_us = AT_US - AT_US % 86_400_000_000
-    one.heard("web", [Outcomes(3, 1, 8_000_000, generation=7, age_us=150_000)])
-    one.heard("web", [Outcomes(1, 0, 30_000, uid="u1", generation=7), Outcomes(1, 0, 9_000_000_000)])
+    one.recorded("web", [Outcomes(3, 1, 8_000_000, generation=7, age_us=150_000)])
+    one.recorded("web", [Outcomes(1, 0, 30_000, uid="u1", generation=7), Outcomes(1, 0, 9_000_000_000)])
     one.close()
     at = (AT_US - midnight_us) / 1_000_000
     assert lines(file)[1:] == [
@@ -87,10 +87,10 @@ def test_an_outcome_is_kept_as_of_its_time_and_without_the_generation_of_then(fi
 
 def test_of_a_sample_only_its_services_are_kept(file: Path) -> None:
     one = recording(file, sample_every=2)
-    one.heard("early", [Outcomes(1, 0, 0)])
+    one.recorded("early", [Outcomes(1, 0, 0)])
     one.policy_loaded(policy("a", "b"))
     for service in ("a", "b"):
-        one.heard(service, [Outcomes(1, 0, 0)])
+        one.recorded(service, [Outcomes(1, 0, 0)])
     one.close()
     assert len([line for line in lines(file) if "outcomes" in line]) == 1
 
@@ -98,7 +98,7 @@ def test_of_a_sample_only_its_services_are_kept(file: Path) -> None:
 def test_outcomes_leave_room_for_pods(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "_PAUSE_SECONDS", 3600)
     one = recording(file)
-    one.heard("web", [Outcomes(1, 0, 0)] * WAITING_MAX)
+    one.recorded("web", [Outcomes(1, 0, 0)] * WAITING_MAX)
     assert one.counts() == {"written": 0, "dropped": WAITING_MAX // 2}
     one.close()
     assert one.counts() == {"written": WAITING_MAX // 2, "dropped": WAITING_MAX // 2}

@@ -132,7 +132,7 @@ async def test_services_that_do_not_hear_it_are_all_the_same_to_a_reporter(serve
         assert code == 403
         said.add(text.replace(service, "SERVICE"))
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
-    assert said == {f"[0].service: SERVICE: no service of this name hears 'edge': {remedy}\n"}
+    assert said == {f"[0].service: SERVICE: no service of this name accepts outcomes from 'edge': {remedy}\n"}
     assert await server.metric('podgate_refused_calls_total{reason="not_a_reporter"}') >= 4
 
 

@@ -28,7 +28,7 @@ def test_each_change_is_told_once_and_the_end_is_told_elsewhere() -> None:
     log = ReadinessLog(lambda: reasons, cast("Logs", lines), leaving="draining")
     for now in ([], ["expired"], ["expired"], ["expired", "no keys"], [], [], ["draining"], ["draining", "expired"]):
         reasons[:] = now
-        log.look()
+        log.check()
     assert lines.written == [
         ("error", "not ready", ["expired"]),
         ("error", "not ready", ["expired", "no keys"]),

@@ -477,7 +477,7 @@ def test_authorities_that_have_all_expired_take_no_good_ones_place_but_begin_whe
     file.write_text(expired_authority())
     authorities.reload()
     assert authorities.value is good_chains
-    assert authorities.error == f"{file}: all CAs in it have expired: nobody could call"
+    assert authorities.error == f"{file}: all its CAs have expired, so no client can be authenticated"
     begun = ForwardedCaFile(file)
     assert (begun.error, begun.value.end_seconds < datetime.now(UTC).timestamp()) == (None, True)
     file.write_text(expired_authority() + good)
@@ -524,7 +524,7 @@ def test_an_authority_is_taken_if_what_it_signs_is_verified_and_is_named_otherwi
     if is_verified:
         ForwardedCaFile(file)
         return
-    with pytest.raises(UserError, match="CN=ca can verify nobody behind a proxy: ") as refused:
+    with pytest.raises(UserError, match="CN=ca cannot verify certificates behind a proxy: ") as refused:
         ForwardedCaFile(file)
     assert "P-521" in refused.value.remedy
 

@@ -79,7 +79,7 @@ def _p384() -> dict[str, Any]:
         ([{**GOOD, "x": 7}], "no usable EC key"),
         ([{name: value for name, value in GOOD.items() if name != "kid"}], "kid must be a text"),
         ([{**GOOD, "kid": "a b"}], "kid must be a text"),
-        ([GOOD, GOOD], "stands twice"),
+        ([GOOD, GOOD], "is used twice"),
         (["text"], "must be an object"),
         ([{**GOOD, "kty": {}}], "kty is {}"),
     ],
@@ -200,7 +200,7 @@ def test_of_a_set_that_others_publish_the_good_keys_are_taken_and_both_of_one_na
     assert list(found.keys) == [one["kid"]]
     assert [fault.partition("): ")[2] for fault in found.faults] == [
         "use is 'enc': must be sig",
-        "the kid 'twice' stands twice",
+        "the kid 'twice' is used twice",
     ]
 
 

@@ -537,7 +537,7 @@ def test_a_label_that_is_taken_off_has_its_reason_beside_it() -> None:
     forged = pod("elsewhere")
     forged["metadata"]["labels"] = {"a": "b", "podgate.io/service": "web"}
     out, _ = shown("diff", forged)
-    reason = "# no service owns this Pod, and the label would pass for a service's"
+    reason = "# no service owns this Pod, and the label must not claim one"
     assert f"-    podgate.io/service: web  {reason}\n" in out
 
 

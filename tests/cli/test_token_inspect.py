@@ -113,7 +113,7 @@ def test_it_says_why_no_key_of_the_set_verifies_it(jwks: Path) -> None:
     none = base64.urlsafe_b64encode(b'{"alg": "none"}').decode().rstrip("=")
     assert verified(f"{none}.{payload}.{signature}", jwks)[1] == "alg 'none' is not among ES256, RS256, PS256, EdDSA"
     jwks.write_text(key_set([{**JWK, "iss": "https://other"}]))
-    assert verified(good, jwks) == (None, f"kid {JWK['kid']!r} does not speak for iss 'https://podgate'")
+    assert verified(good, jwks) == (None, f"kid {JWK['kid']!r} is not valid for iss 'https://podgate'")
     bound = {**public_jwk(OTHER.public_key()), "iss": "https://podgate"}
     jwks.write_text(key_set([JWK, bound]))
     assert verified(good, jwks)[0] is None, "another key alone speaks for that issuer"

@@ -166,7 +166,7 @@ async def test_an_api_server_that_hangs_is_told_and_followed_again_when_it_goes_
             await follower.until(lambda: len(follower.troubles) >= 2)
             assert any("configmap podgate-system/podgate-policy" in trouble for trouble in follower.troubles)
             assert any("namespaces" in trouble for trouble in follower.troubles)
-            assert await follower.namespaces.look("anything") is None
+            assert await follower.namespaces.lookup("anything") is None
             assert follower.pods() == "1"
         finally:
             os.kill(pid, signal.SIGCONT)

@@ -178,11 +178,11 @@ class Watching:
             await follower.policy.refresh()
             assert follower.pods() == "1"
             assert follower.namespaces.labels("looked-up") is None
-            found = await follower.namespaces.look("looked-up")
+            found = await follower.namespaces.lookup("looked-up")
             assert found is not None
             assert found["tier"] == "prod"
             assert follower.namespaces.labels("looked-up") == found
-            assert await follower.namespaces.look("never-made") is None
+            assert await follower.namespaces.lookup("never-made") is None
             assert follower.troubles == []
 
     async def test_what_happens_while_the_connection_is_cut_is_known_afterwards(self, world: World) -> None:

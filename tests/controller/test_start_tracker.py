@@ -261,7 +261,7 @@ async def test_a_policy_that_comes_during_a_look_gives_the_time_that_it_says() -
 async def test_looks_are_bounded_in_a_round() -> None:
     world = Starting()
     await world.see()
-    most = world.controller._start_tracker._timing.looks_per_round
+    most = world.controller._start_tracker._timing.lookups_per_round
     await world.create(*(f"u{number}" for number in range(most + 1)))
     await world.see()
     world.wait(DEADLINE + 1)

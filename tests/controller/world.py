@@ -145,7 +145,7 @@ class ScriptedWatch(WatchedPods):
         if self.position is None:
             self.position = int((await self._list(taker)).version)
             return
-        told = self._watch(taker)._taker
+        told = self._watch(taker)._handler
         if self.position < self.cluster.compacted:
             told.lost()
             self.position = None

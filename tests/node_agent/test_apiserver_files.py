@@ -26,7 +26,7 @@ from certs.tokens.rotation import TokenState, TokenStep
 from tests.cli.running import BIN, Done, podgate
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.logs import JsonLines, Logs
-from webhook.app.node_agent import NodeCheck, _look_on
+from webhook.app.node_agent import NodeCheck, _check_periodically
 from webhook.errors import UserError
 from webhook.node_agent import credential_check, credential_folder
 from webhook.node_agent.credential_folder import (
@@ -485,7 +485,7 @@ async def test_a_trouble_is_told_once_until_it_is_over_and_a_defect_ends_nothing
             raise found
         return found
 
-    looking = asyncio.create_task(_look_on(one, 0, Logs(JsonLines(said))))
+    looking = asyncio.create_task(_check_periodically(one, 0, Logs(JsonLines(said))))
     await asyncio.wait_for(over.wait(), HANG_SECONDS)
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
@@ -493,7 +493,7 @@ async def test_a_trouble_is_told_once_until_it_is_over_and_a_defect_ends_nothing
     assert [(line["level"], line["msg"]) for line in lines][:6] == [
         ("info", "written"),
         ("warning", "away"),
-        ("warning", "a look failed: ValueError('a defect')"),
+        ("warning", "check failed: ValueError('a defect')"),
         ("info", "recovered"),
         ("warning", "away"),
         ("info", "recovered"),

@@ -1,4 +1,4 @@
-"""What a command reads is bounded, and a key that stands twice is refused."""
+"""What a command reads is bounded, and a key that is duplicated is refused."""
 
 from pathlib import Path
 
@@ -58,13 +58,13 @@ def test_there_is_one_bound() -> None:
 
 TWICE = {
     "kind: Pod\nmetadata: {name: p}\nspec:\n  nodeSelector: {}\n  nodeSelector: {a: b}\n": (
-        'pod: line 5, column 3: the key "nodeSelector" stands twice'
+        'pod: line 5, column 3: the key "nodeSelector" is duplicated'
     ),
     "{kind: Pod, metadata: {name: p}, spec: {}}\n---\nkind: Pod\nmetadata:\n  labels: {a: b, 'a': c}\n": (
-        'pod: document 2: line 5, column 18: the key "a" stands twice'
+        'pod: document 2: line 5, column 18: the key "a" is duplicated'
     ),
     '{"kind": "Pod", "metadata": {"name": "p", "labels": {"z": "1", "a": "1", "a": "2"}}, "spec": {}}': (
-        'pod: the key "a" stands twice in one object, which begins with "z", "a"'
+        'pod: the key "a" is duplicated in one object, which begins with "z", "a"'
     ),
 }
 

@@ -172,7 +172,7 @@ async def test_a_batch_of_which_nothing_may_be_pushed_is_refused_with_the_same_w
             await world.push((service, False), (service, False))
         said.add(str(caught.value).replace(service, "SERVICE"))
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
-    assert said == {f"[0].service: SERVICE: no service of this name hears 'edge': {remedy}"}
+    assert said == {f"[0].service: SERVICE: no service of this name accepts outcomes from 'edge': {remedy}"}
     await world.buffer.flush()
     assert world.store.heard == []
 

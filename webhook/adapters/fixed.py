@@ -38,7 +38,7 @@ class FixedNamespaces:
     def labels(self, namespace: str) -> Mapping[str, str] | None:
         return self._labels.get(namespace)
 
-    async def look(self, namespace: str) -> Mapping[str, str] | None:
+    async def lookup(self, namespace: str) -> Mapping[str, str] | None:
         return self.labels(namespace)
 
     def update(self, labels: Mapping[str, Mapping[str, str]]) -> None:

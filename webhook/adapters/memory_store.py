@@ -77,8 +77,8 @@ class MemoryStore:
         self, plan: CounterPlan, starts: Sequence[Start]
     ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
         state, now_us = self._state(plan), self._clock.now_us()
-        told = [breaker_operations.started(state, plan, start, now_us) for start in starts]
-        return [settlement for settlement, _ in told], [move for _, moves in told for move in moves]
+        results = [breaker_operations.started(state, plan, start, now_us) for start in starts]
+        return [settlement for settlement, _ in results], [move for _, moves in results for move in moves]
 
     async def suppress_quota_events(self, plan: CounterPlan, sources: Sequence[str]) -> None:
         breaker_operations.suppress_quota_events(self._state(plan, keep=True), plan, sources, self._clock.now_us())

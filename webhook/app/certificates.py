@@ -19,7 +19,7 @@ _SERVING_SETTLE_MAX = timedelta(minutes=1)
 """API servers observe a change of a webhook configuration within seconds; a minute is slack."""
 _CLIENT_SETTLE_MAX = timedelta(minutes=5)
 """A mounted Secret is updated in a Pod within two minutes, and the server checks it every five seconds."""
-_LOOKS_A_LIFE = 30
+_CHECKS_PER_LIFETIME = 30
 _AUDIENCE = "podgate"
 
 
@@ -46,13 +46,12 @@ class CertificateController:
         """Maintain the certificates while `is_leader`, until cancelled."""
         from certs.cluster import loop  # noqa: PLC0415  its libraries take long to load
 
-        told = loop.TaskReports(self._done, self._error, self._recovered, self._kept, self._reset)
+        reports = loop.TaskReports(self._done, self._error, self._recovered, self._kept, self._reset)
         lives = [timedelta(seconds=seconds) for seconds in _lives(self._settings)]
         for remark in () if self._settings.certificates is not Certificates.OWN else _plan(self._settings).remarks():
             self._logs.said("warning", "unusual certificate lifetimes", reason=remark)
-        await loop.run(
-            self._client, is_leader, tasks_of(self._settings), told, min(lives).total_seconds() / _LOOKS_A_LIFE
-        )
+        every_seconds = min(lives).total_seconds() / _CHECKS_PER_LIFETIME
+        await loop.run(self._client, is_leader, tasks_of(self._settings), reports, every_seconds)
 
     def shown(self) -> dict[str, Any]:
         return {

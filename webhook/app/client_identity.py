@@ -19,7 +19,7 @@ class ClientAuthentication:
     """Client authentication as configured. `loops` keep it current."""
 
     mode: ClientIdentity
-    door: AuthenticationStrategy
+    strategy: AuthenticationStrategy
     loops: tuple[Loop, ...] = ()
     authorities: ForwardedCaFile | None = None
 
@@ -51,5 +51,5 @@ def open_client_authentication(
     if settings.forwarded_ca is None:
         return ClientAuthentication(settings.client_identity, MutualTlsStrategy(callers.authenticator))
     authorities = ForwardedCaFile(settings.forwarded_ca, telemetry.watched_files("forwarded CAs"))
-    door = ForwardedCertificateStrategy(callers.authenticator, callers.identities, authorities, WallClock())
-    return ClientAuthentication(settings.client_identity, door, (authorities.run,), authorities)
+    strategy = ForwardedCertificateStrategy(callers.authenticator, callers.identities, authorities, WallClock())
+    return ClientAuthentication(settings.client_identity, strategy, (authorities.run,), authorities)

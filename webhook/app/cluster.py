@@ -34,7 +34,7 @@ Loop = Callable[[], Awaitable[None]]
 class OverridesSource:
     """The active overrides, the function that loads them at start, and the loops that keep them current."""
 
-    keeper: ActiveOverrides
+    active: ActiveOverrides
     refresh: Loop
     loops: tuple[Loop, ...]
 
@@ -136,21 +136,21 @@ def follow(
     else:
         overrides = _overrides_in(client, telemetry)
     active = _active(overrides)
-    keeper = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
     namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
     source: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
-        name, source = str(settings.policy), PolicyFile(settings.policy, keeper)
+        name, source = str(settings.policy), PolicyFile(settings.policy, current)
     else:
         name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
         reports = telemetry.watched("configmaps")
-        source = kubernetes.ConfigMapPolicy(client, keeper, reports=reports, keeps_last_good=keeps_last_good)
-    keeper.refresh_source = source.refresh
+        source = kubernetes.ConfigMapPolicy(client, current, reports=reports, keeps_last_good=keeps_last_good)
+    current.refresh_source = source.refresh
     loops = source.run, namespaces.run, *overrides.loops
     is_kept = settings.certificates is not Certificates.OFF or settings.token_issuer is not None
     return Sources(
         name,
-        keeper,
+        current,
         namespaces,
         overrides,
         active,
@@ -186,7 +186,7 @@ def report_events(client: "ApiClient", settings: ControllerSettings, telemetry: 
     """Report observations as Events too; return the loop that sends them."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
-    reports, on_result = telemetry.event_reports(), telemetry.metrics.event_told
+    reports, on_result = telemetry.event_reports(), telemetry.metrics.event_sent
     # A controller denies no requests: its Events are only about Podgate's own documents.
     where = "all namespaces" if isinstance(settings, Settings) else configmap.NAMESPACE
     sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result, where=where)
@@ -199,20 +199,20 @@ def _overrides_in(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     place = f"configmap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
-    keeper = ActiveOverrides(telemetry.observer, WallClock(), place)
-    source = kubernetes.ConfigMapOverrides(client, keeper, reports=telemetry.watched("overrides"))
-    return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
+    active = ActiveOverrides(telemetry.observer, WallClock(), place)
+    source = kubernetes.ConfigMapOverrides(client, active, reports=telemetry.watched("overrides"))
+    return OverridesSource(active, source.refresh, (source.run, active.run))
 
 
 def _overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
-    keeper = ActiveOverrides(telemetry.observer, WallClock(), str(path))
-    source = OverridesFile(path, keeper)
-    return OverridesSource(keeper, source.refresh, (source.run, keeper.run))
+    active = ActiveOverrides(telemetry.observer, WallClock(), str(path))
+    source = OverridesFile(path, active)
+    return OverridesSource(active, source.refresh, (source.run, active.run))
 
 
 def _active(overrides: OverridesSource) -> ActivePolicy:
-    active = ActivePolicy(overrides.keeper)
-    overrides.keeper.prepare = active.prepare_overrides
+    active = ActivePolicy(overrides.active)
+    overrides.active.prepare = active.prepare_overrides
     return active
 
 
@@ -229,13 +229,13 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     else:
         overrides = OverridesSource(ActiveOverrides(telemetry.observer, WallClock()), nothing, ())
     active = _active(overrides)
-    keeper = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
-    source = PolicyFile(settings.policy, keeper)
-    keeper.refresh_source = source.refresh
+    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    source = PolicyFile(settings.policy, current)
+    current.refresh_source = source.refresh
     loops = source.run, *overrides.loops
     return Sources(
         str(settings.policy),
-        keeper,
+        current,
         FixedNamespaces(),
         overrides,
         active,

@@ -95,8 +95,8 @@ class ControllerProcess:
 
     def _certificates(self) -> tuple[Loop, ...]:
         """Return the loop that maintains certificates. It needs neither policy nor store: new servers wait for it."""
-        keeper = self._sources.certificates
-        return (partial(keeper.run, lambda: not self._lease.obstacle),) if keeper is not None else ()
+        certificates = self._sources.certificates
+        return (partial(certificates.run, lambda: not self._lease.obstacle),) if certificates is not None else ()
 
     async def _lead(self) -> None:
         await self._lease.lead(self._work)
@@ -133,7 +133,7 @@ class ControllerProcess:
         return await asyncio.to_thread(self._telemetry.metrics.render)
 
     async def _status(self) -> bytes:
-        sources, keeper = self._sources, self._sources.certificates
+        sources, certificates = self._sources, self._sources.certificates
         status = ControllerStatus(
             version=VERSION,
             waits_for=self._lease.obstacle,
@@ -143,7 +143,7 @@ class ControllerProcess:
             errors=sources.policies.last_errors(),
             store=StoreStatus("redis", self._telemetry.store_trouble),
             watches=self._telemetry.watches,
-            certificates=keeper.shown() if keeper is not None else None,
+            certificates=certificates.shown() if certificates is not None else None,
             not_ready=self._unready(),
         )
         return msgspec.json.encode(controller_document(status))

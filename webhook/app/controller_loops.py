@@ -22,7 +22,7 @@ def controller(
     """Return a controller, which runs while it leads; `ticks`: it also advances breakers, as a server does."""
     in_force = sources.compiled
     reports, asked = telemetry.controller_reports(), _asked(sources)
-    beside = [_hands(sources, ledger, telemetry, in_force).run]
+    beside = [_override_enforcer(sources, ledger, telemetry, in_force).run]
     if ticks:
         beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.transitioned).run)
     if sources.board is not None:
@@ -36,18 +36,18 @@ def manual_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tupl
     """Return the controller's loops that a server runs itself without a cluster."""
     in_force = sources.compiled
     resets = CounterResets(ledger, in_force, _asked(sources))
-    return resets.run, _hands(sources, ledger, telemetry, in_force).run
+    return resets.run, _override_enforcer(sources, ledger, telemetry, in_force).run
 
 
-def _hands(
+def _override_enforcer(
     sources: Sources, ledger: Ledger, telemetry: Telemetry, in_force: Callable[[], CompiledPolicy | None]
 ) -> OverrideEnforcer:
     def asked() -> dict[str, int]:
-        return overrides.breaker_resets(sources.overrides.keeper.current().all(), _WALL.now_us())
+        return overrides.breaker_resets(sources.overrides.active.current().all(), _WALL.now_us())
 
     return OverrideEnforcer(ledger, ledger.last_breaker, in_force, asked, telemetry.observer.transitioned)
 
 
 def _asked(sources: Sources) -> Callable[[], Iterable[overrides.WindowReset]]:
     """Return a function that returns the resets requested by live overrides."""
-    return lambda: overrides.resets(sources.overrides.keeper.current().all(), _WALL.now_us())
+    return lambda: overrides.resets(sources.overrides.active.current().all(), _WALL.now_us())

@@ -32,16 +32,16 @@ async def open_credentials(kubeconfig: Path | None) -> AsyncIterator[Credentials
         await client.close()
 
 
-async def check_until_signalled(look: Callable[[], Awaitable[NodeCheck]], every_seconds: float) -> None:
+async def check_until_signalled(check: Callable[[], Awaitable[NodeCheck]], every_seconds: float) -> None:
     """Check periodically, and log changes and errors, until SIGTERM or SIGINT."""
     asked, _ = stop_signals()
-    looking = asyncio.create_task(_look_on(look, every_seconds, Logs()))
+    checking = asyncio.create_task(_check_periodically(check, every_seconds, Logs()))
     await asked.wait()
-    looking.cancel()
-    await asyncio.gather(looking, return_exceptions=True)
+    checking.cancel()
+    await asyncio.gather(checking, return_exceptions=True)
 
 
-async def _look_on(look: Callable[[], Awaitable[NodeCheck]], every_seconds: float, logs: Logs) -> None:
+async def _check_periodically(check: Callable[[], Awaitable[NodeCheck]], every_seconds: float, logs: Logs) -> None:
     def warn(errors: Iterable[str]) -> None:
         for error in errors:
             logs.said("warning", error)
@@ -53,9 +53,9 @@ async def _look_on(look: Callable[[], Awaitable[NodeCheck]], every_seconds: floa
     )
     while True:
         try:
-            found = await look()
+            found = await check()
         except Exception as error:  # noqa: BLE001  a defect here must not let the credentials expire
-            found = NodeCheck(errors=(f"a look failed: {error!r}",))
+            found = NodeCheck(errors=(f"check failed: {error!r}",))
         for line in found.done:
             logs.said("info", line)
         if found.errors:

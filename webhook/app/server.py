@@ -67,7 +67,7 @@ class ServerProcess:
         )
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
         self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
-        self._door = open_client_authentication(settings, telemetry, self._callers)
+        self._authentication = open_client_authentication(settings, telemetry, self._callers)
         telemetry.metrics.reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
         reviewer = PolicyWebhook(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
@@ -76,7 +76,7 @@ class ServerProcess:
         receiver = OutcomeEndpoint(self._sources.compiled, self._outcomes, clock, outcome_reports)
         self._guard = self._connection_guard()
         endpoint = AdmissionEndpoint(
-            self._interceptor, reviewer, receiver, self._door.door, self._guard, observer, limits
+            self._interceptor, reviewer, receiver, self._authentication.strategy, self._guard, observer, limits
         )
         telemetry.metrics.watch_in_flight(lambda: endpoint.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
@@ -89,12 +89,12 @@ class ServerProcess:
             telemetry,
             self._tls,
             self._obstacles,
-            self._door,
+            self._authentication,
         )
         self.server = Server(
             endpoint,
             self._guard,
-            plain_handler(shown.unready, shown.metrics, CONTENT_TYPE, shown.status, self._door.warning),
+            plain_handler(shown.unready, shown.metrics, CONTENT_TYPE, shown.status, self._authentication.warning),
             observer,
             ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
@@ -125,7 +125,7 @@ class ServerProcess:
             *self._sources.loops,
             *self._store.loops,
             *(self._callers.loops if self._callers is not None else ()),
-            *self._door.loops,
+            *self._authentication.loops,
             *self._tls.loops,
             *giving_back(),
             self._outcomes.run,
@@ -159,9 +159,10 @@ class ServerProcess:
         )
         self._tasks.append(asyncio.create_task(run_forever(self._readiness.run, self._logs)))
         self._begin_to_reconcile()
-        if self._door.warning:
+        if self._authentication.warning:
             self._logs.said(
-                "warning", f"{self._door.warning}: any client that reaches this port and knows the path is accepted"
+                "warning",
+                f"{self._authentication.warning}: any client that reaches this port and knows the path is accepted",
             )
         if self._settings.store == MEMORY:
             unseen = "" if lease is not None else "; without a cluster it does not see who else counts for itself"
@@ -175,9 +176,9 @@ class ServerProcess:
             loops = (controller(self._sources, pods, ledger, self._clock, self._telemetry).run,)
         elif self._sources.is_alone:
             loops = manual_loops(self._sources, ledger, self._telemetry)
-        lease, keeper = self._sources.lease, self._sources.certificates
-        if lease is not None and keeper is not None:
-            loops = (*loops, partial(keeper.run, lambda: not lease.obstacle))
+        lease, certificates = self._sources.lease, self._sources.certificates
+        if lease is not None and certificates is not None:
+            loops = (*loops, partial(certificates.run, lambda: not lease.obstacle))
         self._tasks += [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
     def _obstacles(self) -> list[str]:

@@ -42,7 +42,7 @@ class StatusPage:
         self._clock = clock
         self._sources = sources
         self._policies = sources.policies
-        self._overrides = sources.overrides.keeper
+        self._overrides = sources.overrides.active
         self._store = store
         self._interceptor = interceptor
         self._telemetry = telemetry

@@ -8,7 +8,7 @@ from webhook.adapters.logs import Logs
 from webhook.support.condition import Condition
 
 _AGAIN_SECONDS = 1.0
-_LOOK_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
 
 
 async def run_forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
@@ -50,10 +50,10 @@ class ReadinessLog:
     async def run(self) -> None:
         """Check until cancelled."""
         while True:
-            self.look()
-            await asyncio.sleep(_LOOK_SECONDS)
+            self.check()
+            await asyncio.sleep(_CHECK_SECONDS)
 
-    def look(self) -> None:
+    def check(self) -> None:
         reasons = tuple(self._unready())
         if self._leaving in reasons:
             return

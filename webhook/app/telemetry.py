@@ -252,7 +252,7 @@ class Telemetry:
             on_label_ignored=ledger.label_ignored,
             on_drift=ledger.drifted,
             on_watched=ledger.watched,
-            on_started=lambda service, result: outcomes.heard(service, OutcomeSource.POD_START, result),
+            on_started=lambda service, result: outcomes.recorded(service, OutcomeSource.POD_START, result),
             on_start_dropped=outcomes.dropped,
             on_quota_events_suppressed=ledger.excused,
             on_transition=self.observer.transitioned,
@@ -261,8 +261,8 @@ class Telemetry:
     def outcome_reports(self) -> OutcomeReports:
         """Return the callbacks for pushed outcomes."""
         outcomes = self.metrics.outcomes
-        reports = OutcomeReports(outcomes.heard, outcomes.dropped, outcomes.refused)
-        return reports if self._recorder is None else replace(reports, on_recorded=self._recorder.heard)
+        reports = OutcomeReports(outcomes.recorded, outcomes.dropped, outcomes.refused)
+        return reports if self._recorder is None else replace(reports, on_recorded=self._recorder.recorded)
 
     def shared_by(self, replicas: ReplicaAssignment) -> None:
         """Set the number of servers that share the limits while the store is unavailable."""

@@ -98,7 +98,7 @@ def _chains(path: Path, content: bytes, *, may_have_expired: bool) -> ClientChai
     for authority in authorities:
         if (found := obstacle(authority)) is not None:
             raise UserError(
-                f"{path}: {authority.subject.rfc4514_string()} can verify nobody behind a proxy: {found}",
+                f"{path}: {authority.subject.rfc4514_string()} cannot verify certificates behind a proxy: {found}",
                 "give one with a P-256, P-384, P-521 or RSA (2048 bits or more) key and no critical extensions "
                 "such as certificatePolicies",
             )

@@ -28,5 +28,5 @@ class SecretPathStrategy:
         secret, _, route = path.removeprefix("/").rpartition("/")
         digest = sha256(secret.encode(errors="surrogatepass")).digest()
         if sum(compare_digest(digest, good) for good in self._digests.value) == 0:
-            raise AuthenticationError(AuthFailure.PATH, "a path that was told to nobody", status=404)
+            raise AuthenticationError(AuthFailure.PATH, "unknown path", status=404)
         return _CALLER, f"/{route}"

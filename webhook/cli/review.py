@@ -76,9 +76,9 @@ async def _evaluator(
         return
     if judge_by.policy is None:
         raise LookupError("neither a policy nor a server")
-    loaded, told = load_policy(judge_by.policy, Purpose.REVIEW), namespace_labels(judge_by.namespaces)
+    loaded, labels = load_policy(judge_by.policy, Purpose.REVIEW), namespace_labels(judge_by.namespaces)
     found = _objects(inputs)
-    offline = Offline(loaded, known_labels(told, found, summary.wrong))
+    offline = Offline(loaded, known_labels(labels, found, summary.wrong))
     yield found, Evaluator(offline.interceptor, offline.compiled)
 
 

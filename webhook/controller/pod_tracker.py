@@ -127,7 +127,7 @@ class PodTracker:
         if namespace not in self._labels:
             labels = self._namespaces.labels(namespace)
             if labels is None and compiled.matcher.needs_labels(namespace):
-                labels = await self._namespaces.look(namespace)
+                labels = await self._namespaces.lookup(namespace)
             self._labels[namespace] = labels
         return ownership.owned(pod, compiled, self._labels[namespace] or _NO_LABELS)
 

@@ -65,11 +65,11 @@ class Refunds:
             return 0  # existing Pods are not known yet
         tags = {plan.tag: plan for plan in compiled.plans.values()}
         self._absences = {tag: absences for tag, absences in self._absences.items() if tag in tags}
-        looks, self._first = self._timing.looks_per_round, self._first + 1
+        remaining, self._first = self._timing.lookups_per_round, self._first + 1
         first = self._first % len(tags)  # rotate which tag is first
         for plan in (*tags.values(), *tags.values())[first : first + len(tags)]:
             try:
-                looks -= await self._of_tag(plan, looks)
+                remaining -= await self._of_tag(plan, remaining)
             except StoreUnavailableError:
                 continue  # already reported; the next round retries
         return len(tags)

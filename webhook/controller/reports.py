@@ -58,5 +58,5 @@ class ControllerTiming:
     """Overdue Pods per tag and round."""
     tag_seconds: float = 0.01
     """Limits queries for overdue Pods to 100 tags per second."""
-    looks_per_round: int = 50
+    lookups_per_round: int = 50
     looks_at_once: int = 8

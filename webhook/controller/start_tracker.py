@@ -151,7 +151,7 @@ class StartTracker:
     def _overdue(self) -> list[tuple[str, _Start]]:
         now_us = self._clock.now_us()
         found: list[tuple[str, _Start]] = []
-        while self._due and self._due[0][0] < now_us and len(found) < self._timing.looks_per_round:
+        while self._due and self._due[0][0] < now_us and len(found) < self._timing.lookups_per_round:
             due_us, uid = heapq.heappop(self._due)
             start = self._pods.get(uid)
             if start is None or start.due_us != due_us:

@@ -48,7 +48,7 @@ async def run(folder: Path, redis: str | None, *, once: bool) -> None:
             try:
                 await _live(Story(folder, running, api), running, once=once)
             except aiohttp.ClientError as error:
-                raise UserError(f"the server went away: {error}\n{last_words(folder / 'server.log')}") from None
+                raise UserError(f"the server ended: {error}\n{last_words(folder / 'server.log')}") from None
             finally:
                 await api.close()
     except asyncio.CancelledError:
@@ -56,7 +56,7 @@ async def run(folder: Path, redis: str | None, *, once: bool) -> None:
 
 
 async def _live(story: "Story", running: Running, *, once: bool) -> None:
-    await story.tell()
+    await story.run()
     if once:
         return
     story.what_next()
@@ -84,7 +84,7 @@ class Story:
         self._running = running
         self._api = api
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         await self._who_may_call()
         await self._rewriting()
         await self._quota()

@@ -27,7 +27,7 @@ _AT_ONCE = 100
 
 _US = 1_000_000
 
-OnUnheard = Callable[[CounterPlan, Sequence[Outcomes]], None]
+OnUndelivered = Callable[[CounterPlan, Sequence[Outcomes]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class OutcomeAggregator:
         clock: Clock,
         observer: Observer,
         reports: OutcomeReports,
-        on_undelivered: OnUnheard | None = None,
+        on_undelivered: OnUndelivered | None = None,
     ) -> None:
         self._counters = counters
         self._clock = clock
@@ -77,7 +77,7 @@ class OutcomeAggregator:
             slot, begun_us = divmod(self._clock.now_us(), SLOT_US)
             await asyncio.sleep((SLOT_US - begun_us) / _US)
             async with self._flushing:
-                while await self._tell_next(max(slot + 1, self._clock.now_us() // SLOT_US)):
+                while await self._record_next(max(slot + 1, self._clock.now_us() // SLOT_US)):
                     pass
                 if not self._sums:
                     self._some.clear()
@@ -85,32 +85,32 @@ class OutcomeAggregator:
     async def flush(self) -> None:
         """Record all pending sums now, after a recording in progress."""
         async with self._flushing:
-            while await self._tell_next():
+            while await self._record_next():
                 pass
 
-    async def _tell_next(self, before_slot: int | None = None) -> bool:
+    async def _record_next(self, before_slot: int | None = None) -> bool:
         """Record the oldest sums of each service: none waits for a busy one. Return False if there were none."""
         waiting = self._sums.take(_AT_ONCE, before_slot)
         for start in range(0, len(waiting), _AT_ONCE):
-            await asyncio.gather(*(self._tell(service) for service in waiting[start : start + _AT_ONCE]))
+            await asyncio.gather(*(self._record(service) for service in waiting[start : start + _AT_ONCE]))
         return bool(waiting)
 
-    async def _tell(self, waiting: PendingOutcomes) -> None:
+    async def _record(self, waiting: PendingOutcomes) -> None:
         """Record one service's sums. If the store does not respond, all pending sums of the service are unheard."""
         (plan, sums), now_us = waiting, self._clock.now_us()
-        told = [of.outcomes(now_us) for of in sums]
+        outcomes = [of.outcomes(now_us) for of in sums]
         try:
-            transitions = await self._counters.record_outcomes(plan, told)
+            transitions = await self._counters.record_outcomes(plan, outcomes)
         except StoreUnavailableError:
-            self._on_undelivered(plan, [*told, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
+            self._on_undelivered(plan, [*outcomes, *(of.outcomes(now_us) for of in self._sums.take_of(plan))])
             return
-        self._heard(plan, sums)
-        self._reports.on_recorded(plan.service, told)
+        self._recorded(plan, sums)
+        self._reports.on_recorded(plan.service, outcomes)
         for transition in transitions:
             self._observer.transitioned(transition)
         await asyncio.sleep(0)  # yield: an in-process store does not
 
-    def _heard(self, plan: CounterPlan, sums: Sequence[Sum]) -> None:
+    def _recorded(self, plan: CounterPlan, sums: Sequence[Sum]) -> None:
         for result, count in ((OK, sum(of.succeeded for of in sums)), (ERROR, sum(of.failed for of in sums))):
             if count:
                 self._reports.on_heard(plan.service, OutcomeSource.PUSHED, result, count)

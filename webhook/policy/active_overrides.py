@@ -9,7 +9,7 @@ from webhook.core.overrides import LiveOverrides, Override
 from webhook.core.overrides_document import OverridesDocument, load
 from webhook.ports import Clock, Observer
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _NEVER_US = 1 << 63
 
 
@@ -54,7 +54,7 @@ class ActiveOverrides:
         """End entries even without reviews, until cancelled."""
         while True:
             self.current()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
 
     async def on_document(self, raw: bytes, place: str) -> bool:
         """Check and load a document; b"" means that there is none. Return whether the newest document is valid."""

@@ -54,7 +54,7 @@ class PodWatch(Protocol):
         """The part delivered without a gap, None for nothing."""
         ...
 
-    async def run(self, taker: PodEventHandler) -> None:
+    async def run(self, handler: PodEventHandler) -> None:
         """Watch until cancelled."""
         ...
 

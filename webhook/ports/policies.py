@@ -56,7 +56,7 @@ class NamespaceLabels(Protocol):
         """Return its labels as cached; None for an unknown Namespace."""
         ...
 
-    async def look(self, namespace: str) -> Mapping[str, str] | None:
+    async def lookup(self, namespace: str) -> Mapping[str, str] | None:
         """Query the API server once; None if the Namespace does not exist or no response arrives in time."""
         ...
 

@@ -129,7 +129,7 @@ def _address(text: str, default_port: int, form: str) -> RedisAddress:
         except ValueError:
             closed = ""
         if not closed or (port and not port.startswith(":")):
-            raise ValueError(f"{form}; an IPv6 address stands in brackets, such as [::1]:6379")
+            raise ValueError(f"{form}; write an IPv6 address in brackets, such as [::1]:6379")
         port = port.removeprefix(":")
     else:
         host, _, port = text.partition(":")

@@ -29,8 +29,8 @@ def _setting(
     An `optional` setting may be None; one that may hold a `secret`, such as a URL with a password, is shown masked.
     A setting is an error under a `--client-identity` that is not in `modes`. `reduced` is its default in that mode.
     """
-    told = {"read": read, "meaning": meaning, "default": default, "optional": optional, "secret": secret}
-    return field(metadata={**told, "modes": modes, "reduced": reduced or default}, repr=not secret)
+    metadata = {"read": read, "meaning": meaning, "default": default, "optional": optional, "secret": secret}
+    return field(metadata={**metadata, "modes": modes, "reduced": reduced or default}, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

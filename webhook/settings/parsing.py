@@ -54,14 +54,14 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
         ]
     if {"ordinal", "replicas"} <= values.keys() and values["ordinal"] >= (values["replicas"] or 1):
         source, _ = _source("ordinal", flags, environment)
-        told = values["replicas"]
-        remedy = f"write a number below --replicas, {told}" if told else "give --replicas too, a number above it"
+        given = values["replicas"]
+        remedy = f"write a number below --replicas, {given}" if given else "give --replicas too, a number above it"
         mistakes.append(f"{source}: '{values['ordinal']}': {remedy}")
     if issubclass(kind, Settings):
         mistakes += _key_mistakes(values, flags, environment)
     mistakes += _certificate_mistakes(kind, values, flags, environment)
-    told = [_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
-    if told == [None, None] and not in_cluster(environment):
+    given = [_source(name, flags, environment)[1] for name in ("policy", "kubeconfig")]
+    if given == [None, None] and not in_cluster(environment):
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
         mistakes.insert(0, f"--policy: missing, and this is no Pod with a service account's token: {remedy}")
     known = {variable_of(item.name) for item in fields(Settings)}
@@ -140,10 +140,10 @@ def _certificate_mistakes(
     mistakes = []
     for name in ("certificates", "token_issuer"):
         source, _ = _source(name, flags, environment)
-        keeper = values.get(name)
-        if keeper in {None, Certificates.OFF}:
+        certificates = values.get(name)
+        if certificates in {None, Certificates.OFF}:
             continue
-        shown = value_shown(str(keeper))
+        shown = value_shown(str(certificates))
         if _source("kubeconfig", flags, environment)[1] is None and not in_cluster(environment):
             mistakes.append(f"{source}: {shown!r}: there is no cluster to keep them in: give a --kubeconfig")
         if kind is Settings and values.get("store", MEMORY) != MEMORY:
@@ -166,18 +166,18 @@ def _caller_mistakes(
 ) -> list[str]:
     """Return the mistakes in the renewal of the API server's certificate and token."""
     mistakes = []
-    keeper = values.get("certificates")
-    if values.get("caller_ports") is not None and keeper is not None:
+    certificates = values.get("certificates")
+    if values.get("caller_ports") is not None and certificates is not None:
         source, text = _source("caller_ports", flags, environment)
-        if keeper is not Certificates.OWN:
+        if certificates is not Certificates.OWN:
             remedy = "leave it out, or have us keep the certificates"
-            mistakes.append(f"{source}: '{text}': belongs to --certificates own, and this is {keeper}: {remedy}")
+            mistakes.append(f"{source}: '{text}': belongs to --certificates own, and this is {certificates}: {remedy}")
         elif (lives := values.get("client_lifetime_seconds", math.inf)) < _TURNING_LIFETIME_SECONDS_MIN:
             source, _ = _source("client_lifetime_seconds", flags, environment)
             why = "kube-apiserver has a new certificate in both places only after minutes"
             remedy = "write 12m or more, or leave --caller-ports out"
             mistakes.append(f"{source}: {lives:g}s, too short for --caller-ports: {why}: {remedy}")
-    if values.get("token_issuer") is not None and keeper is Certificates.CERT_MANAGER:
+    if values.get("token_issuer") is not None and certificates is Certificates.CERT_MANAGER:
         source, text = _source("token_issuer", flags, environment)
         instead = "the cluster's own tokens (--cluster-keys true, podgate apiserver-files --token cluster)"
         remedy = f"leave it out, and take {instead}"

@@ -178,7 +178,7 @@ def name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ValueError("write a name of small letters, digits and dashes, such as prod-eu-1")
     if text == "fleet":
-        raise ValueError("it stands for all clusters on one Redis: choose another name, such as prod-eu-1")
+        raise ValueError("it is reserved for all clusters on one Redis: choose another name, such as prod-eu-1")
     return text
 
 

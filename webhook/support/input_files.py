@@ -22,11 +22,11 @@ _LARGEST_VALUES = 1_000_000
 _KEYS_SHOWN = 3
 
 
-class _TwiceError(Exception):
+class _DuplicateKeyError(Exception):
     """A duplicate key in a JSON object: parsers differ in which value they use."""
 
 
-class _YamlTwiceError(yaml.MarkedYAMLError):
+class _YamlDuplicateKeyError(yaml.MarkedYAMLError):
     """The same in YAML."""
 
 
@@ -41,8 +41,8 @@ class _Loader(yaml.SafeLoader):
         seen = set[str]()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                problem = f"the key {sanitize.value(key.value)} stands twice"
-                raise _YamlTwiceError(problem=problem, problem_mark=key.start_mark)
+                problem = f"the key {sanitize.value(key.value)} is duplicated"
+                raise _YamlDuplicateKeyError(problem=problem, problem_mark=key.start_mark)
             seen.add(str(key.value))
         return node
 
@@ -105,7 +105,7 @@ def documents(path: Path) -> list[Any]:
     try:
         # `kubectl get -o json` writes large files, and YAML is parsed a hundred times as slowly.
         return [_json(text)]
-    except _TwiceError as error:
+    except _DuplicateKeyError as error:
         raise UserError(f"{path}: {error}", "keep one of the two") from None
     except (msgspec.MsgspecError, RecursionError, ValueError):
         pass
@@ -144,14 +144,14 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
     keys = [key for key, _ in pairs]
     key = next(key for index, key in enumerate(keys) if key in keys[:index])
     beside = ", ".join(map(sanitize.value, list(dict.fromkeys(keys))[:_KEYS_SHOWN]))
-    raise _TwiceError(f"the key {sanitize.value(key)} stands twice in one object, which begins with {beside}")
+    raise _DuplicateKeyError(f"the key {sanitize.value(key)} is duplicated in one object, which begins with {beside}")
 
 
 def _no_yaml(error: yaml.YAMLError, text: str, path: Path, before: int) -> UserError:
     """Return the error of a YAML syntax error; `before` is the number of valid documents before it."""
     which = f"{path}: document {before + 1}" if before else str(path)
     found = in_words(error, text)
-    if isinstance(error, _YamlTwiceError):
+    if isinstance(error, _YamlDuplicateKeyError):
         found = found._replace(reason=str(error.problem), remedy="keep one of the two")
     return UserError(f"{which}: line {found.line}, column {found.column}: {found.reason}", found.remedy)
 

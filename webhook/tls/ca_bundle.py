@@ -24,7 +24,7 @@ class CaBundle:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Probe:
     served: ssl.SSLContext
     bundle: CaBundle
     second: int
@@ -43,16 +43,16 @@ class CaBundleFile(WatchedFile[CaBundle]):
         super().__init__([path], _FILE_BYTES_MAX, lambda contents: _bundle(path, contents[0]), on_reading)
         self._path = path
         self._served = served
-        self._looked: _Look | None = None
+        self._probed: _Probe | None = None
 
     def obstacle(self) -> str | None:
         """Return why the API server would reject the serving certificate, or None. At most one handshake per second."""
-        served, second, looked = self._served(), int(time.time()), self._looked
-        if looked is None or (looked.served, looked.bundle, looked.second) != (served, self.value, second):
-            looked = self._looked = _Look(served, self.value, second, self._look(served))
-        return looked.obstacle
+        served, second, probed = self._served(), int(time.time()), self._probed
+        if probed is None or (probed.served, probed.bundle, probed.second) != (served, self.value, second):
+            probed = self._probed = _Probe(served, self.value, second, self._probe(served))
+        return probed.obstacle
 
-    def _look(self, served: ssl.SSLContext) -> str | None:
+    def _probe(self, served: ssl.SSLContext) -> str | None:
         try:
             probe_handshake(served, self.value.client)
         except ssl.SSLError as error:

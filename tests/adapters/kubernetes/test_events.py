@@ -160,7 +160,7 @@ async def test_it_is_one_for_each_controller_reason_and_minute(world: World) -> 
     assert len(told) == 8
 
 
-async def test_another_server_that_tells_the_same_finds_it_told(world: World) -> None:
+async def test_another_server_that_tells_the_same_finds_it_seen(world: World) -> None:
     one, other = world.teller(), world.teller(instance="podgate-1")
     one.events.reviewed(denied())
     await one.until("written")
@@ -384,14 +384,14 @@ async def test_what_was_dropped_may_be_told_by_a_later_denial_of_the_minute(
 async def test_the_memory_of_a_minute_is_bounded_and_gone_with_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observer, "TOLD_MAX", 2)
+    monkeypatch.setattr(observer, "SEEN_MAX", 2)
     teller = world.teller()
     for number in range(4):
         teller.events.reviewed(denied(QUOTA_DENIED, owner(f"rs-{number}")))
     await teller.until("dropped", "dropped", "written", "written")
     teller.events.reviewed(denied(QUOTA_DENIED, owner("rs-3"), after_ns=MINUTE_NS))
     await teller.until("dropped", "dropped", "written", "written", "written")
-    assert len(teller.events._told) == 1
+    assert len(teller.events._seen) == 1
 
 
 def test_a_burst_goes_at_once_and_the_rest_at_its_pace() -> None:

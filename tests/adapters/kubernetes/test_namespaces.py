@@ -71,7 +71,7 @@ async def test_what_vanished_while_the_watch_was_cut_is_gone(known: Known) -> No
 
 
 async def test_a_look_finds_what_the_cache_does_not_know_and_it_stays_known(known: Known) -> None:
-    assert await known.source.look("payments") == {"tier": "prod"}
+    assert await known.source.lookup("payments") == {"tier": "prod"}
     assert known.source.labels("payments") == {"tier": "prod"}
     await known.watching()
     known.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
@@ -79,13 +79,13 @@ async def test_a_look_finds_what_the_cache_does_not_know_and_it_stays_known(know
 
 
 async def test_a_look_asks_for_that_one_by_a_list_and_needs_no_right_of_its_own(known: Known) -> None:
-    await known.source.look("payments")
+    await known.source.lookup("payments")
     [seen] = known.fake.seen
     assert (seen.verb, seen.path, seen.query) == ("list", NAMESPACES, {"fieldSelector": "metadata.name=payments"})
 
 
 async def test_a_look_for_what_is_not_there_finds_nothing(known: Known) -> None:
-    assert await known.source.look("orders") is None
+    assert await known.source.lookup("orders") is None
     assert known.source.labels("orders") is None
     assert known.troubles == []
 
@@ -94,21 +94,21 @@ async def test_a_look_for_what_is_not_there_finds_nothing(known: Known) -> None:
     "name", ["", "-a", "a-", "A", "a" * 64, "a/../b", "a,metadata.name!=b", "a\n", "a b", "a=b", "\u00e4"]
 )
 async def test_what_cannot_be_a_name_is_not_asked_for(known: Known, name: str) -> None:
-    assert await known.source.look(name) is None
+    assert await known.source.lookup(name) is None
     assert known.fake.seen == []
 
 
 async def test_looks_for_one_name_share_one_request(known: Known) -> None:
-    found = await asyncio.gather(*(known.source.look("payments") for _ in range(20)))
+    found = await asyncio.gather(*(known.source.lookup("payments") for _ in range(20)))
     assert found == [{"tier": "prod"}] * 20
     assert len(known.fake.seen) == 1
-    await asyncio.gather(known.source.look("orders"), known.source.look("stock"))
+    await asyncio.gather(known.source.lookup("orders"), known.source.lookup("stock"))
     assert len(known.fake.seen) == 3
 
 
 async def test_a_caller_that_gives_up_does_not_stop_the_look(known: Known) -> None:
-    impatient = asyncio.create_task(known.source.look("payments"))
-    patient = asyncio.create_task(known.source.look("payments"))
+    impatient = asyncio.create_task(known.source.lookup("payments"))
+    patient = asyncio.create_task(known.source.lookup("payments"))
     await asyncio.sleep(0)
     impatient.cancel()
     assert await patient == {"tier": "prod"}
@@ -129,22 +129,22 @@ async def test_a_look_without_an_answer_finds_nothing_in_time_and_is_told_once(
 ) -> None:
     known = Known(fake, client, loops, replace(QUICK, look_seconds=0.1))
     fake.always["list"] = fault
-    assert await known.source.look("payments") is None
-    assert await known.source.look("orders") is None
+    assert await known.source.lookup("payments") is None
+    assert await known.source.lookup("orders") is None
     [trouble] = known.troubles
     assert trouble.startswith("cannot look up a namespace: ")
     assert words in trouble
     del fake.always["list"]
-    assert await known.source.look("payments") == {"tier": "prod"}
+    assert await known.source.lookup("payments") == {"tier": "prod"}
     fake.next("list", fault)
-    assert await known.source.look("orders") is None
+    assert await known.source.lookup("orders") is None
     assert len(known.troubles) == 2, "it had been over"
 
 
 async def test_a_refusal_that_repeats_the_name_is_told_once_all_the_same(known: Known) -> None:
     for name in ("orders", "stock"):
         known.fake.next("list", refuse(403, f'namespaces "{name}" is forbidden: User "u" cannot list'))
-        assert await known.source.look(name) is None
+        assert await known.source.lookup(name) is None
     [trouble] = known.troubles
     assert trouble.startswith('cannot look up a namespace: HTTP 403: namespaces is forbidden: User "u" cannot list: ')
 
@@ -158,7 +158,7 @@ async def test_what_the_watch_has_brought_meanwhile_is_newer_than_what_a_look_fo
         return answer
 
     known.fake.next("list", slow)
-    look = asyncio.create_task(known.source.look("payments"))
+    look = asyncio.create_task(known.source.lookup("payments"))
     await until(lambda: len(known.fake.seen) == 1)
     known.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
     await known.watching()
@@ -171,7 +171,7 @@ async def test_stopping_does_not_wait_for_a_look(fake: FakeApiServer, client: An
     known = Known(fake, client, loops, replace(QUICK, look_seconds=3600))
     await known.watching()
     known.fake.next("list", hang)
-    look = asyncio.create_task(known.source.look("orders"))
+    look = asyncio.create_task(known.source.lookup("orders"))
     await until(lambda: known.fake.verbs().count("list") == 2)
     await loops.stop()
     assert await look is None

@@ -29,7 +29,7 @@ class Namespaces:
     def labels(self, namespace: str) -> Mapping[str, str] | None:
         return self._cached.get(namespace)
 
-    async def look(self, namespace: str) -> Mapping[str, str] | None:
+    async def lookup(self, namespace: str) -> Mapping[str, str] | None:
         self.looked.append(namespace)
         return self._live.get(namespace)
 

@@ -40,12 +40,12 @@ class ClusterCredentials:
             found = decoded(await answer(self._client, "GET", f"{_CORE}/secrets/{name}", self._seconds), _Secret)
             return {key: base64.b64decode(text, validate=True) for key, text in (found.data or {}).items()}
         except (ApiError, binascii.Error) as error:
-            told = (
+            reason = (
                 error.describe(f"get secrets named {name} in {NAMESPACE}")
                 if isinstance(error, ApiError)
                 else str(error)
             )
-            raise UserError(f"secret {NAMESPACE}/{name}: cannot be read: {told}") from None
+            raise UserError(f"secret {NAMESPACE}/{name}: cannot be read: {reason}") from None
 
     async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
         """Return a token of the cluster's own issuer, for a service account in Podgate's namespace."""
@@ -58,6 +58,6 @@ class ClusterCredentials:
         try:
             made = decoded(await answer(self._client, "POST", path, self._seconds, body=body), _TokenRequest)
         except ApiError as error:
-            told = error.describe(f"create serviceaccounts/token of {account} in {NAMESPACE}")
-            raise UserError(f"serviceaccount {NAMESPACE}/{account}: no token: {told}") from None
+            reason = error.describe(f"create serviceaccounts/token of {account} in {NAMESPACE}")
+            raise UserError(f"serviceaccount {NAMESPACE}/{account}: no token: {reason}") from None
         return made.status.token

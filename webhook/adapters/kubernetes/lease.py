@@ -181,12 +181,14 @@ class Lease:
 
     async def _take(self, found: LeaseObject) -> _Obstacle | None:
         if self._lives(found):
-            return _Obstacle(f"{PLACE} is held by {found.told()}", holder=found.holder)
+            return _Obstacle(f"{PLACE} is held by {found.described()}", holder=found.holder)
         return await self._put_name(found)
 
     async def _renew(self, found: LeaseObject) -> _Obstacle | None:
         if found.holder not in {"", self.identity}:
-            return _Obstacle(f"{PLACE} was not renewed in time, and is held by {found.told()}", holder=found.holder)
+            return _Obstacle(
+                f"{PLACE} was not renewed in time, and is held by {found.described()}", holder=found.holder
+            )
         return await self._put_name(found)
 
     async def _put_name(self, found: LeaseObject) -> _Obstacle | None:
@@ -196,7 +198,7 @@ class Lease:
             self._renewed_at = began_at
             self._found_notes = found.whole["metadata"].get("annotations") or {}
             return None
-        return _Obstacle(f"{PLACE} was written by somebody else at the same moment")
+        return _Obstacle(f"{PLACE} was changed by another writer at the same time")
 
     def _noted(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the Lease with this process's annotations added."""

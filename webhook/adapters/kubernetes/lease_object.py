@@ -62,9 +62,9 @@ class LeaseObject:
         """Return since when the Lease is unchanged, given the former sight of it."""
         return former if former is not None and former.version == self.version else Sight(self.version, now_seconds)
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Describe the holder and since when it holds the Lease, by the holder's clock."""
-        return f"{self.holder} since {self.spec.acquire_time or 'a time that is not told'}"
+        return f"{self.holder} since {self.spec.acquire_time or 'an unknown time'}"
 
     def renewed_at(self) -> datetime | None:
         """Return when the holder last renewed the Lease, by the holder's clock; None if absent or invalid."""

@@ -37,34 +37,34 @@ class WatchedNamespaces:
         self._client = client
         self._timing = timing
         self._labels: dict[str, Mapping[str, str]] = {}
-        self._looks: dict[str, asyncio.Task[Mapping[str, str] | None]] = {}
+        self._lookups: dict[str, asyncio.Task[Mapping[str, str] | None]] = {}
         self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
-        taker = WatchHandler(self._all, self._one)
-        self._watch = Watch(client, _NAMESPACES, taker, reports=reports, timing=timing)
+        handler = WatchHandler(self._all, self._one)
+        self._watch = Watch(client, _NAMESPACES, handler, reports=reports, timing=timing)
 
     def labels(self, namespace: str) -> Mapping[str, str] | None:
         return self._labels.get(namespace)
 
-    async def look(self, namespace: str) -> Mapping[str, str] | None:
+    async def lookup(self, namespace: str) -> Mapping[str, str] | None:
         """Look the Namespace up in the API server; None if it does not exist or the server does not answer in time."""
         if not _NAME.fullmatch(namespace):
             return None
-        look = self._looks.get(namespace)
-        if look is None:
-            look = self._looks[namespace] = asyncio.create_task(self._look(namespace), name="namespace-look")
-            look.add_done_callback(lambda _: self._looks.pop(namespace, None))
-        await asyncio.wait([look])  # unlike awaiting the task, a cancelled caller does not cancel it
-        return None if look.cancelled() else look.result()
+        lookup = self._lookups.get(namespace)
+        if lookup is None:
+            lookup = self._lookups[namespace] = asyncio.create_task(self._lookup(namespace), name="namespace-lookup")
+            lookup.add_done_callback(lambda _: self._lookups.pop(namespace, None))
+        await asyncio.wait([lookup])  # unlike awaiting the task, a cancelled caller does not cancel it
+        return None if lookup.cancelled() else lookup.result()
 
     async def run(self) -> None:
         """Watch until cancelled."""
         try:
             await self._watch.run()
         finally:
-            for look in self._looks.values():
-                look.cancel()
+            for lookup in self._lookups.values():
+                lookup.cancel()
 
-    async def _look(self, namespace: str) -> Mapping[str, str] | None:
+    async def _lookup(self, namespace: str) -> Mapping[str, str] | None:
         # A field selector: no path contains a caller's input, and the watch's permissions suffice.
         asked = replace(_NAMESPACES, object_name=namespace)
         try:

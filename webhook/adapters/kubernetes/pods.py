@@ -60,7 +60,7 @@ class WatchedPods:
         self._continuity = resume
         self._listed = 0
         """Version of the newest list."""
-        self._again = asyncio.Event()
+        self._relist = asyncio.Event()
         self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
 
     @property
@@ -68,13 +68,13 @@ class WatchedPods:
         return self._continuity
 
     def list_again(self) -> None:
-        self._again.set()
+        self._relist.set()
 
-    async def run(self, taker: PodEventHandler) -> None:
+    async def run(self, handler: PodEventHandler) -> None:
         """Watch until cancelled."""
         while True:
-            self._again.clear()
-            tasks = [asyncio.create_task(self._watch(taker).run()), asyncio.create_task(self._again.wait())]
+            self._relist.clear()
+            tasks = [asyncio.create_task(self._watch(handler).run()), asyncio.create_task(self._relist.wait())]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -97,47 +97,47 @@ class WatchedPods:
         self._lookup_failure.leave()
         return PodLookup(found.items[0] if found.items else None, number(found.version))
 
-    def _watch(self, taker: PodEventHandler) -> Watch[Pod]:
+    def _watch(self, handler: PodEventHandler) -> Watch[Pod]:
         async def page_by_page() -> Begun:
-            return await self._list(taker)
+            return await self._list(handler)
 
         async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
             if 0 < number(pod.metadata.resource_version) <= self._listed:
-                await taker.passed(pod)
+                await handler.passed(pod)
             else:
-                await taker.changed(pod, gone=gone)
+                await handler.changed(pod, gone=gone)
 
         async def everything(_: object) -> None:
             """Do nothing: the list is read in pages."""
 
-        told = WatchHandler(everything, one, self._reached, self._lost)
-        return Watch(self._client, _PODS, told, reports=self._reports, timing=self._timing, lister=page_by_page)
+        handlers = WatchHandler(everything, one, self._reached, self._lost)
+        return Watch(self._client, _PODS, handlers, reports=self._reports, timing=self._timing, lister=page_by_page)
 
-    async def _list(self, taker: PodEventHandler) -> Begun:
+    async def _list(self, handler: PodEventHandler) -> Begun:
         for _ in range(_LISTS_MAX - 1):
             try:
-                return await self._pages(taker)
+                return await self._pages(handler)
             except RefusedError as error:
                 if error.status != GONE:
                     raise
-        return await self._pages(taker)
+        return await self._pages(handler)
 
-    async def _pages(self, taker: PodEventHandler) -> Begun:
-        await taker.begin()
+    async def _pages(self, handler: PodEventHandler) -> Begun:
+        await handler.begin()
         page = await self._page("")
         since_us, version = self._clock.now_us(), number(page.metadata.resource_version)
         if not version:
             raise GarbledError("a list without a resourceVersion that is a number")
-        await taker.listed(page.items or ())
+        await handler.listed(page.items or ())
         while page.metadata.next:
             page = await self._page(page.metadata.next)
-            await taker.listed(page.items or ())
+            await handler.listed(page.items or ())
         # Updated only after the last page: a list that fails must not end the continuity.
         self._listed = version
         before = self._continuity
         if before is None or before.version > version:  # etcd restored from a backup: continuity restarts
             before = self._continuity = Continuity(version, since_us)
-        await taker.complete()
+        await handler.complete()
         return Begun(str(before.version), is_older=before.version < version)
 
     async def _page(self, after: str) -> Listed[Pod]:

@@ -55,8 +55,8 @@ class ConfigMapPolicy:
         self._timing = timing
         self._failure = Condition(reports.on_trouble, reports.on_over)
         self._last_good = LastGood(client, reports, timing)
-        taker = WatchHandler(self._all, self._one)
-        self._watch = Watch(client, _POLICY, taker, reports=reports, timing=timing)
+        handler = WatchHandler(self._all, self._one)
+        self._watch = Watch(client, _POLICY, handler, reports=reports, timing=timing)
         self._taking = asyncio.Lock()
         self._version = 0
         """resourceVersion of the newest state processed."""

@@ -18,7 +18,7 @@ __all__ = ["JsonLines", "Logs"]
 
 SAMPLE_EVERY = 100
 _ERRORS_MAX = 50
-_WORTH_A_LOOK = frozenset({State.OPEN, State.FORCED_OPEN, State.FORCED_CLOSED})
+_WARNING_STATES = frozenset({State.OPEN, State.FORCED_OPEN, State.FORCED_CLOSED})
 _OUR_FAULT = 500  # unlike 503, which is a decision: a breaker is open, or a Namespace is unknown
 
 
@@ -59,18 +59,18 @@ class Logs:
 
     def _denied(self, review: Review) -> None:
         decision, status = review.decision, review.decision.status
-        told = decision.service or "", _code(decision)
-        bounded = self._denials.get(told)
+        key = decision.service or "", _code(decision)
+        bounded = self._denials.get(key)
         if bounded is None:
-            service, code = told
+            service, code = key
             bounded = Bounded(self._lines, self._denials_per_second_max, service=service, code=code)
-            self._denials[told] = bounded
+            self._denials[key] = bounded
         if bounded.has_room():
             level = "error" if status.code == _OUR_FAULT else "warning"
             bounded.put(level, "denied", **_fields(review), status=status.code, message=clipped(status.message))
 
     def transitioned(self, transition: Transition) -> None:
-        level, message = _told(transition)
+        level, message = _level_and_message(transition)
         self._lines.write(
             level,
             message,
@@ -93,8 +93,8 @@ class Logs:
 
     def _keep(self, services: Collection[str]) -> None:
         """Report the suppressed lines of services that are gone, and remove these."""
-        for told in [told for told in self._denials if told[0] not in services]:
-            self._denials.pop(told).close()
+        for key in [key for key in self._denials if key[0] not in services]:
+            self._denials.pop(key).close()
 
     def policy_failed(self, errors: Sequence[str]) -> None:
         shown = [clipped(error) for error in errors[:_ERRORS_MAX]]
@@ -140,10 +140,10 @@ class Logs:
             self._former = None
 
 
-def _told(transition: Transition) -> tuple[str, str]:
+def _level_and_message(transition: Transition) -> tuple[str, str]:
     """Return level and message: error for a suppressed trip, warning for an open or forced breaker or a lost probe."""
     if transition.is_change:
-        return ("warning" if transition.new in _WORTH_A_LOOK else "info"), "breaker transition"
+        return ("warning" if transition.new in _WARNING_STATES else "info"), "breaker transition"
     if transition.is_held_back:
         return "error", "breaker trip suppressed"
     return "warning", "breaker probe expired"

@@ -207,7 +207,7 @@ class Metrics:
         """Set when the API server last sent data for a watch, in seconds since the Unix epoch."""
         self._contact_seconds[resource] = at_seconds
 
-    def event_told(self, result: str) -> None:
+    def event_sent(self, result: str) -> None:
         """Count a Kubernetes Event by its result, one of `families.EVENT_RESULTS`."""
         self._events.add(result)
 

@@ -8,16 +8,16 @@ class OutcomeTotals:
     """Totals of outcomes pushed by reporters or observed by the watch on Pods."""
 
     def __init__(self) -> None:
-        self._heard = Totals(families.OUTCOMES)
+        self._recorded = Totals(families.OUTCOMES)
         self._dropped = Totals(families.OUTCOMES_DROPPED)
         # From 0 on, so that the first one is an increase.
         self._refused = Totals(families.OUTCOMES_REFUSED, *((word,) for word in families.OUTCOME_REFUSALS))
-        self.totals = (self._heard, self._dropped, self._refused)
+        self.totals = (self._recorded, self._dropped, self._refused)
         self._services: frozenset[str] | None = None
 
-    def heard(self, service: str, source: str, result: str, count: int = 1) -> None:
+    def recorded(self, service: str, source: str, result: str, count: int = 1) -> None:
         """Count outcomes recorded by a breaker: `source` is `Pushed` or `PodStart`, `result` is `ok` or `error`."""
-        self._heard.add(self._of_policy(service), source, result, count=count)
+        self._recorded.add(self._of_policy(service), source, result, count=count)
 
     def dropped(self, service: str, reason: str, count: int = 1) -> None:
         """Count outcomes that no breaker recorded."""

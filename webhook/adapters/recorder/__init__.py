@@ -83,7 +83,7 @@ class Recorder:
             self._ahead_us = decision.receipt.at_us - at_us
         self._wait(_Asked(self._moved(at_us + self._ahead_us), request, self._labels(request.namespace)))
 
-    def heard(self, service: str, outcomes: Sequence[Outcomes]) -> None:
+    def recorded(self, service: str, outcomes: Sequence[Outcomes]) -> None:
         """Record outcomes that a breaker has recorded. Half of the queue is reserved for Pods."""
         if not self._is_sampled(service):
             return

@@ -51,7 +51,7 @@ def read_certificate(der: bytes, digest: bytes) -> CertificateIdentity:
         refuse(AuthFailure.CERTIFICATE_AMBIGUOUS, f"cannot be read: {error}")
     spiffe_ids = [uri for uri in uris if uri.startswith(SPIFFE)]
     if len(spiffe_ids) > 1 or (spiffe_ids and len(uris) > 1):
-        refuse(AuthFailure.CERTIFICATE_AMBIGUOUS, f"{len(uris)} URI names: a SPIFFE ID stands alone")
+        refuse(AuthFailure.CERTIFICATE_AMBIGUOUS, f"{len(uris)} URI names: a SPIFFE certificate has exactly one")
     if len(common_names) > 1:
         refuse(AuthFailure.CERTIFICATE_AMBIGUOUS, f"{len(common_names)} common names")
     return CertificateIdentity(

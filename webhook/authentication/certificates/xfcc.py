@@ -42,7 +42,7 @@ def forwarded_certificate(values: Sequence[str]) -> bytes:
     said: dict[str, str] = {}
     for key, value in _pairs(values[0]):
         if key in said and key in _ONCE:
-            _refuse(f"{key!r} stands twice")
+            _refuse(f"{key!r} is duplicated")
         said[key] = value
     if "cert" not in said:
         _refuse(f"no Cert among {', '.join(said)}: let the proxy send it")

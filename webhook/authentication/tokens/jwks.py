@@ -56,7 +56,7 @@ def read_key_set(content: bytes, name: str, issuer: str | None = None, *, may_bi
             key = _key(entry, _own_issuer(entry) if may_bind else issuer)
             if key.kid in keys:
                 twice.add(key.kid)
-                raise ValueError(f"the kid {key.kid!r} stands twice")  # noqa: TRY301 - one handler adds the position
+                raise ValueError(f"the kid {key.kid!r} is used twice")  # noqa: TRY301 - one handler adds the position
             keys[key.kid] = key
         except ValueError as error:
             kid = entry.get("kid") if isinstance(entry, dict) else None

@@ -81,7 +81,7 @@ def verify(token: str, keys: TokenKeys, rules: TokenRules, now_seconds: float) -
     if audience not in rules.audiences:
         refuse(AuthFailure.AUDIENCE, f"aud {audience!r} is in no identity")
     if not any(keys.may_sign(key, issuer) for key in signers):
-        refuse(AuthFailure.KEY_ISSUER, f"kid {signers[0].kid!r} does not speak for iss {issuer!r}")
+        refuse(AuthFailure.KEY_ISSUER, f"kid {signers[0].kid!r} is not valid for iss {issuer!r}")
     return Claims(issuer, audience, subject, jti, expires_at_seconds, claims)
 
 
@@ -159,7 +159,7 @@ def _unique(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
         raise ValueError(f"{pairs} is no JSON")  # noqa: TRY004 - a value's fault, as json's own are
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("duplicate key")
     return members
 
 

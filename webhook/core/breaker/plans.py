@@ -86,14 +86,14 @@ class Forcing(Struct, frozen=True):
     reason: str
 
 
-_TOLD_LATE_US = 60_000_000
+_REPORT_DELAY_US = 60_000_000
 
 
-def _told_within_us(outcomes: OutcomeRules | None) -> int:
+def _reported_within_us(outcomes: OutcomeRules | None) -> int:
     """Return how long the outcome of a Pod's start may take. A probe must not expire before it can fail."""
     if outcomes is None or outcomes.source is not OutcomeSource.POD_START:
         return 0
-    return outcomes.start_deadline.us + _TOLD_LATE_US
+    return outcomes.start_deadline.us + _REPORT_DELAY_US
 
 
 class BreakerPlan(Struct, frozen=True):
@@ -126,7 +126,7 @@ class BreakerPlan(Struct, frozen=True):
             else None,
             open_for_us=breaker.open_for.us,
             probes=breaker.half_open.probes,
-            probe_timeout_us=max(breaker.half_open.probe_timeout.us, _told_within_us(breaker.outcomes)),
+            probe_timeout_us=max(breaker.half_open.probe_timeout.us, _reported_within_us(breaker.outcomes)),
             degrades=breaker.when_open is WhenOpen.DEGRADE,
             open_max=open_max,
             forcing=forcing,

@@ -71,17 +71,17 @@ def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piec
     marks, lacking = _marks(entry, case, mine), _owed(entry, case.after)
     if marks and mode is not Mode.ENFORCE:
         would_write = ", ".join(mark.place for mark in marks)
-        act, told, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {would_write}"], ()
+        act, text, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {would_write}"], ()
     elif marks and not lacking:
-        act, told = Act.WROTE, _told(marks)
+        act, text = Act.WROTE, _descriptions(marks)
     else:
         act = Act.LEFT if lacking else Act.NOTHING
-        told = [*_told(marks), words.of_nothing(entry, case.after, lacking, mode)]
+        text = [*_descriptions(marks), words.of_nothing(entry, case.after, lacking, mode)]
     owed = tuple(_owed(entry, case.stored if mode is Mode.ENFORCE else case.after))  # as in the validating half
-    return Note(entry.rule, act, "; ".join(told), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
+    return Note(entry.rule, act, "; ".join(text), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
 
 
-def _told(marks: tuple[ChangedField, ...]) -> list[str]:
+def _descriptions(marks: tuple[ChangedField, ...]) -> list[str]:
     """Return the distinct descriptions of what was written; "set" where some have none."""
     different = list(dict.fromkeys(mark.words for mark in marks if not mark.is_removal))
     return [words or "set" for words in different] if any(different) else []

@@ -103,7 +103,7 @@ def refusal(service: Service | None, client_id: str) -> Refusal | None:
 def refused(index: int, service: str, client_id: str) -> RefusedOutcome:
     """Return a refused outcome for the response: the same text for every reason."""
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
-    return RefusedOutcome(index, service, f"no service of this name hears {client_id!r}: {remedy}")
+    return RefusedOutcome(index, service, f"no service of this name accepts outcomes from {client_id!r}: {remedy}")
 
 
 def encode(accepted: int, refusals: Sequence[RefusedOutcome]) -> bytes:

@@ -104,8 +104,8 @@ class Override(Struct, frozen=True, rename="camel"):
 
     def __str__(self) -> str:
         """Return one line with changes, end, reason and author."""
-        told = {"service", "until", "reason", "by"}
-        done = {key: value for key, value in self.plain().items() if key not in told}
+        metadata = {"service", "until", "reason", "by"}
+        done = {key: value for key, value in self.plain().items() if key not in metadata}
         text: str = yaml.safe_dump(done, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_WIDEST)
         by = f" (by {self.by})" if self.by else ""
         return f"{text.strip()[1:-1]} until {self.until}: {self.reason}{by}"

@@ -41,8 +41,8 @@ def rows(before: dict[str, Any], after: dict[str, Any], remarks: Sequence[DiffRe
         if change.before is not None and change.after is not None
     }
     gone = _changed(old, [change.before for change in found if change.before is not None])
-    come = _changed(new, [change.after for change in found if change.after is not None])
-    lines = list(_merged(_Marked(old, gone), _Marked(new, come), swaps, _beside(old, new, remarks)))
+    added = _changed(new, [change.after for change in found if change.after is not None])
+    lines = list(_merged(_Marked(old, gone), _Marked(new, added), swaps, _beside(old, new, remarks)))
     return list(_hunks(lines))
 
 

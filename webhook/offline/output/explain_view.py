@@ -21,10 +21,8 @@ _NARROWEST = 20
 def remarks(admission: Admission, notes: Sequence[Note]) -> list[DiffRemark]:
     """Return a remark for each change of the Pod."""
     if admission.mutated.service is None:
-        told = "no service owns this Pod"
-        return [
-            DiffRemark(_LABEL, is_removal=True, short=told, long=f"{told}, and the label would pass for a service's")
-        ]
+        text = "no service owns this Pod"
+        return [DiffRemark(_LABEL, is_removal=True, short=text, long=f"{text}, and the label must not claim one")]
     return [
         DiffRemark(mark.pointer, mark.is_removal, note.rule, f"{note.rule}: {mark.words}" if mark.words else note.rule)
         for note in notes
@@ -47,8 +45,8 @@ def trace(admission: Admission, notes: Sequence[Note]) -> list[dict[str, str]]:
         for index, step in enumerate(decision.steps):
             found.append({"half": decision.half, "stage": step.stage, "found": step.found})
             if _ends(decision, index):
-                told = _told(notes) if decision.half is Half.MUTATE else _checked(notes)
-                found += [{"half": decision.half, "stage": step.stage, "found": one} for one in told]
+                text = _notes_of_rewrite(notes) if decision.half is Half.MUTATE else _checked(notes)
+                found += [{"half": decision.half, "stage": step.stage, "found": one} for one in text]
     return [{key: str(value) for key, value in entry.items()} for entry in found]
 
 
@@ -59,7 +57,7 @@ def _ends(decision: Decision, index: int) -> bool:
     return steps[index].stage == stage and (index + 1 == len(steps) or steps[index + 1].stage != stage)
 
 
-def _told(notes: Sequence[Note]) -> Iterator[str]:
+def _notes_of_rewrite(notes: Sequence[Note]) -> Iterator[str]:
     for note in notes:
         places = ", ".join(mark.place for mark in note.marks)
         yield ": ".join(part for part in (note.rule, note.words, places) if part)
@@ -91,8 +89,8 @@ def stages(admission: Admission, notes: Sequence[Note], width: int | None) -> st
 def _under_rewrite(notes: Sequence[Note], width: int | None) -> Iterator[str]:
     column = _column(notes, width)
     for note in notes:
-        told = note.words or ", ".join(_short(mark.place) for mark in note.marks)
-        lines = _beside(note.act, note.rule, column, told, width)
+        text = note.words or ", ".join(_short(mark.place) for mark in note.marks)
+        lines = _beside(note.act, note.rule, column, text, width)
         yield from (click.style(line, fg=_COLOURS.get(note.act), dim=note.act not in _COLOURS) for line in lines)
 
 
@@ -102,10 +100,10 @@ def _column(notes: Sequence[Note], width: int | None) -> int:
     return longest if width is None else min(longest, max(width // 2 - _MARGIN, _NARROWEST))
 
 
-def _beside(act: Act, rule: str, column: int, told: str, width: int | None) -> list[str]:
+def _beside(act: Act, rule: str, column: int, text: str, width: int | None) -> list[str]:
     if len(rule) <= column:
-        return filled(f"#     {act} {rule:{column}}  ", told, width)
-    return [f"#     {act} {rule}", *filled("#".ljust(column + _MARGIN + 2), told, width)]
+        return filled(f"#     {act} {rule:{column}}  ", text, width)
+    return [f"#     {act} {rule}", *filled("#".ljust(column + _MARGIN + 2), text, width)]
 
 
 def _short(place: str) -> str:

@@ -96,7 +96,7 @@ def _comments(found: ReviewedObject, width: int | None) -> str:
     if not decision.allowed:
         status = decision.status
         lines.append((colour, "# ", f"{status.code} {status.reason}: {status.message}"))
-    lines += [("yellow", "# depends: ", told) for told in explain_view.dependences(decision)]
+    lines += [("yellow", "# depends: ", text) for text in explain_view.dependences(decision)]
     lines += [("yellow", "# warning: ", warning) for warning in _warnings(found)]
     if found.subject.hint:
         lines.append(("cyan", "# hint: ", found.subject.hint))

@@ -21,7 +21,7 @@ class ReviewSummary:
         self._not_handled = 0
         self._read = 0
         self._errors = 0
-        self._told = set[str]()
+        self._printed = set[str]()
 
     def judged(self, decision: Decision) -> None:
         self._verdicts[decision.verdict] += 1
@@ -39,8 +39,8 @@ class ReviewSummary:
         """Count an error, and print it once, in the command line's usual form."""
         self._errors += 1
         line = f"error: {error}" + (f": {error.remedy}" if error.remedy else "")
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._printed:
+            self._printed.add(line)
             click.echo(line, err=True)
 
     @property

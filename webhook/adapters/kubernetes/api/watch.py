@@ -68,16 +68,16 @@ class Watch(Generic[AnObject]):
         self,
         client: ApiClient,
         collection: Collection[AnObject],
-        taker: WatchHandler[AnObject],
+        handler: WatchHandler[AnObject],
         *,
         reports: WatchReports,
         timing: ApiTiming,
         lister: Callable[[], Awaitable[Begun]] | None = None,
     ) -> None:
-        """Create a watch. A `lister` replaces the list and `taker.all`, and raises ApiError."""
+        """Create a watch. A `lister` replaces the list and `handler.all`, and raises ApiError."""
         self._client = client
         self._collection = collection
-        self._taker = taker
+        self._handler = handler
         self._lister = lister or self._list_at_once
         self._on_contact = reports.on_contact
         self._timing = timing
@@ -121,7 +121,7 @@ class Watch(Generic[AnObject]):
 
     async def _list_at_once(self) -> Begun:
         snapshot = await listed(self._client, self._collection, self._timing.request_seconds)
-        await self._taker.all(snapshot)
+        await self._handler.all(snapshot)
         return Begun(snapshot.version)
 
     async def _watch(self, *, resumed: bool) -> bool:
@@ -143,13 +143,13 @@ class Watch(Generic[AnObject]):
             usual = error.status == GONE and (resumed or self._version is not None)
             self._version = (self._version or version) if error.status == TOO_MANY else None
             if error.status == GONE:
-                self._taker.lost()
+                self._handler.lost()
             if usual:  # expected after a long disconnection
                 return resumed  # the API server is back: reset the backoff, so that the list that is due need not wait
             raise
         except GarbledError:
             self._version = None
-            self._taker.lost()
+            self._handler.lost()
             raise
         # A long watch without events is no failure: if nothing changes there may be no bookmarks either.
         if self._version is None and loop.time() - began < self._timing.healthy_seconds:
@@ -183,12 +183,12 @@ class Watch(Generic[AnObject]):
             raise RefusedError(status.code, status.message or status.reason)
         if event.type == "BOOKMARK":
             self._version = decoded(event.object, Bookmark).metadata.resource_version or None
-            self._taker.reached(self._version or "")
+            self._handler.reached(self._version or "")
         elif event.type in _CHANGES:
             changed = decoded(event.object, self._collection.item)
-            await self._taker.one(changed, event.type == "DELETED")
+            await self._handler.one(changed, event.type == "DELETED")
             self._version = changed.metadata.resource_version or None
-            self._taker.reached(self._version or "")
+            self._handler.reached(self._version or "")
         else:
             raise GarbledError(f"an event of type {event.type!r}")
         self._watch_failure.leave()

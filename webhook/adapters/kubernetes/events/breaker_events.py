@@ -23,12 +23,12 @@ def happening_of(transition: Transition, policy: Regarding) -> Happening | None:
     at_ns = transition.at_us * 1000
     if transition.is_change:
         reason, kind = _REASONS[transition.new]
-        told = f"was {transition.old}, is {transition.new}: {transition.reason}"
+        change = f"was {transition.old}, is {transition.new}: {transition.reason}"
         occasion = f"{transition.service} {transition.generation} {transition.at_us}"
     elif transition.is_held_back:
-        reason, kind, told = _HELD, EventType.WARNING, f"stays {transition.new}: {transition.reason}"
+        reason, kind, change = _HELD, EventType.WARNING, f"stays {transition.new}: {transition.reason}"
         occasion = f"{transition.service} {transition.generation} {minute_of(at_ns)}"
     else:
         return None
-    note = in_bounds(f"service {transition.service}: the breaker {told} (generation {transition.generation})")
+    note = in_bounds(f"service {transition.service}: the breaker {change} (generation {transition.generation})")
     return Happening(policy, kind, reason, _ACTION, note, occasion, at_ns, of_version=False)

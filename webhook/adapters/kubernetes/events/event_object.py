@@ -78,8 +78,8 @@ class Happening(NamedTuple):
 
     def _name(self) -> str:
         """Return the object's name and a hash, so that only one of several servers can create the same Event."""
-        told = (*self.regarding, self.reason, self.occasion)
-        digest = sha256("\0".join(told).encode()).hexdigest()[:_DIGITS]
+        identity = (*self.regarding, self.reason, self.occasion)
+        digest = sha256("\0".join(identity).encode()).hexdigest()[:_DIGITS]
         return f"{self.regarding.name[: _NAME_LENGTH_MAX - _DIGITS - 1].rstrip('-.')}.{digest}"
 
 

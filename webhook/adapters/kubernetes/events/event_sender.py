@@ -107,7 +107,7 @@ class EventSender:
         self._instance = instance
         self._reports = reports
         self._failure = Condition(reports.on_trouble, reports.on_over)
-        self._told_of: set[int] = set()
+        self._reported_statuses: set[int] = set()
         """HTTP statuses that have been reported."""
         self._on_result = on_result
         self._right = f"{_RIGHT} {where}"
@@ -162,8 +162,8 @@ class EventSender:
             return EventResult.KNOWN
         if error.status == NOT_FOUND or (error.status == FORBIDDEN and _TERMINATING in str(error)):
             return EventResult.DROPPED
-        if error.status not in self._told_of:
-            self._told_of.add(error.status)
+        if error.status not in self._reported_statuses:
+            self._reported_statuses.add(error.status)
             self._reports.on_trouble(f"cannot write an Event: {error.describe(self._right)}")
         return EventResult.FAILED
 

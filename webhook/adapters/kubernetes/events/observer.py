@@ -20,7 +20,7 @@ from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Review
 
-TOLD_MAX = 10_000
+SEEN_MAX = 10_000
 """Maximum number of controllers and reasons per minute; further Events are dropped."""
 
 _POLICY = Regarding("v1", "ConfigMap", NAMESPACE, NAME)
@@ -46,7 +46,7 @@ class Events:
         self._clock_ns = clock_ns
         self._in_force = ""
         self._minute = 0
-        self._told: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str]] = set()
         """Controller uids and reasons already sent in this minute."""
 
     def reviewed(self, review: Review) -> None:
@@ -57,13 +57,13 @@ class Events:
         owner = owning_controller(request.user, request.pod) if request.pod is not None else None
         if not denials or owner is None or not _NAMESPACE_NAME.fullmatch(request.namespace):
             return
-        minute, told = minute_of(review.started_ns), (owner.uid, str(denials[0].code))
+        minute, denial = minute_of(review.started_ns), (owner.uid, str(denials[0].code))
         if minute != self._minute:
             self._minute = minute
-            self._told.clear()
-        if told in self._told:
+            self._seen.clear()
+        if denial in self._seen:
             return
-        if len(self._told) >= TOLD_MAX:
+        if len(self._seen) >= SEEN_MAX:
             self._sender.drop()
             return
         happening = Happening(
@@ -76,29 +76,29 @@ class Events:
             at_ns=review.started_ns,
         )
         if self._sender.offer(happening):
-            self._told.add(told)
+            self._seen.add(denial)
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
         self._in_force = loaded.hash
         note = f"policy {loaded.hash} is in force; services: {len(loaded.policy.services)}"
-        self._tell(_POLICY, EventType.NORMAL, "PolicyLoaded", note, loaded.hash)
+        self._post(_POLICY, EventType.NORMAL, "PolicyLoaded", note, loaded.hash)
 
     def policy_failed(self, errors: Sequence[str]) -> None:
         stays = f"policy {self._in_force} stays in force" if self._in_force else "there is no good policy"
-        self._tell(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_shown(errors)}", "\n".join(errors))
+        self._post(_POLICY, EventType.WARNING, "PolicyRefused", f"{stays}: {_shown(errors)}", "\n".join(errors))
 
     def overrides_loaded(self, live: Sequence[Override]) -> None:
         """Do nothing: `override_changed` reports each change."""
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
         note = f"the last good overrides stay in force, each until its time: {_shown(errors)}"
-        self._tell(_OVERRIDES, EventType.WARNING, "OverridesRefused", note, "\n".join(errors))
+        self._post(_OVERRIDES, EventType.WARNING, "OverridesRefused", note, "\n".join(errors))
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         reason, entry = ("OverrideEnded", former) if now is None else ("OverrideInForce", now)
-        self._tell(_OVERRIDES, EventType.NORMAL, reason, f"service {service}: {entry}", f"{service} {entry}")
+        self._post(_OVERRIDES, EventType.NORMAL, reason, f"service {service}: {entry}", f"{service} {entry}")
 
-    def _tell(self, about: Regarding, kind: EventType, reason: str, note: str, occasion: str) -> None:
+    def _post(self, about: Regarding, kind: EventType, reason: str, note: str, occasion: str) -> None:
         if about in self._documents:
             at_ns = self._clock_ns()
             self._sender.offer(Happening(about, kind, reason, "Load", in_bounds(note), occasion, at_ns))
