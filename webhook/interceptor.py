@@ -15,11 +15,8 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, excess
-from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire
 from webhook.errors import NoPolicyError, StoreUnavailableError
-from webhook.policy.active_overrides import NoOverrides
-from webhook.policy.active_policy import ActivePolicy
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PolicySource, Review
 
 
@@ -49,18 +46,13 @@ class Interceptor:
         store: CounterStore,
         namespaces: NamespaceLabels,
         observer: Observer,
-        active: ActivePolicy | None = None,
         on_uncounted: Callable[[Acquire], None] = lambda _: None,
     ) -> None:
-        """Create it. `active` compiles policies when they are swapped; without it they are compiled on first use.
-
-        `on_uncounted` receives the charge of each Pod that was admitted although the store gave no answer.
-        """
+        """Create it. `on_uncounted` receives the charge of each Pod admitted although the store gave no answer."""
         self._policies = policies
         self._store = store
         self._namespaces = namespaces
         self._observer = observer
-        self._active = active or ActivePolicy(NoOverrides())
         self._on_uncounted = on_uncounted
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
         # The cheapest denials come first; the stage that charges comes last.
@@ -94,7 +86,7 @@ class Interceptor:
         laps = [("decode", perf_counter_ns() - started_ns)]
 
         policy, hash_known = await self._choose_policy(half, request)
-        evaluation = Evaluation(half, request, self.compiled(policy), hash_known)
+        evaluation = Evaluation(half, request, policy, hash_known)
         evaluation.is_large = is_large
         laps.append(("policy", perf_counter_ns() - started_ns))
 
@@ -114,11 +106,7 @@ class Interceptor:
         self._observer.reviewed(Review(decision, caller, wall_ns, took_ns, tuple(laps), traceparent, request))
         return answer
 
-    def compiled(self, loaded: LoadedPolicy) -> CompiledPolicy:
-        """Return the compiled policy under the overrides in force."""
-        return self._active.compiled(loaded)
-
-    async def _choose_policy(self, half: Half, request: Request) -> tuple[LoadedPolicy, bool]:
+    async def _choose_policy(self, half: Half, request: Request) -> tuple[CompiledPolicy, bool]:
         """Return the policy for a request, and whether the policy hash in the Pod's annotation is known.
 
         The mutating half writes the hash of its policy into the Pod; the validating half uses the same policy, even if

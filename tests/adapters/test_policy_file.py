@@ -99,7 +99,7 @@ async def test_a_good_document_is_in_force_at_once(watched: Watched) -> None:
     assert watched.pods() == "5"
     assert watched.keeper.last_errors() == ()
     assert watched.keeper.loaded_at_us == watched.clock.us
-    assert watched.recorder.loaded == [watched.keeper.current()]
+    assert watched.recorder.loaded == [watched.keeper.loaded()]
 
 
 async def test_a_change_is_taken_over_and_told_once(watched: Watched) -> None:

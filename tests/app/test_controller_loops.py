@@ -30,7 +30,7 @@ async def test_resets_come_at_once_where_the_walls_clock_was_set_forward_since_t
     telemetry, clock = Telemetry(settings, "0"), VirtualClock(WallClock().now_us() - HOUR_US)
     sources, store = await open_sources(settings, telemetry, clock), MemoryStore(clock)
     await asyncio.gather(sources.policies.refresh(), sources.overrides.refresh())
-    in_force = sources.compiled()
+    in_force = sources.policies.current()
     assert in_force is not None
     plan = in_force.plans["payment-api"]
     for uid in "abcd":

@@ -63,8 +63,9 @@ async def _costs(loaded: LoadedPolicy, traffic: dict[str, Traffic], observers: O
     clock = SystemClock()
     store = MemoryStore(clock)
     namespaces = FixedNamespaces({service: {} for service in traffic})
-    interceptor = Interceptor(FixedPolicy(loaded, clock), store, namespaces, observers)
-    plan = interceptor.compiled(loaded).plans[CLOSED]
+    policy = FixedPolicy(loaded, clock)
+    interceptor = Interceptor(policy, store, namespaces, observers)
+    plan = policy.current().plans[CLOSED]
 
     async def ask(service: str) -> float:
         """Take one turn; return its microseconds."""

@@ -57,10 +57,10 @@ class Server:
     def __init__(self) -> None:
         metrics, clock = Observers(Metrics("bench", ProcessRole.REVIEWS)), SystemClock()
         self.overrides = ActiveOverrides(metrics, WallClock(), "here")
-        active = ActivePolicy(self.overrides)
-        self.overrides.prepare = active.prepare_overrides
-        self.keeper = CurrentPolicy(metrics, clock, PolicyProcess(), prepare=active.prepare)
-        self._interceptor = Interceptor(self.keeper, MemoryStore(clock), FixedNamespaces(), metrics, active)
+        active = ActivePolicy(self.overrides, clock)
+        self.overrides.prepare = active.prepare
+        self.keeper = CurrentPolicy(metrics, clock, PolicyProcess(), active=active)
+        self._interceptor = Interceptor(self.keeper, MemoryStore(clock), FixedNamespaces(), metrics)
 
     async def swap(self, number: int) -> None:
         if not await self.keeper.on_document(policy(number), "policy.yaml"):

@@ -10,6 +10,7 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Decision, Half
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import Acquire, Receipt
@@ -84,6 +85,7 @@ class Gate:
         self, loaded: LoadedPolicy, policies: PolicySource | None = None, observers: Sequence[Observer] = ()
     ) -> None:
         self.loaded = loaded
+        self.compiled = CompiledPolicy(loaded)
         self.clock = VirtualClock(NOW_US)
         self.store = CountingStore(self.clock)
         self.uncounted: list[Acquire] = []
@@ -112,6 +114,6 @@ class Gate:
 
     async def used(self, service: str = "web") -> dict[str, int]:
         """Return what the first window of a service holds."""
-        plan = self.interceptor.compiled(self.loaded).plans[service]
+        plan = self.compiled.plans[service]
         uses = (await self.store.snapshot(plan)).uses.get("", ())
         return {use.resource: use.used for use in uses}

@@ -362,7 +362,7 @@ async def test_the_last_outcomes_are_told_when_a_server_ends_before_its_store_cl
 
     podgate._store = dataclasses.replace(podgate._store, close=closing)
     await podgate.start()
-    in_force = podgate._sources.compiled()
+    in_force = podgate._sources.policies.current()
     assert in_force is not None
     podgate._outcomes.take(in_force.plans["web"], [Pushed("web", False, 0.1)], clock.now_us())  # noqa: FBT003  as above
     await podgate.stop(asyncio.Event())

@@ -1,16 +1,14 @@
 """The overrides in force: a good document replaces the last one, a bad one nothing, and what ends ends by itself."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from tests.harness.overrides import END_US, Still, Told, entry
-from webhook.app.offline import Offline
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.overrides import LiveOverrides
-from webhook.core.policy.model import LoadedPolicy
-from webhook.interceptor import Interceptor
-from webhook.observers import Observers
 from webhook.policy.active_overrides import ActiveOverrides, NoOverrides
 from webhook.policy.active_policy import ActivePolicy
 from webhook.ports import Observer, Overrides
@@ -49,7 +47,7 @@ def kept() -> Kept:
 
 
 def test_without_any_document_nothing_is_in_force(kept: Kept) -> None:
-    assert kept.keeper.current() == NoOverrides().current() == LiveOverrides()
+    assert kept.keeper.current().entries == NoOverrides().current().entries == {}
 
 
 async def test_a_good_document_is_in_force_at_once_and_told_once(kept: Kept) -> None:
@@ -78,7 +76,7 @@ async def test_a_bad_document_keeps_the_last_good_one_and_is_told_once(kept: Kep
 async def test_a_source_that_cannot_be_read_keeps_the_last_good_one(kept: Kept) -> None:
     await kept.offer(entry())
     for _ in range(2):
-        kept.keeper.on_unreadable(["o.yaml: cannot be read"])
+        await kept.keeper.on_unreadable(["o.yaml: cannot be read"])
     assert kept.live == {"payment-api": "3"}
     assert kept.told.failed == [("o.yaml: cannot be read",)]
     await kept.offer(entry())
@@ -92,6 +90,7 @@ async def test_an_entry_ends_by_itself_to_the_microsecond(kept: Kept) -> None:
     kept.clock.us = END_US
     assert set(kept.live) == {"web"}
     assert kept.told.changes[2:] == ["payment-api ended"]
+    await kept.keeper.look_ahead()
     kept.clock.us += 3600 * SECOND_US
     assert kept.live == {}
     assert kept.told.changes[3:] == ["web ended"]
@@ -150,32 +149,70 @@ async def test_two_live_entries_are_refused_until_one_of_them_has_ended(kept: Ke
     assert len(kept.told.failed) == 1
 
 
-async def test_the_generation_changes_only_with_what_is_in_force(kept: Kept) -> None:
-    generations = []
+async def test_the_live_entries_are_the_same_object_until_they_change(kept: Kept) -> None:
+    found = []
     documents = (entry(), entry() + "# a comment\n", "- bad", entry(factor="4"), entry(factor="4") + entry("w"), "")
     for document in documents:
         await kept.offer(document)
-        generations.append(kept.keeper.current().generation)
-    assert generations == [1, 1, 1, 2, 3, 4]
+        found.append(kept.keeper.current())
+    assert [found.index(live) for live in found] == [0, 0, 0, 3, 4, 5]
 
 
-def judged(loaded: LoadedPolicy, overrides: ActiveOverrides) -> Interceptor:
-    offline = Offline(loaded)
-    return Interceptor(offline.policies, offline.store, offline.namespaces, Observers(), ActivePolicy(overrides))
+async def test_what_becomes_active_and_what_follows_is_prepared_before(kept: Kept) -> None:
+    prepared: list[Sequence[LiveOverrides]] = []
+
+    async def prepare(coming: Sequence[LiveOverrides]) -> None:
+        assert kept.keeper.current() not in coming
+        prepared.append(coming)
+
+    kept.keeper.prepare = prepare
+    await kept.offer(entry(), entry("web", until="2026-12-01T05:00:00Z"))
+    assert [[*live.entries] for coming in prepared for live in coming] == [["payment-api", "web"], ["web"]]
+    assert kept.keeper.prepared() == prepared[0]
+    kept.clock.us = END_US
+    assert kept.keeper.current() is prepared[0][1]
+    await kept.keeper.look_ahead()
+    assert [[*live.entries] for live in prepared[1]] == [[]]
+    assert kept.keeper.prepared() == (prepared[0][1], prepared[1][0])
+
+
+async def test_an_end_while_a_document_is_prepared_is_in_force_at_once_and_told_once(kept: Kept) -> None:
+    await kept.offer(entry(), entry("web", until="2026-12-01T05:00:00Z"))
+    preparing, go = asyncio.Event(), asyncio.Event()
+
+    async def prepare(_: Sequence[LiveOverrides]) -> None:
+        preparing.set()
+        await go.wait()
+
+    kept.keeper.prepare = prepare
+    offering = asyncio.create_task(kept.offer(entry(), entry("web", until="2026-12-01T05:00:00Z"), entry("api")))
+    await preparing.wait()
+    kept.clock.us = END_US
+    assert set(kept.live) == {"web"}
+    go.set()
+    await offering
+    assert set(kept.live) == {"web"}
+    assert kept.told.changes == ["payment-api began", "web began", "payment-api ended"]
 
 
 async def test_reviews_go_by_the_policy_as_it_is_under_the_overrides(kept: Kept) -> None:
-    loaded = load(POLICY.encode(), Purpose.LINT).policy
-    interceptor = judged(loaded, kept.keeper)
+    active = ActivePolicy(kept.keeper, kept.clock)
+    kept.keeper.prepare = active.prepare
+    await active.swap(load(POLICY.encode(), Purpose.LINT).policy)
+
+    def compiled() -> CompiledPolicy:
+        found = active.current()
+        assert found is not None
+        return found
 
     def hard() -> int:
-        return interceptor.compiled(loaded).plans["payment-api"].windows[0].limits[0].hard
+        return compiled().plans["payment-api"].windows[0].limits[0].hard
 
-    own = interceptor.compiled(loaded)
+    own = compiled()
     assert hard() == 5
     await kept.offer(entry())
     assert hard() == 15
-    assert interceptor.compiled(loaded) is interceptor.compiled(loaded), "worked out once"
-    assert interceptor.compiled(loaded).hash == own.hash
+    assert compiled() is compiled(), "worked out once"
+    assert compiled().hash == own.hash
     kept.clock.us = END_US
     assert hard() == 5

@@ -294,20 +294,8 @@ async def test_a_document_that_was_checked_is_not_checked_again() -> None:
     assert check.asked == 2
 
 
-class Policies:
-    """A `ports.PolicySource` with the policy `GOOD`, or none."""
-
-    def __init__(self, loaded: LoadedPolicy | None = None) -> None:
-        self._loaded = loaded
-
-    def current(self) -> LoadedPolicy | None:
-        return self._loaded
-
-    def by_hash(self, _: str) -> LoadedPolicy | None:
-        return None
-
-    async def refresh(self) -> None:
-        """There is nothing to read."""
+def no_policy() -> LoadedPolicy | None:
+    return None
 
 
 class Door(Recorder):
@@ -339,7 +327,7 @@ def asking(text: str, **more: Any) -> bytes:
 
 async def test_what_needs_no_check_is_answered_without_one() -> None:
     door, check = Door(), Answering()
-    reviewer = PolicyWebhook(door, check, Policies(), WallClock())
+    reviewer = PolicyWebhook(door, check, no_policy, WallClock())
     for more in ({"name": "another"}, {"oldObject": config_map(BAD), "operation": "UPDATE"}):
         response = msgspec.json.decode(await reviewer.review(asking(BAD, **more)))["response"]
         assert response["allowed"] is True
@@ -352,7 +340,7 @@ async def test_a_policy_that_could_not_be_judged_is_answered_by_nobody() -> None
     door, check = Door(), Answering()
     check.trouble = "its process was ended by SIGKILL"
     with pytest.raises(CheckFailedError, match="SIGKILL"):
-        await PolicyWebhook(door, check, Policies(), WallClock()).review(asking(GOOD))
+        await PolicyWebhook(door, check, no_policy, WallClock()).review(asking(GOOD))
     assert door.judged == []
 
 
@@ -361,7 +349,7 @@ async def test_a_policy_at_the_door_is_judged_in_a_process_of_its_own(
 ) -> None:
     door = Door()
     response = msgspec.json.decode(
-        await PolicyWebhook(door, PolicyProcess(), Policies(), WallClock()).review(asking(BAD))
+        await PolicyWebhook(door, PolicyProcess(), no_policy, WallClock()).review(asking(BAD))
     )["response"]
     assert response["status"]["message"].startswith("PolicyInvalid: the policy has 2 errors")
     [(user, errors)] = door.judged
@@ -386,7 +374,7 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_
     assert keeper.current() is None
     (tmp_path / "go").touch()
     assert await offering
-    loaded = keeper.current()
+    loaded = keeper.loaded()
     assert loaded == load(MANY.encode(), Purpose.SERVE).policy
     reviews = 0
     offering = asyncio.create_task(keeper.on_document((MANY + "# changed\n").encode(), "policy.yaml"))
@@ -395,12 +383,13 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_
         await asyncio.sleep(0)
         reviews += 1
     assert reviews > 100
-    assert keeper.current() != loaded
+    assert keeper.loaded() != loaded
 
 
 async def test_overrides_are_judged_at_the_same_door_by_the_policy_in_force_and_without_a_process() -> None:
     door, check = Door(), Answering()
-    reviewer = PolicyWebhook(door, check, Policies(load(GOOD.encode(), Purpose.SERVE).policy), WallClock())
+    good = load(GOOD.encode(), Purpose.SERVE).policy
+    reviewer = PolicyWebhook(door, check, lambda: good, WallClock())
     entry = "- {service: SERVICE, quotaFactor: 2, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
     for service, is_allowed in (("a", True), ("nope", False)):
         held = {"metadata": {}, "data": {"overrides.yaml": entry.replace("SERVICE", service)}}

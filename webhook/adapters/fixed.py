@@ -2,31 +2,32 @@
 
 from collections.abc import Mapping
 
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.history import PolicyHistory
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Clock
 
 
 class FixedPolicy:
-    """A PolicySource that changes only by `set`."""
+    """A PolicySource that changes only by `set`, which compiles. There are no overrides."""
 
     def __init__(self, loaded: LoadedPolicy, clock: Clock) -> None:
         self._clock = clock
-        self._history = PolicyHistory()
+        self._history: PolicyHistory[CompiledPolicy] = PolicyHistory()
         self.set(loaded)
 
-    def current(self) -> LoadedPolicy | None:
-        return self._history.current
+    def current(self) -> CompiledPolicy:
+        return self._current
 
-    def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
+    def by_hash(self, policy_hash: str) -> CompiledPolicy | None:
         return self._history.by_hash(policy_hash, self._clock.now_us())
 
     async def refresh(self) -> None:
         """Do nothing: there is no source to read."""
 
     def set(self, loaded: LoadedPolicy) -> None:
-        self.loaded = loaded
-        self._history.take(loaded, self._clock.now_us())
+        self._current = CompiledPolicy(loaded)
+        self._history.take(self._current, self._clock.now_us())
 
 
 class FixedNamespaces:

@@ -40,6 +40,8 @@ class PolicyFile:
             raw = await asyncio.to_thread(regular_content, self._path, LARGEST_BYTES)
         except OSError as error:
             reason = error.strerror or error
-            self._receiver.on_unreadable([f"{self._path}: cannot read the policy: {reason}: put a good document there"])
+            await self._receiver.on_unreadable(
+                [f"{self._path}: cannot read the policy: {reason}: put a good document there"]
+            )
         else:
             await self._receiver.on_document(raw, str(self._path))

@@ -14,7 +14,6 @@ from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateController
 from webhook.app.telemetry import Telemetry
-from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, configmap
 from webhook.policy.active_overrides import ActiveOverrides
 from webhook.policy.active_policy import ActivePolicy
@@ -50,8 +49,6 @@ class Sources:
     policies: CurrentPolicy
     namespaces: NamespaceLabels
     overrides: OverridesSource
-    active: ActivePolicy
-    """The policy in force under the overrides in force, compiled once for all parts of the process."""
     loops: tuple[Loop, ...]
     close: Loop
     lease: "Lease | None" = None
@@ -76,11 +73,6 @@ class Sources:
         if self.policies.current() is not None:
             return []
         return ["no good policy: " + "; ".join(self.policies.last_errors())]
-
-    def compiled(self) -> CompiledPolicy | None:
-        """Return the policy in force under the overrides in force."""
-        loaded = self.policies.current()
-        return None if loaded is None else self.active.compiled(loaded)
 
 
 async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
@@ -135,8 +127,7 @@ def follow(
         overrides = _overrides_file(settings.overrides, telemetry)
     else:
         overrides = _overrides_in(client, telemetry)
-    active = _active(overrides)
-    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, _active(overrides, clock))
     namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
     source: PolicyFile | kubernetes.ConfigMapPolicy
     if settings.policy is not None:
@@ -153,7 +144,6 @@ def follow(
         current,
         namespaces,
         overrides,
-        active,
         loops,
         client.close,
         board=kubernetes.ServiceStatuses(client),
@@ -210,9 +200,9 @@ def _overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
     return OverridesSource(active, source.refresh, (source.run, active.run))
 
 
-def _active(overrides: OverridesSource) -> ActivePolicy:
-    active = ActivePolicy(overrides.active)
-    overrides.active.prepare = active.prepare_overrides
+def _active(overrides: OverridesSource, clock: Clock) -> ActivePolicy:
+    active = ActivePolicy(overrides.active, clock)
+    overrides.active.prepare = active.prepare
     return active
 
 
@@ -228,8 +218,7 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
         overrides = _overrides_file(settings.overrides, telemetry)
     else:
         overrides = OverridesSource(ActiveOverrides(telemetry.observer, WallClock()), nothing, ())
-    active = _active(overrides)
-    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active.prepare)
+    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, _active(overrides, clock))
     source = PolicyFile(settings.policy, current)
     current.refresh_source = source.refresh
     loops = source.run, *overrides.loops
@@ -238,7 +227,6 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
         current,
         FixedNamespaces(),
         overrides,
-        active,
         loops,
         nothing,
         purpose=purpose,

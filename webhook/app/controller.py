@@ -138,7 +138,7 @@ class ControllerProcess:
             version=VERSION,
             waits_for=self._lease.obstacle,
             source=sources.name,
-            policy=sources.policies.current(),
+            policy=sources.policies.loaded(),
             loaded_at_us=sources.policies.loaded_at_us,
             errors=sources.policies.last_errors(),
             store=StoreStatus("redis", self._telemetry.store_trouble),

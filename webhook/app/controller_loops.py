@@ -20,7 +20,7 @@ def controller(
     sources: Sources, watch: PodWatch, ledger: Ledger, clock: Clock, telemetry: Telemetry, *, ticks: bool = False
 ) -> Controller:
     """Return a controller, which runs while it leads; `ticks`: it also advances breakers, as a server does."""
-    in_force = sources.compiled
+    in_force = sources.policies.current
     reports, asked = telemetry.controller_reports(), _asked(sources)
     beside = [_override_enforcer(sources, ledger, telemetry, in_force).run]
     if ticks:
@@ -34,7 +34,7 @@ def controller(
 
 def manual_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:
     """Return the controller's loops that a server runs itself without a cluster."""
-    in_force = sources.compiled
+    in_force = sources.policies.current
     resets = CounterResets(ledger, in_force, _asked(sources))
     return resets.run, _override_enforcer(sources, ledger, telemetry, in_force).run
 

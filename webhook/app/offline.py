@@ -53,7 +53,7 @@ class Offline:
 
     def compiled(self, policy_hash: str = "") -> CompiledPolicy:
         """Return the policy of a decision, or the current one."""
-        return self.interceptor.compiled(self.policies.by_hash(policy_hash) or self.policies.loaded)
+        return self.policies.by_hash(policy_hash) or self.policies.current()
 
 
 @asynccontextmanager

@@ -62,18 +62,16 @@ class ServerProcess:
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters, book_later = self._store.counters, self._store.book_later
-        self._interceptor = Interceptor(
-            sources.policies, counters, sources.namespaces, observer, sources.active, book_later
-        )
+        self._interceptor = Interceptor(sources.policies, counters, sources.namespaces, observer, book_later)
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
         self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)
         self._authentication = open_client_authentication(settings, telemetry, self._callers)
         telemetry.metrics.reduced_mode(on=is_reduced)
         limits = CallLimits(settings.max_body_bytes, settings.body_timeout_seconds, settings.max_in_flight)
-        reviewer = PolicyWebhook(observer, PolicyProcess(), sources.policies, WallClock(), sources.purpose)
+        reviewer = PolicyWebhook(observer, PolicyProcess(), sources.policies.loaded, WallClock(), sources.purpose)
         outcome_reports = telemetry.outcome_reports()
         self._outcomes = OutcomeAggregator(counters, clock, observer, outcome_reports)
-        receiver = OutcomeEndpoint(self._sources.compiled, self._outcomes, clock, outcome_reports)
+        receiver = OutcomeEndpoint(self._sources.policies.current, self._outcomes, clock, outcome_reports)
         self._guard = self._connection_guard()
         endpoint = AdmissionEndpoint(
             self._interceptor, reviewer, receiver, self._authentication.strategy, self._guard, observer, limits
@@ -119,7 +117,7 @@ class ServerProcess:
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
         ticking = BreakerTicker(
-            self._store.counters, self._clock, self._sources.compiled, self._telemetry.observer.transitioned
+            self._store.counters, self._clock, self._sources.policies.current, self._telemetry.observer.transitioned
         )
         loops: tuple[Loop, ...] = (
             *self._sources.loops,

@@ -13,7 +13,6 @@ from webhook.app.serving_tls import ServingTls
 from webhook.app.store import StoreBackend
 from webhook.app.telemetry import Telemetry
 from webhook.core import breaker
-from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, server_document
@@ -58,14 +57,14 @@ class StatusPage:
         return [*self._obstacles(), *of_tls, *self._authentication.unready(), *self._sources.unready()]
 
     async def _status(self) -> bytes:
-        compiled = self._sources.compiled()
+        compiled = self._sources.policies.current()
         document = server_document(
             ServerStatus(
                 version=self._version,
                 now_us=self._clock.now_us(),
                 wall_us=time.time_ns() // 1000,
                 source=self._sources.name,
-                policy=LoadedPolicy(compiled.policy, compiled.hash) if compiled else None,
+                policy=compiled.loaded if compiled else None,
                 loaded_at_us=self._policies.loaded_at_us,
                 errors=self._policies.last_errors(),
                 overrides=OverridesStatus(
@@ -85,7 +84,7 @@ class StatusPage:
         return msgspec.json.encode(document)
 
     async def _render(self) -> bytes:
-        snapshots, compiled = await self._snapshots(), self._sources.compiled()
+        snapshots, compiled = await self._snapshots(), self._sources.policies.current()
         self._metrics.update(snapshots, guarded(compiled.plans.values(), snapshots) if compiled else None)
         self._metrics.certificates(self._certificates())
         return await asyncio.to_thread(self._metrics.render)  # reviews must not wait for it
@@ -94,7 +93,7 @@ class StatusPage:
         return {**self._tls.expiry_seconds(), **self._authentication.expiry_seconds()}
 
     async def _snapshots(self) -> dict[str, ServiceSnapshot]:
-        compiled = self._sources.compiled()
+        compiled = self._sources.policies.current()
         if compiled is None:
             return {}
         found = await asyncio.gather(*(self._snapshot(plan) for plan in compiled.plans.values()))

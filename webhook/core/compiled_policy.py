@@ -6,7 +6,6 @@ from typing import NamedTuple
 import msgspec
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.overrides import Override, overridden
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
@@ -68,31 +67,25 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
         yield CompiledService(service, plan, counted(plan))
 
 
-def compile_overridden(
-    base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], known: Collection[str]
-) -> Iterator[CompiledService]:
-    """Yield the compiled services that overrides change from `base`, without those in `known`."""
-    loaded = overridden(base.loaded, entries)
-    changed = {name for name in entries if name in base.services}.difference(known)
+def changed_services(base: CompiledPolicy, loaded: LoadedPolicy, named: Collection[str]) -> set[str]:
+    """Return the services of `base` that differ in `loaded`, which is `base` under overrides of the `named` ones."""
+    changed = {name for name in named if name in base.services}
     if breakers_open_max(loaded.policy) != breakers_open_max(base.policy):
         changed.update(name for name, one in base.parts.items() if one.plan.breaker is not None)
-    return compile_services(loaded, changed)
+    return changed
 
 
-def with_overrides(
-    base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], changed: Mapping[str, CompiledService]
-) -> CompiledPolicy:
-    """Return `base` under overrides, with the `changed` services replaced."""
+def with_changed(base: CompiledPolicy, loaded: LoadedPolicy, changed: Mapping[str, CompiledService]) -> CompiledPolicy:
+    """Return `base` with the `changed` services replaced by those of `loaded`."""
     if not changed:
         return base
     parts = {**base.parts, **changed}
     policy = msgspec.structs.replace(base.policy, services=tuple(one.service for one in parts.values()))
-    forcings = overridden(base.loaded, entries).forcings
-    return CompiledPolicy(LoadedPolicy(policy, base.hash, forcings), parts)
+    return CompiledPolicy(LoadedPolicy(policy, base.hash, loaded.forcings), parts)
 
 
 def breakers_open_max(policy: Policy) -> int | None:
-    """Return how many breakers may be open at one time by breakerGuard, None without it."""
+    """Return how many breakers may be open at one time by breakerGuard, None without it. It is part of every plan."""
     guard = policy.breaker_guard
     return None if guard is None else guard.open_max(sum(map(_may_refuse, policy.services)))
 

@@ -1,117 +1,127 @@
 """Active policy: the policy in force under the active overrides, compiled in advance.
 
 A policy of a thousand services takes a tenth of a second to compile. It is compiled before the swap, a few services per
-turn of the event loop; the swap is an assignment, and no review compiles a policy. Overrides concern a few services:
-only these are recompiled, and the others are shared.
+turn of the event loop; the swap is an assignment. Overrides change a few services: only these are recompiled, and the
+others are shared. They are compiled for the overrides now and for those after the next end of an entry, so that an end
+is an assignment too. No review compiles anything: `current` and `by_hash` only select.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.compiled_policy import (
     CompiledPolicy,
     CompiledService,
     breakers_open_max,
-    compile_overridden,
+    changed_services,
     compile_services,
-    with_overrides,
+    with_changed,
 )
-from webhook.core.overrides import Override
+from webhook.core.overrides import LiveOverrides, overridden
+from webhook.core.policy.history import PolicyHistory
 from webhook.core.policy.model import LoadedPolicy
-from webhook.ports import Overrides
+from webhook.ports import Clock, Overrides
 from webhook.support.garbage_collection import put_off
 
 AT_A_TIME = 20
 """Services compiled per turn of the event loop: about a millisecond."""
-_POLICIES_KEPT = 8
 
 
-class _Active(NamedTuple):
-    """A compiled policy under override `entries`; `changed`: the services that they change."""
+class _Overridden(NamedTuple):
+    """A policy under overrides; `open_max`: breakerGuard's limit; `changed`: the services that they change."""
 
-    entries: Mapping[str, tuple[Override, ...]]
+    open_max: int | None
     changed: Mapping[str, CompiledService]
     compiled: CompiledPolicy
 
-    def known(self, entries: Mapping[str, tuple[Override, ...]]) -> dict[str, CompiledService]:
-        """Return the changed services that are the same under other entries."""
-        return {
-            name: one
-            for name, one in self.changed.items()
-            if name in entries and entries[name] == self.entries.get(name)
-        }
+
+class _PreparedPolicy:
+    """A policy without overrides, and under each prepared state of the overrides."""
+
+    def __init__(self, base: CompiledPolicy) -> None:
+        self.base = base
+        self.hash = base.hash
+        self.under: dict[LiveOverrides, _Overridden] = {}
 
 
 class ActivePolicy:
-    """Compiled policies by hash: the one in force, recent ones, and the next one."""
+    """The policy in force and recent ones, each under the prepared states of the overrides."""
 
-    def __init__(self, overrides: Overrides) -> None:
+    def __init__(self, overrides: Overrides, clock: Clock) -> None:
         self._overrides = overrides
-        self._bases: dict[str, CompiledPolicy] = {}
-        """Policies without overrides."""
-        self._active: dict[str, _Active] = {}
-        self._coming: dict[str, _Active] = {}
-        """Policies compiled in advance, under overrides that become active next."""
+        self._clock = clock
+        self._history: PolicyHistory[_PreparedPolicy] = PolicyHistory()
+        # Policies and overrides are prepared one after the other, so that each preparation covers the result of the one
+        # before it. A caller swaps what it has prepared before it awaits again, so the next one cannot begin earlier.
+        self._preparing = asyncio.Lock()
 
-    async def prepare(self, loaded: LoadedPolicy) -> None:
-        """Compile a policy before it is in force, in parts."""
-        with put_off():
-            base = self._bases.pop(loaded.hash, None) or CompiledPolicy(
-                loaded, await _in_parts(compile_services(loaded))
-            )
-            self._keep(base)  # as the newest, even if it was in force before
-            await self._prepare(base, self._overrides.current().entries)
+    @property
+    def since_us(self) -> int:
+        """Time at which the policy was swapped in; 0 without one."""
+        return self._history.since_us
 
-    async def prepare_overrides(self, entries: Mapping[str, tuple[Override, ...]]) -> None:
-        """Compile the kept policies under new overrides before these are active, in parts."""
-        for base in tuple(self._bases.values()):
-            await self._prepare(base, entries)
-            await asyncio.sleep(0)
+    def loaded(self) -> LoadedPolicy | None:
+        """Return the policy in force without overrides."""
+        return None if self._history.current is None else self._history.current.base.loaded
 
-    def compiled(self, loaded: LoadedPolicy) -> CompiledPolicy:
-        """Return a policy under the active overrides. If it was not prepared, compile it now."""
-        entries = self._overrides.current().entries
-        active = self._active.get(loaded.hash)
-        if active is None or active.entries is not entries:
-            active = self._active[loaded.hash] = self._settled(loaded, entries)
-        return active.compiled
+    def current(self) -> CompiledPolicy | None:
+        """Return the policy in force under the active overrides."""
+        return self._compiled(self._history.current)
 
-    def _settled(self, loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]) -> _Active:
-        coming = self._coming.pop(loaded.hash, None)
-        if coming is not None and coming.entries == entries:
-            return coming._replace(entries=entries)
-        base = self._bases.get(loaded.hash) or self._keep(CompiledPolicy(loaded))
-        known = self._known(base, entries)
-        parts = {one.service.name: one for one in compile_overridden(base, entries, known)}
-        return _active(base, entries, {**known, **parts})
+    def by_hash(self, policy_hash: str) -> CompiledPolicy | None:
+        """Return a policy of the last 60 s under the active overrides."""
+        return self._compiled(self._history.by_hash(policy_hash, self._clock.now_us()))
 
-    async def _prepare(self, base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]]) -> None:
-        known = self._known(base, entries)
-        parts = await _in_parts(compile_overridden(base, entries, known))
-        if base.hash in self._bases:  # else newer policies have displaced it meanwhile
-            self._coming[base.hash] = _active(base, entries, {**known, **parts})
+    async def swap(self, loaded: LoadedPolicy) -> None:
+        """Compile a policy, in parts, and put it into force."""
+        async with self._preparing:
+            with put_off():
+                policy = self._history.by_hash(loaded.hash, self._clock.now_us()) or _PreparedPolicy(
+                    CompiledPolicy(loaded, await _in_parts(compile_services(loaded)))
+                )
+                await _prepare(policy, self._overrides.prepared())
+            self._history.take(policy, self._clock.now_us())
 
-    def _known(self, base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]]) -> dict[str, CompiledService]:
-        """Return services compiled already; none if the limit on open breakers, part of every plan, has changed."""
-        active = self._active.get(base.hash)
-        if active is None or breakers_open_max(active.compiled.policy) != breakers_open_max(base.policy):
-            return {}
-        return active.known(entries)
+    async def prepare(self, coming: Sequence[LiveOverrides]) -> None:
+        """Compile the policies in use, in parts, for states of the overrides that are not active yet."""
+        async with self._preparing:
+            for policy in self._history.kept(self._clock.now_us()):
+                await _prepare(policy, (*self._overrides.prepared(), *coming))
+                await asyncio.sleep(0)
 
-    def _keep(self, base: CompiledPolicy) -> CompiledPolicy:
-        if len(self._bases) >= _POLICIES_KEPT:
-            oldest = next(iter(self._bases))
-            for kept in (self._bases, self._active, self._coming):
-                kept.pop(oldest, None)
-        self._bases[base.hash] = base
-        return base
+    def _compiled(self, policy: _PreparedPolicy | None) -> CompiledPolicy | None:
+        return None if policy is None else policy.under[self._overrides.current()].compiled
 
 
-def _active(
-    base: CompiledPolicy, entries: Mapping[str, tuple[Override, ...]], changed: Mapping[str, CompiledService]
-) -> _Active:
-    return _Active(entries, changed, with_overrides(base, entries, changed))
+async def _prepare(policy: _PreparedPolicy, states: Iterable[LiveOverrides]) -> None:
+    """Compile a policy for each of the states that it is not compiled for, and forget all other states."""
+    wanted = dict.fromkeys(states)
+    policy.under = {live: found for live, found in policy.under.items() if live in wanted}
+    for live in wanted:
+        if live not in policy.under:
+            policy.under[live] = await _overridden(policy, live)
+
+
+async def _overridden(policy: _PreparedPolicy, live: LiveOverrides) -> _Overridden:
+    base = policy.base
+    loaded = overridden(base.loaded, live.entries)
+    open_max = breakers_open_max(loaded.policy)
+    known = _known(policy, live, open_max)
+    missing = changed_services(base, loaded, live.entries).difference(known)
+    changed = {**known, **await _in_parts(compile_services(loaded, missing))}
+    return _Overridden(open_max, changed, with_changed(base, loaded, changed))
+
+
+def _known(policy: _PreparedPolicy, live: LiveOverrides, open_max: int | None) -> dict[str, CompiledService]:
+    """Return the changed services that are compiled already for another state, where they are the same."""
+    return {
+        name: one
+        for other, found in policy.under.items()
+        if found.open_max == open_max
+        for name, one in found.changed.items()
+        if other.entries.get(name) == live.entries.get(name)
+    }
 
 
 async def _in_parts(compile_services: Iterator[CompiledService]) -> dict[str, CompiledService]:

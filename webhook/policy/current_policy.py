@@ -5,10 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import DocumentError, Purpose
-from webhook.core.policy.history import PolicyHistory
 from webhook.core.policy.model import LoadedPolicy
 from webhook.errors import CheckFailedError
+from webhook.policy.active_overrides import NoOverrides
+from webhook.policy.active_policy import ActivePolicy
 from webhook.ports import Clock, Observer, PolicyCheck
 
 
@@ -30,34 +32,36 @@ class CurrentPolicy:
         clock: Clock,
         check: PolicyCheck,
         purpose: Purpose = Purpose.SERVE,
-        prepare: Callable[[LoadedPolicy], Awaitable[None]] | None = None,
+        active: ActivePolicy | None = None,
     ) -> None:
-        """`prepare` compiles a policy before the swap, so that no review compiles one."""
+        """Create it. `active` compiles policies and swaps them; without it there are no overrides."""
         self.refresh_source: Callable[[], Awaitable[None]] = _nothing
         """Reads the document once, now."""
-        self._prepare = prepare
+        self._active = active or ActivePolicy(NoOverrides(), clock)
         self._observer = observer
-        self._clock = clock
         self._check = check
         self._purpose = purpose
-        self._history = PolicyHistory()
         self._last: _Attempt | None = None
         self._checking = asyncio.Lock()
 
     @property
     def loaded_at_us(self) -> int:
         """Time at which the current policy was swapped in; 0 without one."""
-        return self._history.since_us
+        return self._active.since_us
 
-    def current(self) -> LoadedPolicy | None:
-        return self._history.current
+    def loaded(self) -> LoadedPolicy | None:
+        """Return the policy in force without overrides."""
+        return self._active.loaded()
+
+    def current(self) -> CompiledPolicy | None:
+        return self._active.current()
 
     def last_errors(self) -> tuple[str, ...]:
         """Return the problems of the newest document; empty if it is in force."""
         return self._last.errors if self._last is not None else ()
 
-    def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
-        return self._history.by_hash(policy_hash, self._clock.now_us())
+    def by_hash(self, policy_hash: str) -> CompiledPolicy | None:
+        return self._active.by_hash(policy_hash)
 
     async def refresh(self) -> None:
         await self.refresh_source()
@@ -69,7 +73,7 @@ class CurrentPolicy:
                 self._accept(await self._attempt(raw, identity, place))
             return self._last is not None and self._last.loaded is not None
 
-    def on_unreadable(self, errors: Sequence[str]) -> None:
+    async def on_unreadable(self, errors: Sequence[str]) -> None:
         self._accept(_Attempt(f"refused: {errors}", errors=tuple(errors)))
 
     async def _attempt(self, raw: bytes, identity: str, place: str) -> _Attempt:
@@ -81,8 +85,7 @@ class CurrentPolicy:
             # Not the document's identity, so that it is checked again when it is read again.
             failed = f"{place}: the policy could not be checked: {error}: it is tried again when it is read again"
             return _Attempt(f"unchecked: {failed}", errors=(failed,))
-        if self._prepare is not None:
-            await self._prepare(loaded)
+        await self._active.swap(loaded)
         return _Attempt(identity, loaded)
 
     def _accept(self, attempt: _Attempt) -> None:
@@ -92,7 +95,6 @@ class CurrentPolicy:
         if attempt.loaded is None:
             self._observer.policy_failed(attempt.errors)
             return
-        self._history.take(attempt.loaded, self._clock.now_us())
         # Also if the former document is back after an invalid one, so that observers clear the error.
         self._observer.policy_loaded(attempt.loaded)
 

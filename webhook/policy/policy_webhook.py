@@ -1,27 +1,32 @@
 """Admission webhook for policy and overrides ConfigMaps: validates them and reports the results to the observers."""
 
 import asyncio
+from collections.abc import Callable
 
 from webhook.core.document import Purpose
+from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_admission.overrides_review import review_overrides
 from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, decode_review
-from webhook.ports import Clock, Observer, PolicyCheck, PolicySource
+from webhook.ports import Clock, Observer, PolicyCheck
 
 
 class PolicyWebhook:
-    """`/validate-policy`. `clock` is the wall clock: the ends of overrides are wall clock times."""
+    """`/validate-policy`. `policy` returns the policy in force without overrides, which documents are checked against.
+
+    `clock` is the wall clock: the ends of overrides are wall clock times.
+    """
 
     def __init__(
         self,
         observer: Observer,
         check: PolicyCheck,
-        policies: PolicySource,
+        policy: Callable[[], LoadedPolicy | None],
         clock: Clock,
         purpose: Purpose = Purpose.SERVE,
     ) -> None:
         self._observer = observer
         self._check = check
-        self._policies = policies
+        self._policy = policy
         self._clock = clock
         self._purpose = purpose
 
@@ -39,7 +44,7 @@ class PolicyWebhook:
     async def _review(self, asked: DocumentReview) -> PolicyReview:
         if not asked.is_of_overrides:
             return await self._check.review(asked)
-        loaded = self._policies.current()
+        loaded = self._policy()
         policy = None if loaded is None else loaded.policy
         # In a thread: a long document takes a fraction of a second.
         return await asyncio.to_thread(review_overrides, asked, policy, self._clock.now_us())

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import LoadResult, Purpose
 from webhook.core.overrides import LiveOverrides
-from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
 
 
@@ -16,19 +16,19 @@ class DocumentReceiver(Protocol):
         """Check a document; return whether it is in force now. `place` prefixes line and column of each problem."""
         ...
 
-    def on_unreadable(self, errors: Sequence[str]) -> None:
+    async def on_unreadable(self, errors: Sequence[str]) -> None:
         """Record that the source has no readable document: the current one stays."""
         ...
 
 
 class PolicySource(Protocol):
-    """Checked policies."""
+    """Checked policies, compiled under the live overrides before they are asked for: no review compiles a policy."""
 
-    def current(self) -> LoadedPolicy | None:
+    def current(self) -> CompiledPolicy | None:
         """Return the policy in force, None before the first valid one."""
         ...
 
-    def by_hash(self, policy_hash: str) -> LoadedPolicy | None:
+    def by_hash(self, policy_hash: str) -> CompiledPolicy | None:
         """Return a policy that was in force within the last 60 s, by its hash."""
         ...
 
@@ -65,7 +65,11 @@ class Overrides(Protocol):
     """Live overrides. Read at each review: an entry has no effect after its end."""
 
     def current(self) -> LiveOverrides:
-        """Return the live entries."""
+        """Return the live entries, one of `prepared`."""
+        ...
+
+    def prepared(self) -> tuple[LiveOverrides, ...]:
+        """Return the live entries, and those after the next end if policies are compiled for them already."""
         ...
 
 

@@ -115,10 +115,7 @@ class Replay:
 
     @property
     def _compiled(self) -> CompiledPolicy:
-        return self._compiled_of(self._environment.policies.loaded)
-
-    def _compiled_of(self, loaded: LoadedPolicy) -> CompiledPolicy:
-        return self._interceptor.compiled(loaded)
+        return self._environment.policies.current()
 
     def _file(self, name: str) -> Path:
         beside = self._folder / name
@@ -172,7 +169,7 @@ class Replay:
         }
         if decision.service is not None:
             policies = self._environment.policies
-            plan = self._compiled_of(policies.by_hash(decision.policy_hash) or policies.loaded).plans[decision.service]
+            plan = (policies.by_hash(decision.policy_hash) or policies.current()).plans[decision.service]
             if decision.allowed and not event.dry_run and (decision.receipt is None or decision.receipt.charged):
                 self._plans[uid] = plan
             if decision.allowed and not event.dry_run and event.changes_what_lives:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Clock, NamespaceLabels, PolicySource
 from webhook.replay.store_switch import ReplayStore
@@ -19,9 +20,8 @@ class SettableClock(Clock, Protocol):
 class SettablePolicy(PolicySource, Protocol):
     """A policy source that only events change."""
 
-    @property
-    def loaded(self) -> LoadedPolicy:
-        """The current policy."""
+    def current(self) -> CompiledPolicy:
+        """Return the current policy."""
         ...
 
     def set(self, loaded: LoadedPolicy) -> None:

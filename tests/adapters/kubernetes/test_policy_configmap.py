@@ -88,7 +88,7 @@ async def test_a_refresh_brings_the_document_byte_for_byte(followed: Followed) -
     await followed.source.refresh()
     file = CurrentPolicy(followed.recorder, FakeClock(), Here())
     assert await file.on_document(text.encode(), "a file")
-    assert followed.keeper.current() == file.current()
+    assert followed.keeper.loaded() == file.loaded()
     assert followed.contacts == 1
 
 

@@ -37,7 +37,7 @@ async def trip(gate: Gate) -> None:
     """Use up the quota, and be refused once."""
     for uid in ("u1", "u2"):
         await gate.validate(object=owned(gate, uid))
-    view = gate.store.known_breaker(gate.interceptor.compiled(gate.loaded).plans["web"])
+    view = gate.store.known_breaker(gate.compiled.plans["web"])
     assert (view.state if view is not None else None) is State.OPEN
 
 

@@ -46,7 +46,7 @@ async def test_the_text_is_the_same_all_through_the_countdown_so_that_events_are
 async def test_a_second_trip_is_told_in_its_own_words() -> None:
     gate = await tripped()
     first = await told(gate, "v1")
-    plan = gate.interceptor.compiled(LOADED).plans["web"]
+    plan = gate.compiled.plans["web"]
     gate.clock.set(NOW_US + 61_000_000)
     assert (await gate.validate(object=gate.owned("u3"))).allowed, "a probe, which closes it"
     assert not (await gate.validate(object=gate.owned("u4"))).allowed

@@ -120,7 +120,7 @@ async def test_the_largest_pod_that_is_read_is_judged_as_any_other(gate: Gate) -
     asked = gate.owned("u", containers=containers(CONTAINERS_MAX))
     assert len(msgspec.json.encode(asked)) > LARGE_BYTES
     mutated = await gate.mutate(object=asked)
-    service = gate.interceptor.compiled(gate.loaded).services["web"]
+    service = gate.compiled.services["web"]
     decoded = msgspec.json.decode(msgspec.json.encode(asked), type=Pod)
     assert mutated.patch == rewrite(decoded, service, gate.loaded.hash)
     assert len(mutated.patch) > CONTAINERS_MAX

@@ -79,7 +79,7 @@ async def test_a_controller_without_a_part_in_the_failures_probes_early_and_clos
 
 async def test_where_no_early_probe_is_left_all_are_refused_at_once() -> None:
     gate = await tripped()
-    plan = gate.interceptor.compiled(gate.loaded).plans["web"]
+    plan = gate.compiled.plans["web"]
     view = gate.store.known_breaker(plan)
     assert view is not None
     gate.store.known_breaker = lambda _: replace(view, early=0, failed=())  # type: ignore[method-assign]  # all are out

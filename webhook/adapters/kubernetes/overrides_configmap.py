@@ -83,7 +83,7 @@ class ConfigMapOverrides:
         try:
             await self._receiver.on_document(_document(found), f"{PLACE}: {OVERRIDES_KEY}")
         except NoDocumentError as error:
-            self._receiver.on_unreadable([str(error)])
+            await self._receiver.on_unreadable([str(error)])
 
 
 class ConfigMapBook:

@@ -117,7 +117,7 @@ class ConfigMapPolicy:
             if last_good is not None and last_good != document:
                 await self._pass_on(last_good, f"{LAST_GOOD_PLACE}: {KEY}")
         if document is None:
-            self._receiver.on_unreadable([missing])
+            await self._receiver.on_unreadable([missing])
         elif await self._pass_on(document, f"{_PLACE}: {KEY}") and self._keeps_last_good:
             self._last_good.keep(document)
 

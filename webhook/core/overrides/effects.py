@@ -19,10 +19,9 @@ from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
 _FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState.FORCED_CLOSED: State.FORCED_CLOSED}
 
 
-class LiveOverrides(Struct, frozen=True):
-    """The live entries by service; no two set the same. `generation` changes whenever they do."""
+class LiveOverrides(Struct, frozen=True, eq=False):
+    """The live entries by service; no two set the same. Compared by identity: policies are compiled for each."""
 
-    generation: int = 0
     entries: Mapping[str, tuple[Override, ...]] = {}
 
     def all(self) -> tuple[Override, ...]:

@@ -8,5 +8,15 @@ from webhook.core.overrides_document.editing import (
     written,
 )
 from webhook.core.overrides_document.loading import OverridesDocument, load
+from webhook.core.overrides_document.states import OverridesState
 
-__all__ = ["OverridesDocument", "load", "parse_entry", "with_entries", "without_replaced", "without_service", "written"]
+__all__ = [
+    "OverridesDocument",
+    "OverridesState",
+    "load",
+    "parse_entry",
+    "with_entries",
+    "without_replaced",
+    "without_service",
+    "written",
+]
