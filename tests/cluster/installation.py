@@ -140,7 +140,10 @@ class Installation:
         judged = load((policy or self.policy).encode(), Purpose.SERVE).policy.policy
         bundle = (self.files.folder / "ca.crt").read_bytes()
         client = ClientConfig(ServiceReference(port=self.entrance.port), bundle)
-        self.plane.apply(*configurations(judged, client))
+        rendered = configurations(judged, client)
+        for webhook in (one for configuration in rendered for one in configuration["webhooks"]):
+            webhook["timeoutSeconds"] = 30  # an answer that is late on a busy machine is still one
+        self.plane.apply(*rendered)
 
     def wait_asked(self) -> None:
         """Wait until the API server asks about Pods of the first namespace, in both halves, and about policies."""

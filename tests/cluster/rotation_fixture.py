@@ -11,7 +11,7 @@ from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import MANIFESTS, installed
 from tests.cluster.kubelet import mounted
-from tests.cluster.managed_certificates import CONFIGURATIONS, Keeping
+from tests.cluster.managed_certificates import Keeping
 from tests.cluster.server import PODGATE, Server
 from tests.harness.server_process import Files
 
@@ -121,7 +121,6 @@ def rotating(
         found = stack.enter_context(installed(plane, files, policy, [namespace], entrance=ENTRANCE, servers=0))
         plane.entrances[SECOND].targets = [found.entrance.address]
         one = Rotating(plane, found, folder / "tls", store, lives)
-        _be_patient(one)
         tls = stack.enter_context(mounted(plane, NAMESPACE, "podgate-tls", folder / "tls"))
         jwks = stack.enter_context(mounted(plane, NAMESPACE, "podgate-jwks", folder / "jwks", kind="configmaps"))
         for _ in range(2):
@@ -132,13 +131,3 @@ def rotating(
         for _ in range(2):
             one.start_server()
         yield one
-
-
-def _be_patient(one: Rotating) -> None:
-    """Have the API server wait for an answer that is late on a busy machine: it is still one."""
-    for place in CONFIGURATIONS:
-        found = one.configuration(place)
-        for entry in found["webhooks"]:
-            entry["timeoutSeconds"] = 30
-        status, said = one.plane.api.request("PUT", f"/apis/admissionregistration.k8s.io/v1/{place}", found)
-        assert status == 200, said

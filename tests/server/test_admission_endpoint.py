@@ -88,7 +88,7 @@ async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awai
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_works(path: str) -> None:
     heard = Heard()
-    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
+    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
     parts: list[Any] = [
         Defective(),
         None,
@@ -112,7 +112,7 @@ async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_wo
 
 async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works() -> None:
     heard, slow = Heard(), Slow()
-    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=1)
+    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
     parts: list[Any] = [Defective(), slow, None, Open(), Guard(), heard, limits]
     edge = AdmissionEndpoint(*parts)
     async with posting(edge) as post:
@@ -127,7 +127,7 @@ async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works(
 
 async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -> None:
     heard, slow = Heard(), Slow()
-    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
+    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
     parts: list[Any] = [Defective(), None, slow, Open(), Guard(), heard, limits]
     edge = AdmissionEndpoint(*parts)
     async with posting(edge) as post:
@@ -146,7 +146,7 @@ async def test_where_too_much_waits_to_be_taken_a_reporter_is_to_come_again_and_
             raise TooManyReportsError("too many reports in flight")
 
     heard = Heard()
-    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=1, max_in_flight=4)
+    limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
     parts: list[Any] = [Defective(), None, Full(), Open(), Guard(), heard, limits]
     async with posting(AdmissionEndpoint(*parts)) as post:
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")

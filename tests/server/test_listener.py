@@ -155,7 +155,7 @@ def _client_hello(context: ssl.SSLContext) -> bytes:
 async def test_a_stalled_handshake_is_cut_and_delays_nobody(pki: Pki, part: float) -> None:
     context, client = server_context(pki.paths), pki.context(pki.client())
     hello_sent = _client_hello(client)
-    async with loopback(hello, lambda: context, ConnectionLimits(handshake_timeout_seconds=0.2)) as running:
+    async with loopback(hello, lambda: context, ConnectionLimits(handshake_timeout_seconds=2)) as running:
         stalled = [await opened(running.port, None) for _ in range(5)]
         for _, writer in stalled:
             writer.write(hello_sent[: int(len(hello_sent) * part)])
@@ -369,7 +369,7 @@ async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
         return web.Response(body=bytes(1 << 20))
 
     context = server_context(pki.paths)
-    async with loopback(much, lambda: context, ConnectionLimits(unread_timeout_seconds=5)) as running:
+    async with loopback(much, lambda: context, ConnectionLimits(unread_timeout_seconds=HANG_SECONDS)) as running:
         reader, writer = await opened(running.port, pki.context(pki.client()))
         writer.write(EARNING * 20)
         for _ in range(20):

@@ -224,7 +224,7 @@ async def test_without_a_good_policy_a_server_is_alive_but_not_ready(tmp_path: P
 
 
 async def test_an_old_connection_is_retired_after_its_answer(tmp_path: Path) -> None:
-    async with serving(Files.create(tmp_path), "--max-connection-age", "300ms") as server:
+    async with serving(Files.create(tmp_path), "--max-connection-age", "3s") as server:
         headers = {"Authorization": f"Bearer {server.files.signer.token()}", "Content-Type": "application/json"}
         seen = set()
         async with asyncio.timeout(HANG_SECONDS):

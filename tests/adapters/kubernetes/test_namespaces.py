@@ -127,7 +127,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_look(known: Known) -> No
 async def test_a_look_without_an_answer_finds_nothing_in_time_and_is_told_once(
     fake: FakeApiServer, client: Any, loops: Loops, fault: Any, words: str
 ) -> None:
-    known = Known(fake, client, loops, replace(QUICK, look_seconds=0.1))
+    known = Known(fake, client, loops, replace(QUICK, look_seconds=1))
     fake.always["list"] = fault
     assert await known.source.lookup("payments") is None
     assert await known.source.lookup("orders") is None

@@ -393,7 +393,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_reading(followed: Follow
 async def test_a_reading_that_fails_is_told_once_and_raises_nothing(
     fake: FakeApiServer, client: Any, loops: Loops, fault: Any, words: str
 ) -> None:
-    followed = Followed(fake, client, loops, replace(QUICK, refresh_seconds=0.1))
+    followed = Followed(fake, client, loops, replace(QUICK, refresh_seconds=1))
     followed.fake.always["list"] = fault
     await followed.source.refresh()
     await followed.source.refresh()

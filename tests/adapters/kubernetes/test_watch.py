@@ -249,7 +249,7 @@ async def test_a_silent_watch_that_had_brought_something_goes_on_from_there(
         return await hang(request)
 
     fake.next("watch", bring_and_fall_silent)
-    follower = follow(replace(QUICK, inactivity_seconds=0.3))
+    follower = follow(replace(QUICK, inactivity_seconds=1))
     await until(lambda: fake.verbs().count("watch") == 2)
     assert fake.verbs() == ["list", "watch", "watch"]
     assert fake.last("watch").query["resourceVersion"] == "150"
@@ -372,7 +372,7 @@ async def test_a_list_that_hangs_or_breaks_off_is_given_up(
     fake: FakeApiServer, follow: Callable[..., Follower]
 ) -> None:
     fake.next("list", hang, drop, drop, say(b'{"metadata": {"resourceVersion": "1"}, "items": [', cut=True))
-    follower = follow(replace(QUICK, request_seconds=0.05))
+    follower = follow(replace(QUICK, request_seconds=1))
     await until(lambda: "payments" in follower.names)
     assert follower.troubles[0] == "cannot list namespaces: no answer in time"
     assert "disconnected" in follower.troubles[1], "aiohttp itself asks once more"
