@@ -14,6 +14,7 @@ from tests.contract.test_counter_store import SECOND_US, HandClock
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerView
+from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import CounterPlan
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -153,12 +154,27 @@ RESET_AFTER_A_REFUND: list[Step] = [
     ("acquire", "a", {"pods": 1}, "x", False, "controller:x"),
     ("reset", -SECOND_US, None),
 ]
+# A proposal with more decisions and the same transitions is a new state: the clock does not go back behind it.
+CLOCK_BACK_AFTER_A_PROPOSAL: list[Step] = [
+    ("record_outcomes", [Outcomes(0, 20, 0)]),
+    ("pause", SECOND_US),
+    ("record_outcomes", [Outcomes(0, 20, 0)]),
+    ("pause", 2 * SECOND_US),
+    ("tick",),
+    ("pause", 4 * SECOND_US),
+    ("tick",),
+    ("pause", SECOND_US),
+    ("propose", 0, 0, 0, 0),
+    ("pause", -1),
+    ("snapshot", ""),
+]
 
 
 def test_both_stores_agree_on_breakers(late_stage: Stage, clock: HandClock) -> None:
     @given(first=st.sampled_from(BREAKER_PLANS), steps=st.lists(BREAKER_STEPS, min_size=20, max_size=60))
     @example(first=0, steps=CLOCK_BACK_AFTER_A_RESET)
     @example(first=0, steps=RESET_AFTER_A_REFUND)
+    @example(first=0, steps=CLOCK_BACK_AFTER_A_PROPOSAL)
     @settings(max_examples=examples_on(late_stage.kind, EXAMPLES))
     def agreed(first: int, steps: list[Step]) -> None:
         name, clock.us = late_stage.name(), START_US

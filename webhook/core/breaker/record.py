@@ -91,12 +91,15 @@ def outranks(one: BreakerView, other: BreakerView) -> bool:
 
 
 def moved(before: Record, after: Record) -> bool:
-    """Whether subscribers must be notified: another state or generation, or another end or reason of an override."""
+    """Whether subscribers must be notified: another state, generation or number of decisions, or another override.
+
+    The tag's clock does not go back behind that.
+    """
     return before is not after and _stands(before) != _stands(after)
 
 
-def _stands(record: Record) -> tuple[int, State, int, str]:
-    return record.generation, record.state, record.open_until_us, record.reason
+def _stands(record: Record) -> tuple[int, int, State, int, str]:
+    return record.generation, record.passed, record.state, record.open_until_us, record.reason
 
 
 def live_leases(record: Record, now_us: int) -> tuple[ProbeLease, ...]:
